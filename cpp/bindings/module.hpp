@@ -1,0 +1,10 @@
+// What each bind_<stage>.cpp adds to the module.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace manyclass {
+
+void bind_io(pybind11::module_& m);
+
+}  // namespace manyclass

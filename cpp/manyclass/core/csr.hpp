@@ -1,0 +1,38 @@
+// Views of a data matrix, one row a point: sparse (CSR) or dense (row-major).
+#pragma once
+
+#include "manyclass/core/types.hpp"
+
+namespace manyclass {
+
+struct CsrView {
+  using Row = SparseRow;
+
+  std::span<const Offset> indptr;  // n_rows + 1 positions, indptr[0] == 0
+  std::span<const Index> indices;
+  std::span<const float> data;
+  Index n_cols = 0;
+
+  Index n_rows() const { return static_cast<Index>(indptr.size()) - 1; }
+  SparseRow row(Index i) const {
+    const auto begin = static_cast<std::size_t>(indptr[static_cast<std::size_t>(i)]);
+    const auto size = static_cast<std::size_t>(indptr[static_cast<std::size_t>(i) + 1]) - begin;
+    return {indices.subspan(begin, size), data.subspan(begin, size)};
+  }
+};
+
+struct DenseView {
+  using Row = DenseRow;
+
+  std::span<const float> data;  // n_rows * n_cols
+  Index rows = 0;
+  Index n_cols = 0;
+
+  Index n_rows() const { return rows; }
+  DenseRow row(Index i) const {
+    const auto width = static_cast<std::size_t>(n_cols);
+    return data.subspan(static_cast<std::size_t>(i) * width, width);
+  }
+};
+
+}  // namespace manyclass

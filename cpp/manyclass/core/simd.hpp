@@ -1,0 +1,60 @@
+// One source, several instruction sets: run_with(isa, f) runs f with everything it calls inlined and compiled
+// for isa.
+//
+// `flatten` pulls the whole call tree of f into a function whose target is the wider set, so plain loops are
+// vectorised for it. Nothing that stays out of line (the standard library, libm) is compiled for a wider set,
+// so the linker can never put an AVX-512 copy of a shared template into code that an older processor runs.
+#pragma once
+
+namespace manyclass {
+
+enum class Isa { baseline, avx2, avx512 };
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define MANYCLASS_AVX2 __attribute__((target("avx2,fma,bmi,bmi2"), flatten, noinline))
+#define MANYCLASS_AVX512                                                                               \
+  __attribute__((                                                                                      \
+      target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2,prefer-vector-width=512"), \
+      flatten, noinline))
+
+inline Isa best_isa() {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512cd")) {
+    return Isa::avx512;
+  }
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Isa::avx2 : Isa::baseline;
+}
+
+template <class F>
+MANYCLASS_AVX2 void run_avx2(const F& f) {
+  f();
+}
+
+template <class F>
+MANYCLASS_AVX512 void run_avx512(const F& f) {
+  f();
+}
+
+// `isa` must not exceed best_isa().
+template <class F>
+void run_with(Isa isa, const F& f) {
+  switch (isa) {
+    case Isa::avx512:
+      return run_avx512(f);
+    case Isa::avx2:
+      return run_avx2(f);
+    case Isa::baseline:
+      return f();
+  }
+}
+#else
+inline Isa best_isa() { return Isa::baseline; }
+
+template <class F>
+void run_with(Isa, const F& f) {
+  f();
+}
+#endif
+
+}  // namespace manyclass
