@@ -1,25 +1,9 @@
 // The extension module manyclass._core: one bind_<stage>.cpp per stage of the flow.
 #include "bindings/module.hpp"
 
-#include "manyclass/core/simd.hpp"
+#include "bindings/isa.hpp"
 
 namespace manyclass {
-
-namespace {
-
-const char* name_of(Isa isa) {
-  switch (isa) {
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx2:
-      return "avx2";
-    case Isa::baseline:
-      break;
-  }
-  return "baseline";
-}
-
-}  // namespace
 
 PYBIND11_MODULE(_core, m) {
   m.doc() =
@@ -28,6 +12,8 @@ PYBIND11_MODULE(_core, m) {
       "best_isa", [] { return name_of(best_isa()); },
       "Widest instruction set of this processor that is used.");
   bind_io(m);
+  bind_train(m);
+  bind_evaluate(m);
 }
 
 }  // namespace manyclass

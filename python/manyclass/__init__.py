@@ -1,3 +1,7 @@
-"""Categorical models with very many classes."""
+"""Categorical models with very many classes, trained on the true normalised likelihood."""
+
+from manyclass.linear import SoftmaxClassifier
 
 __version__ = "0.1.0"
+
+__all__ = ["SoftmaxClassifier", "__version__"]

@@ -1,0 +1,143 @@
+// Exact evaluation: log-losses and ranks, top-k, scores.
+#include "bindings/arrays.hpp"
+#include "bindings/isa.hpp"
+#include "bindings/module.hpp"
+#include "manyclass/evaluate/log_loss.hpp"
+#include "manyclass/evaluate/top_k.hpp"
+
+namespace manyclass {
+
+namespace {
+
+using namespace py::literals;
+
+// Feature-major weights are (D, stride) with stride a multiple of 16, class-major ones (K, D).
+struct Weights {
+  Array<float> matrix;
+  Array<float> intercept;
+  py::ssize_t n_classes;
+};
+
+SparseModel sparse_model(const Weights& w, const CsrView& x) {
+  if (w.matrix.ndim() != 2 || w.matrix.shape(0) != x.n_cols || w.matrix.shape(1) < w.n_classes ||
+      w.matrix.shape(1) % static_cast<py::ssize_t>(line_floats) != 0) {
+    throw std::invalid_argument("the weights do not fit the data or are not padded to 16 classes");
+  }
+  return {{FeatureRows<const float>(view(w.matrix), x.n_cols), view(w.intercept), {}},
+          as_index(w.n_classes, "n_classes")};
+}
+
+DenseModel dense_model(const Weights& w, const DenseView& x) {
+  if (w.matrix.ndim() != 2 || w.matrix.shape(0) != w.n_classes || w.matrix.shape(1) != x.n_cols) {
+    throw std::invalid_argument("the weights do not fit the data");
+  }
+  return {{ClassRows<const float>(view(w.matrix), x.n_cols), view(w.intercept), {}},
+          as_index(w.n_classes, "n_classes")};
+}
+
+// Calls f(data view, model) for a sparse matrix given as (indptr, indices, data) or a dense one given as an
+// array.
+template <class F>
+auto with_data(const py::object& x, py::ssize_t n_features, const Weights& w, F&& f) {
+  if (w.intercept.size() != 0 && w.intercept.size() != w.n_classes) {
+    throw std::invalid_argument("the intercept must have one value for each class, or none");
+  }
+  if (py::isinstance<py::tuple>(x)) {
+    const auto parts = x.cast<py::tuple>();
+    const auto indptr = parts[0].cast<Array<Offset>>();
+    const auto indices = parts[1].cast<Array<Index>>();
+    const auto data = parts[2].cast<Array<float>>();
+    const CsrView csr = csr_view(indptr, indices, data, n_features);
+    return f(csr, sparse_model(w, csr));
+  }
+  const auto array = x.cast<Array<float>>();
+  const DenseView dense = dense_view(array);
+  return f(dense, dense_model(w, dense));
+}
+
+}  // namespace
+
+void bind_evaluate(py::module_& m) {
+  py::class_<Weights>(m, "Weights")
+      .def(py::init([](Array<float> matrix, Array<float> intercept, py::ssize_t n_classes) {
+             return Weights{matrix, intercept, n_classes};
+           }),
+           py::kw_only(), "matrix"_a.noconvert(), "intercept"_a.noconvert(), "n_classes"_a);
+
+  m.def(
+      "log_losses",
+      [](const py::object& x, py::ssize_t n_features, const Weights& w, const Array<Index>& labels,
+         int n_threads, const std::string& isa) {
+        return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
+          const std::span<const Index> y = view(labels);
+          if (labels.size() != data.n_rows()) throw std::invalid_argument("X and y differ in length");
+          for (const Index label : y) {
+            if (label < 0 || label >= model.n_classes) throw std::invalid_argument("a label is out of range");
+          }
+          Array<double> losses(labels.size());
+          Array<Index> ranks(labels.size());
+          const std::span<double> out = mutable_view(losses);
+          const std::span<Index> out_ranks = mutable_view(ranks);
+          {
+            const py::gil_scoped_release nogil;
+            log_losses(data, y, model, n_threads, isa_named(isa), out, out_ranks);
+          }
+          return py::make_tuple(losses, ranks);
+        });
+      },
+      "x"_a, "n_features"_a, "weights"_a, "labels"_a.noconvert(), "n_threads"_a, "isa"_a = "auto");
+
+  m.def(
+      "log_normalizers",
+      [](const py::object& x, py::ssize_t n_features, const Weights& w, int n_threads,
+         const std::string& isa) {
+        return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
+          Array<double> normalizers(data.n_rows());
+          const std::span<double> out = mutable_view(normalizers);
+          {
+            const py::gil_scoped_release nogil;
+            log_normalizers(data, model, n_threads, isa_named(isa), out);
+          }
+          return normalizers;
+        });
+      },
+      "x"_a, "n_features"_a, "weights"_a, "n_threads"_a, "isa"_a = "auto");
+
+  m.def(
+      "top_k",
+      [](const py::object& x, py::ssize_t n_features, const Weights& w, py::ssize_t k, int n_threads,
+         const std::string& isa) {
+        return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
+          if (k < 1 || k > model.n_classes) throw std::invalid_argument("k is out of range");
+          const py::ssize_t n = data.n_rows();
+          Array<Index> classes({n, k});
+          Array<float> log_probabilities({n, k});
+          const std::span<Index> out = mutable_view(classes);
+          const std::span<float> out_log = mutable_view(log_probabilities);
+          {
+            const py::gil_scoped_release nogil;
+            top_k(data, model, static_cast<Index>(k), n_threads, isa_named(isa), out, out_log);
+          }
+          return py::make_tuple(classes, log_probabilities);
+        });
+      },
+      "x"_a, "n_features"_a, "weights"_a, "k"_a, "n_threads"_a, "isa"_a = "auto");
+
+  m.def(
+      "scores",
+      [](const py::object& x, py::ssize_t n_features, const Weights& w, int n_threads,
+         const std::string& isa) {
+        return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
+          Array<float> scores({static_cast<py::ssize_t>(data.n_rows()), w.n_classes});
+          const std::span<float> out = mutable_view(scores);
+          {
+            const py::gil_scoped_release nogil;
+            all_scores(data, model, n_threads, isa_named(isa), out);
+          }
+          return scores;
+        });
+      },
+      "x"_a, "n_features"_a, "weights"_a, "n_threads"_a, "isa"_a = "auto");
+}
+
+}  // namespace manyclass

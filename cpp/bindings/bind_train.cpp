@@ -1,0 +1,205 @@
+// Training: trainers over a caller's arrays, and the order of classes.
+#include <pybind11/stl.h>
+
+#include <memory>
+
+#include "bindings/arrays.hpp"
+#include "bindings/isa.hpp"
+#include "bindings/module.hpp"
+#include "manyclass/core/rng.hpp"
+#include "manyclass/step/schedule.hpp"
+#include "manyclass/train/plan.hpp"
+#include "manyclass/weights/reorder.hpp"
+
+namespace manyclass {
+
+namespace {
+
+using namespace py::literals;
+
+// A trainer and the arrays that it works on, kept alive together.
+struct BoundTrainer {
+  std::unique_ptr<Trainer> trainer;
+  py::list arrays;
+};
+
+void check_size(const char* what, py::ssize_t size, py::ssize_t expected) {
+  if (size != expected) {
+    throw std::invalid_argument(std::string(what) + " has " + std::to_string(size) +
+                                " elements; it must have " + std::to_string(expected));
+  }
+}
+
+// The arrays that sparse and dense problems share.
+struct State {
+  Array<Index> labels;
+  Array<float> x_sq;
+  Array<double> u;
+  Array<float> weights;
+  Array<float> intercept;
+  Array<float> scale;
+  Array<double> norm_sq;
+  py::ssize_t n_classes;
+};
+
+template <class Rows>
+Problem<Rows> problem_of(const typename Rows::Data& x, State& state) {
+  check_size("labels", state.labels.size(), x.n_rows());
+  check_size("x_sq", state.x_sq.size(), x.n_rows());
+  check_size("u", state.u.size(), x.n_rows());
+  if (state.intercept.size() != 0) check_size("intercept", state.intercept.size(), state.n_classes);
+  if (state.scale.size() != 0) check_size("scale", state.scale.size(), state.n_classes);
+  if (state.norm_sq.size() != 0) check_size("norm_sq", state.norm_sq.size(), state.n_classes);
+  const Index n_classes = as_index(state.n_classes, "n_classes");
+  const std::span<const Index> labels = view(state.labels);
+  for (const Index label : labels) {
+    if (label < 0 || label >= n_classes) {
+      throw std::invalid_argument("label " + std::to_string(label) + " is outside [0, " +
+                                  std::to_string(n_classes) + ")");
+    }
+  }
+  return {
+      x,
+      labels,
+      view(state.x_sq),
+      mutable_view(state.u),
+      {Rows(mutable_view(state.weights), x.n_cols), mutable_view(state.intercept), mutable_view(state.scale)},
+      n_classes};
+}
+
+BoundTrainer bind_trainer(const Plan& plan, const AnyProblem& problem, State& state, py::list arrays) {
+  Plan own = plan;
+  own.settings.norm_sq = mutable_view(state.norm_sq);
+  for (const py::array& array : std::initializer_list<py::array>{
+           state.labels, state.x_sq, state.u, state.weights, state.intercept, state.scale, state.norm_sq}) {
+    arrays.append(array);
+  }
+  return {make_trainer(own, problem), std::move(arrays)};
+}
+
+BoundTrainer sparse_trainer(const Plan& plan, const Array<Offset>& indptr, const Array<Index>& indices,
+                            const Array<float>& data, py::ssize_t n_features, State& state) {
+  const CsrView x = csr_view(indptr, indices, data, n_features);
+  const py::ssize_t rows = state.weights.ndim() == 2 ? state.weights.shape(0) : -1;
+  const py::ssize_t stride = state.weights.ndim() == 2 ? state.weights.shape(1) : 0;
+  check_size("weights, counted in rows,", rows, n_features);
+  if (stride < state.n_classes || stride % static_cast<py::ssize_t>(line_floats) != 0) {
+    throw std::invalid_argument("rows of the weights have " + std::to_string(stride) +
+                                " columns; they must be a multiple of 16 and at least n_classes");
+  }
+  py::list arrays;
+  arrays.append(indptr);
+  arrays.append(indices);
+  arrays.append(data);
+  return bind_trainer(plan, problem_of<FeatureRows<float>>(x, state), state, std::move(arrays));
+}
+
+BoundTrainer dense_trainer(const Plan& plan, const Array<float>& data, State& state) {
+  const DenseView x = dense_view(data);
+  check_size("weights", state.weights.size(), state.n_classes * x.n_cols);
+  py::list arrays;
+  arrays.append(data);
+  return bind_trainer(plan, problem_of<ClassRows<float>>(x, state), state, std::move(arrays));
+}
+
+}  // namespace
+
+void bind_train(py::module_& m) {
+  m.def("solver_names", &solver_names);
+  m.def("formulation_names", &formulation_names);
+  m.def("selection_names", &selection_names);
+  m.def("root_finder_names", &root_finder_names);
+
+  py::class_<Plan>(m, "Plan").def(
+      py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
+                  py::ssize_t n_negatives, double delta, std::uint64_t seed, int n_threads, py::ssize_t batch,
+                  bool hogwild, bool shuffle, double u_max, double max_norm, const std::string& isa) {
+        Plan plan{std::move(solver),
+                  std::move(formulation),
+                  std::move(selection),
+                  std::move(root),
+                  as_index(n_negatives, "n_negatives"),
+                  delta,
+                  {}};
+        plan.settings = {
+            seed, n_threads, as_index(batch, "batch"), hogwild, shuffle, isa_named(isa), u_max, max_norm, {}};
+        return plan;
+      }),
+      py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a,
+      "seed"_a, "n_threads"_a, "batch"_a, "hogwild"_a, "shuffle"_a, "u_max"_a, "max_norm"_a, "isa"_a);
+
+  py::class_<State>(m, "State")
+      .def(py::init([](Array<Index> labels, Array<float> x_sq, Array<double> u, Array<float> weights,
+                       Array<float> intercept, Array<float> scale, Array<double> norm_sq,
+                       py::ssize_t n_classes) {
+             return State{labels, x_sq, u, weights, intercept, scale, norm_sq, n_classes};
+           }),
+           py::kw_only(), "labels"_a.noconvert(), "x_sq"_a.noconvert(), "u"_a.noconvert(),
+           "weights"_a.noconvert(), "intercept"_a.noconvert(), "scale"_a.noconvert(), "norm_sq"_a.noconvert(),
+           "n_classes"_a);
+
+  py::class_<Progress>(m, "Progress")
+      .def_readonly("loss", &Progress::loss)
+      .def_readonly("class_updates", &Progress::class_updates)
+      .def_readonly("diverged_at", &Progress::diverged_at);
+
+  py::class_<BoundTrainer>(m, "Trainer")
+      .def_static("sparse", &sparse_trainer, "plan"_a, "indptr"_a.noconvert(), "indices"_a.noconvert(),
+                  "data"_a.noconvert(), "n_features"_a, "state"_a)
+      .def_static("dense", &dense_trainer, "plan"_a, "data"_a.noconvert(), "state"_a)
+      .def(
+          "run",
+          [](BoundTrainer& self, int epoch, double eta, double eta_u, py::ssize_t first, py::ssize_t last) {
+            const Stretch stretch{epoch, eta, eta_u, as_index(first, "first"), as_index(last, "last")};
+            const py::gil_scoped_release nogil;
+            return self.trainer->run(stretch);
+          },
+          py::kw_only(), "epoch"_a, "eta"_a, "eta_u"_a, "first"_a, "last"_a);
+
+  m.def(
+      "step_size",
+      [](const std::string& schedule, double eta_0, double decay, int epoch) {
+        return step_size(schedule_named(schedule), eta_0, decay, epoch);
+      },
+      "schedule"_a, "eta_0"_a, "decay"_a, "epoch"_a);
+  m.def("schedule_names", &schedule_names);
+
+  m.def(
+      "class_order",
+      [](py::ssize_t n_classes, std::uint64_t seed) {
+        Array<Index> order(n_classes);
+        const std::span<Index> classes = mutable_view(order);
+        for (std::size_t k = 0; k < classes.size(); ++k) classes[k] = static_cast<Index>(k);
+        shuffle(classes, Rng({seed, 0}, class_order_item));
+        return order;
+      },
+      "n_classes"_a, "seed"_a);
+  m.def(
+      "reorder_columns",
+      [](Array<float> weights, const Array<Index>& source, int n_threads) {
+        if (weights.ndim() != 2 || source.size() > weights.shape(1)) {
+          throw std::invalid_argument("the order has more classes than the weights have columns");
+        }
+        const auto stride = static_cast<std::size_t>(weights.shape(1));
+        const std::span<float> w = mutable_view(weights);
+        const std::span<const Index> order = view(source);
+        const py::gil_scoped_release nogil;
+        reorder_columns(w, stride, order, n_threads);
+      },
+      "weights"_a.noconvert(), "source"_a.noconvert(), "n_threads"_a);
+  m.def(
+      "reorder_rows",
+      [](Array<float> weights, const Array<Index>& source) {
+        if (weights.ndim() != 2 || source.size() != weights.shape(0)) {
+          throw std::invalid_argument("the order must have one class for each row of the weights");
+        }
+        const auto width = static_cast<std::size_t>(weights.shape(1));
+        const std::span<float> w = mutable_view(weights);
+        const std::span<const Index> order = view(source);
+        const py::gil_scoped_release nogil;
+        reorder_rows(w, width, order);
+      },
+      "weights"_a.noconvert(), "source"_a.noconvert());
+}
+
+}  // namespace manyclass

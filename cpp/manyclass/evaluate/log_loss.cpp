@@ -1,0 +1,57 @@
+// Exact log-loss and rank: see the header.
+#include "manyclass/evaluate/log_loss.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "manyclass/math/log_sum_exp.hpp"
+
+namespace manyclass {
+
+template <class Data, class Rows>
+void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>& model, int n_threads,
+                Isa isa, std::span<double> losses, std::span<Index> ranks) {
+  std::vector<LogSumExp> sums(labels.size());
+  std::vector<float> label_scores(labels.size());
+  std::fill(ranks.begin(), ranks.end(), 0);
+  run_with(isa, [&] {
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      // As a range of one class: the same operations in the same order as in a tile, so that equal weights
+      // tie.
+      model.linear.scores(x.row(static_cast<Index>(i)), ClassRange{labels[i], 1},
+                          std::span<float>(&label_scores[i], 1));
+    }
+  });
+  for_each_tile(x, model, n_threads, isa, [&](Index point, ClassRange classes, std::span<const float> z) {
+    const auto i = static_cast<std::size_t>(point);
+    sums[i].add(z);
+    const float z_y = label_scores[i];
+    const Index before = std::clamp(labels[i] - classes.begin, 0, classes.count);
+    Index rank = 0;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(before); ++k) rank += z[k] >= z_y ? 1 : 0;
+    for (std::size_t k = static_cast<std::size_t>(before); k < z.size(); ++k) rank += z[k] > z_y ? 1 : 0;
+    ranks[i] += rank;
+  });
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    losses[i] = sums[i].value() - static_cast<double>(label_scores[i]);
+  }
+}
+
+template <class Data, class Rows>
+void log_normalizers(const Data& x, const Model<Rows>& model, int n_threads, Isa isa,
+                     std::span<double> normalizers) {
+  std::vector<LogSumExp> sums(normalizers.size());
+  for_each_tile(x, model, n_threads, isa, [&](Index i, ClassRange, std::span<const float> z) {
+    sums[static_cast<std::size_t>(i)].add(z);
+  });
+  std::transform(sums.begin(), sums.end(), normalizers.begin(), [](const LogSumExp& s) { return s.value(); });
+}
+
+template void log_losses(const CsrView&, std::span<const Index>, const SparseModel&, int, Isa,
+                         std::span<double>, std::span<Index>);
+template void log_losses(const DenseView&, std::span<const Index>, const DenseModel&, int, Isa,
+                         std::span<double>, std::span<Index>);
+template void log_normalizers(const CsrView&, const SparseModel&, int, Isa, std::span<double>);
+template void log_normalizers(const DenseView&, const DenseModel&, int, Isa, std::span<double>);
+
+}  // namespace manyclass

@@ -1,0 +1,56 @@
+// All scores of all points, a tile at a time: never an N x K array in memory.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "manyclass/core/parallel.hpp"
+#include "manyclass/core/simd.hpp"
+#include "manyclass/model/linear.hpp"
+#include "manyclass/weights/class_rows.hpp"
+#include "manyclass/weights/feature_rows.hpp"
+
+namespace manyclass {
+
+template <class Rows>
+struct Model {
+  Linear<Rows> linear;
+  Index n_classes;
+};
+
+using SparseModel = Model<FeatureRows<const float>>;
+using DenseModel = Model<ClassRows<const float>>;
+
+// Classes scored before the next point is taken up: so many that the weights of the chunk for all features
+// stay in the shared cache (8 MB), while the points pass by. At least a cache line; at most 4096, so that a
+// point's scores stay in the first level.
+inline Index chunk_of(Index n_features) {
+  constexpr Index cache_floats = 2 << 20, most = 4096;
+  constexpr auto line = static_cast<Index>(line_floats);
+  return std::clamp(cache_floats / std::max(n_features, 1) / line * line, line, most);
+}
+
+// Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing
+// order and from one thread at a time.
+template <class Data, class Rows, class Fold>
+void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const Fold& fold) {
+  constexpr std::size_t points = 512;  // a thread's bite: long enough to make handing it out free
+  const Index chunk = chunk_of(x.n_cols);
+  const auto n = static_cast<std::size_t>(x.n_rows());
+  const std::size_t n_bites = (n + points - 1) / points;
+  for (Index begin = 0; begin < model.n_classes; begin += chunk) {
+    const ClassRange classes{begin, std::min(chunk, model.n_classes - begin)};
+    parallel_for(n_threads, n_bites, [&](std::size_t bite) {
+      std::vector<float> scores(classes.size());
+      run_with(isa, [&] {
+        for (std::size_t i = bite * points; i < std::min(n, (bite + 1) * points); ++i) {
+          model.linear.scores(x.row(static_cast<Index>(i)), classes, scores);
+          fold(static_cast<Index>(i), classes, std::span<const float>(scores));
+        }
+      });
+    });
+  }
+}
+
+}  // namespace manyclass

@@ -1,0 +1,74 @@
+// Top-k: see the header.
+#include "manyclass/evaluate/top_k.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "manyclass/math/log_sum_exp.hpp"
+
+namespace manyclass {
+
+namespace {
+
+// Puts class k with score z into the sorted lists, where it belongs after equal scores: classes come in
+// increasing order.
+void insert(std::span<Index> classes, std::span<float> scores, Index k, float z) {
+  std::size_t at = scores.size() - 1;
+  for (; at > 0 && scores[at - 1] < z; --at) {
+    scores[at] = scores[at - 1];
+    classes[at] = classes[at - 1];
+  }
+  scores[at] = z;
+  classes[at] = k;
+}
+
+}  // namespace
+
+template <class Data, class Rows>
+void top_k(const Data& x, const Model<Rows>& model, Index k, int n_threads, Isa isa, std::span<Index> classes,
+           std::span<float> log_probabilities) {
+  const auto width = static_cast<std::size_t>(k);
+  const auto n = static_cast<std::size_t>(x.n_rows());
+  std::vector<LogSumExp> sums(n);
+  std::fill(classes.begin(), classes.end(), 0);
+  std::fill(log_probabilities.begin(), log_probabilities.end(), -std::numeric_limits<float>::infinity());
+  for_each_tile(x, model, n_threads, isa, [&](Index point, ClassRange chunk, std::span<const float> z) {
+    const auto i = static_cast<std::size_t>(point);
+    sums[i].add(z);
+    const std::span<Index> best = classes.subspan(i * width, width);
+    const std::span<float> scores = log_probabilities.subspan(i * width, width);
+    // Lines of 16 are skipped whole when none of their scores gets in, as nearly all are.
+    for (std::size_t c = 0; c < z.size(); c += line_floats) {
+      const std::size_t end = std::min(c + line_floats, z.size());
+      int better = 0;
+      for (std::size_t l = c; l < end; ++l) better += z[l] > scores[width - 1] ? 1 : 0;
+      if (better == 0) continue;
+      for (std::size_t l = c; l < end; ++l) {
+        if (z[l] > scores[width - 1]) insert(best, scores, chunk[l], z[l]);
+      }
+    }
+  });
+  for (std::size_t i = 0; i < n; ++i) {
+    const double normalizer = sums[i].value();
+    for (float& z : log_probabilities.subspan(i * width, width)) {
+      z = static_cast<float>(static_cast<double>(z) - normalizer);
+    }
+  }
+}
+
+template <class Data, class Rows>
+void all_scores(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, std::span<float> out) {
+  const auto width = static_cast<std::size_t>(model.n_classes);
+  for_each_tile(x, model, n_threads, isa, [&](Index i, ClassRange classes, std::span<const float> z) {
+    std::ranges::copy(z, out.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * width +
+                                                                   static_cast<std::size_t>(classes.begin)));
+  });
+}
+
+template void top_k(const CsrView&, const SparseModel&, Index, int, Isa, std::span<Index>, std::span<float>);
+template void top_k(const DenseView&, const DenseModel&, Index, int, Isa, std::span<Index>, std::span<float>);
+template void all_scores(const CsrView&, const SparseModel&, int, Isa, std::span<float>);
+template void all_scores(const DenseView&, const DenseModel&, int, Isa, std::span<float>);
+
+}  // namespace manyclass

@@ -1,0 +1,56 @@
+// Root of a strictly increasing function of one variable.
+#pragma once
+
+#include <cmath>
+
+namespace manyclass {
+
+enum class RootFinder { newton, bisection };
+
+struct Bracket {
+  double low, high;
+};
+
+// What f(q) answers: its value, its slope, and a jump >= 0 when q is known to be at least that far below the
+// root.
+struct Probe {
+  double value;
+  double slope;
+  double jump = 0;
+};
+
+// Calls f(q) until the root is known to `close`, and returns (root - last q), to first order: |result| <=
+// close, and f was last called at that q, so the caller can correct by it what f left behind.
+//
+// Newton's steps are taken while they stay inside the bracket and every second one halves |f|; otherwise the
+// bracket is halved. Ends always: when a step is short enough or the bracket cannot be halved in floating
+// point.
+template <class F>
+double find_root(RootFinder finder, Bracket b, double start, double close, F&& f) {
+  double q = std::fmin(std::fmax(start, b.low), b.high);
+  double last_value = INFINITY;
+  bool slow = false;
+  while (true) {
+    const Probe at = f(q);
+    (at.value < 0 ? b.low : b.high) = q;
+    if (at.value == 0) return 0;
+    const double middle = b.low + (b.high - b.low) / 2;
+    double next;
+    if (finder == RootFinder::bisection) {
+      if (b.high - b.low <= close) return middle - q;
+      next = middle;
+    } else {
+      const bool halved = std::fabs(at.value) <= 0.5 * last_value;
+      last_value = std::fabs(at.value);
+      next = at.jump > 0 ? q + at.jump : q - at.value / at.slope;
+      if (at.jump == 0 && std::fabs(next - q) <= close && next >= b.low && next <= b.high) return next - q;
+      // NaN fails both comparisons, so a slope that overflowed also leads to the middle.
+      if (!(next > b.low && next < b.high) || (slow && !halved && at.jump == 0)) next = middle;
+      slow = !halved;
+    }
+    if (next == q || next == b.low || next == b.high) return 0;
+    q = next;
+  }
+}
+
+}  // namespace manyclass

@@ -1,0 +1,43 @@
+// The softmax as a sum over points and classes: f_i = u + e^-u (1 + sum_{k != y} e^{d_k}), whose minimum over
+// u is the log-loss plus one (Fagan & Iyengar 2018, eq. 5).
+//
+// The value carried between visits is v = u + carry z_y: carry = 0 is the proposed form (eq. 6-7), carry = 1
+// is Raman et al.'s (eq. 8); the family is in appendix A of the arXiv version.
+#pragma once
+
+#include "manyclass/objective/sampled_sum.hpp"
+
+namespace manyclass {
+
+template <class Rule>
+struct DoubleSum {
+  double carry;
+  Rule rule;
+
+  // Moves v by the rule; writes df/dz_k to g. The label's is -(G + carry df/du), since u = v - carry z_y.
+  Gradient gradient(const SampledPoint& point, double& v, std::span<float> g) const {
+    const SampledSum sum = sampled_sum(point, g);
+    double u = v - carry * point.label_score;
+    u = rule.before(u, bound(point, sum, g));
+    v = u + carry * point.label_score;
+
+    const double to_gradient = std::exp(sum.shift - u);
+    const auto factor = static_cast<float>(to_gradient);
+    for (std::size_t k = 0; k < point.size(); ++k) g[k] *= factor;
+    const double wrong = sum.scaled * to_gradient;
+    const double slope_u = 1 - std::exp(-u) - wrong;
+    return {wrong + carry * slope_u, slope_u, sum.log_a, wrong};
+  }
+
+ private:
+  // log(1 + sum_S e^d), each class once.
+  static double bound(const SampledPoint& point, const SampledSum& sum, std::span<const float> terms) {
+    double once = 0;
+    for (std::size_t k = 0; k < point.size(); ++k) {
+      once += point.alpha[k] > 0 ? static_cast<double>(terms[k] / point.alpha[k]) : 0.0;
+    }
+    return sum.shift + std::log(std::exp(-sum.shift) + once);
+  }
+};
+
+}  // namespace manyclass

@@ -1,0 +1,36 @@
+// What a step sees of one data point, and what it answers: a handful of floats, testable without data or
+// threads.
+#pragma once
+
+#include <span>
+
+namespace manyclass {
+
+struct SampledPoint {
+  std::span<const float> scores;  // z_k, k in S
+  std::span<const float>
+      alpha;           // inclusion weights; 0 marks a class that does not count (the label in its block)
+  double label_score;  // z_y
+  double x_sq;         // ||x||^2, with 1 for the intercept
+  double eta;          // step size of W
+  double eta_u;        // step size of u
+
+  std::size_t size() const { return scores.size(); }
+};
+
+// The moves of one step, beside p_k written by the step: w_k -= p_k x for k in S, w_y += label x.
+struct Move {
+  double label;
+  double total;  // sum of |p_k|: what tells that a step ran away
+  double loss;   // log(1 + sum_S alpha e^d), the loss of the point as this selection shows it, in nats
+};
+
+// What an explicit step multiplies by the step sizes.
+struct Gradient {
+  double label;  // of -z_y
+  double u;
+  double loss;  // as in Move
+  double total;
+};
+
+}  // namespace manyclass

@@ -1,0 +1,171 @@
+// The implicit step: the proximal point of the sampled double-sum objective, found by one monotone scalar
+// root.
+//
+//   argmin over (u, w_y, w_k)   u + e^-u (1 + sum_S alpha_k e^{d_k})
+//                               + |w - w~|^2 / (2 eta) + (u - u~)^2 / (2 eta_u)
+//
+// (Fagan & Iyengar 2018, eq. 9-18, for one sampled class; here for any number of them.) With X = ||x||^2
+// stationarity in w_k reads  w_k = w~_k - p_k x,  p_k = eta alpha_k e^{d_k - u}  at the *new* d_k and u, so
+// delta_k = p_k X solves delta e^delta = eta alpha_k X e^(old d_k - rest), a Wright omega: nothing is
+// exponentiated that could overflow.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "manyclass/math/elementary.hpp"
+#include "manyclass/math/root.hpp"
+#include "manyclass/math/wright_omega.hpp"
+#include "manyclass/objective/sampled_sum.hpp"
+
+namespace manyclass {
+
+// delta_k(q) = omega(base_k - q) for all k, with the sums that h and h' need.
+struct Deltas {
+  double sum;    // sum delta
+  double slope;  // sum delta / (1 + delta) = -d(sum)/dq
+};
+
+inline Deltas deltas_at(std::span<const float> base, double q, std::span<float> delta) {
+  constexpr std::size_t lanes = 16;
+  const std::size_t size = delta.size();
+  const auto shift = static_cast<float>(q);
+  const auto rest = static_cast<float>(q - static_cast<double>(shift));
+  for (std::size_t k = 0; k < size; ++k) delta[k] = vec::wright_omega((base[k] - shift) - rest);
+  double sum = 0, slope = 0;
+  for (std::size_t k = 0; k < size;) {
+    const std::size_t end = std::min(size, k + 32 * lanes);  // 32 additions a lane: see sum_of
+    float sums[lanes] = {}, slopes[lanes] = {};
+    for (; k + lanes <= end; k += lanes) {
+      for (std::size_t l = 0; l < lanes; ++l) {
+        sums[l] += delta[k + l];
+        slopes[l] += delta[k + l] / (1 + delta[k + l]);
+      }
+    }
+    for (; k < end; ++k) {
+      sums[0] += delta[k];
+      slopes[0] += delta[k] / (1 + delta[k]);
+    }
+    for (std::size_t l = 0; l < lanes; ++l) {
+      sum += static_cast<double>(sums[l]);
+      slope += static_cast<double>(slopes[l]);
+    }
+  }
+  return {sum, slope};
+}
+
+// The root is taken as known when Newton's next move is below this: that move is then applied to every delta
+// to first order, which leaves a relative error of at most its square, 2e-7 here, about what float scores
+// carry.
+inline constexpr double close_enough = 0x1p-11;
+// Bisection has no slope to correct with, hence goes on to the error itself.
+inline constexpr double close_by_bisection = 0x1p-22;
+
+inline double tolerance(RootFinder finder) {
+  return finder == RootFinder::newton ? close_enough : close_by_bisection;
+}
+
+// u of a point without features: no score can move, f(u) = u + e^-u (1 + sum alpha).
+inline double implicit_u_alone(double u, double eta_u, double log_a) {
+  return u - eta_u + wright_omega(std::log(eta_u) + log_a + eta_u - u);
+}
+
+// p_k = delta_k / X, after the last Newton move `dq`: d omega = -dq delta / (1 + delta).
+inline void finish(std::span<float> delta, double dq, double x_sq) {
+  const auto move = static_cast<float>(dq);
+  const auto per_x = static_cast<float>(1 / x_sq);
+  for (std::size_t k = 0; k < delta.size(); ++k) {
+    delta[k] = (delta[k] - move * delta[k] / (1 + delta[k])) * per_x;
+  }
+}
+
+// The proposed form: u and d_k = z_k - z_y (ALGORITHMS: q = u + delta_y).
+struct ImplicitDoubleSum {
+  RootFinder root;
+
+  // `base` is scratch of the selection's size.
+  Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float> base) const {
+    const SampledSum sampled = sampled_sum(point, p);
+    const double log_a = sampled.log_a, x_sq = point.x_sq, old_u = u;
+    if (x_sq == 0) {
+      u = implicit_u_alone(u, point.eta_u, log_a);
+      std::fill(p.begin(), p.end(), 0.0F);
+      return {0, 0, log_a};
+    }
+    const auto offset = static_cast<float>(std::log(point.eta * x_sq) - point.label_score);
+    for (std::size_t k = 0; k < point.size(); ++k) {
+      base[k] = point.scores[k] + (offset + vec::log(point.alpha[k]));
+    }
+    // h(q) = 0 with u = q - delta_y, delta_y = sum delta: the stationarity in u. h' = (du/dq)(...) >= 1.
+    const double tie = point.eta / point.eta_u;  // eta in h multiplies both terms, so only the ratio is left
+    Deltas at{};
+    const auto h = [&](double q) -> Probe {
+      at = deltas_at(base, q, p);
+      u = q - at.sum;
+      // u >= 0 at the root. Below it e^-u would make Newton crawl; u grows at least as fast as q, so q - u is
+      // not above the point where u = 0, from which on the root lies.
+      if (u < 0) return {-1, 1, -u};
+      const double decay = std::exp(-u);
+      return {point.eta * (1 - decay) - at.sum / x_sq + tie * (u - old_u),
+              (tie + point.eta * decay) * (1 + at.slope) + at.slope / x_sq};
+    };
+    // The two cases of eq. 17-18 for any number of classes. If u falls, delta_y / X <= eta; if it rises, u <=
+    // log A and delta_y / X <= eta + tie (log A - u~). In both q = u + delta_y stays below `high`, and q >= u
+    // >= 0.
+    const double high = std::fmax(old_u, log_a) + x_sq * (point.eta + tie * std::fmax(log_a - old_u, 0.0));
+    const double dq = find_root(root, {0, high}, old_u, tolerance(root), h);
+    u += dq * (1 + at.slope);
+    const double label = (at.sum - dq * at.slope) / x_sq;
+    finish(p, dq, x_sq);
+    return {label, label, log_a};
+  }
+};
+
+// Raman et al.'s form: v = u + z_y is carried, and f = v - z_y + e^{z_y - v} + sum_S alpha_k e^{z_k - v}.
+// Given the new v every row moves on its own, so v itself is the unknown:
+//   delta_k = omega(log(eta alpha_k X) + z_k - v),   delta_y = eta X - omega_y,
+//   omega_y = omega(log(eta X) + z_y + eta X - v),   h(v) = eta - (omega_y + sum delta) / X + tie (v - v~) =
+//   0.
+struct ImplicitRaman {
+  RootFinder root;
+
+  Move operator()(const SampledPoint& point, double& v, std::span<float> p, std::span<float> base) const {
+    const SampledSum sampled = sampled_sum(point, p);
+    const double log_a = sampled.log_a, x_sq = point.x_sq, old_v = v, z_y = point.label_score;
+    if (x_sq == 0) {
+      v = implicit_u_alone(v - z_y, point.eta_u, log_a) + z_y;
+      std::fill(p.begin(), p.end(), 0.0F);
+      return {0, 0, log_a};
+    }
+    const double pull = point.eta * x_sq;  // the farthest that z_y can rise
+    const auto offset = static_cast<float>(std::log(pull));
+    for (std::size_t k = 0; k < point.size(); ++k) {
+      base[k] = point.scores[k] + (offset + vec::log(point.alpha[k]));
+    }
+    const double tie = point.eta / point.eta_u;
+    Deltas at{};
+    double omega_y = 0;
+    const auto h = [&](double q) -> Probe {
+      at = deltas_at(base, q, p);
+      v = q;
+      omega_y = wright_omega(std::log(pull) + z_y + pull - q);
+      return {point.eta - (omega_y + at.sum) / x_sq + tie * (q - old_v),
+              (omega_y / (1 + omega_y) + at.slope) / x_sq + tie};
+    };
+    // h(v~ - eta_u) <= 0 since both omegas are positive. If v rises, e^v <= e^{z_y + eta X} + sum alpha
+    // e^{z_k}.
+    const double wrong = sampled.shift + z_y + std::log(sampled.scaled);
+    const double right = z_y + pull;
+    const double top = std::fmax(wrong, right);
+    const double sum = top + std::log(std::exp(wrong - top) + std::exp(right - top));
+    const Bracket bracket{old_v - point.eta_u, std::fmax(old_v, sum)};
+    const double dq = find_root(root, bracket, old_v, tolerance(root), h);
+    v += dq;
+    omega_y -= dq * omega_y / (1 + omega_y);
+    finish(p, dq, x_sq);
+    return {(pull - omega_y) / x_sq, (at.sum - dq * at.slope) / x_sq, log_a};
+  }
+};
+
+}  // namespace manyclass

@@ -1,0 +1,21 @@
+// The explicit step: p = eta times the gradient at the old scores.
+#pragma once
+
+#include "manyclass/objective/sampled_point.hpp"
+
+namespace manyclass {
+
+template <class Objective>
+struct Sgd {
+  Objective objective;
+
+  Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float>) const {
+    const Gradient g = objective.gradient(point, u, p);
+    const auto eta = static_cast<float>(point.eta);
+    for (std::size_t k = 0; k < point.size(); ++k) p[k] *= eta;
+    u -= point.eta_u * g.u;
+    return {point.eta * g.label, point.eta * g.total, g.loss};
+  }
+};
+
+}  // namespace manyclass

@@ -1,0 +1,36 @@
+// From names to types: the one place that lists which solvers, selections and storages there are.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "manyclass/train/trainer.hpp"
+#include "manyclass/weights/class_rows.hpp"
+#include "manyclass/weights/feature_rows.hpp"
+
+namespace manyclass {
+
+struct Plan {
+  std::string solver = "implicit";
+  std::string formulation = "proposed";
+  std::string selection = "block";
+  std::string root = "newton";
+  Index n_negatives = 16;
+  double delta = 1;  // U-max
+  Settings settings;
+};
+
+using AnyProblem = std::variant<Problem<FeatureRows<float>>, Problem<ClassRows<float>>>;
+
+// Throws std::invalid_argument for a name that is not listed or a combination that does not exist.
+std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& problem);
+
+// The names that make_trainer knows.
+std::vector<std::string> solver_names();
+std::vector<std::string> formulation_names();
+std::vector<std::string> selection_names();
+std::vector<std::string> root_finder_names();
+
+}  // namespace manyclass

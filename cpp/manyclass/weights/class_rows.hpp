@@ -1,0 +1,75 @@
+// Class-major weights for dense points: row k is w_k.
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <span>
+#include <type_traits>
+
+#include "manyclass/core/csr.hpp"
+#include "manyclass/weights/class_range.hpp"
+
+namespace manyclass {
+
+template <class Float>  // float, or const float for weights that are only read
+class ClassRows {
+ public:
+  using Weight = Float;
+  using Data = DenseView;
+
+  ClassRows(std::span<Float> weights, Index n_features)
+      : weights_(weights.data()), n_features_(static_cast<std::size_t>(n_features)) {}
+
+  float score(DenseRow x, Index k) const {
+    // Sixteen running sums let the compiler vectorise without reordering a sum behind our back.
+    constexpr std::size_t lanes = 16;
+    const Float* w = row(k);
+    std::array<float, lanes> sums{};
+    std::size_t j = 0;
+    for (; j + lanes <= n_features_; j += lanes) {
+      for (std::size_t l = 0; l < lanes; ++l) sums[l] += w[j + l] * x[j + l];
+    }
+    float z = 0;
+    for (; j < n_features_; ++j) z += w[j] * x[j];
+    for (const float sum : sums) z += sum;
+    return z;
+  }
+
+  template <class Classes>
+  void scores(DenseRow x, const Classes& classes, std::span<float> z) const {
+    for (std::size_t c = 0; c < classes.size(); ++c) z[c] = score(x, classes[c]);
+  }
+
+  // w_k += a x
+  void add(DenseRow x, Index k, float a)
+    requires(!std::is_const_v<Float>)
+  {
+    Float* w = row(k);
+    for (std::size_t j = 0; j < n_features_; ++j) w[j] += a * x[j];
+  }
+
+  template <class Classes>
+  void add(DenseRow x, const Classes& classes, std::span<const float> a)
+    requires(!std::is_const_v<Float>)
+  {
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      if (a[c] != 0) add(x, classes[c], a[c]);
+    }
+  }
+
+  // Rows are streams: the processor prefetches them itself once their start is known.
+  template <class Classes>
+  void prefetch(DenseRow, const Classes& classes, Index label) const {
+    __builtin_prefetch(row(label), 1);
+    if (classes.size() > 64) return;
+    for (std::size_t c = 0; c < classes.size(); ++c) __builtin_prefetch(row(classes[c]), 1);
+  }
+
+ private:
+  Float* row(Index k) const { return weights_ + static_cast<std::size_t>(k) * n_features_; }
+
+  Float* weights_;
+  std::size_t n_features_;
+};
+
+}  // namespace manyclass

@@ -1,0 +1,138 @@
+// Feature-major weights for sparse points: row j holds the weight of feature j for every class.
+//
+// Rows are padded to a cache line (16 floats). A point with n non-zeros reads n lines to score one class and
+// the same n lines to score 16 neighbouring ones: sixteen negatives for the memory traffic of one.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <span>
+#include <type_traits>
+
+#include "manyclass/core/csr.hpp"
+#include "manyclass/weights/class_range.hpp"
+
+namespace manyclass {
+
+inline constexpr std::size_t line_floats = 16;  // floats in a cache line of 64 bytes
+
+template <class Float>  // float, or const float for weights that are only read
+class FeatureRows {
+ public:
+  using Weight = Float;
+  using Data = CsrView;
+
+  FeatureRows(std::span<Float> weights, Index n_features)
+      : weights_(weights.data()),
+        stride_(n_features ? weights.size() / static_cast<std::size_t>(n_features) : 0) {
+    assert(stride_ % line_floats == 0);
+  }
+
+  float score(SparseRow x, Index k) const {
+    float z = 0;
+    for (std::size_t n = 0; n < x.indices.size(); ++n) z += x.values[n] * at(x.indices[n], k)[0];
+    return z;
+  }
+
+  void scores(SparseRow x, ClassList classes, std::span<float> z) const {
+    std::fill_n(z.data(), classes.size(), 0.0F);
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const Float* row = at(x.indices[n], 0);
+      for (std::size_t c = 0; c < classes.size(); ++c) z[c] += x.values[n] * row[classes[c]];
+    }
+  }
+
+  void scores(SparseRow x, ClassRange classes, std::span<float> z) const {
+    std::size_t c = 0;
+    for (; c + wide <= classes.size(); c += wide) tile<wide>(x, classes.begin, c, wide, z);
+    for (; c + 4 * line_floats <= classes.size(); c += 4 * line_floats) {
+      tile<4 * line_floats>(x, classes.begin, c, 4 * line_floats, z);
+    }
+    for (; c + line_floats <= classes.size(); c += line_floats) {
+      tile<line_floats>(x, classes.begin, c, line_floats, z);
+    }
+    if (c < classes.size()) tile<line_floats>(x, classes.begin, c, classes.size() - c, z);
+  }
+
+  // w_k += a x
+  void add(SparseRow x, Index k, float a)
+    requires(!std::is_const_v<Float>)
+  {
+    for (std::size_t n = 0; n < x.indices.size(); ++n) at(x.indices[n], k)[0] += a * x.values[n];
+  }
+
+  void add(SparseRow x, ClassList classes, std::span<const float> a)
+    requires(!std::is_const_v<Float>)
+  {
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      Float* row = at(x.indices[n], 0);
+      for (std::size_t c = 0; c < classes.size(); ++c) row[classes[c]] += a[c] * x.values[n];
+    }
+  }
+
+  void add(SparseRow x, ClassRange classes, std::span<const float> a)
+    requires(!std::is_const_v<Float>)
+  {
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      Float* row = at(x.indices[n], classes.begin);
+      const float value = x.values[n];
+      for (std::size_t c = 0; c < classes.size(); ++c) row[c] += a[c] * value;
+    }
+  }
+
+  // Asks for the lines that scoring `classes` and the label will read. Rows of one point are far apart, so
+  // the processor cannot guess them.
+  void prefetch(SparseRow x, ClassRange classes, Index label) const {
+    constexpr Index most = 8 * line_floats;  // longer runs are streams that the processor prefetches itself
+    const Index end = classes.begin + std::min(classes.count, most);
+    for (const Index j : x.indices) {
+      __builtin_prefetch(at(j, label), 1);
+      for (Index k = classes.begin; k < end; k += static_cast<Index>(line_floats))
+        __builtin_prefetch(at(j, k), 1);
+    }
+  }
+
+  void prefetch(SparseRow x, ClassList classes, Index label) const {
+    for (const Index j : x.indices) {
+      __builtin_prefetch(at(j, label), 1);
+      for (const Index k : classes) __builtin_prefetch(at(j, k), 1);
+    }
+  }
+
+ private:
+  // Long runs are summed row by row in a buffer that stays in the first-level cache (2048 floats = 8 kB), so
+  // that each row is read as one stream.
+  static constexpr std::size_t wide = 2048;
+
+  Float* at(Index j, Index k) const {
+    return weights_ + static_cast<std::size_t>(j) * stride_ + static_cast<std::size_t>(k);
+  }
+
+  // z[c, c + count) for the classes begin + c + [0, count), count <= width. The sums live in registers (or,
+  // for `wide`, in the first-level cache); reading up to `width` is safe within a padded row.
+  template <std::size_t width>
+  void tile(SparseRow x, Index begin, std::size_t c, std::size_t count, std::span<float> z) const {
+    std::array<float, width> sums{};
+    const Index first = begin + static_cast<Index>(c);
+    if (count == width) {
+      for (std::size_t n = 0; n < x.indices.size(); ++n) {
+        const Float* row = at(x.indices[n], first);
+        const float value = x.values[n];
+        for (std::size_t l = 0; l < width; ++l) sums[l] += value * row[l];
+      }
+    } else {
+      for (std::size_t n = 0; n < x.indices.size(); ++n) {
+        const Float* row = at(x.indices[n], first);
+        const float value = x.values[n];
+        for (std::size_t l = 0; l < count; ++l) sums[l] += value * row[l];
+      }
+    }
+    std::copy_n(sums.data(), count, z.data() + c);
+  }
+
+  Float* weights_;
+  std::size_t stride_;
+};
+
+}  // namespace manyclass

@@ -1,0 +1,84 @@
+"""Checks on what a caller passes: each error names the value, the rule and the choices."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise ValueError unless `value` is one of `choices`."""
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} is {value!r}; it must be one of {listed}")
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    open_low: bool = False,
+    integer: bool = False,
+) -> None:
+    """Raise unless `value` is a finite number (an integer) in [low, high], or ]low, high] if `open_low`."""
+    kind: Any = numbers.Integral if integer else numbers.Real
+    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {value!r}; it must be {'an integer' if integer else 'a number'}")
+    if not np.isfinite(value) or not low <= value <= high or (open_low and value == low):
+        ends = f"{'more than' if open_low else 'at least'} {low:g}"
+        if np.isfinite(high):
+            ends += f" and at most {high:g}"
+        raise ValueError(f"{name} is {value!r}; it must be finite, {ends}")
+
+
+def seed_from(random_state: Any) -> int:
+    """Draw one 64-bit seed from scikit-learn's `random_state`."""
+    return int(check_random_state(random_state).randint(0, np.iinfo(np.int64).max, dtype=np.int64))
+
+
+def n_threads_from(n_jobs: int | None) -> int:
+    """Number of threads for scikit-learn's `n_jobs` (None is 1, -1 is all cores)."""
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs is {n_jobs!r}; it must be None, a positive integer, or negative (-1: all cores)")
+    if n_jobs is None:
+        return 1
+    return max(1, joblib.cpu_count() + 1 + n_jobs) if n_jobs < 0 else int(n_jobs)
+
+
+def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
+    """Return X as float32 CSR with sorted, distinct int32 columns and int64 row pointers; duplicates are summed.
+
+    Raises
+    ------
+    ValueError
+        If the arrays are not those of a CSR matrix, a column is outside [0, X.shape[1]), or X has 2**31 or more
+        rows or columns.
+    """
+    if max(X.shape) > np.iinfo(np.int32).max:
+        raise ValueError(f"X has shape {X.shape}; at most 2147483647 rows and columns are supported")
+    X.check_format(full_check=True)
+    out = sp.csr_array(X, dtype=np.float32)
+    if not out.has_canonical_format:
+        out = out.copy()
+        out.sum_duplicates()
+    return out
+
+
+def csr_parts(
+    X: sp.csr_array,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+    """Return (indptr, indices, data) of a canonical CSR matrix in the types of the core."""
+    return (
+        np.ascontiguousarray(X.indptr, dtype=np.int64),
+        np.ascontiguousarray(X.indices, dtype=np.int32),
+        np.ascontiguousarray(X.data, dtype=np.float32),
+    )

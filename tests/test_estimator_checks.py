@@ -1,0 +1,16 @@
+"""scikit-learn's own contract for estimators."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manyclass import SoftmaxClassifier
+
+
+@parametrize_with_checks(
+    [
+        SoftmaxClassifier(),
+        SoftmaxClassifier(solver="exact"),
+        SoftmaxClassifier(solver="umax", learning_rate=0.1),
+    ]
+)
+def test_estimator_keeps_the_contract_of_scikit_learn(estimator, check):
+    check(estimator)
