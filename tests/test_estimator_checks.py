@@ -9,7 +9,8 @@ from manyclass import SoftmaxClassifier
     [
         SoftmaxClassifier(),
         SoftmaxClassifier(solver="exact"),
-        SoftmaxClassifier(solver="umax", learning_rate=0.1),
+        SoftmaxClassifier(solver="umax"),
+        SoftmaxClassifier(selection="uniform", n_negatives=1, formulation="raman"),
     ]
 )
 def test_estimator_keeps_the_contract_of_scikit_learn(estimator, check):

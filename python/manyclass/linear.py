@@ -23,6 +23,9 @@ CLASSES_PER_BATCHED_POINT = 64
 MOST_BATCHED_POINTS = 64
 MOST_BATCHED_POINTS_ALL_CLASSES = 16  # where each point's scores take K floats
 
+# learning_rate="auto", times the mean of |x|^2. Explicit steps carry the weight K/m of a sampled class, hence less.
+AUTO_RATE = {"implicit": 1.0, "exact": 1.0, "umax": 0.1, "sgd": 0.01}
+
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
     r"""Softmax (multinomial logistic) regression by unbiased stochastic gradients whose cost is independent of K.
@@ -49,8 +52,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         the memory traffic of one), distinct uniform draws, or all. "exact" always uses all.
     n_negatives : int, default=64
         Classes per step; more than there are means all. Not used by "exact" and with selection="all".
-    learning_rate : float, default=1.0
-        Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples.
+    learning_rate : float or "auto", default="auto"
+        Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
+        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1 for "implicit" and "exact", 0.1 for "umax" and 0.01
+        for "sgd", whose steps grow with n_classes / n_negatives.
+    u_learning_rate : float or None, default=None
+        Step size of u_i, > 0. None: that of W, as in the paper, or c where learning_rate is "auto": u_i is on the
+        scale of nats, whatever the scale of X. Not used by "exact".
     schedule : {"exponential", "inverse", "constant"}, default="exponential"
         Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), or constant.
     decay : float, default=0.9
@@ -120,7 +128,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         formulation: str = "proposed",
         selection: str = "block",
         n_negatives: int = 64,
-        learning_rate: float = 1.0,
+        learning_rate: float | str = "auto",
+        u_learning_rate: float | None = None,
         schedule: str = "exponential",
         decay: float = 0.9,
         max_iter: int = 20,
@@ -141,6 +150,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.selection = selection
         self.n_negatives = n_negatives
         self.learning_rate = learning_rate
+        self.u_learning_rate = u_learning_rate
         self.schedule = schedule
         self.decay = decay
         self.max_iter = max_iter
@@ -203,7 +213,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         check_choice("parallel", self.parallel, ("deterministic", "hogwild"))
         check_number("n_negatives", self.n_negatives, low=1, integer=True)
         check_number("max_iter", self.max_iter, low=1, integer=True)
-        check_number("learning_rate", self.learning_rate, low=0, open_low=True)
+        if isinstance(self.learning_rate, str):
+            check_choice("learning_rate", self.learning_rate, ("auto",))
+        else:
+            check_number("learning_rate", self.learning_rate, low=0, open_low=True)
+        if self.u_learning_rate is not None:
+            check_number("u_learning_rate", self.u_learning_rate, low=0, open_low=True)
         check_number("decay", self.decay, low=0, open_low=True, high=1)
         check_number("delta", self.delta, low=0)
         check_number("alpha", self.alpha, low=0)
@@ -274,7 +289,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         progress = TrainingState(0, 0.0, np.nan, 0, weights, position, n_threads)
         curve = run_passes(
             trainer,
-            Schedule(self.schedule, self.learning_rate, self.learning_rate, self.decay),
+            self._schedule(x_sq),
             n_samples=n_samples,
             n_classes=n_classes,
             batch=batch,
@@ -293,6 +308,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.loss_curve_ = np.array(curve)
         self.n_iter_ = len(curve)
         self._weights = weights
+
+    def _schedule(self, x_sq: NDArray[np.float32]) -> Schedule:
+        if isinstance(self.learning_rate, str):
+            u_rate = AUTO_RATE[self.solver]
+            rate = u_rate / max(float(x_sq.mean()) + bool(self.fit_intercept), np.finfo(np.float32).tiny)
+        else:
+            rate = u_rate = float(self.learning_rate)
+        return Schedule(self.schedule, rate, self.u_learning_rate or u_rate, self.decay)
 
     def _batch_size(self, labels: NDArray[np.int32], n_classes: int) -> int:
         if n_classes < 16 * CLASSES_PER_BATCHED_POINT:
