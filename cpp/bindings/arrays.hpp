@@ -32,8 +32,7 @@ std::span<T> mutable_view(Array<T>& a) {
 
 inline Index as_index(py::ssize_t n, const char* what) {
   if (n < 0 || n > 0x7fffffff) {
-    throw std::invalid_argument(std::string(what) + " is " + std::to_string(n) +
-                                "; it must be in [0, 2147483647]");
+    throw std::invalid_argument(std::string(what) + " is " + std::to_string(n) + "; it must be in [0, 2147483647]");
   }
   return static_cast<Index>(n);
 }
@@ -54,8 +53,7 @@ inline CsrView csr_view(const Array<Offset>& indptr, const Array<Index>& indices
   }
   for (const Index j : x.indices) {
     if (j < 0 || j >= x.n_cols) {
-      throw std::invalid_argument("feature " + std::to_string(j) + " is outside [0, " +
-                                  std::to_string(x.n_cols) + ")");
+      throw std::invalid_argument("feature " + std::to_string(j) + " is outside [0, " + std::to_string(x.n_cols) + ")");
     }
   }
   return x;

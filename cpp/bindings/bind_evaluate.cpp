@@ -66,8 +66,8 @@ void bind_evaluate(py::module_& m) {
 
   m.def(
       "log_losses",
-      [](const py::object& x, py::ssize_t n_features, const Weights& w, const Array<Index>& labels,
-         int n_threads, const std::string& isa) {
+      [](const py::object& x, py::ssize_t n_features, const Weights& w, const Array<Index>& labels, int n_threads,
+         const std::string& isa) {
         return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
           const std::span<const Index> y = view(labels);
           if (labels.size() != data.n_rows()) throw std::invalid_argument("X and y differ in length");
@@ -89,8 +89,7 @@ void bind_evaluate(py::module_& m) {
 
   m.def(
       "log_normalizers",
-      [](const py::object& x, py::ssize_t n_features, const Weights& w, int n_threads,
-         const std::string& isa) {
+      [](const py::object& x, py::ssize_t n_features, const Weights& w, int n_threads, const std::string& isa) {
         return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
           Array<double> normalizers(data.n_rows());
           const std::span<double> out = mutable_view(normalizers);
@@ -125,8 +124,7 @@ void bind_evaluate(py::module_& m) {
 
   m.def(
       "scores",
-      [](const py::object& x, py::ssize_t n_features, const Weights& w, int n_threads,
-         const std::string& isa) {
+      [](const py::object& x, py::ssize_t n_features, const Weights& w, int n_threads, const std::string& isa) {
         return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
           Array<float> scores({static_cast<py::ssize_t>(data.n_rows()), w.n_classes});
           const std::span<float> out = mutable_view(scores);

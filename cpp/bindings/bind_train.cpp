@@ -25,8 +25,8 @@ struct BoundTrainer {
 
 void check_size(const char* what, py::ssize_t size, py::ssize_t expected) {
   if (size != expected) {
-    throw std::invalid_argument(std::string(what) + " has " + std::to_string(size) +
-                                " elements; it must have " + std::to_string(expected));
+    throw std::invalid_argument(std::string(what) + " has " + std::to_string(size) + " elements; it must have " +
+                                std::to_string(expected));
   }
 }
 
@@ -54,24 +54,23 @@ Problem<Rows> problem_of(const typename Rows::Data& x, State& state) {
   const std::span<const Index> labels = view(state.labels);
   for (const Index label : labels) {
     if (label < 0 || label >= n_classes) {
-      throw std::invalid_argument("label " + std::to_string(label) + " is outside [0, " +
-                                  std::to_string(n_classes) + ")");
+      throw std::invalid_argument("label " + std::to_string(label) + " is outside [0, " + std::to_string(n_classes) +
+                                  ")");
     }
   }
-  return {
-      x,
-      labels,
-      view(state.x_sq),
-      mutable_view(state.u),
-      {Rows(mutable_view(state.weights), x.n_cols), mutable_view(state.intercept), mutable_view(state.scale)},
-      n_classes};
+  return {x,
+          labels,
+          view(state.x_sq),
+          mutable_view(state.u),
+          {Rows(mutable_view(state.weights), x.n_cols), mutable_view(state.intercept), mutable_view(state.scale)},
+          n_classes};
 }
 
 BoundTrainer bind_trainer(const Plan& plan, const AnyProblem& problem, State& state, py::list arrays) {
   Plan own = plan;
   own.settings.norm_sq = mutable_view(state.norm_sq);
-  for (const py::array& array : std::initializer_list<py::array>{
-           state.labels, state.x_sq, state.u, state.weights, state.intercept, state.scale, state.norm_sq}) {
+  for (const py::array& array : std::initializer_list<py::array>{state.labels, state.x_sq, state.u, state.weights,
+                                                                 state.intercept, state.scale, state.norm_sq}) {
     arrays.append(array);
   }
   return {make_trainer(own, problem), std::move(arrays)};
@@ -121,22 +120,20 @@ void bind_train(py::module_& m) {
                   as_index(n_negatives, "n_negatives"),
                   delta,
                   {}};
-        plan.settings = {
-            seed, n_threads, as_index(batch, "batch"), hogwild, shuffle, isa_named(isa), u_max, max_norm, {}};
+        plan.settings = {seed,     n_threads, as_index(batch, "batch"), hogwild, shuffle, isa_named(isa), u_max,
+                         max_norm, {}};
         return plan;
       }),
-      py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a,
-      "seed"_a, "n_threads"_a, "batch"_a, "hogwild"_a, "shuffle"_a, "u_max"_a, "max_norm"_a, "isa"_a);
+      py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a, "seed"_a,
+      "n_threads"_a, "batch"_a, "hogwild"_a, "shuffle"_a, "u_max"_a, "max_norm"_a, "isa"_a);
 
   py::class_<State>(m, "State")
       .def(py::init([](Array<Index> labels, Array<float> x_sq, Array<double> u, Array<float> weights,
-                       Array<float> intercept, Array<float> scale, Array<double> norm_sq,
-                       py::ssize_t n_classes) {
+                       Array<float> intercept, Array<float> scale, Array<double> norm_sq, py::ssize_t n_classes) {
              return State{labels, x_sq, u, weights, intercept, scale, norm_sq, n_classes};
            }),
-           py::kw_only(), "labels"_a.noconvert(), "x_sq"_a.noconvert(), "u"_a.noconvert(),
-           "weights"_a.noconvert(), "intercept"_a.noconvert(), "scale"_a.noconvert(), "norm_sq"_a.noconvert(),
-           "n_classes"_a);
+           py::kw_only(), "labels"_a.noconvert(), "x_sq"_a.noconvert(), "u"_a.noconvert(), "weights"_a.noconvert(),
+           "intercept"_a.noconvert(), "scale"_a.noconvert(), "norm_sq"_a.noconvert(), "n_classes"_a);
 
   py::class_<Progress>(m, "Progress")
       .def_readonly("loss", &Progress::loss)

@@ -29,8 +29,7 @@ inline Isa isa_named(const std::string& name) {
       return isa;
     }
   }
-  throw std::invalid_argument("isa is '" + name +
-                              "'; it must be one of 'auto', 'baseline', 'avx2', 'avx512'");
+  throw std::invalid_argument("isa is '" + name + "'; it must be one of 'auto', 'baseline', 'avx2', 'avx512'");
 }
 
 }  // namespace manyclass

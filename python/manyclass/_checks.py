@@ -48,9 +48,7 @@ def seed_from(random_state: Any) -> int:
 def n_threads_from(n_jobs: int | None) -> int:
     """Number of threads for scikit-learn's `n_jobs` (None is 1, -1 is all cores)."""
     if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
-        raise ValueError(
-            f"n_jobs is {n_jobs!r}; it must be None, a positive integer, or negative (-1: all cores)"
-        )
+        raise ValueError(f"n_jobs is {n_jobs!r}; it must be None, a positive integer, or negative (-1: all cores)")
     if n_jobs is None:
         return 1
     return max(1, joblib.cpu_count() + 1 + n_jobs) if n_jobs < 0 else int(n_jobs)

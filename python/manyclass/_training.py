@@ -110,9 +110,7 @@ def run_passes(
                 state.class_updates += progress.class_updates
                 loss += progress.loss
                 if progress.diverged_at >= 0:
-                    _warn_diverged(
-                        f"the step at point {progress.diverged_at} in pass {epoch + 1} was too large"
-                    )
+                    _warn_diverged(f"the step at point {progress.diverged_at} in pass {epoch + 1} was too large")
                     return curve
                 bar.update(last - first)
                 bar.set_postfix_str(

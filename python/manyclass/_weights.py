@@ -76,9 +76,7 @@ class LinearWeights:
         if not isinstance(X, sp.csr_array):
             return [(np.ascontiguousarray(X), X.shape[1])]
         step = max(1, (1 << 24) // max(1, X.shape[1]))  # 64 MB at a time
-        return [
-            (np.ascontiguousarray(X[i : i + step].toarray()), X.shape[1]) for i in range(0, X.shape[0], step)
-        ]
+        return [(np.ascontiguousarray(X[i : i + step].toarray()), X.shape[1]) for i in range(0, X.shape[0], step)]
 
     def _core_weights(self) -> Any:
         return _core.Weights(matrix=self.matrix, intercept=self.intercept, n_classes=self.n_classes)

@@ -85,8 +85,7 @@ void parallel_for(int n_threads, std::size_t n, F&& f) {
       }
     }
   };
-  const auto useful =
-      static_cast<int>(std::min<std::size_t>(n, static_cast<std::size_t>(std::max(n_threads, 1))));
+  const auto useful = static_cast<int>(std::min<std::size_t>(n, static_cast<std::size_t>(std::max(n_threads, 1))));
   run_team(std::max(useful, 1), work);
   if (error) std::rethrow_exception(error);
 }

@@ -29,8 +29,7 @@ struct RngKey {
 class Rng {
  public:
   Rng(RngKey key, std::uint64_t item)
-      : state_(
-            mix64(mix64(mix64(key.seed + golden_gamma) + key.epoch * golden_gamma) + item * golden_gamma)) {}
+      : state_(mix64(mix64(mix64(key.seed + golden_gamma) + key.epoch * golden_gamma) + item * golden_gamma)) {}
 
   std::uint64_t next() { return mix64(state_ += golden_gamma); }
 

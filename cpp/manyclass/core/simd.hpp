@@ -12,15 +12,13 @@ enum class Isa { baseline, avx2, avx512 };
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define MANYCLASS_AVX2 __attribute__((target("avx2,fma,bmi,bmi2"), flatten, noinline))
-#define MANYCLASS_AVX512                                                                               \
-  __attribute__((                                                                                      \
-      target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2,prefer-vector-width=512"), \
-      flatten, noinline))
+#define MANYCLASS_AVX512                                                                                          \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2,prefer-vector-width=512"), \
+                 flatten, noinline))
 
 inline Isa best_isa() {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512cd")) {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd")) {
     return Isa::avx512;
   }
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Isa::avx2 : Isa::baseline;

@@ -9,8 +9,8 @@
 namespace manyclass {
 
 template <class Data, class Rows>
-void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>& model, int n_threads,
-                Isa isa, std::span<double> losses, std::span<Index> ranks) {
+void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>& model, int n_threads, Isa isa,
+                std::span<double> losses, std::span<Index> ranks) {
   std::vector<LogSumExp> sums(labels.size());
   std::vector<float> label_scores(labels.size());
   std::fill(ranks.begin(), ranks.end(), 0);
@@ -38,19 +38,17 @@ void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>&
 }
 
 template <class Data, class Rows>
-void log_normalizers(const Data& x, const Model<Rows>& model, int n_threads, Isa isa,
-                     std::span<double> normalizers) {
+void log_normalizers(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, std::span<double> normalizers) {
   std::vector<LogSumExp> sums(normalizers.size());
-  for_each_tile(x, model, n_threads, isa, [&](Index i, ClassRange, std::span<const float> z) {
-    sums[static_cast<std::size_t>(i)].add(z);
-  });
+  for_each_tile(x, model, n_threads, isa,
+                [&](Index i, ClassRange, std::span<const float> z) { sums[static_cast<std::size_t>(i)].add(z); });
   std::transform(sums.begin(), sums.end(), normalizers.begin(), [](const LogSumExp& s) { return s.value(); });
 }
 
-template void log_losses(const CsrView&, std::span<const Index>, const SparseModel&, int, Isa,
-                         std::span<double>, std::span<Index>);
-template void log_losses(const DenseView&, std::span<const Index>, const DenseModel&, int, Isa,
-                         std::span<double>, std::span<Index>);
+template void log_losses(const CsrView&, std::span<const Index>, const SparseModel&, int, Isa, std::span<double>,
+                         std::span<Index>);
+template void log_losses(const DenseView&, std::span<const Index>, const DenseModel&, int, Isa, std::span<double>,
+                         std::span<Index>);
 template void log_normalizers(const CsrView&, const SparseModel&, int, Isa, std::span<double>);
 template void log_normalizers(const DenseView&, const DenseModel&, int, Isa, std::span<double>);
 

@@ -10,12 +10,11 @@ namespace manyclass {
 // losses[i] = log sum_k e^{z_k} - z_y in nats; ranks[i] = number of classes that stand before y when sorted
 // by score, equal scores by class. labels in [0, K).
 template <class Data, class Rows>
-void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>& model, int n_threads,
-                Isa isa, std::span<double> losses, std::span<Index> ranks);
+void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>& model, int n_threads, Isa isa,
+                std::span<double> losses, std::span<Index> ranks);
 
 // log_normalizers[i] = log sum_k e^{z_k}.
 template <class Data, class Rows>
-void log_normalizers(const Data& x, const Model<Rows>& model, int n_threads, Isa isa,
-                     std::span<double> normalizers);
+void log_normalizers(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, std::span<double> normalizers);
 
 }  // namespace manyclass

@@ -16,9 +16,7 @@ namespace manyclass::vec {
 inline constexpr float kRounder = 12582912.0F;
 
 // 2^k for -126 <= k <= 127. Unsigned, here and below, because a NaN's bits may overflow.
-inline float power_of_two(std::int32_t k) {
-  return std::bit_cast<float>((static_cast<std::uint32_t>(k) + 127U) << 23);
-}
+inline float power_of_two(std::int32_t k) { return std::bit_cast<float>((static_cast<std::uint32_t>(k) + 127U) << 23); }
 
 // e^x for every float x, to 2 ulp; subnormal results to 1 spacing. Below -103.98 it is 0, above 88.73
 // infinity.
@@ -33,13 +31,12 @@ inline float exp(float x) {
   const float low = x < -104.0F ? -104.0F : x;
   const float y = low > 89.0F ? 89.0F : low;
   const float shifted = y * log2_e + kRounder;
-  const auto k = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) -
-                                           std::bit_cast<std::uint32_t>(kRounder));
+  const auto k =
+      static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRounder));
   const float n = shifted - kRounder;
   const float r = (y - n * log_2_high) - n * log_2_low;
   // (e^r - 1 - r) / r^2, leaving 3e-9 of e^r
-  const float p =
-      0.49999994F + r * (0.16666520F + r * (0.041668408F + r * (0.0083689215F + r * 0.0013814175F)));
+  const float p = 0.49999994F + r * (0.16666520F + r * (0.041668408F + r * (0.0083689215F + r * 0.0013814175F)));
   const float e_r = 1.0F + (r + r * r * p);
   // A NaN's k is arbitrary, but the NaN is in e_r too.
   const std::int32_t half = k >> 1;
@@ -61,13 +58,12 @@ inline float log(float x) {
   const float f = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(k) << 23)) - 1.0F;
   const float n = static_cast<float>(k) + k_of_scale;
   // (log(1 + f) - f + f^2 / 2) / f^3, leaving 8e-10 of log(1 + f)
-  const float p =
-      0.33333313F +
-      f * (-0.25000009F +
-           f * (0.20002119F +
-                f * (-0.16667996F +
-                     f * (0.14219552F +
-                          f * (-0.12405587F + f * (0.11888161F + f * (-0.11675661F + f * 0.06746652F)))))));
+  const float p = 0.33333313F +
+                  f * (-0.25000009F +
+                       f * (0.20002119F +
+                            f * (-0.16667996F +
+                                 f * (0.14219552F +
+                                      f * (-0.12405587F + f * (0.11888161F + f * (-0.11675661F + f * 0.06746652F)))))));
   const float ff = f * f;
   const float finite = n * log_2_high + (f + (n * log_2_low + (ff * f * p - 0.5F * ff)));
   constexpr float infinity = std::numeric_limits<float>::infinity();

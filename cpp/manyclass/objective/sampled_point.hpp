@@ -8,12 +8,11 @@ namespace manyclass {
 
 struct SampledPoint {
   std::span<const float> scores;  // z_k, k in S
-  std::span<const float>
-      alpha;           // inclusion weights; 0 marks a class that does not count (the label in its block)
-  double label_score;  // z_y
-  double x_sq;         // ||x||^2, with 1 for the intercept
-  double eta;          // step size of W
-  double eta_u;        // step size of u
+  std::span<const float> alpha;   // inclusion weights; 0 marks a class that does not count (the label in its block)
+  double label_score;             // z_y
+  double x_sq;                    // ||x||^2, with 1 for the intercept
+  double eta;                     // step size of W
+  double eta_u;                   // step size of u
 
   std::size_t size() const { return scores.size(); }
 };

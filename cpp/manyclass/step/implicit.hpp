@@ -62,9 +62,7 @@ inline constexpr double close_enough = 0x1p-11;
 // Bisection has no slope to correct with, hence goes on to the error itself.
 inline constexpr double close_by_bisection = 0x1p-22;
 
-inline double tolerance(RootFinder finder) {
-  return finder == RootFinder::newton ? close_enough : close_by_bisection;
-}
+inline double tolerance(RootFinder finder) { return finder == RootFinder::newton ? close_enough : close_by_bisection; }
 
 // u of a point without features: no score can move, f(u) = u + e^-u (1 + sum alpha).
 inline double implicit_u_alone(double u, double eta_u, double log_a) {

@@ -16,8 +16,7 @@ inline Schedule schedule_named(const std::string& name) {
   if (name == "exponential") return Schedule::exponential;
   if (name == "inverse") return Schedule::inverse;
   if (name == "constant") return Schedule::constant;
-  throw std::invalid_argument("schedule is '" + name +
-                              "'; it must be one of 'exponential', 'inverse', 'constant'");
+  throw std::invalid_argument("schedule is '" + name + "'; it must be one of 'exponential', 'inverse', 'constant'");
 }
 
 // eta_0 r^t, eta_0 / (1 + t) or eta_0 in pass t = 0, 1, ...

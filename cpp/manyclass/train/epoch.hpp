@@ -119,8 +119,7 @@ class Epoch final : public Trainer {
     double u = problem_.u[static_cast<std::size_t>(i)];
     const Move move = step_->solve(settings_.isa, point, u, p, std::span<float>(scratch).first(size));
     slots.moves[s] = move;
-    if (!(move.total * std::fmax(point.x_sq, 1.0) < runaway) || !std::isfinite(move.label) ||
-        !std::isfinite(u)) {
+    if (!(move.total * std::fmax(point.x_sq, 1.0) < runaway) || !std::isfinite(move.label) || !std::isfinite(u)) {
       // The first of the batch by number, whichever thread saw it.
       for (Index seen = diverged_; (seen < 0 || i < seen) && !diverged_.compare_exchange_weak(seen, i);) {
       }
@@ -170,8 +169,7 @@ class Epoch final : public Trainer {
     const double features_sq = static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]);
     const auto grow = [&](Index k, double score, double a) {
       const auto at = static_cast<std::size_t>(k);
-      const double b =
-          problem_.model.intercept.empty() ? 0 : static_cast<double>(problem_.model.intercept[at]);
+      const double b = problem_.model.intercept.empty() ? 0 : static_cast<double>(problem_.model.intercept[at]);
       double& norm_sq = settings_.norm_sq[at];
       norm_sq = std::fmax(norm_sq + a * (2 * (score - b) + a * features_sq), 0.0);
     };
@@ -204,8 +202,7 @@ class Epoch final : public Trainer {
       const Offset taken = next_.fetch_add(static_cast<Offset>(ahead));
       if (taken >= stretch.last) break;
       const auto begin = static_cast<Index>(taken);
-      const auto n =
-          static_cast<std::size_t>(std::min<Index>(static_cast<Index>(ahead), stretch.last - begin));
+      const auto n = static_cast<std::size_t>(std::min<Index>(static_cast<Index>(ahead), stretch.last - begin));
       for (std::size_t s = 0; s < n; ++s) draw(begin + static_cast<Index>(s), stretch, s, slots);
       for (std::size_t s = 0; s < std::min(n, prefetch_distance); ++s) prefetch(s, slots);
       for (std::size_t s = 0; s < n && diverged_ < 0; ++s) {

@@ -88,8 +88,7 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
   const auto selection = plan.solver == "exact" ? std::string("all") : plan.selection;
   const AnySelect any_select = choose("selection", selection, selections)(n_classes, plan.n_negatives);
   return std::visit(
-      [&]<class Rows, class Select>(const Problem<Rows>& problem,
-                                    const Select& select) -> std::unique_ptr<Trainer> {
+      [&]<class Rows, class Select>(const Problem<Rows>& problem, const Select& select) -> std::unique_ptr<Trainer> {
         return std::make_unique<Epoch<Rows, Select>>(problem, select, std::move(step), plan.settings);
       },
       any_problem, any_select);

@@ -26,7 +26,7 @@ struct Problem {
 struct Settings {
   std::uint64_t seed = 0;
   int n_threads = 1;
-  Index batch = 1;  // points that see the same weights; above 1, threads share a batch and stay deterministic
+  Index batch = 1;       // points that see the same weights; above 1, threads share a batch and stay deterministic
   bool hogwild = false;  // threads race on W
   bool shuffle = true;   // visit in random order, or in file order
   Isa isa = Isa::baseline;

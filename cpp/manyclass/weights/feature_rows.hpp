@@ -24,8 +24,7 @@ class FeatureRows {
   using Data = CsrView;
 
   FeatureRows(std::span<Float> weights, Index n_features)
-      : weights_(weights.data()),
-        stride_(n_features ? weights.size() / static_cast<std::size_t>(n_features) : 0) {
+      : weights_(weights.data()), stride_(n_features ? weights.size() / static_cast<std::size_t>(n_features) : 0) {
     assert(stride_ % line_floats == 0);
   }
 
@@ -88,8 +87,7 @@ class FeatureRows {
     const Index end = classes.begin + std::min(classes.count, most);
     for (const Index j : x.indices) {
       __builtin_prefetch(at(j, label), 1);
-      for (Index k = classes.begin; k < end; k += static_cast<Index>(line_floats))
-        __builtin_prefetch(at(j, k), 1);
+      for (Index k = classes.begin; k < end; k += static_cast<Index>(line_floats)) __builtin_prefetch(at(j, k), 1);
     }
   }
 
