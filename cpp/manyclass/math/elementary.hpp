@@ -20,7 +20,8 @@ inline float power_of_two(std::int32_t k) {
   return std::bit_cast<float>((static_cast<std::uint32_t>(k) + 127U) << 23);
 }
 
-// e^x for every float x, to 2 ulp; subnormal results to 1 spacing. Below -103.98 it is 0, above 88.73 infinity.
+// e^x for every float x, to 2 ulp; subnormal results to 1 spacing. Below -103.98 it is 0, above 88.73
+// infinity.
 //
 // x = k log 2 + r with |r| <= (log 2) / 2, so e^x = 2^k e^r. 2^k is applied as two factors, because k = 128
 // and k < -126 are not exponents of a normal float while 2^k e^r may still be a float.
@@ -38,8 +39,7 @@ inline float exp(float x) {
   const float r = (y - n * log_2_high) - n * log_2_low;
   // (e^r - 1 - r) / r^2, leaving 3e-9 of e^r
   const float p =
-      0.49999994F +
-      r * (0.16666520F + r * (0.041668408F + r * (0.0083689215F + r * 0.0013814175F)));
+      0.49999994F + r * (0.16666520F + r * (0.041668408F + r * (0.0083689215F + r * 0.0013814175F)));
   const float e_r = 1.0F + (r + r * r * p);
   // A NaN's k is arbitrary, but the NaN is in e_r too.
   const std::int32_t half = k >> 1;

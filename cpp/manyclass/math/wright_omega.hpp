@@ -4,7 +4,8 @@
 // x - u0 - w0 is a sum of exact terms: where w << |x|, u0 = x and nothing is lost, while x - w - log w would
 // lose |x| ulp. The root is w = w0 (1 + e) with
 //   log(1 + e) + w0 e = r,   r = x - u0 - w0,
-// whose series in rho = r / (1 + w0), with q = 1 / (1 + w0), follows from e = rho + q (e^2/2 - e^3/3 + e^4/4 - ...):
+// whose series in rho = r / (1 + w0), with q = 1 / (1 + w0), follows from e = rho + q (e^2/2 - e^3/3 + e^4/4
+// - ...):
 //   e = rho + rho^2 q/2 + rho^3 q (q/2 - 1/3) + rho^4 q (5 q^2/8 - 5 q/6 + 1/4) + O(q rho^5).
 #pragma once
 
