@@ -28,6 +28,7 @@ PYBIND11_MODULE(_core, m) {
       "best_isa", [] { return name_of(best_isa()); },
       "Widest instruction set of this processor that is used.");
   bind_io(m);
+  bind_math(m);
 }
 
 }  // namespace manyclass

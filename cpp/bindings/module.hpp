@@ -6,5 +6,6 @@
 namespace manyclass {
 
 void bind_io(pybind11::module_& m);
+void bind_math(pybind11::module_& m);
 
 }  // namespace manyclass

@@ -1,0 +1,64 @@
+// log(sum_i e^z_i) of scores that arrive one by one or in blocks, in one pass and without overflow.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+
+#include "manyclass/math/elementary.hpp"
+
+namespace manyclass {
+
+// Invariant: the scores so far have sum e^z_i = sum * e^max. Start: no score, log 0 = -infinity.
+//
+// A score of -infinity adds 0 and one of +infinity makes the value +infinity; a NaN makes it NaN.
+struct LogSumExp {
+  double max = -std::numeric_limits<double>::infinity();
+  double sum = 0;
+
+  double value() const { return max + std::log(sum); }
+
+  void add(double z) { merge({z, 1}); }
+
+  // Sums of doubles, terms e^(z - max) of floats: the value is off by at most 3e-7, of which the rounding of
+  // z - max to float is a third.
+  void add(std::span<const float> z) {
+    // One running maximum and one running sum per lane: reductions that the compiler may not reorder itself.
+    constexpr std::size_t lanes = 16;
+    const std::size_t n_full = z.size() / lanes * lanes;
+    float lane_max[lanes];
+    for (std::size_t l = 0; l < lanes; ++l) lane_max[l] = -std::numeric_limits<float>::infinity();
+    for (std::size_t i = 0; i < n_full; i += lanes) {
+      for (std::size_t l = 0; l < lanes; ++l) lane_max[l] = z[i + l] > lane_max[l] ? z[i + l] : lane_max[l];
+    }
+    float top = -std::numeric_limits<float>::infinity();
+    for (std::size_t l = 0; l < lanes; ++l) top = lane_max[l] > top ? lane_max[l] : top;
+    for (std::size_t i = n_full; i < z.size(); ++i) top = z[i] > top ? z[i] : top;
+
+    // infinity - infinity would be a NaN; from 0, scores of -infinity add 0 and those of +infinity add
+    // infinity.
+    const float base = std::isinf(top) ? 0.0F : top;
+    double lane_sum[lanes] = {};
+    for (std::size_t i = 0; i < n_full; i += lanes) {
+      for (std::size_t l = 0; l < lanes; ++l) lane_sum[l] += static_cast<double>(vec::exp(z[i + l] - base));
+    }
+    double block = 0;
+    for (std::size_t l = 0; l < lanes; ++l) block += lane_sum[l];
+    for (std::size_t i = n_full; i < z.size(); ++i) block += static_cast<double>(vec::exp(z[i] - base));
+    merge({static_cast<double>(top), std::isinf(top) && block > 0 ? 1.0 : block});
+  }
+
+  void merge(const LogSumExp& other) {
+    if (other.max == max) {
+      sum += other.sum;  // also where both are infinite, and their difference a NaN
+    } else if (other.max < max) {
+      sum += other.sum * std::exp(other.max - max);
+    } else {
+      sum = sum * std::exp(max - other.max) + other.sum;
+      max = other.max;
+    }
+  }
+};
+
+}  // namespace manyclass

@@ -1,0 +1,1 @@
+# Its functions are visible to `cimport` only.
