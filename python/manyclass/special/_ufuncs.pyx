@@ -1,3 +1,4 @@
+# cython: autotestdict=False
 """The scalar functions of the C++ core as NumPy ufuncs.
 
 To add one: its `MANYCLASS_UFUNC(name in C++, number of arguments)` in an `extern` block, its `ufunc(...)` below, its

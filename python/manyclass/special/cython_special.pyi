@@ -1,1 +1,2 @@
-# Its functions are visible to `cimport` only.
+# The functions are visible to `cimport` only, through this table of Cython's.
+__pyx_capi__: dict[str, object]

@@ -1,3 +1,4 @@
+# cython: autotestdict=False
 """The scalar functions of manyclass.special for Cython code: `from manyclass.special.cython_special cimport ...`.
 
 As in C, the name ends in f where argument and result are float.
