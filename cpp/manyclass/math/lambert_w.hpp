@@ -17,7 +17,7 @@ namespace lambert {
 // has positive terms only, so v keeps the relative accuracy of s.
 inline double near_branch_point(double s) {
   constexpr int n_terms = 15;  // v < 0.52, so the rest is below 2^-57 of the sum
-  // W = -1 + p - p^2/3 + ... (Corless et al., Adv. Comput. Math. 1996, eq. 4.22), here to 0.2 %.
+  // The series inverted, v = p - p^2/3 + 11/72 p^3 - ..., here to 0.2 %.
   const double p = std::sqrt(2 * s);
   double v = p * (1 - p * (1.0 / 3 - p * (11.0 / 72 - p * (43.0 / 540 - p * (769.0 / 17280)))));
   // A Newton step takes a relative error t of v to (1 + v) t^2 / 2: 2e-3, 3e-6, 7e-12, 4e-23. The last one is

@@ -1,1 +1,5 @@
-"""Special functions as NumPy ufuncs."""
+"""Special functions as NumPy ufuncs; `manyclass.special.cython_special` has them for Cython's `cimport`."""
+
+from manyclass.special._ufuncs import lambertw, wright_omega
+
+__all__ = ["lambertw", "wright_omega"]

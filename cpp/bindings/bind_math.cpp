@@ -1,0 +1,86 @@
+// The vectorised functions of math/, per instruction set, for the tests of their accuracy.
+#include "bindings/arrays.hpp"
+#include "bindings/module.hpp"
+#include "manyclass/core/simd.hpp"
+#include "manyclass/math/log_sum_exp.hpp"
+#include "manyclass/math/wright_omega.hpp"
+
+namespace manyclass {
+
+namespace {
+
+Isa as_isa(const std::string& name) {
+  for (const auto& [isa, its_name] :
+       {std::pair{Isa::baseline, "baseline"}, std::pair{Isa::avx2, "avx2"}, std::pair{Isa::avx512, "avx512"}}) {
+    if (name == its_name && isa <= best_isa()) return isa;
+  }
+  throw std::invalid_argument("isa is '" + name +
+                              "'; it must be one of 'baseline', 'avx2', 'avx512' that this processor has");
+}
+
+template <class F>
+py::array_t<float> block(const Array<float>& x, const std::string& isa_name, F f) {
+  const Isa isa = as_isa(isa_name);
+  py::array_t<float> y(x.size());
+  const float* in = x.data();
+  float* out = y.mutable_data();
+  const auto n = static_cast<std::size_t>(x.size());
+  const py::gil_scoped_release nogil;
+  run_with(isa, [=] {
+    for (std::size_t i = 0; i < n; ++i) out[i] = f(in[i]);
+  });
+  return y;
+}
+
+double log_sum_exp_block(const Array<float>& z, const std::string& isa_name) {
+  const Isa isa = as_isa(isa_name);
+  const std::span<const float> scores = view(z);
+  const py::gil_scoped_release nogil;
+  LogSumExp sum;
+  run_with(isa, [&] { sum.add(scores); });
+  return sum.value();
+}
+
+// The parts [0, cuts[0]), [cuts[0], cuts[1]), ... added one by one, then merged.
+double log_sum_exp_parts(const Array<double>& z, const Array<Offset>& cuts) {
+  const std::span<const double> scores = view(z);
+  LogSumExp total;
+  Offset begin = 0;
+  for (const Offset end : view(cuts)) {
+    if (end < begin || end > static_cast<Offset>(scores.size())) {
+      throw std::invalid_argument("cut " + std::to_string(end) + " is outside [" + std::to_string(begin) + ", " +
+                                  std::to_string(scores.size()) + "]");
+    }
+    LogSumExp part;
+    for (; begin < end; ++begin) part.add(scores[static_cast<std::size_t>(begin)]);
+    total.merge(part);
+  }
+  return total.value();
+}
+
+}  // namespace
+
+void bind_math(py::module_& m) {
+  const auto x = py::arg("x").noconvert();
+  const auto isa = py::arg("isa");
+  m.def(
+      "_exp_block",
+      [](const Array<float>& a, const std::string& i) { return block(a, i, [](float v) { return vec::exp(v); }); }, x,
+      isa, "vec::exp of each element.");
+  m.def(
+      "_log_block",
+      [](const Array<float>& a, const std::string& i) { return block(a, i, [](float v) { return vec::log(v); }); }, x,
+      isa, "vec::log of each element.");
+  m.def(
+      "_wright_omega_block",
+      [](const Array<float>& a, const std::string& i) {
+        return block(a, i, [](float v) { return vec::wright_omega(v); });
+      },
+      x, isa, "vec::wright_omega of each element.");
+  m.def("_log_sum_exp_block", log_sum_exp_block, py::arg("z").noconvert(), isa,
+        "log of the sum of exp of floats, as one block.");
+  m.def("_log_sum_exp_parts", log_sum_exp_parts, py::arg("z").noconvert(), py::arg("cuts").noconvert(),
+        "The same of doubles added one by one, in parts that end at cuts and are merged.");
+}
+
+}  // namespace manyclass

@@ -1,0 +1,4 @@
+from numpy import ufunc
+
+wright_omega: ufunc
+lambertw: ufunc
