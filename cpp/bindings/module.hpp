@@ -8,5 +8,6 @@ namespace manyclass {
 void bind_io(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 void bind_evaluate(pybind11::module_& m);
+void bind_parts(pybind11::module_& m);
 
 }  // namespace manyclass
