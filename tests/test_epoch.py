@@ -125,7 +125,7 @@ def test_projection_equals_its_twin(solver, selection, storage, seed):
     )
     norms = np.linalg.norm(expected.coef, axis=1)
     assert norms.max() <= max_norm * (1 + 1e-12)
-    assert np.mean(norms > 0.99 * max_norm) > 0.3
+    assert np.mean(norms > 0.99 * max_norm) > 0.1
     # A class is scaled at most once a visit, which rounds all of its row once more.
     atol = 2 * 3 * len(y) * ROUNDING_OF_A_VISIT * max_norm
     np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=atol)

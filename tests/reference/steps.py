@@ -110,7 +110,7 @@ def _implicit_proposed(point: Point) -> Answer:
         return q - float(wrightomega(base - q).sum())
 
     def h(q: float) -> float:
-        u = max(u_of(q), -700.0)  # e^-u must not overflow; the sign is clear by then
+        u = max(u_of(q), -100.0)  # e^-u must not overflow; h is far below 0 by then
         rise = (q - u_of(q)) / point.x_sq
         return point.eta * (1 - np.exp(-u)) - rise + point.eta / point.eta_u * (u - point.carried)
 
