@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, m) {
   bind_train(m);
   bind_evaluate(m);
   bind_math(m);
+  bind_parts(m);
 }
 
 }  // namespace manyclass

@@ -9,5 +9,6 @@ void bind_io(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 void bind_evaluate(pybind11::module_& m);
 void bind_math(pybind11::module_& m);
+void bind_parts(pybind11::module_& m);
 
 }  // namespace manyclass

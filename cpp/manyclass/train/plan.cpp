@@ -9,9 +9,6 @@
 #include "manyclass/objective/double_sum.hpp"
 #include "manyclass/objective/softmax.hpp"
 #include "manyclass/objective/u_rules.hpp"
-#include "manyclass/select/all_classes.hpp"
-#include "manyclass/select/block.hpp"
-#include "manyclass/select/uniform.hpp"
 #include "manyclass/step/implicit.hpp"
 #include "manyclass/step/sgd.hpp"
 #include "manyclass/train/epoch.hpp"
@@ -21,7 +18,6 @@ namespace manyclass {
 namespace {
 
 using AnyStep = std::unique_ptr<const PointStep>;
-using AnySelect = std::variant<AllClasses, Block, Uniform>;
 
 template <class Value>
 using Named = std::pair<std::string_view, Value>;
@@ -80,13 +76,21 @@ constexpr std::array<Named<MakeSelect>, 3> selections{{
 
 }  // namespace
 
-std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_problem) {
+std::unique_ptr<const PointStep> step_named(const Plan& plan) {
   const bool raman = choose("formulation", plan.formulation, formulations);
   const RootFinder root = choose("root", plan.root, root_finders);
-  AnyStep step = choose("solver", plan.solver, solvers)(plan, raman, root);
-  const Index n_classes = std::visit([](const auto& problem) { return problem.n_classes; }, any_problem);
+  return choose("solver", plan.solver, solvers)(plan, raman, root);
+}
+
+AnySelect select_named(const Plan& plan, Index n_classes) {
   const auto selection = plan.solver == "exact" ? std::string("all") : plan.selection;
-  const AnySelect any_select = choose("selection", selection, selections)(n_classes, plan.n_negatives);
+  return choose("selection", selection, selections)(n_classes, plan.n_negatives);
+}
+
+std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_problem) {
+  AnyStep step = step_named(plan);
+  const Index n_classes = std::visit([](const auto& problem) { return problem.n_classes; }, any_problem);
+  const AnySelect any_select = select_named(plan, n_classes);
   return std::visit(
       [&]<class Rows, class Select>(const Problem<Rows>& problem, const Select& select) -> std::unique_ptr<Trainer> {
         return std::make_unique<Epoch<Rows, Select>>(problem, select, std::move(step), plan.settings);

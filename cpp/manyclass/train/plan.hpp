@@ -6,6 +6,10 @@
 #include <variant>
 #include <vector>
 
+#include "manyclass/select/all_classes.hpp"
+#include "manyclass/select/block.hpp"
+#include "manyclass/select/uniform.hpp"
+#include "manyclass/step/point_step.hpp"
 #include "manyclass/train/trainer.hpp"
 #include "manyclass/weights/class_rows.hpp"
 #include "manyclass/weights/feature_rows.hpp"
@@ -26,6 +30,11 @@ using AnyProblem = std::variant<Problem<FeatureRows<float>>, Problem<ClassRows<f
 
 // Throws std::invalid_argument for a name that is not listed or a combination that does not exist.
 std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& problem);
+
+// The parts that make_trainer puts together; each throws as it does.
+using AnySelect = std::variant<AllClasses, Block, Uniform>;
+std::unique_ptr<const PointStep> step_named(const Plan& plan);
+AnySelect select_named(const Plan& plan, Index n_classes);
 
 // The names that make_trainer knows.
 std::vector<std::string> solver_names();

@@ -1,0 +1,100 @@
+// Single parts of training, for the tests: random words, a draw, a step, a root. They are looked up in the
+// registry that trainers are made from, so what is tested is what trains.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <functional>
+#include <vector>
+
+#include "bindings/arrays.hpp"
+#include "bindings/isa.hpp"
+#include "bindings/module.hpp"
+#include "manyclass/core/rng.hpp"
+#include "manyclass/math/root.hpp"
+#include "manyclass/train/plan.hpp"
+
+namespace manyclass {
+
+namespace {
+
+using namespace py::literals;
+
+py::tuple draw(const std::string& selection, py::ssize_t n_classes, py::ssize_t n_negatives, Index label,
+               std::uint64_t seed, std::uint64_t epoch, std::uint64_t item) {
+  if (n_classes < 2 || n_negatives < 1 || label < 0 || label >= n_classes) {
+    throw std::invalid_argument("a draw needs two classes, one negative and a label in range");
+  }
+  Plan plan;
+  plan.selection = selection;
+  plan.n_negatives = as_index(n_negatives, "n_negatives");
+  const AnySelect any_select = select_named(plan, as_index(n_classes, "n_classes"));
+  return std::visit(
+      [&](const auto& select) {
+        std::vector<Index> storage(select.capacity());
+        std::vector<float> alpha(select.capacity());
+        const auto drawn = select.draw(Rng({seed, epoch}, item), label, storage, alpha);
+        std::vector<Index> classes(drawn.size());
+        for (std::size_t c = 0; c < drawn.size(); ++c) classes[c] = drawn[c];
+        alpha.resize(drawn.size());
+        return py::make_tuple(classes, alpha);
+      },
+      any_select);
+}
+
+py::tuple step(const std::string& solver, const std::string& formulation, const std::string& root, double delta,
+               const std::string& isa, const Array<float>& scores, const Array<float>& alpha, double label_score,
+               double x_sq, double eta, double eta_u, double u) {
+  if (scores.size() != alpha.size()) throw std::invalid_argument("scores and alpha differ in length");
+  Plan plan;
+  plan.solver = solver;
+  plan.formulation = formulation;
+  plan.root = root;
+  plan.delta = delta;
+  Array<float> p(scores.size());
+  std::vector<float> scratch(static_cast<std::size_t>(scores.size()));
+  const SampledPoint point{view(scores), view(alpha), label_score, x_sq, eta, eta_u};
+  const Move move = step_named(plan)->solve(isa_named(isa), point, u, mutable_view(p), scratch);
+  return py::make_tuple(p, move.label, u, move.loss, move.total);
+}
+
+}  // namespace
+
+void bind_parts(py::module_& m) {
+  m.def(
+      "_random_words",
+      [](std::uint64_t seed, std::uint64_t epoch, std::uint64_t item, std::size_t n) {
+        Rng rng({seed, epoch}, item);
+        std::vector<std::uint64_t> words(n);
+        for (std::uint64_t& word : words) word = rng.next();
+        return words;
+      },
+      "seed"_a, "epoch"_a, "item"_a, "n"_a);
+  m.def(
+      "_random_below",
+      [](std::uint64_t seed, std::uint64_t epoch, std::uint64_t item, const std::vector<std::uint32_t>& bounds) {
+        Rng rng({seed, epoch}, item);
+        std::vector<std::uint32_t> numbers;
+        for (const std::uint32_t n : bounds) numbers.push_back(rng.below(n));
+        return numbers;
+      },
+      "seed"_a, "epoch"_a, "item"_a, "bounds"_a);
+  m.def("_draw", &draw, "selection"_a, "n_classes"_a, "n_negatives"_a, "label"_a, "seed"_a, "epoch"_a, "item"_a,
+        "(classes, alpha) of one draw.");
+  m.def("_step", &step, py::kw_only(), "solver"_a, "formulation"_a, "root"_a, "delta"_a, "isa"_a,
+        "scores"_a.noconvert(), "alpha"_a.noconvert(), "label_score"_a, "x_sq"_a, "eta"_a, "eta_u"_a, "u"_a,
+        "(p, label's move, u, loss, total) of one step.");
+  m.def(
+      "_find_root",
+      [](const std::string& finder, double low, double high, double start, double close,
+         const std::function<std::tuple<double, double, double>(double)>& f) {
+        return find_root(finder == "newton" ? RootFinder::newton : RootFinder::bisection, {low, high}, start, close,
+                         [&](double q) {
+                           const auto [value, slope, jump] = f(q);
+                           return Probe{value, slope, jump};
+                         });
+      },
+      py::kw_only(), "finder"_a, "low"_a, "high"_a, "start"_a, "close"_a, "f"_a,
+      "Root less the last q that f (value, slope, jump) was called at.");
+}
+
+}  // namespace manyclass

@@ -1,0 +1,27 @@
+"""Fixtures of all tests: the seed of random data, and where real data lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=0, help="seed of the random data; tests pass for any in 0-99")
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Seed of a test's random data. A test must pass for any seed in 0-99."""
+    return int(request.config.getoption("--seed"))
+
+
+@pytest.fixture
+def data_dir() -> Path:
+    """Folder with the real data sets; the test is skipped where there is none."""
+    folder = os.environ.get("MANYCLASS_DATA")
+    if not folder:
+        pytest.skip("needs real data: set MANYCLASS_DATA to the folder that holds bibtex/, delicious/, ...")
+    return Path(folder)

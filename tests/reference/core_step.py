@@ -1,0 +1,48 @@
+"""The core's step, asked with the twin's Point, and what tests need to judge it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass import _core
+from reference.steps import Answer, Point
+
+
+def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "auto") -> Answer:
+    """(p, label, carried value, loss) of one step of the core; scores and alpha are rounded to float."""
+    p, label, carried, loss, _ = _core._step(
+        solver=solver,
+        formulation="raman" if point.raman else "proposed",
+        root=root,
+        delta=point.delta,
+        isa=isa,
+        scores=point.scores.astype(np.float32),
+        alpha=point.alpha.astype(np.float32),
+        label_score=point.label_score,
+        x_sq=point.x_sq,
+        eta=point.eta,
+        eta_u=point.eta_u,
+        u=point.carried,
+    )
+    return p.astype(np.float64), label, carried, loss
+
+
+def isas() -> list[str]:
+    """Instruction sets of this processor."""
+    known = ["baseline", "avx2", "avx512"]
+    return known[: known.index(_core.best_isa()) + 1]
+
+
+def random_point(rng: np.random.Generator, m: int, *, spread: float = 2.0, **fields: float | bool) -> Point:
+    """A point whose scores are floats, so that rounding them changes nothing."""
+    scores: NDArray[np.float64] = (spread * rng.normal(size=m)).astype(np.float32).astype(np.float64)
+    values: dict[str, float | bool] = {
+        "label_score": float(np.float32(spread * rng.normal())),
+        "x_sq": float(rng.uniform(0.2, 3)),
+        "eta": 1.0,
+        "eta_u": 1.0,
+        "carried": float(rng.uniform(0, 4)),
+    }
+    alpha = np.full(m, float(np.float32(rng.uniform(1, 10))))
+    return Point(scores=scores, alpha=alpha, **(values | fields))

