@@ -66,7 +66,7 @@ def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
     if max(X.shape) > np.iinfo(np.int32).max:
         raise ValueError(f"X has shape {X.shape}; at most 2147483647 rows and columns are supported")
     X.check_format(full_check=True)
-    out = sp.csr_array(X, dtype=np.float32)
+    out: sp.csr_array = sp.csr_array(X).astype(np.float32, copy=False)
     if not out.has_canonical_format:
         out = out.copy()
         out.sum_duplicates()

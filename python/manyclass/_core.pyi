@@ -1,7 +1,98 @@
+# The extension module manyclass._core; one section per bind_<stage>.cpp.
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+# A sparse matrix as (indptr, indices, data) of canonical CSR, or a dense one.
+_Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+_Data = _Csr | NDArray[np.float32]
+
 def best_isa() -> str: ...
+
+# bind_train
+
+def solver_names() -> list[str]: ...
+def formulation_names() -> list[str]: ...
+def selection_names() -> list[str]: ...
+def root_finder_names() -> list[str]: ...
+def schedule_names() -> list[str]: ...
+def step_size(schedule: str, eta_0: float, decay: float, epoch: int) -> float: ...
+def class_order(n_classes: int, seed: int) -> NDArray[np.int32]: ...
+def reorder_columns(weights: NDArray[np.float32], source: NDArray[np.int32], n_threads: int) -> None: ...
+def reorder_rows(weights: NDArray[np.float32], source: NDArray[np.int32]) -> None: ...
+
+class Plan:
+    def __init__(
+        self,
+        *,
+        solver: str,
+        formulation: str,
+        selection: str,
+        root: str,
+        n_negatives: int,
+        delta: float,
+        seed: int,
+        n_threads: int,
+        batch: int,
+        hogwild: bool,
+        shuffle: bool,
+        u_max: float,
+        max_norm: float,
+        isa: str,
+    ) -> None: ...
+
+class State:
+    def __init__(
+        self,
+        *,
+        labels: NDArray[np.int32],
+        x_sq: NDArray[np.float32],
+        u: NDArray[np.float64],
+        weights: NDArray[np.float32],
+        intercept: NDArray[np.float32],
+        scale: NDArray[np.float32],
+        norm_sq: NDArray[np.float64],
+        n_classes: int,
+    ) -> None: ...
+
+class Progress:
+    @property
+    def loss(self) -> float: ...
+    @property
+    def class_updates(self) -> int: ...
+    @property
+    def diverged_at(self) -> int: ...
+
+class Trainer:
+    @staticmethod
+    def sparse(
+        plan: Plan,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        data: NDArray[np.float32],
+        n_features: int,
+        state: State,
+    ) -> Trainer: ...
+    @staticmethod
+    def dense(plan: Plan, data: NDArray[np.float32], state: State) -> Trainer: ...
+    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int) -> Progress: ...
+
+# bind_evaluate
+
+class Weights:
+    def __init__(self, *, matrix: NDArray[np.float32], intercept: NDArray[np.float32], n_classes: int) -> None: ...
+
+def log_losses(
+    x: _Data, n_features: int, weights: Weights, labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
+) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+def log_normalizers(
+    x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto"
+) -> NDArray[np.float64]: ...
+def top_k(
+    x: _Data, n_features: int, weights: Weights, k: int, n_threads: int, isa: str = "auto"
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
 # math
 def _exp_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
@@ -28,3 +119,34 @@ def read_xmc(
     NDArray[np.int64],
     NDArray[np.int32],
 ]: ...
+
+# parts
+def _random_words(seed: int, epoch: int, item: int, n: int) -> list[int]: ...
+def _random_below(seed: int, epoch: int, item: int, bounds: list[int]) -> list[int]: ...
+def _draw(
+    selection: str, n_classes: int, n_negatives: int, label: int, seed: int, epoch: int, item: int
+) -> tuple[list[int], list[float]]: ...
+def _step(
+    *,
+    solver: str,
+    formulation: str,
+    root: str,
+    delta: float,
+    isa: str,
+    scores: NDArray[np.float32],
+    alpha: NDArray[np.float32],
+    label_score: float,
+    x_sq: float,
+    eta: float,
+    eta_u: float,
+    u: float,
+) -> tuple[NDArray[np.float32], float, float, float, float]: ...
+def _find_root(
+    *,
+    finder: str,
+    low: float,
+    high: float,
+    start: float,
+    close: float,
+    f: Callable[[float], tuple[float, float, float]],
+) -> float: ...

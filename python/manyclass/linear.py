@@ -312,7 +312,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
     def _schedule(self, x_sq: NDArray[np.float32]) -> Schedule:
         if isinstance(self.learning_rate, str):
             u_rate = AUTO_RATE[self.solver]
-            rate = u_rate / max(float(x_sq.mean()) + bool(self.fit_intercept), np.finfo(np.float32).tiny)
+            rate = u_rate / max(float(x_sq.mean()) + bool(self.fit_intercept), float(np.finfo(np.float32).tiny))
         else:
             rate = u_rate = float(self.learning_rate)
         return Schedule(self.schedule, rate, self.u_learning_rate or u_rate, self.decay)
@@ -483,7 +483,7 @@ def _row_norms_sq(x: Matrix) -> NDArray[np.float32]:
     if isinstance(x, sp.csr_array):
         squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
         return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-    return np.einsum("ij,ij->i", x, x, dtype=np.float32)
+    return np.asarray(np.einsum("ij,ij->i", x, x, dtype=np.float32))
 
 
 def _largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> float:

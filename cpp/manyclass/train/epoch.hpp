@@ -2,9 +2,9 @@
 //
 // Two ways to run it. `alone`: each thread makes whole visits one after the other; with one thread that is
 // plain SGD, with several it is Hogwild, whose races on W are accepted (a lost update costs one step; scores
-// are never torn, since a float is written at once). `in_batches`: the threads compute the steps of a batch
-// at the same weights, then each applies all of them to its own part of the classes, in visit order: the
-// result is the same for any number of threads.
+// are never torn, since a float is written at once; tests/cpp/hogwild.supp names the functions that race).
+// `in_batches`: the threads compute the steps of a batch at the same weights, then each applies all of them to
+// its own part of the classes, in visit order: the result is the same for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,6 @@
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/slots.hpp"
 #include "manyclass/train/trainer.hpp"
-
-#if defined(__SANITIZE_THREAD__)
-#define MANYCLASS_RACES_ON_PURPOSE __attribute__((no_sanitize("thread")))
-#else
-#define MANYCLASS_RACES_ON_PURPOSE
-#endif
 
 namespace manyclass {
 
@@ -96,8 +90,8 @@ class Epoch final : public Trainer {
   }
 
   // The step of slot s at the current weights; leaves -p in the slot, ready to be added.
-  MANYCLASS_RACES_ON_PURPOSE void solve(std::size_t s, const Stretch& stretch, Slots<Classes>& slots,
-                                        std::vector<float>& scores, std::vector<float>& scratch) {
+  void solve(std::size_t s, const Stretch& stretch, Slots<Classes>& slots, std::vector<float>& scores,
+             std::vector<float>& scratch) {
     const Index i = slots.points[s];
     const auto x = problem_.x.row(i);
     const Classes& classes = slots.classes[s];
@@ -130,7 +124,7 @@ class Epoch final : public Trainer {
     for (float& p_k : p) p_k = -p_k;
   }
 
-  MANYCLASS_RACES_ON_PURPOSE void apply(std::size_t s, Slots<Classes>& slots, std::vector<float>& scores) {
+  void apply(std::size_t s, Slots<Classes>& slots, std::vector<float>& scores) {
     const Index i = slots.points[s];
     const auto x = problem_.x.row(i);
     const Classes& classes = slots.classes[s];
