@@ -298,7 +298,7 @@ STUBTEST_ALLOWS = r"manyclass\._core\.[A-Z]\w*(\.__init__)?" + "\n"
 def stubtest(modules: list[str], stubs: Path, tmp_path: Path) -> None:
     """Compare stubs with binaries: from elsewhere, so that an installation's binaries meet the stubs of this tree."""
     (tmp_path / "allow").write_text(STUBTEST_ALLOWS)
-    options = ["--allowlist", "allow", "--ignore-unused-allowlist"]
+    options = ["--mypy-config-file", ROOT / "pyproject.toml", "--allowlist", "allow", "--ignore-unused-allowlist"]
     run(sys.executable, "-m", "mypy.stubtest", *modules, *options, cwd=tmp_path, MYPYPATH=str(stubs))
 
 
