@@ -83,7 +83,7 @@ def unnamed_randomness(text: str) -> list[str]:
 
 
 def printing(text: str) -> list[str]:
-    pattern = r"<iostream>|<cstdio>|<print>|\b(?:f|v)?printf\(|\bputs\(|\bstd::(?:cout|cerr|clog)\b"
+    pattern = r"<iostream>|<print>|\b(?:f|v)?printf\(|\bf?put(?:s|c|char)\(|\bstd::(?:cout|cerr|clog)\b"
     return re.findall(pattern, cpp_comments_removed(text))
 
 
