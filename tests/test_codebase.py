@@ -1,0 +1,351 @@
+"""The rules of the code base, one test a rule; what finds nothing is shown a planted fault first."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import manyclass
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The flow, from left to right: a folder of cpp/manyclass includes itself and what stands left of it.
+#
+#   file ─▶ CSR ─▶ scalar maths ─▶ W ─▶ classes ─▶ loss of a point ─▶ its step ─▶ scores ─▶ passes ─▶ exact answers
+#   core    io     math            weights select   objective          step       model      train     evaluate search
+STAGES = ("core", "io", "math", "weights", "select", "objective", "step", "model", "train", "evaluate", "search")
+
+TOP_LEVEL = {"pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "cpp", "python", "tests", "bench"}
+MOST_LINES = 400
+MOST_NAMES = 15
+
+
+def git_files() -> list[Path]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("the rules are about tracked files, and this is not a git checkout")
+    # A checkout that another user owns is as good for reading a list of names.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def files(*suffixes: str, under: str = "") -> list[Path]:
+    found = [f for f in git_files() if f.suffix in suffixes and f.is_relative_to(ROOT / under)]
+    assert found, f"no {suffixes} under {under!r}: the rule would hold for want of files"
+    return found
+
+
+def broken(rule, paths) -> list[str]:
+    """What `rule` says of each file, with the file's name."""
+    return [f"{p.relative_to(ROOT)}: {fault}" for p in paths for fault in rule(p.read_text(encoding="utf-8"))]
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
+    """The output of a tool that finds nothing wrong; else the test fails with what it says."""
+    done = subprocess.run(
+        [str(c) for c in command], cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def tool(name: str) -> str:
+    """The tool of this Python's environment, else of the path."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    assert found, f"{name} is missing; the extra 'test' has it"
+    return found
+
+
+# Rules that are functions of a file's text
+
+
+def cpp_comments_removed(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def includes_from_the_right(stage: str, text: str) -> list[str]:
+    seen = set(STAGES[: STAGES.index(stage) + 1])
+    return [s for s in re.findall(r'#include "manyclass/(\w+)/', text) if s not in seen]
+
+
+def openmp(text: str) -> list[str]:
+    return re.findall(r"#\s*pragma omp\b.*|<omp\.h>|\bomp_\w+", cpp_comments_removed(text))
+
+
+def unnamed_randomness(text: str) -> list[str]:
+    pattern = r"\bmt19937\w*|\b\w+_distribution\b|\brandom_device\b|\bs?rand\(|\btime\(|\b\w+_clock\b"
+    return re.findall(pattern, cpp_comments_removed(text))
+
+
+def printing(text: str) -> list[str]:
+    pattern = r"<iostream>|<print>|\b(?:f|v)?printf\(|\bf?put(?:s|c|char)\(|\bstd::(?:cout|cerr|clog)\b"
+    return re.findall(pattern, cpp_comments_removed(text))
+
+
+def python_in_the_core(text: str) -> list[str]:
+    return re.findall(r"pybind11|Python\.h|\bPy\w*Object\b", cpp_comments_removed(text))
+
+
+def machine_flags(text: str) -> list[str]:
+    return re.findall(r"-m(?:arch|tune|cpu)=\w+", text)
+
+
+def foreign_places(text: str) -> list[str]:
+    paths = r"(?<![\w.~>)-])/(?:work|tmp|home|root)(?![\w.-])[\w./-]*"
+    hosts = r"\b(?:pypi\.org|pythonhosted\.org|anaconda\.org|conda\.io|crates\.io|npmjs\.com)\b"
+    return re.findall(f"{paths}|{hosts}", text)
+
+
+def no_first_line(text: str) -> list[str]:
+    """C++ and Cython: the first line is a comment or a docstring of some words."""
+    first = re.sub(r"^# cython:.*\n", "", text).split("\n", 1)[0]
+    return [] if re.match(r'(?:// |# |r?""")\w+.*\s\S', first) else [f"the first line is {first!r}"]
+
+
+def no_module_docstring(text: str) -> list[str]:
+    return [] if re.match(r'(?:#!.*\n)?r?"""\S+ \S', text) else ["no docstring in the first line"]
+
+
+def length(text: str) -> list[str]:
+    n = text.count("\n")
+    return [f"{n} lines"] if n > MOST_LINES else []
+
+
+def length_without_docstrings(text: str) -> list[str]:
+    """A parameter is documented at the length it needs; the code around it is what must be short."""
+    scopes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    docs = [scope.body[0] for scope in scopes if ast.get_docstring(scope) is not None]
+    n = text.count("\n") - sum((doc.end_lineno or 0) - doc.lineno + 1 for doc in docs)
+    return [f"{n} lines"] if n > MOST_LINES else []
+
+
+def public_scopes(tree: ast.Module | ast.ClassDef):
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from public_scopes(node)
+
+
+def undocumented(text: str) -> list[str]:
+    return [node.name for node in public_scopes(ast.parse(text)) if not ast.get_docstring(node)]
+
+
+def undocumented_signatures(text: str) -> list[str]:
+    """Sections that numpydoc asks of what users call: Parameters, and Returns where something is returned."""
+    faults = []
+    for node in public_scopes(ast.parse(text)):
+        doc = ast.get_docstring(node) or ""
+        if isinstance(node, ast.ClassDef):
+            init = [f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"]
+            wants = ["Parameters"] if init and parameters(init[0]) else []
+        elif any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list):
+            wants = []
+        else:
+            nothing = node.returns is None or ast.unparse(node.returns) in ("None", "NoReturn")
+            wants = ["Parameters"] * bool(parameters(node)) + ["Returns"] * (not nothing)
+        faults += [f"{node.name}: no {w}" for w in wants if not re.search(rf"^{w}\n-+$", doc, re.MULTILINE)]
+    return faults
+
+
+def parameters(node: ast.FunctionDef) -> list[str]:
+    args = node.args
+    return [a.arg for a in args.posonlyargs + args.args + args.kwonlyargs if a.arg not in ("self", "cls")]
+
+
+SIGNED = (
+    'def f(x: int) -> int:\n    """Do.\n\n    Parameters\n    ----------\n    x : int\n\n    Returns\n    -------\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault", "fine"),
+    [
+        (
+            lambda text: includes_from_the_right("select", text),
+            '#include "manyclass/train/epoch.hpp"',
+            '#include "manyclass/core/rng.hpp"',
+        ),
+        (openmp, "#pragma omp parallel", "// no omp_get_thread_num here"),
+        (unnamed_randomness, "std::uniform_int_distribution<int> d;", "// not std::mt19937\nRng rng(key, i);"),
+        (unnamed_randomness, "auto seed = time(nullptr);", "run_time(x);"),
+        (printing, "std::printf(format);", "std::snprintf(buffer);"),
+        (python_in_the_core, "#include <pybind11/pybind11.h>", "// NumPy owns the memory"),
+        (machine_flags, "-march" + "=native", "-O3"),
+        (foreign_places, 'open("' + "/".join(["", "home", "me", "data"]) + '")', "~/data ../tmp/x a/root.hpp"),
+        (foreign_places, "https://pypi" + ".org/simple", "pypi"),
+        (no_first_line, "#pragma once", "// Views of a matrix.\n"),
+        (no_first_line, "// X\n", "# cython: language_level=3\n# The ufuncs of special.\n"),
+        (no_module_docstring, "import os\n", '"""What it is."""\n'),
+        (length, "\n" * (MOST_LINES + 1), "\n" * MOST_LINES),
+        (
+            length_without_docstrings,
+            '"""D\n"""\n' + "pass\n" * (MOST_LINES + 1),
+            '"""D\n' + "\n" * MOST_LINES + '"""\n',
+        ),
+        (undocumented, "class A:\n    def f(self): ...", "class _A:\n    def f(self): ..."),
+        (undocumented_signatures, SIGNED.replace("Returns", "Gives") + '    """', SIGNED + '    """'),
+    ],
+)
+def test_each_rule_finds_a_planted_fault_and_spares_what_is_fine(rule, fault, fine):
+    assert rule(fault)
+    assert not rule(fine)
+
+
+# C++
+
+
+def test_a_stage_includes_only_stages_to_its_left():
+    for path in files(".hpp", ".cpp", under="cpp/manyclass"):
+        stage = path.relative_to(ROOT / "cpp/manyclass").parts[0]
+        assert stage in STAGES, f"{stage} has no place in the flow"
+        assert broken(lambda text, stage=stage: includes_from_the_right(stage, text), [path]) == []
+
+
+def test_only_parallel_hpp_knows_openmp():
+    parallel = ROOT / "cpp/manyclass/core/parallel.hpp"
+    assert openmp(parallel.read_text())
+    assert broken(openmp, [p for p in files(".hpp", ".cpp") if p != parallel]) == []
+
+
+def test_all_randomness_is_named_by_seed_epoch_and_item():
+    assert broken(unnamed_randomness, files(".hpp", ".cpp")) == []
+
+
+def test_the_core_does_not_print_and_knows_no_python():
+    core = files(".hpp", ".cpp", under="cpp/manyclass")
+    assert broken(printing, core) == []
+    assert broken(python_in_the_core, core) == []
+
+
+def test_nothing_is_compiled_for_the_machine_that_builds_it():
+    assert broken(machine_flags, files(".txt", ".toml", ".hpp", ".cpp", ".pyx", ".py")) == []
+
+
+# All languages
+
+
+def test_a_file_says_what_it_is_in_its_first_line():
+    assert broken(no_first_line, files(".hpp", ".cpp", ".pyx")) == []
+    assert broken(no_module_docstring, files(".py")) == []
+
+
+def test_files_are_short():
+    assert broken(length, files(".hpp", ".cpp", ".pyx", ".pxd", ".pyi")) == []
+    assert broken(length_without_docstrings, files(".py")) == []
+
+
+def test_no_file_names_a_place_on_a_machine_or_a_registry():
+    text = [f for f in git_files() if b"\0" not in f.read_bytes()[:8192]]
+    assert broken(foreign_places, text) == []
+
+
+def test_the_top_level_is_what_the_readme_says():
+    visible = {f.relative_to(ROOT).parts[0] for f in git_files()}
+    visible = {name for name in visible if not name.startswith(".")}
+    assert visible <= TOP_LEVEL
+    assert visible >= TOP_LEVEL - {"bench"}
+
+
+# Python
+
+
+def test_the_top_of_the_package_has_few_names_and_each_exists():
+    assert len(manyclass.__all__) <= MOST_NAMES
+    assert [name for name in manyclass.__all__ if not hasattr(manyclass, name)] == []
+
+
+def test_public_code_is_documented():
+    package = files(".py", under="python")
+    assert broken(undocumented, package) == []
+    parts = {p: p.relative_to(ROOT / "python").parts for p in package}
+    users = [p for p in package if not any(re.match(r"_[^_]", part) for part in parts[p])]
+    assert broken(undocumented_signatures, users) == []
+
+
+def test_ruff_finds_nothing(tmp_path):
+    run(sys.executable, "-m", "ruff", "check")
+    run(sys.executable, "-m", "ruff", "format", "--check")
+    (tmp_path / "fault.py").write_text("import os\nx = [1,2]\n")
+    for command in (["check"], ["format", "--check"]):
+        with pytest.raises(AssertionError, match="fault"):
+            run(sys.executable, "-m", "ruff", *command, "--config", ROOT / "pyproject.toml", tmp_path)
+
+
+def test_mypy_finds_nothing(tmp_path):
+    run(sys.executable, "-m", "mypy")
+    (tmp_path / "fault.py").write_text("def f(x): return x\n")
+    with pytest.raises(AssertionError, match="no-untyped-def"):
+        run(sys.executable, "-m", "mypy", tmp_path / "fault.py")
+
+
+def test_clang_format_changes_nothing(tmp_path):
+    run(tool("clang-format"), "--dry-run", "-Werror", *files(".hpp", ".cpp"))
+    (tmp_path / "fault.hpp").write_text("int  x ;\n")
+    with pytest.raises(AssertionError, match="fault"):
+        run(tool("clang-format"), "--dry-run", "-Werror", tmp_path / "fault.hpp")
+
+
+# What pybind11 does and a stub does not: a metaclass of its own, and no constructor that says it takes nothing.
+STUBTEST_ALLOWS = r"manyclass\._core\.[A-Z]\w*(\.__init__)?" + "\n"
+
+
+def stubtest(modules: list[str], stubs: Path, tmp_path: Path) -> None:
+    """Compare stubs with binaries: from elsewhere, so that an installation's binaries meet the stubs of this tree."""
+    (tmp_path / "allow").write_text(STUBTEST_ALLOWS)
+    options = ["--mypy-config-file", ROOT / "pyproject.toml", "--allowlist", "allow", "--ignore-unused-allowlist"]
+    run(sys.executable, "-m", "mypy.stubtest", *modules, *options, cwd=tmp_path, MYPYPATH=str(stubs))
+
+
+def test_stubs_have_the_names_of_the_binaries(tmp_path):
+    stubs = [p.relative_to(ROOT / "python").with_suffix("") for p in files(".pyi", under="python")]
+    stubtest([".".join(stub.parts) for stub in stubs], ROOT / "python", tmp_path)
+
+    planted = tmp_path / "manyclass"
+    planted.mkdir()
+    (planted / "__init__.pyi").touch()
+    (planted / "_core.pyi").write_text("def absent() -> None: ...\n")
+    with pytest.raises(AssertionError, match=r"_core\.absent is not present at runtime"):
+        stubtest(["manyclass._core"], tmp_path, tmp_path)
+
+
+def signature(node: ast.FunctionDef) -> str:
+    """Names, kinds and presence of defaults, without types."""
+    args = node.args
+    for a in args.posonlyargs + args.args + args.kwonlyargs:
+        a.annotation = None
+    args.defaults = [ast.Constant(...) for _ in args.defaults]
+    args.kw_defaults = [default and ast.Constant(...) for default in args.kw_defaults]
+    return ast.unparse(args)
+
+
+def bound_signature(function: object) -> str:
+    """The same of a bound function, from the first line of the docstring that pybind11 gives it."""
+    (node,) = ast.parse(f"def {(function.__doc__ or '').splitlines()[0]}: ...").body
+    assert isinstance(node, ast.FunctionDef)
+    return signature(node)
+
+
+def other_signatures(stub: str) -> list[str]:
+    """Functions and methods whose parameters differ between the stub of the core and the binary."""
+    scopes = [(manyclass._core, ast.parse(stub))]
+    scopes += [(getattr(manyclass._core, n.name), n) for n in scopes[0][1].body if isinstance(n, ast.ClassDef)]
+    return [
+        node.name
+        for bound, scope in scopes
+        for node in scope.body
+        if isinstance(node, ast.FunctionDef)
+        and "property" not in map(ast.unparse, node.decorator_list)
+        and bound_signature(getattr(bound, node.name)) != signature(node)
+    ]
+
+
+def test_stub_of_the_core_has_the_signatures_of_the_binary():
+    stub = (ROOT / "python/manyclass/_core.pyi").read_text()
+    assert other_signatures(stub) == []
+    assert other_signatures(stub.replace("n_threads: int", "threads: int")) != []

@@ -1,0 +1,160 @@
+"""The C++ core without Python: its own tests, plain and under sanitizers, and the instructions it is made of."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = sorted(path.stem for path in (ROOT / "tests/cpp").glob("test_*.cpp"))
+SUPPRESSIONS = ROOT / "tests/cpp/hogwild.supp"
+
+# Threads that wait at a barrier sleep: on a machine with other work, spinning takes their cores from the others.
+QUIET = {"OMP_WAIT_POLICY": "passive"}
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+@dataclass
+class Build:
+    """A source tree and the folder where its core and tests are built."""
+
+    source: Path
+    folder: Path
+    options: tuple[str, ...] = ()
+
+    def make(self) -> None:
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        only = ["-DMANYCLASS_PYTHON=OFF", "-DMANYCLASS_CPP_TESTS=ON"]
+        for command in (
+            [tool("cmake"), "-S", self.source, "-B", self.folder, *generator, *only, *self.options],
+            [tool("cmake"), "--build", self.folder, "--parallel", "2"],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+    def run(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        env = os.environ | QUIET | environment
+        return subprocess.run([self.folder / program], env=env, capture_output=True, text=True, check=False)
+
+    def passes(self, program: str, **environment: str) -> None:
+        done = self.run(program, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def plant(self, file: str, right: str, wrong: str) -> None:
+        """Put one fault into the sources, which must be a copy, and build again."""
+        path = self.source / "cpp/manyclass" / file
+        text = path.read_text()
+        assert self.source != ROOT
+        assert text.count(right) == 1, f"{right!r} is {text.count(right)} times in {file}"
+        path.write_text(text.replace(right, wrong))
+        self.make()
+        path.write_text(text)
+
+
+def copy_of_sources(folder: Path) -> Path:
+    for part in ("cpp", "tests/cpp"):
+        shutil.copytree(ROOT / part, folder / part)
+    shutil.copy(ROOT / "CMakeLists.txt", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    build = Build(ROOT, tmp_path_factory.mktemp("plain"))
+    build.make()
+    return build
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_core_works_without_python(plain, program):
+    plain.passes(program)
+
+
+def instruction_sets(disassembly: str) -> dict[str, set[str]]:
+    """Symbols that hold AVX-512 ("zmm") and AVX, FMA or BMI ("avx") instructions."""
+    found: dict[str, set[str]] = {"zmm": set(), "avx": set()}
+    # All mnemonics of AVX and FMA start with v; so do two of 1982, which no compiler emits.
+    avx = re.compile(r"\t(?:v\w+|mulx|shlx|shrx|sarx|rorx|andn|bextr|pdep|pext|bls\w+)\b|%ymm")
+    symbol = ""
+    for line in disassembly.splitlines():
+        if header := re.fullmatch(r"[0-9a-f]+ <(.*)>:", line):
+            symbol = header[1]
+        elif "%zmm" in line or re.search(r"%[xy]mm(1[6-9]|2\d|3[01])|%k[1-7]\b", line):
+            found["zmm"].add(symbol)
+        elif avx.search(line):
+            found["avx"].add(symbol)
+    return found
+
+
+def test_wide_instructions_stand_only_in_functions_chosen_at_run_time(plain):
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip(f"{platform.machine()} has one instruction set here")
+    command = [
+        tool("objdump"),
+        "--disassemble",
+        "--demangle",
+        "--no-show-raw-insn",
+        plain.folder / "libmanyclass_core.a",
+    ]
+    found = instruction_sets(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert found["zmm"]
+    assert found["avx"]
+    assert [symbol for symbol in found["zmm"] if "run_avx512" not in symbol] == []
+    assert [symbol for symbol in found["avx"] if not re.search("run_avx2|run_avx512", symbol)] == []
+
+    planted = (
+        "0000 <a>:\n 0:\tvaddps %zmm1,%zmm2,%zmm3\n0010 <b>:\n 10:\tvxorps %xmm0,%xmm0,%xmm0\n 14:\tmov %eax,%ebx\n"
+    )
+    assert instruction_sets(planted) == {"zmm": {"a"}, "avx": {"b"}}
+
+
+@pytest.mark.long
+def test_memory_and_arithmetic_are_clean_under_sanitizers(tmp_path):
+    # At -O1 with assertions: UBSan's checks in the inlined kernels take minutes to optimise further.
+    options = ("-DMANYCLASS_SANITIZE=address,undefined", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1")
+    build = Build(copy_of_sources(tmp_path / "source"), tmp_path / "build", options)
+    build.make()
+    halt = {"UBSAN_OPTIONS": "halt_on_error=1", "ASAN_OPTIONS": "halt_on_error=1"}
+    for program in PROGRAMS:
+        build.passes(program, **halt)
+
+    build.plant("evaluate/top_k.cpp", "std::size_t at = scores.size() - 1;", "std::size_t at = scores.size();")
+    assert "AddressSanitizer: heap-buffer-overflow" in build.run("test_train", **halt).stderr
+    build.plant("evaluate/log_loss.cpp", "Index rank = 0;", "Index rank = 2147483647;")
+    assert "runtime error: signed integer overflow" in build.run("test_train", **halt).stderr
+
+
+@pytest.mark.long
+def test_threads_race_only_in_hogwild_and_only_on_the_weights(tmp_path):
+    # std::thread, because ThreadSanitizer does not see the barriers of libgomp.
+    options = ("-DMANYCLASS_SANITIZE=thread", "-DMANYCLASS_OPENMP=OFF")
+    build = Build(copy_of_sources(tmp_path / "source"), tmp_path / "build", options)
+    build.make()
+    for program in PROGRAMS:
+        if program != "test_hogwild":
+            build.passes(program, TSAN_OPTIONS="halt_on_error=1")
+    build.passes("test_hogwild", TSAN_OPTIONS=f"halt_on_error=1 suppressions={SUPPRESSIONS}")
+
+    # The list is what makes Hogwild pass: without it both storages race, and nothing that the list lacks.
+    listed = re.findall(r"^race_top:(.*)$", SUPPRESSIONS.read_text(), re.MULTILINE)
+    races = build.run("test_hogwild", TSAN_OPTIONS="halt_on_error=0").stderr
+    found = re.findall(r"^SUMMARY: ThreadSanitizer: data race .*$", races, re.MULTILINE)
+    assert [race for race in found if not any(function in race for function in listed)] == []
+    for storage in ("FeatureRows<float>::", "ClassRows<float>::"):
+        assert any(f" manyclass::{storage}" in race for race in found)
+
+    # Deterministic mode without the barrier between scoring and updating.
+    build.plant("train/epoch.hpp", "me.barrier();\n      if (diverged_ >= 0) break;", "if (diverged_ >= 0) break;")
+    assert "ThreadSanitizer: data race" in build.run("test_train", TSAN_OPTIONS="halt_on_error=1").stderr
