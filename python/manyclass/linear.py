@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -469,6 +470,34 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
                 "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
             )
         return at.astype(np.int32)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file for `manyclass.load`.
+
+        The file is a safetensors file: arrays and a JSON header, no pickle. It is written under another name and then
+        renamed, so that a reader sees the old file or the new one, never a part. The weights are not copied.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file; replaced if it exists.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        TypeError
+            If the labels are not booleans, integers, floats, dates, time spans or strings; nothing is written then.
+        OSError
+            If the file cannot be written; an older file of this name stays as it was.
+
+        Notes
+        -----
+        Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
+        """
+        from manyclass.persist import save_model  # persist knows all models, hence comes after this module
+
+        save_model(self, path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_weights")
