@@ -167,7 +167,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None, max_seconds: float | None = None
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -178,6 +180,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             Labels of any sortable type, at least two distinct ones.
         callback : callable, default=None
             Called after each pass with a `TrainingState`; training stops when it returns True.
+        max_seconds : float, default=None
+            Training stops after this time, counted without callbacks, even within a pass (checked about every 0.2
+            seconds); where it does depends on the clock. `n_iter_` and `loss_curve_` count whole passes.
 
         Returns
         -------
@@ -194,6 +199,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             If training diverged or was interrupted; the model is the one reached before.
         """
         self._check_parameters()
+        if max_seconds is not None:
+            check_number("max_seconds", max_seconds, low=0)
         n_threads = n_threads_from(self.n_jobs)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, order="C")
         check_classification_targets(y)
@@ -201,7 +208,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
         x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
-        self._train(x, classes, labels.astype(np.int32), n_threads, callback)
+        self._train(x, classes, labels.astype(np.int32), n_threads, callback, max_seconds)
         return self
 
     def _check_parameters(self) -> None:
@@ -240,6 +247,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         labels: NDArray[np.int32],
         n_threads: int,
         callback: Callback | None,
+        max_seconds: float | None,
     ) -> None:
         sparse = isinstance(x, sp.csr_array)
         n_samples, n_features = x.shape
@@ -298,6 +306,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             verbose=self.verbose,
             state=progress,
             callback=callback,
+            max_seconds=np.inf if max_seconds is None else max_seconds,
         )
         if projects:
             if sparse:
