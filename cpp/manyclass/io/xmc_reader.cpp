@@ -1,0 +1,288 @@
+#include "manyclass/io/xmc_reader.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "manyclass/core/parallel.hpp"
+#include "manyclass/io/xmc_row.hpp"
+
+namespace manyclass {
+
+namespace {
+
+constexpr Offset max_index = std::numeric_limits<Index>::max();
+
+struct Counts {
+  std::size_t lines = 0;
+  std::size_t labels = 0;
+  std::size_t features = 0;
+};
+
+// A piece of the text that begins at a line's first character and ends behind a line's end.
+struct Chunk {
+  const char* begin = nullptr;
+  const char* end = nullptr;
+  Counts at;    // where its arrays begin, which bounds what the chunks before it hold
+  Counts room;  // bounds of what it holds
+  Counts held;  // what it holds; lines: its rows
+  Index largest_feature = -1;
+  Index largest_label = -1;
+  std::optional<Fault> fault;
+  std::size_t fault_line = 0;  // line of the fault in this chunk, from 0
+  const char* fault_begin = nullptr;
+};
+
+struct Header {
+  Offset n_rows;
+  Offset n_features;
+  Offset n_labels;
+};
+
+// The end of the line that begins at p, and the beginning of the next one.
+struct Line {
+  const char* end;
+  const char* next;
+};
+
+Line line_at(const char* p, const char* text_end) {
+  const auto* newline = static_cast<const char*>(std::memchr(p, '\n', static_cast<std::size_t>(text_end - p)));
+  const char* end = newline != nullptr ? newline : text_end;
+  const char* const next = newline != nullptr ? newline + 1 : text_end;
+  if (end != p && end[-1] == '\r') --end;
+  return {end, next};
+}
+
+bool looks_like_header(const char* p, const char* end) {
+  for (int i = 0; i < 3; ++i) {
+    Offset ignored = 0;
+    const char* const stop = read_digits(p, end, ignored);
+    if (stop == p || (stop != end && !is_blank(*stop))) return false;
+    p = skip_blanks(stop, end);
+  }
+  return p == end;
+}
+
+Header parse_header(const char* p, const char* end) {
+  const std::string expected = "expected the header 'N D L', three integers, found ";
+  Offset sizes[3];
+  for (Offset& size : sizes) {
+    p = skip_blanks(p, end);
+    const char* const stop = read_digits(p, end, size);
+    if (stop == p || (stop != end && !is_blank(*stop))) throw Fault{p, expected + found(p, end)};
+    if (size > max_index) {
+      throw Fault{p, "the header's size " + std::string(p, stop) + " is beyond " + std::to_string(max_index)};
+    }
+    p = stop;
+  }
+  p = skip_blanks(p, end);
+  if (p != end) throw Fault{p, expected + found(p, end) + " after them"};
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+// Pieces of about a megabyte, cut at line ends: enough work to hand out, and small beside the caches.
+std::vector<Chunk> cut(const char* begin, const char* end) {
+  constexpr std::ptrdiff_t size = 1 << 20;
+  std::vector<Chunk> chunks;
+  while (begin != end) {
+    const char* const target = begin + std::min(size, end - begin);
+    Chunk& chunk = chunks.emplace_back();
+    chunk.begin = begin;
+    chunk.end = begin = line_at(target - 1, end).next;
+  }
+  return chunks;
+}
+
+// Bounds by counting marks: a line has at most one label more than commas, and as many features as colons.
+Counts count(const char* p, const char* end) {
+  std::size_t lines = end[-1] != '\n';
+  std::size_t commas = 0;
+  std::size_t colons = 0;
+  while (p != end) {
+    // Bytes hold the counts of 255 characters, so that one vector instruction counts 16 of them.
+    const char* const stop = p + std::min<std::ptrdiff_t>(255, end - p);
+    unsigned char n_lines = 0;
+    unsigned char n_commas = 0;
+    unsigned char n_colons = 0;
+    for (; p != stop; ++p) {
+      n_lines = static_cast<unsigned char>(n_lines + (*p == '\n'));
+      n_commas = static_cast<unsigned char>(n_commas + (*p == ','));
+      n_colons = static_cast<unsigned char>(n_colons + (*p == ':'));
+    }
+    lines += n_lines;
+    commas += n_commas;
+    colons += n_colons;
+  }
+  return {lines, commas + lines, colons};
+}
+
+template <class T>
+Buffer<T> make_buffer(std::size_t size) {
+  return {std::make_unique_for_overwrite<T[]>(size), size};
+}
+
+// Writes the chunk's rows where `at` says; the indptr entries count from the chunk's beginning.
+void fill(Chunk& chunk, const XmcLimits& limits, bool blank_is_row, XmcData& to) {
+  XmcRowParser parser(limits);
+  Index* const labels = to.y_indices.data.get() + chunk.at.labels;
+  Index* const features = to.x_indices.data.get() + chunk.at.features;
+  XmcRowOut out{labels, features, to.x_data.data.get() + chunk.at.features};
+  Offset* x_end = to.x_indptr.data.get() + chunk.at.lines + 1;
+  Offset* y_end = to.y_indptr.data.get() + chunk.at.lines + 1;
+  std::size_t line_number = 0;
+  for (const char* p = chunk.begin; p != chunk.end; ++line_number) {
+    const Line line = line_at(p, chunk.end);
+    LineKind kind = LineKind::row;
+    try {
+      kind = parser.parse(p, line.end, out);
+    } catch (Fault& fault) {
+      chunk.fault = std::move(fault);
+      chunk.fault_line = line_number;
+      chunk.fault_begin = p;
+      return;
+    }
+    p = line.next;
+    if (kind == LineKind::comment || (kind == LineKind::blank && !blank_is_row)) continue;
+    *x_end++ = out.features - features;
+    *y_end++ = out.labels - labels;
+    ++chunk.held.lines;
+  }
+  chunk.held.features = static_cast<std::size_t>(out.features - features);
+  chunk.held.labels = static_cast<std::size_t>(out.labels - labels);
+  if (out.features != features) chunk.largest_feature = *std::max_element(features, out.features);
+  if (out.labels != labels) chunk.largest_label = *std::max_element(labels, out.labels);
+}
+
+template <class T>
+void move_down(Buffer<T>& buffer, std::size_t from, std::size_t to, std::size_t n) {
+  if (from != to) std::memmove(buffer.data.get() + to, buffer.data.get() + from, n * sizeof(T));
+}
+
+// Closes the gaps that the bounds left between the chunks.
+void close_up(const std::vector<Chunk>& chunks, XmcData& data) {
+  Counts total;
+  data.x_indptr.data[0] = 0;
+  data.y_indptr.data[0] = 0;
+  for (const Chunk& chunk : chunks) {
+    move_down(data.y_indices, chunk.at.labels, total.labels, chunk.held.labels);
+    move_down(data.x_indices, chunk.at.features, total.features, chunk.held.features);
+    move_down(data.x_data, chunk.at.features, total.features, chunk.held.features);
+    for (std::size_t i = 1; i <= chunk.held.lines; ++i) {
+      data.x_indptr.data[total.lines + i] =
+          data.x_indptr.data[chunk.at.lines + i] + static_cast<Offset>(total.features);
+      data.y_indptr.data[total.lines + i] = data.y_indptr.data[chunk.at.lines + i] + static_cast<Offset>(total.labels);
+    }
+    total.lines += chunk.held.lines;
+    total.labels += chunk.held.labels;
+    total.features += chunk.held.features;
+  }
+  data.x_indptr.size = data.y_indptr.size = total.lines + 1;
+  data.x_indices.size = data.x_data.size = total.features;
+  data.y_indices.size = total.labels;
+}
+
+// Blank lines behind the last promised row are the file's end, not rows.
+void drop_blank_tail(XmcData& data, std::size_t n_rows) {
+  const auto last_row_is_empty = [&] {
+    const std::size_t n = data.x_indptr.size;
+    return data.x_indptr.data[n - 1] == data.x_indptr.data[n - 2] &&
+           data.y_indptr.data[n - 1] == data.y_indptr.data[n - 2];
+  };
+  while (data.x_indptr.size > n_rows + 1 && last_row_is_empty()) {
+    --data.x_indptr.size;
+    --data.y_indptr.size;
+  }
+}
+
+std::invalid_argument error_at(const std::string& name, std::size_t line, const char* line_begin, const Fault& fault) {
+  return std::invalid_argument(name + ":" + std::to_string(line) + ":" + std::to_string(fault.at - line_begin + 1) +
+                               ": " + fault.what);
+}
+
+}  // namespace
+
+XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcOptions& options, int n_threads) {
+  const auto refuse = [&](const std::string& what) { throw std::invalid_argument(name + ": " + what); };
+  const char* begin = text.data();
+  const char* const end = begin + text.size();
+  if (text.empty()) refuse("the file is empty");
+
+  std::optional<Header> header;
+  const Line first = line_at(begin, end);
+  if (options.header.value_or(looks_like_header(begin, first.end))) {
+    try {
+      header = parse_header(begin, first.end);
+    } catch (const Fault& fault) {
+      throw error_at(name, 1, begin, fault);
+    }
+    begin = first.next;
+  }
+
+  const Index base = options.zero_based ? 0 : 1;
+  const XmcLimits limits{.first_feature = base,
+                         .feature_limit = base + (options.n_features ? *options.n_features
+                                                  : header           ? header->n_features
+                                                                     : max_index),
+                         .label_limit = options.n_labels ? *options.n_labels
+                                        : header         ? header->n_labels
+                                                         : max_index};
+
+  std::vector<Chunk> chunks = cut(begin, end);
+  parallel_for(n_threads, chunks.size(),
+               [&](std::size_t c) { chunks[c].room = count(chunks[c].begin, chunks[c].end); });
+  Counts room;
+  for (Chunk& chunk : chunks) {
+    chunk.at = room;
+    room.lines += chunk.room.lines;
+    room.labels += chunk.room.labels;
+    room.features += chunk.room.features;
+  }
+
+  XmcData data;
+  data.x_indptr = make_buffer<Offset>(room.lines + 1);
+  data.y_indptr = make_buffer<Offset>(room.lines + 1);
+  data.x_indices = make_buffer<Index>(room.features);
+  data.x_data = make_buffer<float>(room.features);
+  data.y_indices = make_buffer<Index>(room.labels);
+
+  // Only chunks behind a known fault are left out, so the first faulty one is found by any number of threads.
+  std::atomic<std::size_t> first_fault{chunks.size()};
+  parallel_for(n_threads, chunks.size(), [&](std::size_t c) {
+    if (c > first_fault) return;
+    fill(chunks[c], limits, header.has_value(), data);
+    if (!chunks[c].fault) return;
+    std::size_t known = first_fault;
+    while (c < known && !first_fault.compare_exchange_weak(known, c)) {
+    }
+  });
+  if (first_fault < chunks.size()) {
+    const Chunk& chunk = chunks[first_fault];
+    throw error_at(name, chunk.at.lines + chunk.fault_line + (header ? 2 : 1), chunk.fault_begin, *chunk.fault);
+  }
+
+  close_up(chunks, data);
+  if (header) drop_blank_tail(data, static_cast<std::size_t>(header->n_rows));
+  const auto n_rows = static_cast<Offset>(data.x_indptr.size - 1);
+  if (header && n_rows != header->n_rows) {
+    refuse("the header promises " + std::to_string(header->n_rows) + " rows, the file has " + std::to_string(n_rows));
+  }
+  if (!header && n_rows == 0) refuse("the file has no rows");
+  if (n_rows > max_index) refuse("the file has more than " + std::to_string(max_index) + " rows");
+
+  Index largest_feature = -1;
+  Index largest_label = -1;
+  for (const Chunk& chunk : chunks) {
+    largest_feature = std::max(largest_feature, chunk.largest_feature);
+    largest_label = std::max(largest_label, chunk.largest_label);
+  }
+  const bool bounded_features = options.n_features || header;
+  const bool bounded_labels = options.n_labels || header;
+  data.n_features = bounded_features ? static_cast<Index>(limits.feature_limit - base) : largest_feature + 1;
+  data.n_labels = bounded_labels ? static_cast<Index>(limits.label_limit) : largest_label + 1;
+  return data;
+}
+
+}  // namespace manyclass

@@ -1,0 +1,30 @@
+"""Data in: text files, a mapped binary cache, the papers' preprocessing, and planted data."""
+
+from manyclass.datasets.binary_csr import load_csr, save_csr
+from manyclass.datasets.multiclass import Multiclass, load_multiclass
+from manyclass.datasets.planted import Planted, make_planted
+from manyclass.datasets.preprocessing import (
+    drop_empty_rows,
+    drop_unseen_classes,
+    first_label,
+    l2_normalize,
+    scale_by_max,
+    truncate_features,
+)
+from manyclass.datasets.xmc import load_xmc
+
+__all__ = [
+    "Multiclass",
+    "Planted",
+    "drop_empty_rows",
+    "drop_unseen_classes",
+    "first_label",
+    "l2_normalize",
+    "load_csr",
+    "load_multiclass",
+    "load_xmc",
+    "make_planted",
+    "save_csr",
+    "scale_by_max",
+    "truncate_features",
+]

@@ -1,0 +1,147 @@
+"""CSR matrices in one binary file that is mapped, not read.
+
+The file is a safetensors file: its library writes it and checks its header and its length. Arrays are mapped
+here, because the library would copy them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from scipy import sparse
+
+from manyclass.datasets._csr import require_csr
+
+_FORMAT = "manyclass csr 1"
+_DTYPES = {"F32": "<f4", "F64": "<f8", "I8": "<i1", "I32": "<i4", "I64": "<i8", "BOOL": "?"}
+
+
+def save_csr(path: str | os.PathLike[str], X: sparse.csr_array, Y: sparse.csr_array | None = None) -> None:
+    """Write one or two CSR matrices to a binary file.
+
+    The file is written under another name and then moved to its place, so that a reader sees the old file or
+    the new one.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; replaced if it exists.
+    X : SciPy CSR of shape (n_samples, n_features)
+        Data of dtype float32, float64, int8, int32, int64 or bool. The order of the entries in a row is kept.
+    Y : SciPy CSR of shape (n_samples, n_labels), optional
+        Labels, likewise.
+
+    Raises
+    ------
+    TypeError
+        If a matrix is not CSR.
+    ValueError
+        If a dtype is not among those above, or X and Y differ in their numbers of rows.
+    """
+    _save(path, X, Y, {})
+
+
+def load_csr(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None]:
+    """Map the matrices of a file written by `save_csr`.
+
+    Nothing is copied: the arrays of the matrices are read-only maps of the file. The indices are read once to
+    check that they are in range, because SciPy trusts them.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    X : csr_array of shape (n_samples, n_features)
+    Y : csr_array of shape (n_samples, n_labels), or None
+        None if the file holds no labels.
+
+    Raises
+    ------
+    ValueError
+        If the file is truncated, corrupt, or not written by `save_csr`.
+    OSError
+        If the file cannot be read.
+    """
+    return _load(path)[:2]
+
+
+def _save(
+    path: str | os.PathLike[str],
+    X: sparse.csr_array,
+    Y: sparse.csr_array | None,
+    metadata: Mapping[str, str],
+) -> None:
+    tensors: dict[str, NDArray[np.generic]] = {}
+    shapes: dict[str, tuple[int, int]] = {}
+    for name, matrix in (("X", X), ("Y", Y)):
+        if matrix is None:
+            continue
+        require_csr(name, matrix)
+        dtypes = [np.dtype(d).name for d in _DTYPES.values()]
+        if matrix.data.dtype.name not in dtypes:
+            raise ValueError(f"{name} has dtype {matrix.data.dtype}; it must be one of {', '.join(dtypes)}")
+        for part in ("indptr", "indices", "data"):
+            tensors[f"{name}.{part}"] = np.ascontiguousarray(getattr(matrix, part))
+        shapes[name] = (int(matrix.shape[0]), int(matrix.shape[1]))
+    if Y is not None and shapes["X"][0] != shapes["Y"][0]:
+        raise ValueError(f"X has {shapes['X'][0]} rows, Y has {shapes['Y'][0]}")
+
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
+    os.close(handle)
+    try:
+        save_file(tensors, temporary, {"format": _FORMAT, "shapes": json.dumps(shapes), **metadata})
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _load(
+    path: str | os.PathLike[str],
+) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
+    name = os.fspath(path)
+    try:
+        with safe_open(name, framework="numpy") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{name}: not a binary CSR file, or one that is truncated: {error}") from error
+    if metadata.get("format") != _FORMAT:
+        raise ValueError(
+            f"{name}: not a binary CSR file: its format is {metadata.get('format')!r}, it must be {_FORMAT!r}"
+        )
+    with open(name, "rb") as raw:
+        header_size = int.from_bytes(raw.read(8), "little")
+        header = json.loads(raw.read(header_size))
+
+    def mapped(tensor: str) -> NDArray[np.generic]:
+        entry = header[tensor]
+        dtype, (size,) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
+        if size == 0:
+            return np.empty(0, dtype)  # an empty map does not exist
+        # One map per array: SciPy copies views that are a small part of their base.
+        offset = 8 + header_size + entry["data_offsets"][0]
+        return np.asarray(np.memmap(name, dtype, "r", offset, (size,)))
+
+    matrices: dict[str, sparse.csr_array] = {}
+    try:
+        for key, shape in json.loads(metadata["shapes"]).items():
+            parts = tuple(mapped(f"{key}.{part}") for part in ("data", "indices", "indptr"))
+            matrices[key] = sparse.csr_array(parts, shape=tuple(shape))
+            matrices[key].check_format(full_check=True)
+        return matrices["X"], matrices.get("Y"), metadata
+    except (KeyError, ValueError, TypeError) as error:
+        raise ValueError(f"{name}: the matrices of this binary CSR file are corrupt: {error}") from error

@@ -1,0 +1,194 @@
+"""Sparse data drawn from a known softmax model, so that the best possible log-loss is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import log_softmax
+from sklearn.utils import check_random_state
+
+from manyclass.datasets._csr import csr_from_core
+
+_BLOCK = 1 << 22  # entries of a block of rows x classes, 32 MB
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Data drawn from p(k | x) = softmax_k(W_true x), and how well W_true itself does on them.
+
+    Attributes
+    ----------
+    X, X_test : csr_array of shape (n_samples, n_features) and (n_test, n_features), float32
+        Rows of Euclidean norm 1 with equal values.
+    y, y_test : ndarray of shape (n_samples,) and (n_test,), int64
+        Classes in [0, n_classes). A class that is rare need not occur.
+    W_true : ndarray of shape (n_classes, n_features), float64
+        The planted weights. There is no intercept.
+    bayes_log_loss : float
+        Mean over the distribution of x of the entropy of y given x, in nats: no model has a smaller expected
+        log-loss on new data.
+    log_loss, test_log_loss : float
+        Log-loss of W_true on (X, y) and on (X_test, y_test), in nats.
+    """
+
+    X: sparse.csr_array
+    y: NDArray[np.int64]
+    X_test: sparse.csr_array
+    y_test: NDArray[np.int64]
+    W_true: NDArray[np.float64]
+    bayes_log_loss: float
+    log_loss: float
+    test_log_loss: float
+
+    @property
+    def statistical_gap(self) -> float:
+        """(K - 1) D / (2 N) nats: how far the optimum over W of the training loss lies below `log_loss`.
+
+        This is the expectation for N large (half a chi-square of as many degrees of freedom, over N; Wilks),
+        and the excess of that optimum over `bayes_log_loss` on new data is the same. Classes with fewer than
+        about one expected row per feature add less to the first and more to the second.
+        """
+        n_classes, n_features = self.W_true.shape
+        return float((n_classes - 1) * n_features / (2 * len(self.y)))
+
+
+def make_planted(
+    n_samples: int = 300_000,
+    n_classes: int = 10_000,
+    n_features: int = 5,
+    *,
+    n_test: int | None = None,
+    nnz: int = 2,
+    n_patterns: int = 1_000,
+    scale: float = 1.0,
+    zipf: float = 0.5,
+    random_state: int | np.random.RandomState | None = None,
+) -> Planted:
+    r"""Draw sparse rows and their classes from a softmax model without intercept.
+
+    A row is one of a pool of patterns, drawn uniformly: `nnz` of the features, each with value
+    1 / sqrt(nnz). The pool makes exact sampling and exact entropies cheap: a softmax over all classes is
+    computed once per pattern, not once per row. The score of class k is
+
+    .. math:: z_k(x) = \langle w_k, x \rangle, \qquad
+              w_{kj} = \text{scale} \cdot \epsilon_{kj} - \frac{\text{zipf} \cdot \log r_k}{\sqrt{\text{nnz}}}
+
+    with standard normal :math:`\epsilon` and a random ranking r of the classes. As all rows have the same
+    sum, sqrt(nnz), the second term adds -zipf log r_k to the score: class frequencies fall as a power of the
+    rank, and a model needs no intercept to express it.
+
+    Whoever fits all (n_classes - 1) n_features free weights without penalty ends below `log_loss` in training
+    and above `bayes_log_loss` on new data, by about `Planted.statistical_gap` each. Keep n_features small if
+    that is to be small: the defaults give 0.083 nats, 0.9 % of log(n_classes).
+
+    Parameters
+    ----------
+    n_samples : int, default=300_000
+        Training rows, at least 1.
+    n_classes : int, default=10_000
+        At least 2.
+    n_features : int, default=5
+        At least nnz.
+    n_test : int, optional
+        Test rows, at least 1; a tenth of n_samples, rounded up, if None.
+    nnz : int, default=2
+        Features of a row, at least 1.
+    n_patterns : int, default=1_000
+        Size of the pool; all subsets of the features are in it if there are no more than that. Time is
+        O(n_patterns n_classes).
+    scale : float, default=1.0
+        Standard deviation of a score over classes, at least 0. At 0 the class does not depend on the row.
+    zipf : float, default=0.5
+        Exponent of the class frequencies, at least 0.
+    random_state : int, RandomState or None
+        Seed of all draws.
+
+    Returns
+    -------
+    data : Planted
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> from manyclass.datasets import make_planted
+    >>> data = make_planted(2_000, n_classes=50, n_features=4, random_state=0)
+    >>> data.X.shape, data.W_true.shape
+    ((2000, 4), (50, 4))
+    """
+    n_test = -(-n_samples // 10) if n_test is None else n_test
+    for name, value, least in (
+        ("n_samples", n_samples, 1),
+        ("n_classes", n_classes, 2),
+        ("nnz", nnz, 1),
+        ("n_features", n_features, nnz),
+        ("n_test", n_test, 1),
+        ("n_patterns", n_patterns, 1),
+        ("scale", scale, 0),
+        ("zipf", zipf, 0),
+    ):
+        if not (value >= least and np.isfinite(value)):
+            raise ValueError(f"{name} is {value}; it must be at least {least}")
+    rng = check_random_state(random_state)
+
+    offsets = -zipf * np.log(rng.permutation(n_classes) + 1.0)
+    W = scale * rng.standard_normal((n_classes, n_features)) + offsets[:, None] / np.sqrt(nnz)
+
+    patterns = _patterns(rng, n_patterns, n_features, nnz)
+    pattern_of_row = rng.randint(len(patterns), size=n_samples + n_test)
+    classes = np.empty(n_samples + n_test, np.int64)
+    log_p = np.empty(n_samples + n_test)
+    entropies = np.empty(len(patterns))
+    pool = _rows_of(patterns, n_features)
+
+    by_pattern = np.argsort(pattern_of_row, kind="stable")
+    first_row = np.searchsorted(pattern_of_row[by_pattern], np.arange(len(patterns) + 1))
+    block = max(1, _BLOCK // n_classes)
+    for start in range(0, len(patterns), block):
+        log_probabilities = log_softmax(pool[start : start + block] @ W.T, axis=1)
+        probabilities = np.exp(log_probabilities)
+        entropies[start : start + block] = -np.sum(probabilities * log_probabilities, axis=1)
+        for i, cumulative in enumerate(np.cumsum(probabilities, axis=1), start):
+            rows = by_pattern[first_row[i] : first_row[i + 1]]
+            # Scaled by the last sum, which rounding leaves beside 1: every draw then lies below it.
+            draws = np.searchsorted(cumulative, rng.random_sample(len(rows)) * cumulative[-1], side="right")
+            classes[rows] = draws
+            log_p[rows] = log_probabilities[i - start, draws]
+
+    X = _rows_of(patterns[pattern_of_row], n_features)
+    return Planted(
+        X=X[:n_samples],
+        y=classes[:n_samples],
+        X_test=X[n_samples:],
+        y_test=classes[n_samples:],
+        W_true=W,
+        bayes_log_loss=float(entropies.mean()),
+        log_loss=float(-log_p[:n_samples].mean()),
+        test_log_loss=float(-log_p[n_samples:].mean()),
+    )
+
+
+def _patterns(rng: np.random.RandomState, n_patterns: int, n_features: int, nnz: int) -> NDArray[np.int32]:
+    """Distinct subsets of nnz features, one a row, sorted."""
+    if comb(n_features, nnz) <= n_patterns:
+        return np.array(list(combinations(range(n_features), nnz)), np.int32)
+    # More subsets exist than are wanted, so that the set below fills up.
+    chosen: dict[tuple[int, ...], None] = {}
+    while len(chosen) < n_patterns:
+        chosen[tuple(sorted(rng.choice(n_features, nnz, replace=False).tolist()))] = None
+    return np.array(list(chosen), np.int32)
+
+
+def _rows_of(patterns: NDArray[np.int32], n_features: int) -> sparse.csr_array:
+    n_rows, nnz = patterns.shape
+    values = np.full(n_rows * nnz, 1 / np.sqrt(nnz), np.float32)
+    indptr = np.arange(n_rows + 1, dtype=np.int64) * nnz
+    return csr_from_core(values, patterns.ravel(), indptr, (n_rows, n_features))
