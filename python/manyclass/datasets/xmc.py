@@ -81,9 +81,13 @@ def load_xmc(
 
     Examples
     --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
     >>> from manyclass.datasets import load_xmc
-    >>> _ = open("toy.txt", "w").write("2 4 3\\n2,0 0:1 3:0.5\\n 1:2\\n")
-    >>> X, Y = load_xmc("toy.txt")
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "toy.txt"
+    ...     _ = path.write_text("2 4 3\\n2,0 0:1 3:0.5\\n 1:2\\n")
+    ...     X, Y = load_xmc(path)
     >>> X.shape, Y.shape, Y.indices.tolist()
     ((2, 4), (2, 3), [2, 0])
     """
