@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manyclass import _core
 from manyclass._checks import canonical_csr, check_choice, check_number, csr_parts, n_threads_from, seed_from
 from manyclass._training import Callback, Schedule, TrainingState, run_passes, summarize
-from manyclass._weights import LinearWeights, Matrix
+from manyclass._weights import Data, LinearWeights, Matrix
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
 # rarely move the same row of W, and at most as many as keep two cores busy between barriers.
@@ -167,9 +167,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None, max_seconds: float | None = None
-    ) -> Self:
+    def fit(self, X: Data, y: ArrayLike, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -347,12 +345,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "_weights")
         return self._weights.intercept
 
-    def _validated(self, X: ArrayLike) -> Matrix:
+    def _validated(self, X: Data) -> Matrix:
         check_is_fitted(self, "_weights")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C", reset=False)
         return canonical_csr(X) if sp.issparse(X) else np.asarray(X)
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float32]:
+    def decision_function(self, X: Data) -> NDArray[np.float32]:
         """Return the scores x.w_k + b_k.
 
         Parameters
@@ -367,11 +365,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         scores = self._weights_of(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def _weights_of(self, X: ArrayLike) -> NDArray[np.float32]:
+    def _weights_of(self, X: Data) -> NDArray[np.float32]:
         x = self._validated(X)
         return self._weights.scores(x, n_threads_from(self.n_jobs))
 
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Data) -> NDArray[np.float64]:
         """Return the log-probabilities of all classes, in nats.
 
         Parameters
@@ -388,7 +386,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
         return scores
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: Data) -> NDArray[np.float64]:
         """Return the probabilities of all classes; rows sum to one.
 
         Parameters
@@ -402,7 +400,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         log_proba = self.predict_log_proba(X)
         return np.exp(log_proba, out=log_proba)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Data) -> NDArray[Any]:
         """Return the most probable label of each point; of equals, the first in `classes_`.
 
         Parameters
@@ -418,7 +416,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         labels: NDArray[Any] = self.classes_[best[:, 0]]
         return labels
 
-    def predict_top_k(self, X: ArrayLike, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Return the k most probable labels with their exact log-probabilities, best first.
 
         Parameters
@@ -443,7 +441,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         best, log_probabilities = self._weights.top_k(x, int(k), n_threads_from(self.n_jobs))
         return self.classes_[best], log_probabilities
 
-    def evaluate(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
+    def evaluate(self, X: Data, y: ArrayLike) -> dict[str, float]:
         """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
 
         Parameters

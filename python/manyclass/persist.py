@@ -96,7 +96,7 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier:
     OSError
         If it cannot be read.
     """
-    file = open_model(path)
+    file = _open_model(path)
     try:
         return _build(file, mmap)
     except (KeyError, TypeError, AttributeError, UnicodeError) as error:
@@ -104,11 +104,29 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier:
 
 
 def load_notes(path: PathLike) -> dict[str, Any]:
-    """Return the notes of a model file; raises as `load` does."""
-    return dict(json.loads(open_model(path).metadata["notes"]))
+    """Read what `save_model` was given as notes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The model file.
+
+    Returns
+    -------
+    dict
+        The notes; empty if there were none.
+
+    Raises
+    ------
+    ValueError
+        As `load` does.
+    OSError
+        If the file cannot be read.
+    """
+    return dict(json.loads(_open_model(path).metadata["notes"]))
 
 
-def open_model(path: PathLike) -> TensorFile:
+def _open_model(path: PathLike) -> TensorFile:
     """Open a model file and check its format; raises as `load` does."""
     file = open_tensors(path)
     found = file.metadata.get("format")
