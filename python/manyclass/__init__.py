@@ -1,7 +1,9 @@
 """Categorical models with very many classes, trained on the true normalised likelihood."""
 
+from manyclass.datasets import load_xmc
 from manyclass.linear import SoftmaxClassifier
+from manyclass.persist import load
 
 __version__ = "0.1.0"
 
-__all__ = ["SoftmaxClassifier", "__version__"]
+__all__ = ["SoftmaxClassifier", "__version__", "load", "load_xmc"]

@@ -85,8 +85,9 @@ def run_passes(
     verbose: int,
     state: TrainingState,
     callback: Callback | None,
+    max_seconds: float = np.inf,
 ) -> list[float]:
-    """Make up to `max_iter` passes and return the running loss of each.
+    """Make up to `max_iter` passes, or train for `max_seconds`, and return the running loss of each whole pass.
 
     Warns
     -----
@@ -119,13 +120,17 @@ def run_passes(
                     refresh=False,
                 )
                 first = last
+                if state.seconds >= max_seconds:
+                    break
                 if seconds < SLICE_SECONDS / 2:
                     visits *= 2
                 elif seconds > SLICE_SECONDS * 2 and visits > batch:
                     visits = max(1, visits // batch // 2) * batch
+            if first < n_samples:
+                break
             state.n_iter, state.loss = epoch + 1, loss / n_samples
             curve.append(state.loss)
-            if callback is not None and callback(state):
+            if (callback is not None and callback(state)) or state.seconds >= max_seconds:
                 break
     except KeyboardInterrupt:
         warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 3)

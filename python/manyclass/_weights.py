@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass._checks import csr_parts
@@ -15,6 +15,7 @@ from manyclass._checks import csr_parts
 LINE = 16  # floats in a cache line: rows of feature-major weights are padded to whole lines
 
 Matrix = sp.csr_array | NDArray[np.float32]
+Data = ArrayLike | sp.sparray | sp.spmatrix  # what an estimator takes as X
 
 
 def aligned_zeros(n_rows: int, n_columns: int) -> NDArray[np.float32]:

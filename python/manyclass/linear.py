@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manyclass import _core
 from manyclass._checks import canonical_csr, check_choice, check_number, csr_parts, n_threads_from, seed_from
 from manyclass._training import Callback, Schedule, TrainingState, run_passes, summarize
-from manyclass._weights import LinearWeights, Matrix
+from manyclass._weights import Data, LinearWeights, Matrix
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
 # rarely move the same row of W, and at most as many as keep two cores busy between barriers.
@@ -166,7 +167,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -177,6 +178,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             Labels of any sortable type, at least two distinct ones.
         callback : callable, default=None
             Called after each pass with a `TrainingState`; training stops when it returns True.
+        max_seconds : float, default=None
+            Training stops after this time, counted without callbacks, even within a pass (checked about every 0.2
+            seconds); where it does depends on the clock. `n_iter_` and `loss_curve_` count whole passes.
 
         Returns
         -------
@@ -193,6 +197,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             If training diverged or was interrupted; the model is the one reached before.
         """
         self._check_parameters()
+        if max_seconds is not None:
+            check_number("max_seconds", max_seconds, low=0)
         n_threads = n_threads_from(self.n_jobs)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, order="C")
         check_classification_targets(y)
@@ -200,7 +206,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
         x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
-        self._train(x, classes, labels.astype(np.int32), n_threads, callback)
+        self._train(x, classes, labels.astype(np.int32), n_threads, callback, max_seconds)
         return self
 
     def _check_parameters(self) -> None:
@@ -239,6 +245,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         labels: NDArray[np.int32],
         n_threads: int,
         callback: Callback | None,
+        max_seconds: float | None,
     ) -> None:
         sparse = isinstance(x, sp.csr_array)
         n_samples, n_features = x.shape
@@ -297,6 +304,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             verbose=self.verbose,
             state=progress,
             callback=callback,
+            max_seconds=np.inf if max_seconds is None else max_seconds,
         )
         if projects:
             if sparse:
@@ -337,12 +345,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "_weights")
         return self._weights.intercept
 
-    def _validated(self, X: ArrayLike) -> Matrix:
+    def _validated(self, X: Data) -> Matrix:
         check_is_fitted(self, "_weights")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C", reset=False)
         return canonical_csr(X) if sp.issparse(X) else np.asarray(X)
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float32]:
+    def decision_function(self, X: Data) -> NDArray[np.float32]:
         """Return the scores x.w_k + b_k.
 
         Parameters
@@ -357,11 +365,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         scores = self._weights_of(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def _weights_of(self, X: ArrayLike) -> NDArray[np.float32]:
+    def _weights_of(self, X: Data) -> NDArray[np.float32]:
         x = self._validated(X)
         return self._weights.scores(x, n_threads_from(self.n_jobs))
 
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Data) -> NDArray[np.float64]:
         """Return the log-probabilities of all classes, in nats.
 
         Parameters
@@ -378,7 +386,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
         return scores
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: Data) -> NDArray[np.float64]:
         """Return the probabilities of all classes; rows sum to one.
 
         Parameters
@@ -392,7 +400,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         log_proba = self.predict_log_proba(X)
         return np.exp(log_proba, out=log_proba)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Data) -> NDArray[Any]:
         """Return the most probable label of each point; of equals, the first in `classes_`.
 
         Parameters
@@ -408,7 +416,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         labels: NDArray[Any] = self.classes_[best[:, 0]]
         return labels
 
-    def predict_top_k(self, X: ArrayLike, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Return the k most probable labels with their exact log-probabilities, best first.
 
         Parameters
@@ -433,7 +441,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         best, log_probabilities = self._weights.top_k(x, int(k), n_threads_from(self.n_jobs))
         return self.classes_[best], log_probabilities
 
-    def evaluate(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
+    def evaluate(self, X: Data, y: ArrayLike) -> dict[str, float]:
         """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
 
         Parameters
@@ -469,6 +477,34 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
                 "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
             )
         return at.astype(np.int32)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file for `manyclass.load`.
+
+        The file is a safetensors file: arrays and a JSON header, no pickle. It is written under another name and then
+        renamed, so that a reader sees the old file or the new one, never a part. The weights are not copied.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file; replaced if it exists.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        TypeError
+            If the labels are not booleans, integers, floats, dates, time spans or strings; nothing is written then.
+        OSError
+            If the file cannot be written; an older file of this name stays as it was.
+
+        Notes
+        -----
+        Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
+        """
+        from manyclass.persist import save_model  # persist knows all models, hence comes after this module
+
+        save_model(self, path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_weights")

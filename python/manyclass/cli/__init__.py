@@ -1,0 +1,5 @@
+"""The command `manyclass`: fit, evaluate and use models of data in files."""
+
+from manyclass.cli._main import main
+
+__all__ = ["main"]

@@ -1,0 +1,80 @@
+"""Options made from an estimator's signature and docstring, so that the command cannot drift from the class."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+LEFT_OUT = ("verbose",)  # the command shows progress where stderr is a terminal, see --progress
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults, and descriptions as they are written."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        # A default that is None says less than the text does, and a flag's says nothing.
+        if action.default is None or (action.default is False and action.nargs == 0):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def documented_parameters(estimator: type) -> dict[str, tuple[str, str]]:
+    """Return the type and the text of each parameter in the numpydoc section Parameters; empty without docstrings."""
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=\n\S[^\n]*\n-+\n|\Z)", inspect.getdoc(estimator) or "", re.S | re.M)
+    found = {}
+    for entry in re.finditer(r"^(\w+) : ([^\n]*)\n((?:[ ]+[^\n]*\n?|\n)*)", section[1] if section else "", re.M):
+        found[entry[1]] = (entry[2], " ".join(entry[3].replace("\\|", "|").split()))
+    return found
+
+
+def add_parameters(parser: argparse.ArgumentParser, estimator: type) -> None:
+    """Add an option for each constructor parameter of the estimator but `verbose`."""
+    group = parser.add_argument_group(f"parameters of {estimator.__name__}")
+    documented = documented_parameters(estimator)
+    for name, parameter in inspect.signature(estimator).parameters.items():
+        if name in LEFT_OUT:
+            continue
+        kind, text = documented.get(name, ("", ""))
+        options: dict[str, Any] = {"default": parameter.default, "help": text.replace("%", "%%")}
+        choices = re.match(r"\{(.*?)\}", kind)
+        if isinstance(parameter.default, bool):
+            options["action"] = argparse.BooleanOptionalAction
+        elif choices:
+            options["choices"] = re.findall(r'"(.*?)"', choices[1])
+        else:
+            options["type"] = converter(kind or "int, float, str or None")
+            options["metavar"] = name.upper()
+        group.add_argument("--" + name.replace("_", "-"), dest=name, **options)
+
+
+def parameters_from(args: argparse.Namespace, estimator: type) -> dict[str, Any]:
+    """Return the estimator's parameters among the arguments."""
+    return {name: getattr(args, name) for name in inspect.signature(estimator).parameters if name not in LEFT_OUT}
+
+
+def converter(kind: str) -> Callable[[str], Any]:
+    """Return the function that reads a value of a type written as in "float or None, default=None"."""
+    kind = kind.partition(", default=")[0]
+    words = re.findall(r'\w+|".*?"', kind)
+    literals = [word.strip('"') for word in words if word.startswith('"')]
+
+    def convert(text: str) -> Any:
+        if "None" in words and text.lower() == "none":
+            return None
+        if text in literals:
+            return text
+        for of in (int, float):
+            if of.__name__ in words:
+                try:
+                    return of(text)
+                except ValueError:
+                    continue
+        if "str" in words:
+            return text
+        readable = [word for word in words if word in ("int", "float", "None") or word.startswith('"')]
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of: {', '.join(readable)}")
+
+    return convert

@@ -1,0 +1,348 @@
+"""Saved models: the round trip, the container, what a damaged or foreign file is told, and a failure while saving."""
+
+import json
+import os
+import pickle
+import re
+import stat
+import tracemalloc
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import manyclass
+from manyclass import SoftmaxClassifier, _tensor_file
+from manyclass.persist import load_notes, save_model
+
+
+def problem(*, sparse=True, n_classes=37, n_features=11, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((4 * n_classes, n_features)).astype(np.float32)
+    X[rng.random(X.shape) < 0.5] = 0
+    return (sp.csr_array(X) if sparse else X), np.tile(np.arange(n_classes), 4)
+
+
+def fitted(*, sparse=True, labels=None, **parameters):
+    X, y = problem(sparse=sparse)
+    if labels is not None:
+        y = labels[y]
+    return SoftmaxClassifier(max_iter=2, random_state=3, **parameters).fit(X, y), X
+
+
+def rewrite(path, *, tensors=lambda t: t, metadata=lambda m: m):
+    """Write the file anew by the library of the format, with changed arrays or header."""
+    with safe_open(path, framework="numpy") as file:
+        header = file.metadata()
+    save_file(tensors(load_file(path)), path, metadata(header))
+
+
+def described(change):
+    """A change of the JSON description of a model, as a change of the header."""
+
+    def changed(metadata):
+        description = json.loads(metadata["model"])
+        change(description)
+        return metadata | {"model": json.dumps(description)}
+
+    return changed
+
+
+LABELS = {
+    "int64": np.arange(37) * 3 - 50,
+    "uint8": np.arange(37, dtype=np.uint8),
+    "big_endian": np.arange(37, dtype=">i4"),
+    "float32": np.arange(37, dtype=np.float32),
+    "date": np.datetime64("1969-12-01", "D") + np.arange(37) * np.timedelta64(2, "D"),
+    "text": np.array([f"käse {i}\U0001f9c0\0!" for i in range(36)] + [""]),
+    "object": np.array([f"w{i}" for i in range(35)] + ["", "\ud800"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_loaded_model_predicts_bit_for_bit_the_same(tmp_path, sparse, mmap):
+    model, X = fitted(sparse=sparse, n_negatives=np.int64(8), learning_rate=np.float32(0.3))
+    model.save(tmp_path / "m")
+    loaded = manyclass.load(tmp_path / "m", mmap=mmap)
+    np.testing.assert_array_equal(loaded.predict_log_proba(X), model.predict_log_proba(X), strict=True)
+    np.testing.assert_array_equal(loaded.predict_top_k(X, 5)[0], model.predict_top_k(X, 5)[0], strict=True)
+    for name in ("coef_", "intercept_", "classes_", "loss_curve_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name), strict=True)
+    assert (loaded.n_iter_, loaded.n_features_in_) == (model.n_iter_, model.n_features_in_)
+    assert loaded.get_params() == model.get_params()
+    assert not hasattr(loaded, "feature_names_in_")
+    # A kind of data other than that of the fit takes another way to the weights.
+    other = X.toarray() if sparse else sp.csr_array(X)
+    np.testing.assert_array_equal(loaded.predict_log_proba(other), model.predict_log_proba(other))
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_any_kind_come_back_with_their_dtype(tmp_path, kind):
+    model, X = fitted(labels=LABELS[kind])
+    model.save(tmp_path / "m")
+    loaded = manyclass.load(tmp_path / "m")
+    assert loaded.classes_.dtype == model.classes_.dtype
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X), strict=True)
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+
+
+def test_boolean_labels_come_back(tmp_path):
+    X = np.eye(2, dtype=np.float32)
+    SoftmaxClassifier(random_state=0).fit(X, [True, False]).save(tmp_path / "m")
+    assert manyclass.load(tmp_path / "m").predict(X).tolist() == [True, False]
+
+
+def test_names_of_features_come_back(tmp_path):
+    X, y = problem(sparse=False)
+    frame = pd.DataFrame(X, columns=[f"größe {j}" for j in range(X.shape[1])])
+    model = SoftmaxClassifier(max_iter=1, random_state=0).fit(frame, y)
+    model.save(tmp_path / "m")
+    loaded = manyclass.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.feature_names_in_, model.feature_names_in_, strict=True)
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(frame.rename(columns={"größe 0": "other"}))
+
+
+def test_a_mapped_model_is_read_only_and_can_be_fitted_anew(tmp_path):
+    model, X = fitted()
+    model.save(tmp_path / "m")
+    loaded = manyclass.load(tmp_path / "m", mmap=True)
+    assert not loaded.coef_.flags.writeable
+    assert loaded.coef_.ctypes.data % 64 == 0  # the kernels read whole cache lines
+    before = (tmp_path / "m").read_bytes()
+    y = problem()[1]
+    np.testing.assert_array_equal(loaded.fit(X, y).coef_, model.coef_)
+    assert (tmp_path / "m").read_bytes() == before
+    assert manyclass.load(tmp_path / "m").coef_.flags.writeable
+
+
+def test_the_library_of_the_format_reads_the_file(tmp_path):
+    model, _ = fitted(labels=LABELS["text"])
+    model.save(tmp_path / "m")
+    arrays = load_file(tmp_path / "m")
+    np.testing.assert_array_equal(arrays["weights"], model._weights.matrix, strict=True)
+    np.testing.assert_array_equal(arrays["intercept"], model.intercept_, strict=True)
+    with safe_open(tmp_path / "m", framework="numpy") as file:
+        metadata = file.metadata()
+    assert (metadata["format"], metadata["package_version"]) == ("manyclass model", manyclass.__version__)
+    assert json.loads(metadata["model"])["parameters"]["solver"] == "implicit"
+    assert b"pickle" not in (tmp_path / "m").read_bytes()
+
+
+def test_a_file_that_the_library_of_the_format_wrote_loads(tmp_path):
+    model, X = fitted()
+    model.save(tmp_path / "m")
+    rewrite(tmp_path / "m")
+    for mmap in (False, True):
+        loaded = manyclass.load(tmp_path / "m", mmap=mmap)
+        np.testing.assert_array_equal(loaded.predict_log_proba(X), model.predict_log_proba(X))
+
+
+def test_saving_and_mapping_copy_no_weights_and_loading_copies_them_once(tmp_path):
+    model = SoftmaxClassifier(max_iter=1, n_negatives=1, random_state=0)
+    model.fit(sp.csr_array(([1.0, 1.0], ([0, 1], [0, 1])), shape=(2, 1 << 18)), [0, 1])
+    size = model._weights.matrix.nbytes  # 16 MiB: two classes take a cache line
+    peaks = []
+    for step in (
+        lambda: model.save(tmp_path / "m"),
+        lambda: manyclass.load(tmp_path / "m", mmap=True),
+        lambda: manyclass.load(tmp_path / "m"),
+    ):
+        tracemalloc.start()
+        step()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    slack = 1 << 20  # Python's own small objects and file buffers
+    assert peaks[0] < slack
+    assert peaks[1] < slack
+    assert peaks[2] < size + slack
+
+
+def test_a_generator_as_random_state_is_saved_as_none(tmp_path):
+    model = fitted()[0].set_params(random_state=np.random.RandomState(0))
+    model.save(tmp_path / "m")
+    assert manyclass.load(tmp_path / "m").random_state is None
+
+
+def test_notes_come_back(tmp_path):
+    save_model(fitted()[0], tmp_path / "m", {"normalize": True})
+    assert load_notes(tmp_path / "m") == {"normalize": True}
+    fitted()[0].save(tmp_path / "m")
+    assert load_notes(tmp_path / "m") == {}
+
+
+def test_what_the_format_lacks_is_refused_before_anything_is_written(tmp_path):
+    model, _ = fitted()
+    path = tmp_path / "m"
+    with pytest.raises(NotFittedError):
+        clone(model).save(path)
+    with pytest.raises(TypeError, match=re.escape("learning_rate is [1]; only None, bool, int, float and str")):
+        pickle.loads(pickle.dumps(model)).set_params(learning_rate=[1]).save(path)
+    with pytest.raises(TypeError, match="the labels are complex128; only booleans"):
+        _with_classes(model, model.classes_.astype(complex)).save(path)
+    with pytest.raises(TypeError, match=r"the labels are objects such as \(0, 1\); only booleans"):
+        _with_classes(model, _objects([(0, 1), (0, 2)])).save(path)
+    with pytest.raises(TypeError, match="model is a Sub; it must be one of SoftmaxClassifier"):
+        type("Sub", (SoftmaxClassifier,), {})(max_iter=1).fit(*problem()).save(path)
+    assert os.listdir(tmp_path) == []
+
+
+def _with_classes(model, classes):
+    copy = pickle.loads(pickle.dumps(model))
+    copy.classes_ = classes
+    return copy
+
+
+def _objects(values):
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+@pytest.mark.parametrize("failing", ["write", "fsync", "replace"])
+def test_a_failure_while_saving_leaves_the_old_file(tmp_path, monkeypatch, failing):
+    model, _ = fitted()
+    model.save(tmp_path / "m")
+    before = (tmp_path / "m").read_bytes()
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    if failing == "write":
+        entries = model._weights.intercept
+        monkeypatch.setattr(model._weights, "intercept", _FailsWhenRead(entries))
+    else:
+        monkeypatch.setattr(_tensor_file.os, failing, fail)
+    with pytest.raises(OSError, match="no space left"):
+        model.save(tmp_path / "m")
+    assert os.listdir(tmp_path) == ["m"]
+    assert (tmp_path / "m").read_bytes() == before
+
+
+class _FailsWhenRead(np.ndarray):
+    """An array that fails when its bytes are asked for, which is after the weights have been written."""
+
+    def __new__(cls, array):
+        return array.view(cls)
+
+    def reshape(self, *_args, **_kwargs):
+        raise OSError("no space left")
+
+
+def test_a_new_file_has_the_mode_of_the_old_one_or_that_of_any_new_file(tmp_path):
+    model, _ = fitted()
+    (tmp_path / "other").touch()
+    model.save(tmp_path / "m")
+    mode = stat.S_IMODE((tmp_path / "m").stat().st_mode)
+    assert mode == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+    (tmp_path / "m").chmod(0o600)
+    model.save(tmp_path / "m")
+    assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == 0o600
+
+
+def test_a_link_stays_a_link(tmp_path):
+    model, X = fitted()
+    (tmp_path / "real").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    model.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    np.testing.assert_array_equal(manyclass.load(tmp_path / "real").predict(X), model.predict(X))
+
+
+def test_a_file_that_is_missing_or_no_model_is_told_so(tmp_path):
+    path = tmp_path / "m"
+    with pytest.raises(FileNotFoundError):
+        manyclass.load(path)
+    for content in (b"", b"short", b"0,3 1:0.5 7:0.25\n" * 100):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"{re.escape(str(path))} is not a safetensors file, or it is truncated"):
+            manyclass.load(path)
+    save_file({"a": np.zeros(3)}, path)
+    with pytest.raises(ValueError, match="not a model of manyclass: its header has no format"):
+        manyclass.load(path)
+    save_file({"a": np.zeros(3)}, path, {"format": "pt"})
+    with pytest.raises(ValueError, match="not a model of manyclass: its header has the format 'pt'"):
+        manyclass.load(path)
+
+
+def test_a_file_cut_anywhere_is_told_so(tmp_path):
+    fitted()[0].save(tmp_path / "m")
+    content = (tmp_path / "m").read_bytes()
+    for size in (4, 100, len(content) // 2, len(content) - 1):
+        (tmp_path / "cut").write_bytes(content[:size])
+        with pytest.raises(ValueError, match=r"cut is not a safetensors file, or it is truncated"):
+            manyclass.load(tmp_path / "cut")
+
+
+HEADERS = {
+    "newer": (lambda m: m | {"format_version": "2", "package_version": "9.1"}, "written by manyclass 9.1"),
+    "version": (lambda m: m | {"format_version": "one"}, "format_version is 'one'"),
+    "no_model": (lambda m: {k: v for k, v in m.items() if k != "model"}, "its header lacks 'model'"),
+    "no_json": (lambda m: m | {"model": "{"}, "'model' in its header is not JSON"),
+    "no_object": (lambda m: m | {"notes": "3"}, "'notes' in its header is not a JSON object"),
+    "class": (described(lambda d: d.update({"class": "Tree"})), "class 'Tree'; this manyclass knows SoftmaxClassifier"),
+    "parameter": (described(lambda d: d["parameters"].update(depth=3)), "SoftmaxClassifier has no parameter 'depth'"),
+    "layout": (described(lambda d: d.update(layout="diagonal")), "layout is 'diagonal'"),
+    "n_iter": (described(lambda d: d.update(n_iter=-1)), "n_iter is -1; it must be an integer of at least 0"),
+    "features": (described(lambda d: d.update(n_features_in="11")), "n_features_in is '11'"),
+    "n_labels": (described(lambda d: d["classes"].update(n=36)), r"'classes.values' is int64 of shape \(37,\)"),
+    "dtype": (described(lambda d: d["classes"].update(dtype="wrong")), "is damaged: TypeError"),
+    "keys": (described(lambda d: d.pop("layout")), "is damaged: KeyError: 'layout'"),
+}
+
+ARRAYS = {
+    "missing": (lambda t: {k: v for k, v in t.items() if k != "intercept"}, "it has no array 'intercept'"),
+    "intercept": (lambda t: t | {"intercept": t["intercept"][:-1].copy()}, r"'intercept' is float32 of shape \(36,\)"),
+    "weights": (lambda t: t | {"weights": t["weights"][:-1].copy()}, r"it must be float32 of shape \(11, 48\)"),
+    "weights_dtype": (lambda t: t | {"weights": t["weights"].astype(np.float64)}, "'weights' is float64"),
+    "curve": (lambda t: t | {"loss_curve": np.zeros(5)}, "'loss_curve' is float64"),
+    "order": (lambda t: t | {"classes.values": t["classes.values"][::-1].copy()}, "labels are not sorted"),
+    "twice": (lambda t: t | {"classes.values": np.zeros(37, np.int64)}, "labels are not sorted and distinct"),
+}
+
+TEXTS = {
+    "utf8": (lambda t: t | {"classes.text": np.full_like(t["classes.text"], 255)}, "is damaged: UnicodeDecodeError"),
+    "falls": (lambda t: t | {"classes.offsets": t["classes.offsets"][::-1].copy()}, "do not start at 0 or decrease"),
+    "short": (lambda t: t | {"classes.text": t["classes.text"][:-1].copy()}, "'classes.text' is uint8 of shape"),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_header_that_does_not_fit_is_told_so(tmp_path, case):
+    fitted()[0].save(tmp_path / "m")
+    change, message = HEADERS[case]
+    rewrite(tmp_path / "m", metadata=change)
+    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path / 'm'))}.*{message}"):
+        manyclass.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("case", ARRAYS | TEXTS)
+def test_arrays_that_do_not_fit_are_told_so(tmp_path, case):
+    fitted(labels=LABELS["text"] if case in TEXTS else None)[0].save(tmp_path / "m")
+    change, message = (ARRAYS | TEXTS)[case]
+    rewrite(tmp_path / "m", tensors=change)
+    for mmap in (False, True):
+        with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path / 'm'))}.*{message}"):
+            manyclass.load(tmp_path / "m", mmap=mmap)
+
+
+def test_pickle_joblib_and_clone_work_on_fitted_and_mapped_models(tmp_path):
+    model, X = fitted()
+    model.save(tmp_path / "m")
+    expected = model.predict_log_proba(X)
+    for original in (model, manyclass.load(tmp_path / "m", mmap=True)):
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(original)).predict_log_proba(X), expected)
+        joblib.dump(original, tmp_path / "j")
+        np.testing.assert_array_equal(joblib.load(tmp_path / "j").predict_log_proba(X), expected)
+        np.testing.assert_array_equal(joblib.load(tmp_path / "j", mmap_mode="r").predict_log_proba(X), expected)
+        fresh = clone(original)
+        assert fresh.get_params() == original.get_params()
+        with pytest.raises(NotFittedError):
+            fresh.predict(X)
