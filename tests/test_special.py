@@ -6,9 +6,10 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import manyclass
 import numpy as np
 import pytest
+
+import manyclass
 from manyclass import _core
 from manyclass.special import lambertw, wright_omega
 
@@ -30,9 +31,7 @@ ULP = {
 
 def ulps(got, want):
     """Distance of float32 `got` from float64 `want` in units in the last place of the latter as a float32."""
-    return np.abs(got.astype(np.float64) - want) / np.spacing(np.abs(want).astype(np.float32)).astype(
-        np.float64
-    )
+    return np.abs(got.astype(np.float64) - want) / np.spacing(np.abs(want).astype(np.float32)).astype(np.float64)
 
 
 def floats_between(low, high, step=997):
@@ -69,9 +68,7 @@ def test_wright_omega_has_its_limits(dtype):
         got = wright_omega(np.array([-np.inf, info.min, -0.0, 1.0, info.max, np.inf, np.nan], dtype=dtype))
     omega_of_0 = dtype(0.5671432904097838729999686622)
     np.testing.assert_allclose(got[2], omega_of_0, rtol=2 * info.eps)
-    np.testing.assert_array_equal(
-        np.delete(got, 2), np.array([0, 0, 1, info.max, np.inf, np.nan], dtype=dtype)
-    )
+    np.testing.assert_array_equal(np.delete(got, 2), np.array([0, 0, 1, info.max, np.inf, np.nan], dtype=dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -207,9 +204,7 @@ class TestVectorised:
         np.testing.assert_array_equal(_core._exp_block(x, isa), [0, 0, 1, inf, inf, nan, nan])
         omega_of_0 = _core._wright_omega_block(x, isa)[2]
         np.testing.assert_allclose(omega_of_0, 0.56714329, rtol=2e-7)
-        np.testing.assert_array_equal(
-            _core._wright_omega_block(x, isa), [0, 0, omega_of_0, x[3], inf, nan, nan]
-        )
+        np.testing.assert_array_equal(_core._wright_omega_block(x, isa), [0, 0, omega_of_0, x[3], inf, nan, nan])
         x = np.array([-np.inf, -1, -1e-45, -0.0, 0, 1, np.inf, np.nan, -np.nan], dtype=np.float32)
         np.testing.assert_array_equal(_core._log_block(x, isa), [nan, nan, nan, -inf, -inf, 0, inf, nan, nan])
 
@@ -279,15 +274,11 @@ def test_other_cython_projects_can_cimport_the_functions(tmp_path):
     (tmp_path / "user.pyx").write_text(USER_MODULE)
     # The folder that holds manyclass/: site-packages where it is installed, the sources where it is editable.
     packages = Path(manyclass.__file__).parents[1]
-    subprocess.run(
-        [sys.executable, "-m", "cython", "-3", "-I", packages, "user.pyx"], cwd=tmp_path, check=True
-    )
+    subprocess.run([sys.executable, "-m", "cython", "-3", "-I", packages, "user.pyx"], cwd=tmp_path, check=True)
     library = tmp_path / f"user{sysconfig.get_config_var('EXT_SUFFIX')}"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()
     include = sysconfig.get_path("include")
-    subprocess.run(
-        [*compiler, "-shared", "-fPIC", f"-I{include}", tmp_path / "user.c", "-o", library], check=True
-    )
+    subprocess.run([*compiler, "-shared", "-fPIC", f"-I{include}", tmp_path / "user.c", "-o", library], check=True)
     spec = importlib.util.spec_from_file_location("user", library)
     user = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(user)

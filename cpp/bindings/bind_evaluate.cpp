@@ -15,6 +15,7 @@ using namespace py::literals;
 struct Weights {
   Array<float> matrix;
   Array<float> intercept;
+  Array<float> scale;  // empty: all ones
   py::ssize_t n_classes;
 };
 
@@ -23,7 +24,7 @@ SparseModel sparse_model(const Weights& w, const CsrView& x) {
       w.matrix.shape(1) % static_cast<py::ssize_t>(line_floats) != 0) {
     throw std::invalid_argument("the weights do not fit the data or are not padded to 16 classes");
   }
-  return {{FeatureRows<const float>(view(w.matrix), x.n_cols), view(w.intercept), {}},
+  return {{FeatureRows<const float>(view(w.matrix), x.n_cols), view(w.intercept), view(w.scale)},
           as_index(w.n_classes, "n_classes")};
 }
 
@@ -31,7 +32,7 @@ DenseModel dense_model(const Weights& w, const DenseView& x) {
   if (w.matrix.ndim() != 2 || w.matrix.shape(0) != w.n_classes || w.matrix.shape(1) != x.n_cols) {
     throw std::invalid_argument("the weights do not fit the data");
   }
-  return {{ClassRows<const float>(view(w.matrix), x.n_cols), view(w.intercept), {}},
+  return {{ClassRows<const float>(view(w.matrix), x.n_cols), view(w.intercept), view(w.scale)},
           as_index(w.n_classes, "n_classes")};
 }
 
@@ -39,8 +40,9 @@ DenseModel dense_model(const Weights& w, const DenseView& x) {
 // array.
 template <class F>
 auto with_data(const py::object& x, py::ssize_t n_features, const Weights& w, F&& f) {
-  if (w.intercept.size() != 0 && w.intercept.size() != w.n_classes) {
-    throw std::invalid_argument("the intercept must have one value for each class, or none");
+  if ((w.intercept.size() != 0 && w.intercept.size() != w.n_classes) ||
+      (w.scale.size() != 0 && w.scale.size() != w.n_classes)) {
+    throw std::invalid_argument("the intercept and the scale must have one value for each class, or none");
   }
   if (py::isinstance<py::tuple>(x)) {
     const auto parts = x.cast<py::tuple>();
@@ -59,10 +61,10 @@ auto with_data(const py::object& x, py::ssize_t n_features, const Weights& w, F&
 
 void bind_evaluate(py::module_& m) {
   py::class_<Weights>(m, "Weights")
-      .def(py::init([](Array<float> matrix, Array<float> intercept, py::ssize_t n_classes) {
-             return Weights{matrix, intercept, n_classes};
+      .def(py::init([](Array<float> matrix, Array<float> intercept, Array<float> scale, py::ssize_t n_classes) {
+             return Weights{matrix, intercept, scale, n_classes};
            }),
-           py::kw_only(), "matrix"_a.noconvert(), "intercept"_a.noconvert(), "n_classes"_a);
+           py::kw_only(), "matrix"_a.noconvert(), "intercept"_a.noconvert(), "scale"_a.noconvert(), "n_classes"_a);
 
   m.def(
       "log_losses",

@@ -20,19 +20,28 @@ namespace {
 using namespace py::literals;
 
 py::tuple draw(const std::string& selection, py::ssize_t n_classes, py::ssize_t n_negatives, Index label,
-               std::uint64_t seed, std::uint64_t epoch, std::uint64_t item) {
+               std::uint64_t seed, std::uint64_t epoch, std::uint64_t item, const std::string& solver,
+               const std::vector<Index>& head) {
   if (n_classes < 2 || n_negatives < 1 || label < 0 || label >= n_classes) {
     throw std::invalid_argument("a draw needs two classes, one negative and a label in range");
   }
   Plan plan;
+  plan.solver = solver;
   plan.selection = selection;
   plan.n_negatives = as_index(n_negatives, "n_negatives");
-  const AnySelect any_select = select_named(plan, as_index(n_classes, "n_classes"));
+  // Frequencies of the selection "frequency": class k has k + 1 points.
+  std::vector<Index> labels;
+  for (Index k = 0; k < n_classes; ++k) labels.insert(labels.end(), static_cast<std::size_t>(k) + 1, k);
+  std::vector<Index> heads = head;
+  plan.heads = heads;
+  plan.head_size = as_index(static_cast<py::ssize_t>(heads.size()), "the size of the head");
+  const AnySelect any_select = select_named(plan, as_index(n_classes, "n_classes"), labels);
   return std::visit(
       [&](const auto& select) {
         std::vector<Index> storage(select.capacity());
         std::vector<float> alpha(select.capacity());
-        const auto drawn = select.draw(Rng({seed, epoch}, item), label, storage, alpha);
+        std::vector<float> times(select.capacity());
+        const auto drawn = select.draw(Rng({seed, epoch}, item), 0, label, {storage, alpha, times});
         std::vector<Index> classes(drawn.size());
         for (std::size_t c = 0; c < drawn.size(); ++c) classes[c] = drawn[c];
         alpha.resize(drawn.size());
@@ -43,7 +52,8 @@ py::tuple draw(const std::string& selection, py::ssize_t n_classes, py::ssize_t 
 
 py::tuple step(const std::string& solver, const std::string& formulation, const std::string& root, double delta,
                const std::string& isa, const Array<float>& scores, const Array<float>& alpha, double label_score,
-               double x_sq, double eta, double eta_u, double u) {
+               double x_sq, double eta, double eta_u, double u, double u_gain, int visits, float label_alpha,
+               const Array<float>& x_sqs, const Array<float>& times) {
   if (scores.size() != alpha.size()) throw std::invalid_argument("scores and alpha differ in length");
   Plan plan;
   plan.solver = solver;
@@ -52,7 +62,9 @@ py::tuple step(const std::string& solver, const std::string& formulation, const 
   plan.delta = delta;
   Array<float> p(scores.size());
   std::vector<float> scratch(static_cast<std::size_t>(scores.size()));
-  const SampledPoint point{view(scores), view(alpha), label_score, x_sq, eta, eta_u};
+  plan.u_gain = u_gain;
+  const SampledPoint point{view(scores), view(alpha), label_score, x_sq,        eta,
+                           eta_u,        visits,      label_alpha, view(x_sqs), view(times)};
   const Move move = step_named(plan)->solve(isa_named(isa), point, u, mutable_view(p), scratch);
   return py::make_tuple(p, move.label, u, move.loss, move.total);
 }
@@ -79,10 +91,11 @@ void bind_parts(py::module_& m) {
       },
       "seed"_a, "epoch"_a, "item"_a, "bounds"_a);
   m.def("_draw", &draw, "selection"_a, "n_classes"_a, "n_negatives"_a, "label"_a, "seed"_a, "epoch"_a, "item"_a,
-        "(classes, alpha) of one draw.");
+        "solver"_a = "implicit", "head"_a = std::vector<Index>{}, "(classes, alpha) of one draw for point 0.");
   m.def("_step", &step, py::kw_only(), "solver"_a, "formulation"_a, "root"_a, "delta"_a, "isa"_a,
         "scores"_a.noconvert(), "alpha"_a.noconvert(), "label_score"_a, "x_sq"_a, "eta"_a, "eta_u"_a, "u"_a,
-        "(p, label's move, u, loss, total) of one step.");
+        "u_gain"_a = 0.5, "visits"_a = 0, "label_alpha"_a = 1.0F, "x_sqs"_a = Array<float>(0),
+        "times"_a = Array<float>(0), "(p, label's move, u, loss, total) of one step.");
   m.def(
       "_find_root",
       [](const std::string& finder, double low, double high, double start, double close,

@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <vector>
 
 #include "bindings/arrays.hpp"
 #include "bindings/isa.hpp"
@@ -30,7 +31,7 @@ void check_size(const char* what, py::ssize_t size, py::ssize_t expected) {
   }
 }
 
-// The arrays that sparse and dense problems share.
+// The arrays that sparse and dense problems share; an empty one switches off what it is for.
 struct State {
   Array<Index> labels;
   Array<float> x_sq;
@@ -39,40 +40,90 @@ struct State {
   Array<float> intercept;
   Array<float> scale;
   Array<double> norm_sq;
+  Array<float> moments;  // of the average, like weights
+  Array<float> intercept_moments;
+  Array<double> gamma;
+  Array<double> updated;
+  double average_start;
+  Array<float> squares;  // of the adaptive step, like weights
+  Array<float> intercept_squares;
+  Array<Index> heads;
   py::ssize_t n_classes;
+
+  std::vector<py::array> arrays() const {
+    return {labels, x_sq,    u,       weights,           intercept, scale, norm_sq, moments, intercept_moments,
+            gamma,  updated, squares, intercept_squares, heads};
+  }
 };
+
+// Sizes in elements; `optional` arrays may be empty.
+void check_state(const State& state, py::ssize_t n_points) {
+  const auto optional = [](const char* what, const py::array& a, py::ssize_t expected) {
+    if (a.size() != 0) check_size(what, a.size(), expected);
+  };
+  check_size("labels", state.labels.size(), n_points);
+  check_size("x_sq", state.x_sq.size(), n_points);
+  check_size("u", state.u.size(), n_points);
+  const py::ssize_t k = state.n_classes, w = state.weights.size();
+  optional("intercept", state.intercept, k);
+  optional("scale", state.scale, k);
+  optional("norm_sq", state.norm_sq, k);
+  optional("moments", state.moments, w);
+  if (state.moments.size() != 0) {
+    check_size("intercept_moments", state.intercept_moments.size(), state.intercept.size());
+    check_size("gamma", state.gamma.size(), k);
+    check_size("updated", state.updated.size(), k);
+  }
+  optional("squares", state.squares, w);
+  if (state.squares.size() != 0) {
+    check_size("intercept_squares", state.intercept_squares.size(), state.intercept.size());
+  }
+  for (const Index label : view(state.labels)) {
+    if (label < 0 || label >= k) {
+      throw std::invalid_argument("label " + std::to_string(label) + " is outside [0, " + std::to_string(k) + ")");
+    }
+  }
+  for (const Index head : view(state.heads)) {
+    if (head < -1 || head >= k) {
+      throw std::invalid_argument("head class " + std::to_string(head) + " is outside [-1, " + std::to_string(k) + ")");
+    }
+  }
+}
 
 template <class Rows>
 Problem<Rows> problem_of(const typename Rows::Data& x, State& state) {
-  check_size("labels", state.labels.size(), x.n_rows());
-  check_size("x_sq", state.x_sq.size(), x.n_rows());
-  check_size("u", state.u.size(), x.n_rows());
-  if (state.intercept.size() != 0) check_size("intercept", state.intercept.size(), state.n_classes);
-  if (state.scale.size() != 0) check_size("scale", state.scale.size(), state.n_classes);
-  if (state.norm_sq.size() != 0) check_size("norm_sq", state.norm_sq.size(), state.n_classes);
-  const Index n_classes = as_index(state.n_classes, "n_classes");
-  const std::span<const Index> labels = view(state.labels);
-  for (const Index label : labels) {
-    if (label < 0 || label >= n_classes) {
-      throw std::invalid_argument("label " + std::to_string(label) + " is outside [0, " + std::to_string(n_classes) +
-                                  ")");
-    }
+  check_state(state, x.n_rows());
+  const auto rows = [&](Array<float>& matrix) { return Rows(mutable_view(matrix), x.n_cols); };
+  Problem<Rows> problem{x,
+                        view(state.labels),
+                        view(state.x_sq),
+                        mutable_view(state.u),
+                        {rows(state.weights), mutable_view(state.intercept), mutable_view(state.scale)},
+                        as_index(state.n_classes, "n_classes"),
+                        {},
+                        {},
+                        mutable_view(state.intercept_squares)};
+  if (state.moments.size() != 0) {
+    problem.average = Average<Rows>{rows(state.moments), mutable_view(state.intercept_moments),
+                                    mutable_view(state.gamma), mutable_view(state.updated), state.average_start};
   }
-  return {x,
-          labels,
-          view(state.x_sq),
-          mutable_view(state.u),
-          {Rows(mutable_view(state.weights), x.n_cols), mutable_view(state.intercept), mutable_view(state.scale)},
-          n_classes};
+  if (state.squares.size() != 0) problem.squares = rows(state.squares);
+  return problem;
 }
 
 BoundTrainer bind_trainer(const Plan& plan, const AnyProblem& problem, State& state, py::list arrays) {
   Plan own = plan;
   own.settings.norm_sq = mutable_view(state.norm_sq);
-  for (const py::array& array : std::initializer_list<py::array>{state.labels, state.x_sq, state.u, state.weights,
-                                                                 state.intercept, state.scale, state.norm_sq}) {
-    arrays.append(array);
+  own.heads = mutable_view(state.heads);
+  own.head_size = state.heads.ndim() == 2 ? as_index(state.heads.shape(1), "the size of a head") : 0;
+  if (own.selection == "head_tail") {
+    check_size("heads, counted in rows,", state.heads.ndim() == 2 ? state.heads.shape(0) : 0, state.labels.size());
+    if (static_cast<std::size_t>(own.head_size) > HeadTail::max_head) {
+      throw std::invalid_argument("a head has " + std::to_string(own.head_size) + " classes; at most " +
+                                  std::to_string(HeadTail::max_head) + " are supported");
+    }
   }
+  for (const py::array& array : state.arrays()) arrays.append(array);
   return {make_trainer(own, problem), std::move(arrays)};
 }
 
@@ -111,29 +162,51 @@ void bind_train(py::module_& m) {
 
   py::class_<Plan>(m, "Plan").def(
       py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
-                  py::ssize_t n_negatives, double delta, std::uint64_t seed, int n_threads, py::ssize_t batch,
-                  bool hogwild, bool shuffle, double u_max, double max_norm, const std::string& isa) {
-        Plan plan{std::move(solver),
-                  std::move(formulation),
-                  std::move(selection),
-                  std::move(root),
-                  as_index(n_negatives, "n_negatives"),
-                  delta,
-                  {}};
-        plan.settings = {seed,     n_threads, as_index(batch, "batch"), hogwild, shuffle, isa_named(isa), u_max,
-                         max_norm, {}};
+                  py::ssize_t n_negatives, double delta, double u_gain, double power, bool learn_heads,
+                  std::uint64_t seed, int n_threads, py::ssize_t batch, bool mean_of_batch, bool share_classes,
+                  bool hogwild, bool shuffle, double ridge, double u_max, double max_norm, const std::string& isa) {
+        Plan plan;
+        plan.solver = std::move(solver);
+        plan.formulation = std::move(formulation);
+        plan.selection = std::move(selection);
+        plan.root = std::move(root);
+        plan.n_negatives = as_index(n_negatives, "n_negatives");
+        plan.delta = delta;
+        plan.u_gain = u_gain;
+        plan.power = power;
+        plan.learn_heads = learn_heads;
+        plan.settings.seed = seed;
+        plan.settings.n_threads = n_threads;
+        plan.settings.batch = as_index(batch, "batch");
+        plan.settings.mean_of_batch = mean_of_batch;
+        plan.settings.share_classes = share_classes;
+        plan.settings.hogwild = hogwild;
+        plan.settings.shuffle = shuffle;
+        plan.settings.ridge = ridge;
+        plan.settings.u_max = u_max;
+        plan.settings.max_norm = max_norm;
+        plan.settings.isa = isa_named(isa);
         return plan;
       }),
-      py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a, "seed"_a,
-      "n_threads"_a, "batch"_a, "hogwild"_a, "shuffle"_a, "u_max"_a, "max_norm"_a, "isa"_a);
+      py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a, "u_gain"_a,
+      "power"_a, "learn_heads"_a, "seed"_a, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a,
+      "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "isa"_a);
 
   py::class_<State>(m, "State")
-      .def(py::init([](Array<Index> labels, Array<float> x_sq, Array<double> u, Array<float> weights,
-                       Array<float> intercept, Array<float> scale, Array<double> norm_sq, py::ssize_t n_classes) {
-             return State{labels, x_sq, u, weights, intercept, scale, norm_sq, n_classes};
-           }),
-           py::kw_only(), "labels"_a.noconvert(), "x_sq"_a.noconvert(), "u"_a.noconvert(), "weights"_a.noconvert(),
-           "intercept"_a.noconvert(), "scale"_a.noconvert(), "norm_sq"_a.noconvert(), "n_classes"_a);
+      .def(
+          py::init([](Array<Index> labels, Array<float> x_sq, Array<double> u, Array<float> weights,
+                      Array<float> intercept, Array<float> scale, Array<double> norm_sq, Array<float> moments,
+                      Array<float> intercept_moments, Array<double> gamma, Array<double> updated, double average_start,
+                      Array<float> squares, Array<float> intercept_squares, Array<Index> heads, py::ssize_t n_classes) {
+            return State{labels,   x_sq,          u,       weights,           intercept,
+                         scale,    norm_sq,       moments, intercept_moments, gamma,
+                         updated,  average_start, squares, intercept_squares, heads,
+                         n_classes};
+          }),
+          py::kw_only(), "labels"_a.noconvert(), "x_sq"_a.noconvert(), "u"_a.noconvert(), "weights"_a.noconvert(),
+          "intercept"_a.noconvert(), "scale"_a.noconvert(), "norm_sq"_a.noconvert(), "moments"_a.noconvert(),
+          "intercept_moments"_a.noconvert(), "gamma"_a.noconvert(), "updated"_a.noconvert(), "average_start"_a,
+          "squares"_a.noconvert(), "intercept_squares"_a.noconvert(), "heads"_a.noconvert(), "n_classes"_a);
 
   py::class_<Progress>(m, "Progress")
       .def_readonly("loss", &Progress::loss)

@@ -39,12 +39,16 @@ class TrainingState:
     loss: float
     class_updates: int
     _weights: LinearWeights = field(repr=False)
+    _scale: NDArray[np.float32] = field(repr=False)
     _position: NDArray[np.int32] = field(repr=False)
     _n_threads: int = field(repr=False)
 
     def evaluate(self, X: Matrix, labels: NDArray[np.int32]) -> dict[str, float]:
-        """Return the exact log-loss (nats), error and top-5 error on points with labels in [0, n_classes)."""
-        return summarize(*self._weights.log_losses(X, self._position[labels], self._n_threads))
+        """Return the exact log-loss (nats), error and top-5 error on points with labels in [0, n_classes).
+
+        It is the current iterate that is evaluated, also where iterates are averaged.
+        """
+        return summarize(*self._weights.log_losses(X, self._position[labels], self._n_threads, self._scale))
 
 
 Callback = Callable[[TrainingState], bool | None]
@@ -86,8 +90,10 @@ def run_passes(
     state: TrainingState,
     callback: Callback | None,
     max_seconds: float = np.inf,
-) -> list[float]:
-    """Make up to `max_iter` passes, or train for `max_seconds`, and return the running loss of each whole pass.
+) -> tuple[list[float], float]:
+    """Make up to `max_iter` passes, or train for `max_seconds`.
+
+    Returns the running loss of each whole pass, and the passes made, with the part of the last one.
 
     Warns
     -----
@@ -95,6 +101,7 @@ def run_passes(
         If training diverged or was interrupted; the weights are those reached before.
     """
     curve: list[float] = []
+    epoch = first = 0
     # Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing.
     visits = max(1, 1024 // batch) * batch
     bar = tqdm(total=max_iter * n_samples, disable=not verbose, unit="pt", unit_scale=True, smoothing=0.05)
@@ -112,7 +119,7 @@ def run_passes(
                 loss += progress.loss
                 if progress.diverged_at >= 0:
                     _warn_diverged(f"the step at point {progress.diverged_at} in pass {epoch + 1} was too large")
-                    return curve
+                    return curve, epoch + first / n_samples
                 bar.update(last - first)
                 bar.set_postfix_str(
                     f"pass {epoch + 1}/{max_iter}, loss {loss / last:.4f}, "
@@ -134,13 +141,13 @@ def run_passes(
                 break
     except KeyboardInterrupt:
         warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 3)
-        return curve
+        return curve, epoch + first / n_samples
     finally:
         bar.close()
     # W = 0 has loss log K, so a model that ends well above it is worse than none.
     if curve and not curve[-1] <= 2 * np.log(n_classes):
         _warn_diverged(f"the loss of the last pass, {curve[-1]:.4g} nats, is above that of W = 0")
-    return curve
+    return curve, epoch + first / n_samples
 
 
 def _warn_diverged(what: str) -> None:

@@ -79,18 +79,23 @@ class LinearWeights:
         step = max(1, (1 << 24) // max(1, X.shape[1]))  # 64 MB at a time
         return [(np.ascontiguousarray(X[i : i + step].toarray()), X.shape[1]) for i in range(0, X.shape[0], step)]
 
-    def _core_weights(self) -> Any:
-        return _core.Weights(matrix=self.matrix, intercept=self.intercept, n_classes=self.n_classes)
+    def _core_weights(self, scale: NDArray[np.float32] | None = None) -> _core.Weights:
+        return _core.Weights(
+            matrix=self.matrix,
+            intercept=self.intercept,
+            scale=np.zeros(0, dtype=np.float32) if scale is None else scale,
+            n_classes=self.n_classes,
+        )
 
     def log_losses(
-        self, X: Matrix, labels: NDArray[np.int32], n_threads: int
+        self, X: Matrix, labels: NDArray[np.int32], n_threads: int, scale: NDArray[np.float32] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return each point's log-loss in nats and the rank of its class (0: predicted)."""
+        """Return each point's log-loss in nats and the rank of its class (0: predicted), rows times `scale`."""
         losses, ranks, start = [], [], 0
         for x, n_features in self._blocks(X):
             n = len(x[0]) - 1 if isinstance(x, tuple) else len(x)
             some = np.ascontiguousarray(labels[start : start + n])
-            loss, rank = _core.log_losses(x, n_features, self._core_weights(), some, n_threads)
+            loss, rank = _core.log_losses(x, n_features, self._core_weights(scale), some, n_threads)
             losses.append(loss)
             ranks.append(rank)
             start += n

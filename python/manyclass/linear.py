@@ -14,18 +14,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import _core
-from manyclass._checks import canonical_csr, check_choice, check_number, csr_parts, n_threads_from, seed_from
-from manyclass._training import Callback, Schedule, TrainingState, run_passes, summarize
-from manyclass._weights import Data, LinearWeights, Matrix
+from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass._sampled import fit_sampled, row_norms_sq
+from manyclass._training import Callback, Schedule, summarize
+from manyclass._weights import Data, Matrix
 
-# Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
-# rarely move the same row of W, and at most as many as keep two cores busy between barriers.
-CLASSES_PER_BATCHED_POINT = 64
-MOST_BATCHED_POINTS = 64
-MOST_BATCHED_POINTS_ALL_CLASSES = 16  # where each point's scores take K floats
-
-# learning_rate="auto", times the mean of |x|^2. Explicit steps carry the weight K/m of a sampled class, hence less.
-AUTO_RATE = {"implicit": 1.0, "exact": 1.0, "umax": 0.1, "sgd": 0.01}
+# learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
+# of a sampled class, hence less.
+AUTO_RATE = {"umax": 0.1, "sgd": 0.01}
+ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
+IMPLICIT = ("implicit", "bregman")
+MOST_HEAD = 64  # HeadTail::max_head in the core
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
@@ -41,47 +40,88 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    solver : {"implicit", "umax", "sgd", "exact"}, default="implicit"
-        How a step is made. "implicit": the proximal point of the sampled objective, stable for any step size
-        (Fagan & Iyengar 2018, section 3.2, for any number of negatives). "umax": SGD in which a u_i that is certainly
-        too small is raised first (their Algorithm 1). "sgd": plain SGD on (u, W). "exact": SGD on the softmax itself,
-        with all classes in every step.
+    solver : str, default="implicit"
+        How a step is made. Unbiased, with the double sum over points and classes:
+
+        - "implicit": the proximal point of the sampled objective, stable for any step size (Fagan & Iyengar 2018,
+          section 3.2, for any number of negatives);
+        - "umax": SGD in which a u_i that is certainly too small is raised first (their Algorithm 1);
+        - "sgd": plain SGD on (u, W);
+        - "bregman": implicit in W, Bregman proximal in e^-u, of weight u_gain;
+        - "scent": SGD on W, Bregman proximal step on u (SCENT 2026), of weight u_gain;
+        - "ema": e^u is a moving average of the sampled sum with gain u_gain (SOX, Wang & Yang 2022): biased O(u_gain);
+        - "augment_reduce", "scgd": the same with gain (1 + visits)^-0.9 (Ruiz et al. 2018) and (1 + visits)^-2/3
+          (stochastic composition, without extrapolation); their bias vanishes with the gain;
+        - "softplus": exponentials replaced by log(1 + rho e^t) / rho, rho = u_gain: biased O(rho).
+
+        Others:
+
+        - "exact": SGD on the softmax itself, all classes in every step;
+        - "css": complementary sum sampling, the sampled sum inside the logarithm (Botev et al. 2017): biased O(1/m);
+        - "is": self-normalised importance sampling, the label among the candidates (Bengio & Senecal 2003): biased;
+        - "ove": one-vs-each, a lower bound of the likelihood (Titsias 2016);
+        - "bouchard": Bouchard's bound, its parameter solved at each step (Titsias 2016, eq. 11);
+        - "nce": noise-contrastive estimation with normaliser 1 (Mnih & Teh 2012);
+        - "negative_sampling": as in word2vec; its scores are not log-probabilities.
     formulation : {"proposed", "raman"}, default="proposed"
-        What is carried between visits of a point: u_i, or u_i + x_i.w_{y_i} (eq. 8). Not used by "exact".
-    selection : {"block", "uniform", "all"}, default="block"
+        What is carried between visits of a point: u_i, or u_i + x_i.w_{y_i} (Fagan & Iyengar 2018, eq. 8). Used by
+        "implicit", "umax", "sgd", "ema", "augment_reduce", "scgd" and "scent".
+    selection : {"block", "uniform", "all", "frequency", "head_tail"}, default="block"
         Which wrong classes a step sees: a block of neighbours in a random order of the classes (as many classes for
-        the memory traffic of one), distinct uniform draws, or all. "exact" always uses all.
+        the memory traffic of one), distinct uniform draws, all, draws with replacement by frequency ** frequency_power,
+        or a certain head and a random block. Every one is weighted so that sums over the wrong classes are unbiased.
+        "exact" always uses all.
     n_negatives : int, default=64
-        Classes per step; more than there are means all. Not used by "exact" and with selection="all".
+        Classes per step (of the block, with "head_tail"); more than there are means all. Not used with
+        selection="all".
+    frequency_power : float, default=0.75
+        For selection="frequency".
+    n_head : int, default=16
+        For selection="head_tail" without candidates: how many of the highest-scored wrong classes met so far each point
+        remembers; at most 64. Takes 4 n_samples n_head bytes.
+    batch_size : int or None, default=None
+        Points whose steps are made at the same weights and averaged. None: steps are made one by one or, from 1,024
+        classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`).
+    share_classes : bool, default=False
+        Let the points of a batch see the same drawn classes.
     learning_rate : float or "auto", default="auto"
         Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
-        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1 for "implicit" and "exact", 0.1 for "umax" and 0.01
-        for "sgd", whose steps grow with n_classes / n_negatives.
+        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and 0.01 for "sgd", whose steps
+        grow with n_classes / n_negatives; with schedule="adaptive" it is 0.02.
     u_learning_rate : float or None, default=None
         Step size of u_i, > 0. None: that of W, as in the paper, or c where learning_rate is "auto": u_i is on the
-        scale of nats, whatever the scale of X. Not used by "exact".
-    schedule : {"exponential", "inverse", "constant"}, default="exponential"
-        Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), or constant.
+        scale of nats, whatever the scale of X. Used by "implicit", "umax", "sgd" and "softplus".
+    schedule : {"exponential", "inverse", "constant", "adaptive"}, default="exponential"
+        Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), constant, or, for each
+        weight, learning_rate * decay**t / sqrt(iterations) / (1 + sqrt(running mean of squared gradients)) on the
+        gradient of the summed loss (Ruiz et al. 2018, section 4); "adaptive" is for explicit solvers, without ridge,
+        averaging and max_norm, and takes the memory of W once more.
     decay : float, default=0.9
-        Factor of the exponential schedule, in (0, 1].
+        Factor of the exponential and the adaptive schedule, in (0, 1].
     max_iter : int, default=20
         Passes over the data.
     u_init : {"log_n_classes", "zero"}, default="log_n_classes"
-        Start of every u_i: log K, exact at W = 0, or 0, as in the authors' code. Not used by "exact".
+        Start of every u_i: log K, exact at W = 0, or 0, as in the authors' code.
     shuffle : bool, default=True
         Visit the points in a new random order in each pass, or in the order of X.
     delta : float, default=1.0
         Slack of U-max in nats, >= 0: u_i is raised when it is more than this below its bound. Only for "umax".
+    u_gain : float, default=0.5
+        > 0; see the solvers "ema" (at most 1), "scent", "bregman" and "softplus".
     alpha : float, default=0.0
-        Ridge. Only 0 is supported so far.
+        Ridge per point: the objective is the mean log-loss + alpha/2 ||W||^2; intercepts are not penalised. A step
+        shrinks the rows that it touches, by as much more as they are touched rarely.
+    averaging : {"none", "polyak", "suffix"}, default="none"
+        Return the last iterate, the mean of all, or the mean of those of the second half of max_iter passes. Takes the
+        memory of W once more.
     max_norm : float or None, default=None
         If given, each w_k is projected on the ball of this radius and u_i on the interval that follows from it
-        (Fagan & Iyengar 2018, Lemma 2). Needs formulation="proposed" and runs on one thread.
+        (Fagan & Iyengar 2018, Lemma 2). Needs formulation="proposed", alpha=0, batch_size=None and runs on one thread.
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     root : {"newton", "bisection"}, default="newton"
-        How the implicit step's equation is solved: safeguarded Newton, or the paper's bisection. Only for
-        "implicit".
+        How the implicit step's equation is solved: safeguarded Newton, or the paper's bisection. Used by "implicit"
+        and "bregman".
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores.
     parallel : {"deterministic", "hogwild"}, default="deterministic"
@@ -129,6 +169,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         formulation: str = "proposed",
         selection: str = "block",
         n_negatives: int = 64,
+        frequency_power: float = 0.75,
+        n_head: int = 16,
+        batch_size: int | None = None,
+        share_classes: bool = False,
         learning_rate: float | str = "auto",
         u_learning_rate: float | None = None,
         schedule: str = "exponential",
@@ -137,7 +181,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         u_init: str = "log_n_classes",
         shuffle: bool = True,
         delta: float = 1.0,
+        u_gain: float = 0.5,
         alpha: float = 0.0,
+        averaging: str = "none",
         max_norm: float | None = None,
         fit_intercept: bool = True,
         root: str = "newton",
@@ -150,6 +196,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.formulation = formulation
         self.selection = selection
         self.n_negatives = n_negatives
+        self.frequency_power = frequency_power
+        self.n_head = n_head
+        self.batch_size = batch_size
+        self.share_classes = share_classes
         self.learning_rate = learning_rate
         self.u_learning_rate = u_learning_rate
         self.schedule = schedule
@@ -158,7 +208,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.u_init = u_init
         self.shuffle = shuffle
         self.delta = delta
+        self.u_gain = u_gain
         self.alpha = alpha
+        self.averaging = averaging
         self.max_norm = max_norm
         self.fit_intercept = fit_intercept
         self.root = root
@@ -167,7 +219,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Data, y: ArrayLike, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
+    def fit(
+        self,
+        X: Data,
+        y: ArrayLike,
+        *,
+        candidates: ArrayLike | None = None,
+        callback: Callback | None = None,
+        max_seconds: float | None = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -176,6 +236,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             Data; made float32. Sparse data train feature-major weights, dense data class-major ones.
         y : array-like of shape (n_samples,)
             Labels of any sortable type, at least two distinct ones.
+        candidates : array-like of shape (n_samples, n_candidates), default=None
+            Labels that make the certain head of each point, for selection="head_tail"; the true label among them does
+            no harm. By default each point remembers the wrong classes that scored highest.
         callback : callable, default=None
             Called after each pass with a `TrainingState`; training stops when it returns True.
         max_seconds : float, default=None
@@ -206,7 +269,22 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
         x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
-        self._train(x, classes, labels.astype(np.int32), n_threads, callback, max_seconds)
+        x_sq = row_norms_sq(x)
+        self._weights, curve = fit_sampled(
+            self,
+            x,
+            labels.astype(np.int32),
+            len(classes),
+            schedule=self._schedule(x_sq),
+            x_sq=x_sq,
+            n_threads=n_threads,
+            candidates=self._candidates(candidates, classes, len(labels)),
+            callback=callback,
+            max_seconds=np.inf if max_seconds is None else max_seconds,
+        )
+        self.classes_ = classes
+        self.loss_curve_ = np.array(curve)
+        self.n_iter_ = len(curve)
         return self
 
     def _check_parameters(self) -> None:
@@ -228,110 +306,60 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         check_number("decay", self.decay, low=0, open_low=True, high=1)
         check_number("delta", self.delta, low=0)
         check_number("alpha", self.alpha, low=0)
-        if self.alpha != 0:
-            raise ValueError(f"alpha is {self.alpha!r}; a ridge is not supported yet, only alpha=0")
+        check_choice("averaging", self.averaging, ("none", "polyak", "suffix"))
+        check_number("u_gain", self.u_gain, low=0, open_low=True, high=1 if self.solver == "ema" else np.inf)
+        check_number("frequency_power", self.frequency_power)
+        check_number("n_head", self.n_head, low=1, high=MOST_HEAD, integer=True)
+        if self.batch_size is not None:
+            check_number("batch_size", self.batch_size, low=1, integer=True)
+            if self.parallel == "hogwild":
+                raise ValueError(f"batch_size is {self.batch_size!r}; with parallel='hogwild' it must be None")
+        if self.solver == "is" and self.selection == "head_tail":
+            raise ValueError("solver='is' draws the label too, which selection='head_tail' cannot; choose another")
+        if self.schedule == "adaptive" and (
+            self.solver in IMPLICIT or self.alpha > 0 or self.averaging != "none" or self.max_norm is not None
+        ):
+            raise ValueError(
+                "schedule='adaptive' needs a solver other than 'implicit' and 'bregman', alpha=0, averaging='none' and "
+                f"max_norm=None; they are {self.solver!r}, {self.alpha!r}, {self.averaging!r} and {self.max_norm!r}"
+            )
         if self.max_norm is not None:
             check_number("max_norm", self.max_norm, low=0, open_low=True)
-            if self.formulation != "proposed" or self.parallel != "deterministic":
+            if (
+                self.formulation != "proposed"
+                or self.parallel != "deterministic"
+                or self.alpha > 0
+                or self.batch_size is not None
+            ):
                 raise ValueError(
-                    f"max_norm needs formulation='proposed' and parallel='deterministic'; they are "
-                    f"{self.formulation!r} and {self.parallel!r}"
+                    "max_norm needs formulation='proposed', parallel='deterministic', alpha=0 and batch_size=None; "
+                    f"they are {self.formulation!r}, {self.parallel!r}, {self.alpha!r} and {self.batch_size!r}"
                 )
 
-    def _train(
-        self,
-        x: Matrix,
-        classes: NDArray[Any],
-        labels: NDArray[np.int32],
-        n_threads: int,
-        callback: Callback | None,
-        max_seconds: float | None,
-    ) -> None:
-        sparse = isinstance(x, sp.csr_array)
-        n_samples, n_features = x.shape
-        n_classes = len(classes)
-        seed = seed_from(self.random_state)
-
-        # Training sees the classes in a random order, so that a block of neighbours is a uniform draw.
-        order = _core.class_order(n_classes, seed)
-        position = np.empty_like(order)
-        position[order] = np.arange(n_classes, dtype=np.int32)
-
-        weights = LinearWeights.zeros(n_classes, n_features, sparse=sparse)
-        x_sq = _row_norms_sq(x)
-        empty = np.zeros(0, dtype=np.float32)
-        projects = self.max_norm is not None
-        scale = np.ones(n_classes, dtype=np.float32) if projects else empty
-        state = _core.State(
-            labels=position[labels],
-            x_sq=x_sq,
-            u=np.full(n_samples, np.log(n_classes) if self.u_init == "log_n_classes" else 0.0),
-            weights=weights.matrix,
-            intercept=weights.intercept if self.fit_intercept else empty,
-            scale=scale,
-            norm_sq=np.zeros(n_classes if projects else 0),
-            n_classes=n_classes,
-        )
-        batch = 1 if projects else self._batch_size(labels, n_classes)
-        plan = _core.Plan(
-            solver=self.solver,
-            formulation=self.formulation,
-            selection=self.selection,
-            root=self.root,
-            n_negatives=min(self.n_negatives, n_classes),
-            delta=self.delta,
-            seed=seed,
-            n_threads=n_threads,
-            batch=batch,
-            hogwild=self.parallel == "hogwild" and n_threads > 1,
-            shuffle=bool(self.shuffle),
-            u_max=_largest_u(self.max_norm, float(x_sq.max(initial=0)), n_classes),
-            max_norm=np.inf if self.max_norm is None else self.max_norm,
-            isa="auto",
-        )
-        if isinstance(x, sp.csr_array):
-            trainer = _core.Trainer.sparse(plan, *csr_parts(x), n_features, state)
-        else:
-            trainer = _core.Trainer.dense(plan, x, state)
-        progress = TrainingState(0, 0.0, np.nan, 0, weights, position, n_threads)
-        curve = run_passes(
-            trainer,
-            self._schedule(x_sq),
-            n_samples=n_samples,
-            n_classes=n_classes,
-            batch=batch,
-            max_iter=self.max_iter,
-            verbose=self.verbose,
-            state=progress,
-            callback=callback,
-            max_seconds=np.inf if max_seconds is None else max_seconds,
-        )
-        if projects:
-            if sparse:
-                weights.matrix[:, :n_classes] *= scale
-            else:
-                weights.matrix *= scale[:, np.newaxis]
-        weights.reorder(position, n_threads)
-        self.classes_ = classes
-        self.loss_curve_ = np.array(curve)
-        self.n_iter_ = len(curve)
-        self._weights = weights
+    def _candidates(
+        self, candidates: ArrayLike | None, classes: NDArray[Any], n_samples: int
+    ) -> NDArray[np.int32] | None:
+        if candidates is None:
+            return None
+        if self.selection != "head_tail":
+            raise ValueError(f"candidates need selection='head_tail'; it is {self.selection!r}")
+        candidates = np.asarray(candidates)
+        if candidates.ndim != 2 or len(candidates) != n_samples or not 1 <= candidates.shape[1] <= MOST_HEAD:
+            raise ValueError(
+                f"candidates have shape {candidates.shape}; it must be ({n_samples}, h) with h from 1 to {MOST_HEAD}"
+            )
+        return positions_of(candidates, classes, "candidates")
 
     def _schedule(self, x_sq: NDArray[np.float32]) -> Schedule:
+        if self.schedule == "adaptive":
+            rate = ADAPTIVE_RATE if isinstance(self.learning_rate, str) else self.learning_rate
+            return Schedule("adaptive", rate, self.u_learning_rate or rate, self.decay)
         if isinstance(self.learning_rate, str):
-            u_rate = AUTO_RATE[self.solver]
-            rate = u_rate / max(float(x_sq.mean()) + bool(self.fit_intercept), float(np.finfo(np.float32).tiny))
+            u_rate = AUTO_RATE.get(self.solver, 1.0)
+            rate = u_rate / max(float(x_sq.mean()) + bool(self.fit_intercept), np.finfo(np.float32).tiny)
         else:
             rate = u_rate = float(self.learning_rate)
         return Schedule(self.schedule, rate, self.u_learning_rate or u_rate, self.decay)
-
-    def _batch_size(self, labels: NDArray[np.int32], n_classes: int) -> int:
-        if n_classes < 16 * CLASSES_PER_BATCHED_POINT:
-            return 1
-        every_class = self.solver == "exact" or self.selection == "all"
-        most = MOST_BATCHED_POINTS_ALL_CLASSES if every_class else MOST_BATCHED_POINTS
-        by_label = len(labels) // int(np.bincount(labels).max())  # the most frequent label once a batch
-        return max(1, min(most, n_classes // CLASSES_PER_BATCHED_POINT, by_label))
 
     @property
     def coef_(self) -> NDArray[np.float32]:
@@ -468,15 +496,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         y = np.asarray(y)
         if y.ndim != 1 or len(y) != x.shape[0]:
             raise ValueError(f"X has {x.shape[0]} rows, y has shape {y.shape}; it must be ({x.shape[0]},)")
-        at = np.searchsorted(self.classes_, y)
-        found = self.classes_[np.minimum(at, len(self.classes_) - 1)] == y
-        if not np.all(found):
-            unseen = np.unique(y[~found])
-            raise ValueError(
-                f"y has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
-                "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
-            )
-        return at.astype(np.int32)
+        return positions_of(y, self.classes_, "y")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file for `manyclass.load`.
@@ -515,15 +535,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _row_norms_sq(x: Matrix) -> NDArray[np.float32]:
-    if isinstance(x, sp.csr_array):
-        squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
-        return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-    return np.asarray(np.einsum("ij,ij->i", x, x, dtype=np.float32))
-
-
-def _largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> float:
-    """B_u = log(1 + (K - 1) e^(2 B_x B_w)) of Fagan & Iyengar 2018, Lemma 2."""
-    if max_norm is None:
-        return float(np.inf)
-    return float(np.logaddexp(0.0, np.log(n_classes - 1) + 2 * np.sqrt(largest_x_sq) * max_norm))
+def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> NDArray[np.int32]:
+    """Return the position of each label among the sorted classes, or raise ValueError for labels that have none."""
+    at = np.searchsorted(classes, labels)
+    found = classes[np.minimum(at, len(classes) - 1)] == labels
+    if not np.all(found):
+        unseen = np.unique(labels[~found])
+        raise ValueError(
+            f"{what} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
+            "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
+        )
+    return at.astype(np.int32)

@@ -42,9 +42,7 @@ def table(f: Callable[[Any], Any], x: np.ndarray) -> dict[str, np.ndarray]:
     exact = [f(mp.mpf(v)) for v in x.tolist()]
     value = np.array([float(w) for w in exact]).astype(x.dtype)
     ulp = np.spacing(np.abs(value))
-    rest = [
-        float((w - mp.mpf(float(v))) / mp.mpf(float(u))) for w, v, u in zip(exact, value, ulp, strict=True)
-    ]
+    rest = [float((w - mp.mpf(float(v))) / mp.mpf(float(u))) for w, v, u in zip(exact, value, ulp, strict=True)]
     return {"x": x, "value": value, "rest": np.array(rest, dtype=np.float32)}
 
 

@@ -12,6 +12,25 @@
 
 namespace manyclass {
 
+// The mean of all w_k(t) from some time on, at the cost of the updates alone.
+//
+// Between two moves of row k each step adds g_k r_k to the sum, so the sum is gamma_k r_k + m_k with gamma_k the sum of
+// the scales g_k: a move r += a x changes m by -gamma_k a x and leaves what is past as it was. Times are in passes.
+template <class Rows>
+struct Average {
+  Rows moments;                        // m, as the weights are stored
+  std::span<float> intercept_moments;  // K, or empty
+  std::span<double> gamma;             // K
+  std::span<double> updated;           // K, time up to which gamma_k is summed
+  double start = 0;
+
+  void catch_up(Index k, double scale, double now) const {
+    const auto at = static_cast<std::size_t>(k);
+    gamma[at] += scale * (now - updated[at]);
+    updated[at] = now;
+  }
+};
+
 template <class Rows>
 struct Linear {
   using Weight = typename Rows::Weight;
@@ -39,14 +58,7 @@ struct Linear {
     }
   }
 
-  // w_k += a x, b_k += a
-  template <class Row>
-  void add(Row x, Index k, float a) {
-    if (!intercept.empty()) intercept[at(k)] += a;
-    rows.add(x, k, scale.empty() ? a : a / scale[at(k)]);
-  }
-
-  // The same for several classes; `a` is scratch afterwards.
+  // w_k += a x, b_k += a for the classes; `a` is scratch afterwards.
   template <class Row, class Classes>
   void add(Row x, const Classes& classes, std::span<float> a) {
     if (!intercept.empty()) {
@@ -58,7 +70,37 @@ struct Linear {
     rows.add(x, classes, a);
   }
 
+  // The same, with the average kept; `now` is the time of the move.
+  template <class Row, class Classes>
+  void add(Row x, const Classes& classes, std::span<float> a, Average<Rows>& average, double now) {
+    const auto age = static_cast<float>(now - average.start);
+    if (!intercept.empty()) {
+      for (std::size_t c = 0; c < classes.size(); ++c) average.intercept_moments[at(classes[c])] -= age * a[c];
+    }
+    add(x, classes, a);  // leaves the moves of the rows r_k
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      const Index k = classes[c];
+      average.catch_up(k, scale.empty() ? 1.0 : static_cast<double>(scale[at(k)]), now);
+      a[c] *= -static_cast<float>(average.gamma[at(k)]);
+    }
+    average.moments.add(x, classes, a);
+  }
+
+  // w_k *= s. `average` may be null; if it is not, it is caught up to the present.
+  void shrink(Index k, float s, Average<Rows>* average) {
+    scale[at(k)] *= s;
+    if (scale[at(k)] >= smallest_scale) return;
+    rows.multiply(k, scale[at(k)]);
+    // The sum gamma r + m stays what it is when r becomes g r and gamma becomes gamma / g.
+    if (average) average->gamma[at(k)] /= static_cast<double>(scale[at(k)]);
+    scale[at(k)] = 1;
+  }
+
  private:
+  // A scale below it is multiplied into its row, which grows as the scale falls: this leaves both far from the ends of
+  // single precision, 2^-126 and 2^127.
+  static constexpr float smallest_scale = 0x1p-40F;
+
   static std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 };
 

@@ -17,8 +17,7 @@ struct DoubleSum {
   // Moves v by the rule; writes df/dz_k to g. The label's is -(G + carry df/du), since u = v - carry z_y.
   Gradient gradient(const SampledPoint& point, double& v, std::span<float> g) const {
     const SampledSum sum = sampled_sum(point, g);
-    double u = v - carry * point.label_score;
-    u = rule.before(u, bound(point, sum, g));
+    const double u = rule.before(v - carry * point.label_score, point, sum, g);
     v = u + carry * point.label_score;
 
     const double to_gradient = std::exp(sum.shift - u);
@@ -26,17 +25,7 @@ struct DoubleSum {
     for (std::size_t k = 0; k < point.size(); ++k) g[k] *= factor;
     const double wrong = sum.scaled * to_gradient;
     const double slope_u = 1 - std::exp(-u) - wrong;
-    return {wrong + carry * slope_u, slope_u, sum.log_a, wrong};
-  }
-
- private:
-  // log(1 + sum_S e^d), each class once.
-  static double bound(const SampledPoint& point, const SampledSum& sum, std::span<const float> terms) {
-    double once = 0;
-    for (std::size_t k = 0; k < point.size(); ++k) {
-      once += point.alpha[k] > 0 ? static_cast<double>(terms[k] / point.alpha[k]) : 0.0;
-    }
-    return sum.shift + std::log(std::exp(-sum.shift) + once);
+    return {wrong + carry * slope_u, Rule::gradient_step ? slope_u : 0.0, sum.log_a, wrong};
   }
 };
 

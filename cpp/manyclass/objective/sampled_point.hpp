@@ -1,5 +1,4 @@
-// What a step sees of one data point, and what it answers: a handful of floats, testable without data or
-// threads.
+// What a step sees of one data point, and what it answers: a handful of floats, testable without data or threads.
 #pragma once
 
 #include <span>
@@ -7,14 +6,19 @@
 namespace manyclass {
 
 struct SampledPoint {
-  std::span<const float> scores;  // z_k, k in S
-  std::span<const float> alpha;   // inclusion weights; 0 marks a class that does not count (the label in its block)
-  double label_score;             // z_y
-  double x_sq;                    // ||x||^2, with 1 for the intercept
-  double eta;                     // step size of W
-  double eta_u;                   // step size of u
+  std::span<const float> scores;   // z_k, k in S
+  std::span<const float> alpha;    // inclusion weights; 0 marks a class that does not count (the label in its block)
+  double label_score;              // z_y
+  double x_sq;                     // what a move of w_y by x adds to z_y: ||x||^2, with 1 for the intercept
+  double eta;                      // step size of W
+  double eta_u;                    // step size of u
+  int visits = 0;                  // how often this point was visited before
+  float label_alpha = 1;           // inclusion weight that the label would have, were it a wrong class
+  std::span<const float> x_sqs{};  // as x_sq for each k in S; empty: x_sq for all (no ridge)
+  std::span<const float> times{};  // how often k was drawn; empty: once
 
   std::size_t size() const { return scores.size(); }
+  float count(std::size_t k) const { return times.empty() ? 1.0F : times[k]; }
 };
 
 // The moves of one step, beside p_k written by the step: w_k -= p_k x for k in S, w_y += label x.

@@ -58,4 +58,22 @@ inline SampledSum sampled_sum(const SampledPoint& point, std::span<float> terms)
   return {shift, scaled, shift + std::log(std::exp(-shift) + scaled)};
 }
 
+// log(1 + sum_S e^d), each class once: never above log A of all classes. `terms` are those of `sum`.
+inline double bound_from_below(const SampledPoint& point, const SampledSum& sum, std::span<const float> terms) {
+  double once = 0;
+  for (std::size_t k = 0; k < point.size(); ++k) {
+    once += point.alpha[k] > 0 ? static_cast<double>(terms[k] / point.alpha[k]) : 0.0;
+  }
+  return sum.shift + std::log(std::exp(-sum.shift) + once);
+}
+
+// log(e^a + e^b).
+inline double log_add(double a, double b) {
+  const double top = std::fmax(a, b);
+  return top + std::log1p(std::exp(std::fmin(a, b) - top));
+}
+
+// 1 / (1 + e^-t).
+inline float sigmoid(float t) { return 1 / (1 + vec::exp(-t)); }
+
 }  // namespace manyclass

@@ -19,6 +19,9 @@ class PointStep {
   // Writes p, moves u; `scratch` has the size of p.
   virtual Move solve(Isa isa, const SampledPoint& point, double& u, std::span<float> p,
                      std::span<float> scratch) const = 0;
+
+  // Whether scores are to be given as the ridge's shrinkage will leave them (an implicit step solves for both).
+  virtual bool shrinks_first() const = 0;
 };
 
 template <class Step>
@@ -32,6 +35,8 @@ class PointStepOf final : public PointStep {
     run_with(isa, [&] { move = step_(point, u, p, scratch); });
     return move;
   }
+
+  bool shrinks_first() const override { return Step::shrinks_first; }
 
  private:
   Step step_;

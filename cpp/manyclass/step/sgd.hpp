@@ -7,6 +7,7 @@ namespace manyclass {
 
 template <class Objective>
 struct Sgd {
+  static constexpr bool shrinks_first = false;  // forward-backward: the gradient is taken before the ridge shrinks
   Objective objective;
 
   Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float>) const {

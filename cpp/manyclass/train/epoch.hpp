@@ -1,10 +1,10 @@
 // The training loop: visit points, select classes, score, solve the step, move a few rows of W.
 //
-// Two ways to run it. `alone`: each thread makes whole visits one after the other; with one thread that is
-// plain SGD, with several it is Hogwild, whose races on W are accepted (a lost update costs one step; scores
-// are never torn, since a float is written at once; tests/cpp/hogwild.supp names the functions that race).
-// `in_batches`: the threads compute the steps of a batch at the same weights, then each applies all of them to
-// its own part of the classes, in visit order: the result is the same for any number of threads.
+// Two ways to run it. `alone`: each thread makes whole visits one after the other; with one thread that is plain SGD,
+// with several it is Hogwild, whose races on W are accepted (a lost update costs one step; scores are never torn, since
+// a float is written at once; tests/cpp/hogwild.supp names the functions that race). `in_batches`: the threads compute
+// the steps of a batch at the same weights, then each applies all of them to its own part of the classes, in visit
+// order: the result is the same for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/step/point_step.hpp"
+#include "manyclass/train/norm_ball.hpp"
 #include "manyclass/train/slots.hpp"
 #include "manyclass/train/trainer.hpp"
 
@@ -27,23 +28,26 @@ template <class Rows, class Select>
 class Epoch final : public Trainer {
  public:
   Epoch(Problem<Rows> problem, Select select, std::unique_ptr<const PointStep> step, Settings settings)
-      : problem_(problem), select_(select), step_(std::move(step)), settings_(settings) {}
+      : problem_(problem), select_(std::move(select)), step_(std::move(step)), settings_(settings) {
+    if (settings_.ridge > 0) weigh_visits();
+  }
 
   Progress run(const Stretch& stretch) override {
     order_visits(stretch.pass);
     diverged_ = -1;
-    const bool batches = settings_.batch > 1 && !settings_.hogwild;
-    const std::size_t in_flight = batches ? static_cast<std::size_t>(settings_.batch) : ahead;
+    const auto slots = [&](std::size_t n) {
+      return Slots<Classes>(n, select_.capacity(), lists, Select::repeats, settings_.ridge > 0);
+    };
     Progress progress;
-    if (batches) {
-      Slots<Classes> slots(in_flight, select_.capacity(), lists);
-      run_team(settings_.n_threads, [&](Member me) { in_batches(me, stretch, slots, progress); });
+    if (settings_.batch > 1 && !settings_.hogwild) {
+      Slots<Classes> shared = slots(static_cast<std::size_t>(settings_.batch));
+      run_team(settings_.n_threads, [&](Member me) { in_batches(me, stretch, shared, progress); });
     } else {
       std::vector<Progress> parts(static_cast<std::size_t>(settings_.hogwild ? settings_.n_threads : 1));
       next_ = stretch.first;
       run_team(static_cast<int>(parts.size()), [&](Member me) {
-        Slots<Classes> slots(in_flight, select_.capacity(), lists);
-        parts[static_cast<std::size_t>(me.rank())] = alone(stretch, slots);
+        Slots<Classes> own = slots(ahead);
+        parts[static_cast<std::size_t>(me.rank())] = alone(stretch, own);
       });
       for (const Progress& part : parts) {
         progress.loss += part.loss;
@@ -56,9 +60,11 @@ class Epoch final : public Trainer {
 
  private:
   using Classes = typename Select::Classes;
+  using Slot = typename Slots<Classes>::Slot;
   static constexpr bool lists = std::is_same_v<Classes, ClassList>;
-  // Visits whose classes are drawn ahead, and how many before its use the memory of a visit is asked for:
-  // about two steps (microseconds) hide a miss in all caches.
+  static constexpr bool has_head = requires(Select s) { s.head_size; };
+  // Visits whose classes are drawn ahead, and how many before its use the memory of a visit is asked for: about two
+  // steps (microseconds) hide a miss in all caches.
   static constexpr std::size_t ahead = 64;
   static constexpr std::size_t prefetch_distance = 2;
 
@@ -70,50 +76,66 @@ class Epoch final : public Trainer {
     ordered_pass_ = pass;
   }
 
+  // b_k = 1 / P(row k is touched by a visit): as the label, or else by the selection (Fagan & Iyengar 2018, below
+  // eq. 6). A touched row pays b_k times its share of the ridge.
+  void weigh_visits() {
+    std::vector<double> count(static_cast<std::size_t>(problem_.n_classes));
+    for (const Index y : problem_.labels) ++count[static_cast<std::size_t>(y)];
+    const auto n = static_cast<double>(problem_.labels.size());
+    visit_weight_.resize(count.size());
+    for (std::size_t k = 0; k < count.size(); ++k) {
+      visit_weight_[k] = n / (count[k] + (n - count[k]) * select_.inclusion(static_cast<Index>(k)));
+    }
+  }
+
   Index visit(Index t) const { return settings_.shuffle ? order_[static_cast<std::size_t>(t)] : t; }
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
-  double x_sq(Index i) const {
-    return static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]) +
-           (problem_.model.intercept.empty() ? 0.0 : 1.0);
-  }
+  double features_sq(Index i) const { return static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]); }
+  double intercept_sq() const { return problem_.model.intercept.empty() ? 0.0 : 1.0; }
 
-  void draw(Index t, const Stretch& stretch, std::size_t s, Slots<Classes>& slots) const {
+  void draw(Index t, const Stretch& stretch, Slot& slot) const {
     const Index i = visit(t);
-    const Rng rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)}, static_cast<std::uint64_t>(i));
-    slots.points[s] = i;
-    slots.classes[s] = select_.draw(rng, label(i), slots.list(s), slots.alpha(s));
+    const auto named_by = static_cast<std::uint64_t>(settings_.share_classes ? visit(t - t % settings_.batch) : i);
+    const Rng rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)}, named_by);
+    slot.point = i;
+    slot.now = stretch.pass + static_cast<double>(t) / static_cast<double>(problem_.labels.size());
+    slot.classes = select_.draw(rng, i, label(i), slot.buffers());
   }
 
-  void prefetch(std::size_t s, const Slots<Classes>& slots) const {
-    const Index i = slots.points[s];
-    problem_.model.rows.prefetch(problem_.x.row(i), slots.classes[s], label(i));
+  void prefetch(const Slot& slot) const {
+    const auto x = problem_.x.row(slot.point);
+    problem_.model.rows.prefetch(x, slot.classes, label(slot.point));
+    if (problem_.average) problem_.average->moments.prefetch(x, slot.classes, label(slot.point));
   }
 
-  // The step of slot s at the current weights; leaves -p in the slot, ready to be added.
-  void solve(std::size_t s, const Stretch& stretch, Slots<Classes>& slots, std::vector<float>& scores,
-             std::vector<float>& scratch) {
-    const Index i = slots.points[s];
+  // The step of a slot at the current weights; leaves -p in the slot, ready to be added.
+  void solve(const Stretch& stretch, Slot& slot, std::vector<float>& scratch) {
+    const Index i = slot.point;
     const auto x = problem_.x.row(i);
-    const Classes& classes = slots.classes[s];
-    const std::size_t size = classes.size();
-    scores.resize(select_.capacity());
+    const std::size_t size = slot.classes.size();
     scratch.resize(select_.capacity());
     float label_score = 0;
     run_with(settings_.isa, [&] {
-      problem_.model.scores(x, classes, scores);
+      problem_.model.scores(x, slot.classes, slot.scores);
       label_score = problem_.model.score(x, label(i));
     });
-    const std::span<float> p = slots.p(s).first(size);
-    const SampledPoint point{std::span<const float>(scores).first(size),
-                             slots.alpha(s).first(size),
-                             static_cast<double>(label_score),
-                             x_sq(i),
-                             stretch.eta,
-                             stretch.eta_u};
+    SampledPoint point{slot.scores.first(size),
+                       slot.alpha.first(size),
+                       static_cast<double>(label_score),
+                       features_sq(i) + intercept_sq(),
+                       stretch.eta,
+                       stretch.eta_u,
+                       stretch.pass,
+                       select_.label_alpha(label(i))};
+    if (Select::repeats) point.times = slot.times.first(size);
+    if (settings_.mean_of_batch) point.eta /= settings_.batch;
+    if (settings_.ridge > 0) shrink_scores(point, slot);
+
+    const std::span<float> p = slot.moves.first(size);
     double u = problem_.u[static_cast<std::size_t>(i)];
-    const Move move = step_->solve(settings_.isa, point, u, p, std::span<float>(scratch).first(size));
-    slots.moves[s] = move;
-    if (!(move.total * std::fmax(point.x_sq, 1.0) < runaway) || !std::isfinite(move.label) || !std::isfinite(u)) {
+    slot.move = step_->solve(settings_.isa, point, u, p, std::span<float>(scratch).first(size));
+    if (!(slot.move.total * std::fmax(point.x_sq, 1.0) < runaway) || !std::isfinite(slot.move.label) ||
+        !std::isfinite(u)) {
       // The first of the batch by number, whichever thread saw it.
       for (Index seen = diverged_; (seen < 0 || i < seen) && !diverged_.compare_exchange_weak(seen, i);) {
       }
@@ -122,89 +144,155 @@ class Epoch final : public Trainer {
     if (std::isfinite(settings_.u_max)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
     problem_.u[static_cast<std::size_t>(i)] = u;
     for (float& p_k : p) p_k = -p_k;
+    if constexpr (has_head) {
+      if (select_.learns) select_.learn(i, label(i), slot.classes, slot.scores);
+    }
   }
 
-  void apply(std::size_t s, Slots<Classes>& slots, std::vector<float>& scores) {
-    const Index i = slots.points[s];
-    const auto x = problem_.x.row(i);
-    const Classes& classes = slots.classes[s];
-    const auto rise = static_cast<float>(slots.moves[s].label);
-    if (std::isfinite(settings_.max_norm)) keep_in_ball(s, slots, scores);
+  // The ridge multiplies w_k by s_k = 1 / (1 + eta alpha b_k), its own proximal step. An implicit step is told the
+  // scores and |x|^2 that this leaves, so that both are one proximal step; w_k then moves by s_k p_k x, which is what
+  // moving by p_k x and shrinking afterwards does.
+  void shrink_scores(SampledPoint& point, Slot& slot) {
+    const auto shrink = [&](Index k) {
+      return static_cast<float>(1 / (1 + point.eta * settings_.ridge * visit_weight_[static_cast<std::size_t>(k)]));
+    };
+    const auto shrunk = [&](Index k, float z, float s) {
+      const float b = problem_.model.intercept.empty() ? 0 : problem_.model.intercept[static_cast<std::size_t>(k)];
+      return b + s * (z - b);
+    };
+    const auto x_sq = static_cast<float>(features_sq(slot.point));
+    const auto constant = static_cast<float>(intercept_sq());
+    const Index y = label(slot.point);
+    slot.label_shrink = shrink(y);
+    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
+      slot.shrinks[c] = slot.classes[c] == y || c >= n_shrinking(slot) ? 1.0F : shrink(slot.classes[c]);
+      slot.x_sqs[c] = slot.shrinks[c] * x_sq + constant;
+    }
+    if (!step_->shrinks_first()) return;
+    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
+      slot.scores[c] = shrunk(slot.classes[c], slot.scores[c], slot.shrinks[c]);
+    }
+    point.label_score = static_cast<double>(shrunk(y, static_cast<float>(point.label_score), slot.label_shrink));
+    point.x_sq = static_cast<double>(slot.label_shrink) * features_sq(slot.point) + intercept_sq();
+    point.x_sqs = slot.x_sqs.first(slot.classes.size());
+  }
+
+  // Classes of a head are not drawn, so they do not stand for the ridge of the others.
+  std::size_t n_shrinking(const Slot& slot) const {
+    if constexpr (has_head) {
+      return std::min(slot.classes.size(), select_.tail.capacity());
+    } else {
+      return slot.classes.size();
+    }
+  }
+
+  // The average, if it has begun.
+  Average<Rows>* average_of(const Slot& slot) {
+    return problem_.average && slot.now >= problem_.average->start ? &*problem_.average : nullptr;
+  }
+
+  // Moves the rows `classes` by `moves` times x, then shrinks them.
+  template <class Some>
+  void move_rows(const Slot& slot, const Some& classes, std::span<float> moves, std::span<const float> shrinks,
+                 const Stretch& stretch) {
+    const auto x = problem_.x.row(slot.point);
+    if (problem_.squares) {
+      move_adaptively(slot, x, classes, moves, stretch);
+    } else if (Average<Rows>* average = average_of(slot)) {
+      problem_.model.add(x, classes, moves, *average, slot.now);
+    } else {
+      problem_.model.add(x, classes, moves);
+    }
+    for (std::size_t c = 0; c < shrinks.size(); ++c) {
+      problem_.model.shrink(classes[c], shrinks[c], average_of(slot));
+    }
+  }
+
+  // The rule takes gradients of the summed loss: `moves` are eta times those of one point's share of the mean. Its rate
+  // falls as 1 / sqrt(iterations made).
+  template <class Row, class Some>
+  void move_adaptively(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch) {
+    const auto n = static_cast<double>(problem_.labels.size());
+    const auto to_sum = static_cast<float>(n / stretch.eta);
+    const auto rate = static_cast<float>(stretch.eta / std::sqrt(1 + std::floor(slot.now * n / settings_.batch)));
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      moves[c] *= to_sum;
+      if (problem_.model.intercept.empty() || moves[c] == 0) continue;
+      const auto k = static_cast<std::size_t>(classes[c]);
+      adapt(problem_.model.intercept[k], problem_.intercept_squares[k], moves[c], rate);
+    }
+    problem_.model.rows.add_adaptive(x, classes, moves.first(classes.size()), rate, *problem_.squares);
+  }
+
+  void apply(Slot& slot, const Stretch& stretch) {
+    const std::size_t size = slot.classes.size();
+    const bool ridge = settings_.ridge > 0;
+    std::optional<NormBall> ball;
+    if (std::isfinite(settings_.max_norm)) {
+      ball.emplace(problem_.model.intercept, settings_.norm_sq, settings_.max_norm);
+      for (std::size_t c = 0; c < size; ++c) {
+        ball->grow(slot.classes[c], slot.scores[c], slot.moves[c], features_sq(slot.point));
+      }
+      const float z_y = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
+      ball->grow(label(slot.point), z_y, static_cast<float>(slot.move.label), features_sq(slot.point));
+    }
     run_with(settings_.isa, [&] {
-      problem_.model.add(x, classes, slots.p(s).first(classes.size()));
-      problem_.model.add(x, label(i), rise);
+      const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
+      move_rows(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
+      move_label(slot, stretch);
     });
-    if (std::isfinite(settings_.max_norm)) scale_into_ball(i, classes);
+    if (ball) {
+      for (std::size_t c = 0; c < size; ++c) ball->project(slot.classes[c], problem_.model, average_of(slot));
+      ball->project(label(slot.point), problem_.model, average_of(slot));
+    }
   }
 
-  // The part of slot s that falls on the classes `mine`.
-  void apply_part(std::size_t s, Slots<Classes>& slots, ClassRange mine) {
-    const Index i = slots.points[s];
-    const auto x = problem_.x.row(i);
-    const Classes& classes = slots.classes[s];
-    const std::span<float> p = slots.p(s);
+  void move_label(Slot& slot, const Stretch& stretch) {
+    float rise = static_cast<float>(slot.move.label);
+    const std::span<const float> shrink(&slot.label_shrink, settings_.ridge > 0 ? 1 : 0);
+    move_rows(slot, ClassRange{label(slot.point), 1}, std::span<float>(&rise, 1), shrink, stretch);
+  }
+
+  // The part of a slot that falls on the classes `mine`.
+  void apply_part(Slot& slot, ClassRange mine, const Stretch& stretch) {
+    const bool ridge = settings_.ridge > 0;
+    const auto owns = [&](Index k) { return k >= mine.begin && k < mine.end(); };
     if constexpr (lists) {
-      for (std::size_t c = 0; c < classes.size(); ++c) {
-        if (owns(mine, classes[c])) problem_.model.add(x, classes[c], p[c]);
+      for (std::size_t c = 0; c < slot.classes.size(); ++c) {
+        if (!owns(slot.classes[c])) continue;
+        move_rows(slot, ClassRange{slot.classes[c], 1}, slot.moves.subspan(c, 1),
+                  ridge ? slot.shrinks.subspan(c, 1) : std::span<float>{}, stretch);
       }
     } else {
-      const ClassRange part = intersect(classes, mine);
-      const auto offset = static_cast<std::size_t>(part.begin - classes.begin);
-      if (part.count > 0) problem_.model.add(x, part, p.subspan(offset, part.size()));
+      const ClassRange part = intersect(slot.classes, mine);
+      const auto offset = static_cast<std::size_t>(part.begin - slot.classes.begin);
+      if (part.count > 0) {
+        move_rows(slot, part, slot.moves.subspan(offset, part.size()),
+                  ridge ? slot.shrinks.subspan(offset, part.size()) : std::span<float>{}, stretch);
+      }
     }
-    if (owns(mine, label(i))) problem_.model.add(x, label(i), static_cast<float>(slots.moves[s].label));
-  }
-
-  static bool owns(ClassRange mine, Index k) { return k >= mine.begin && k < mine.end(); }
-
-  // ||w + a x||^2 = ||w||^2 + 2 a w.x + a^2 ||x||^2, all known before the move.
-  void keep_in_ball(std::size_t s, Slots<Classes>& slots, const std::vector<float>& scores) {
-    const Index i = slots.points[s];
-    const double features_sq = static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]);
-    const auto grow = [&](Index k, double score, double a) {
-      const auto at = static_cast<std::size_t>(k);
-      const double b = problem_.model.intercept.empty() ? 0 : static_cast<double>(problem_.model.intercept[at]);
-      double& norm_sq = settings_.norm_sq[at];
-      norm_sq = std::fmax(norm_sq + a * (2 * (score - b) + a * features_sq), 0.0);
-    };
-    const Classes& classes = slots.classes[s];
-    const std::span<const float> p = slots.p(s);
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      if (p[c] != 0) grow(classes[c], static_cast<double>(scores[c]), static_cast<double>(p[c]));
-    }
-    const double label_score = static_cast<double>(problem_.model.score(problem_.x.row(i), label(i)));
-    grow(label(i), label_score, slots.moves[s].label);
-  }
-
-  void scale_into_ball(Index i, const Classes& classes) {
-    const double most = settings_.max_norm * settings_.max_norm;
-    const auto shrink = [&](Index k) {
-      const auto at = static_cast<std::size_t>(k);
-      double& norm_sq = settings_.norm_sq[at];
-      if (norm_sq <= most) return;
-      problem_.model.scale[at] *= static_cast<float>(std::sqrt(most / norm_sq));
-      norm_sq = most;
-    };
-    for (std::size_t c = 0; c < classes.size(); ++c) shrink(classes[c]);
-    shrink(label(i));
+    if (owns(label(slot.point))) move_label(slot, stretch);
   }
 
   Progress alone(const Stretch& stretch, Slots<Classes>& slots) {
     Progress mine;
-    std::vector<float> scores, scratch;
+    std::vector<float> scratch;
     while (diverged_ < 0) {
       const Offset taken = next_.fetch_add(static_cast<Offset>(ahead));
       if (taken >= stretch.last) break;
       const auto begin = static_cast<Index>(taken);
       const auto n = static_cast<std::size_t>(std::min<Index>(static_cast<Index>(ahead), stretch.last - begin));
-      for (std::size_t s = 0; s < n; ++s) draw(begin + static_cast<Index>(s), stretch, s, slots);
-      for (std::size_t s = 0; s < std::min(n, prefetch_distance); ++s) prefetch(s, slots);
+      for (std::size_t s = 0; s < n; ++s) {
+        // A learned head may change until its point's turn, but only by that point's own visit.
+        draw(begin + static_cast<Index>(s), stretch, slots[s]);
+      }
+      for (std::size_t s = 0; s < std::min(n, prefetch_distance); ++s) prefetch(slots[s]);
       for (std::size_t s = 0; s < n && diverged_ < 0; ++s) {
-        if (s + prefetch_distance < n) prefetch(s + prefetch_distance, slots);
-        solve(s, stretch, slots, scores, scratch);
-        if (diverged_ < 0) apply(s, slots, scores);
-        mine.loss += slots.moves[s].loss;
-        mine.class_updates += static_cast<std::int64_t>(slots.classes[s].size()) + 1;
+        if (s + prefetch_distance < n) prefetch(slots[s + prefetch_distance]);
+        solve(stretch, slots[s], scratch);
+        if (diverged_ < 0) apply(slots[s], stretch);
+        mine.loss += slots[s].move.loss;
+        mine.class_updates += static_cast<std::int64_t>(slots[s].classes.size()) + 1;
       }
     }
     return mine;
@@ -216,26 +304,26 @@ class Epoch final : public Trainer {
     const auto [first_line, last_line] = me.share(lines);
     const auto first = static_cast<Index>(first_line * line_floats);
     const ClassRange mine{first, static_cast<Index>(last_line * line_floats) - first};
-    std::vector<float> scores, scratch;
+    std::vector<float> scratch;
 
     for (Index begin = stretch.first; begin < stretch.last; begin += settings_.batch) {
       const auto n = static_cast<std::size_t>(std::min(settings_.batch, stretch.last - begin));
       const auto [from, to] = me.share(n);
-      for (std::size_t s = from; s < to; ++s) draw(begin + static_cast<Index>(s), stretch, s, slots);
-      for (std::size_t s = from; s < std::min(to, from + prefetch_distance); ++s) prefetch(s, slots);
+      for (std::size_t s = from; s < to; ++s) draw(begin + static_cast<Index>(s), stretch, slots[s]);
+      for (std::size_t s = from; s < std::min(to, from + prefetch_distance); ++s) prefetch(slots[s]);
       for (std::size_t s = from; s < to; ++s) {
-        if (s + prefetch_distance < to) prefetch(s + prefetch_distance, slots);
-        solve(s, stretch, slots, scores, scratch);
+        if (s + prefetch_distance < to) prefetch(slots[s + prefetch_distance]);
+        solve(stretch, slots[s], scratch);
       }
       me.barrier();
       if (diverged_ >= 0) break;  // no thread writes it between the barriers, so all see the same
       run_with(settings_.isa, [&] {
-        for (std::size_t s = 0; s < n; ++s) apply_part(s, slots, mine);
+        for (std::size_t s = 0; s < n; ++s) apply_part(slots[s], mine, stretch);
       });
       if (me.rank() == 0) {
         for (std::size_t s = 0; s < n; ++s) {
-          progress.loss += slots.moves[s].loss;
-          progress.class_updates += static_cast<std::int64_t>(slots.classes[s].size()) + 1;
+          progress.loss += slots[s].move.loss;
+          progress.class_updates += static_cast<std::int64_t>(slots[s].classes.size()) + 1;
         }
       }
       me.barrier();
@@ -246,6 +334,7 @@ class Epoch final : public Trainer {
   Select select_;
   std::unique_ptr<const PointStep> step_;
   Settings settings_;
+  std::vector<double> visit_weight_;  // b_k, with a ridge
   std::vector<Index> order_;
   int ordered_pass_ = -1;
   std::atomic<Offset> next_{0};

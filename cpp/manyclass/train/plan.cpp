@@ -2,12 +2,18 @@
 #include "manyclass/train/plan.hpp"
 
 #include <array>
+#include <cmath>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "manyclass/objective/bouchard.hpp"
 #include "manyclass/objective/double_sum.hpp"
+#include "manyclass/objective/importance.hpp"
+#include "manyclass/objective/nce.hpp"
+#include "manyclass/objective/one_vs_each.hpp"
 #include "manyclass/objective/softmax.hpp"
+#include "manyclass/objective/softplus.hpp"
 #include "manyclass/objective/u_rules.hpp"
 #include "manyclass/step/implicit.hpp"
 #include "manyclass/step/sgd.hpp"
@@ -44,21 +50,43 @@ std::vector<std::string> names_of(const std::array<Named<Value>, n>& choices) {
 
 using MakeStep = AnyStep (*)(const Plan&, bool raman, RootFinder);
 
-constexpr std::array<Named<MakeStep>, 4> solvers{{
+// Explicit SGD on the double sum with a rule for u.
+template <class Rule>
+AnyStep double_sum(Rule rule, bool raman) {
+  return point_step(Sgd<DoubleSum<Rule>>{{raman ? 1.0 : 0.0, rule}});
+}
+
+template <class Objective>
+AnyStep sgd(Objective objective) {
+  return point_step(Sgd<Objective>{objective});
+}
+
+constexpr double augment_reduce_power = 0.9;          // Ruiz et al. 2018, section 4
+constexpr double composition_power = 2.0 / 3;         // slower than eta's, as two time scales need
+constexpr std::string_view importance_solver = "is";  // the only one that draws the label too
+
+constexpr std::array<Named<MakeStep>, 16> solvers{{
     {"implicit",
-     [](const Plan&, bool raman, RootFinder root) -> AnyStep {
-       if (raman) return point_step(ImplicitRaman{root});
-       return point_step(ImplicitDoubleSum{root});
+     [](const Plan&, bool raman, RootFinder root) {
+       return raman ? point_step(ImplicitRaman{root}) : point_step(ImplicitDoubleSum{root});
      }},
-    {"umax",
-     [](const Plan& plan, bool raman, RootFinder) -> AnyStep {
-       return point_step(Sgd<DoubleSum<UMax>>{{raman ? 1.0 : 0.0, {plan.delta}}});
-     }},
-    {"sgd",
-     [](const Plan&, bool raman, RootFinder) -> AnyStep {
-       return point_step(Sgd<DoubleSum<Vanilla>>{{raman ? 1.0 : 0.0, {}}});
-     }},
-    {"exact", [](const Plan&, bool, RootFinder) -> AnyStep { return point_step(Sgd<Softmax>{}); }},
+    {"umax", [](const Plan& plan, bool raman, RootFinder) { return double_sum(UMax{plan.delta}, raman); }},
+    {"sgd", [](const Plan&, bool raman, RootFinder) { return double_sum(Vanilla{}, raman); }},
+    {"exact", [](const Plan&, bool, RootFinder) { return sgd(Softmax{}); }},
+    {"css", [](const Plan&, bool, RootFinder) { return sgd(Softmax{}); }},
+    {"ema", [](const Plan& plan, bool raman, RootFinder) { return double_sum(MovingAverage{plan.u_gain, 0}, raman); }},
+    {"augment_reduce",
+     [](const Plan&, bool raman, RootFinder) { return double_sum(MovingAverage{1, augment_reduce_power}, raman); }},
+    {"scgd",
+     [](const Plan&, bool raman, RootFinder) { return double_sum(MovingAverage{1, composition_power}, raman); }},
+    {"scent", [](const Plan& plan, bool raman, RootFinder) { return double_sum(Scent{plan.u_gain}, raman); }},
+    {"softplus", [](const Plan& plan, bool, RootFinder) { return sgd(Softplus{plan.u_gain}); }},
+    {"bregman", [](const Plan& plan, bool, RootFinder root) { return point_step(ImplicitBregman{root, plan.u_gain}); }},
+    {"ove", [](const Plan&, bool, RootFinder) { return sgd(OneVsEach{}); }},
+    {"nce", [](const Plan&, bool, RootFinder) { return sgd(NoiseContrastive{}); }},
+    {"negative_sampling", [](const Plan&, bool, RootFinder) { return sgd(NegativeSampling{}); }},
+    {importance_solver, [](const Plan&, bool, RootFinder) { return sgd(Importance{}); }},
+    {"bouchard", [](const Plan&, bool, RootFinder) { return sgd(Bouchard{}); }},
 }};
 
 constexpr std::array<Named<bool>, 2> formulations{{{"proposed", false}, {"raman", true}}};
@@ -66,12 +94,43 @@ constexpr std::array<Named<bool>, 2> formulations{{{"proposed", false}, {"raman"
 constexpr std::array<Named<RootFinder>, 2> root_finders{
     {{"newton", RootFinder::newton}, {"bisection", RootFinder::bisection}}};
 
-using MakeSelect = AnySelect (*)(Index n_classes, Index n_negatives);
+struct SelectArguments {
+  const Plan& plan;
+  Index n_classes;
+  std::span<const Index> labels;
+  bool with_label;
 
-constexpr std::array<Named<MakeSelect>, 3> selections{{
-    {"block", [](Index k, Index m) -> AnySelect { return Block{k, std::min(m, k)}; }},
-    {"uniform", [](Index k, Index m) -> AnySelect { return Uniform{k, std::min(m, k - 1)}; }},
-    {"all", [](Index k, Index) -> AnySelect { return AllClasses{k}; }},
+  Index most(Index limit) const { return std::min(plan.n_negatives, limit); }
+};
+
+using MakeSelect = AnySelect (*)(const SelectArguments&);
+
+std::shared_ptr<const AliasTable> frequency_table(const SelectArguments& a) {
+  std::vector<double> weights(static_cast<std::size_t>(a.n_classes));
+  for (const Index y : a.labels) ++weights[static_cast<std::size_t>(y)];
+  for (double& weight : weights) weight = std::pow(weight, a.plan.power);
+  return std::make_shared<const AliasTable>(std::move(weights));
+}
+
+constexpr std::array<Named<MakeSelect>, 5> selections{{
+    {"block",
+     [](const SelectArguments& a) -> AnySelect { return Block{a.n_classes, a.most(a.n_classes), a.with_label}; }},
+    {"uniform",
+     [](const SelectArguments& a) -> AnySelect {
+       return Uniform{a.n_classes, a.most(a.with_label ? a.n_classes : a.n_classes - 1), a.with_label};
+     }},
+    {"all", [](const SelectArguments& a) -> AnySelect { return AllClasses{a.n_classes, a.with_label}; }},
+    {"frequency",
+     [](const SelectArguments& a) -> AnySelect {
+       return Frequency{frequency_table(a), a.plan.n_negatives, a.with_label};
+     }},
+    {"head_tail",
+     [](const SelectArguments& a) -> AnySelect {
+       if (a.with_label) {
+         throw std::invalid_argument("solver 'is' draws the label too, which selection 'head_tail' cannot");
+       }
+       return HeadTail{{a.n_classes, a.most(a.n_classes)}, a.plan.heads, a.plan.head_size, a.plan.learn_heads};
+     }},
 }};
 
 }  // namespace
@@ -82,20 +141,23 @@ std::unique_ptr<const PointStep> step_named(const Plan& plan) {
   return choose("solver", plan.solver, solvers)(plan, raman, root);
 }
 
-AnySelect select_named(const Plan& plan, Index n_classes) {
+AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels) {
   const auto selection = plan.solver == "exact" ? std::string("all") : plan.selection;
-  return choose("selection", selection, selections)(n_classes, plan.n_negatives);
+  const SelectArguments arguments{plan, n_classes, labels, plan.solver == importance_solver};
+  return choose("selection", selection, selections)(arguments);
 }
 
 std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_problem) {
   AnyStep step = step_named(plan);
-  const Index n_classes = std::visit([](const auto& problem) { return problem.n_classes; }, any_problem);
-  const AnySelect any_select = select_named(plan, n_classes);
   return std::visit(
-      [&]<class Rows, class Select>(const Problem<Rows>& problem, const Select& select) -> std::unique_ptr<Trainer> {
-        return std::make_unique<Epoch<Rows, Select>>(problem, select, std::move(step), plan.settings);
+      [&]<class Rows>(const Problem<Rows>& problem) {
+        return std::visit(
+            [&]<class Select>(const Select& select) -> std::unique_ptr<Trainer> {
+              return std::make_unique<Epoch<Rows, Select>>(problem, select, std::move(step), plan.settings);
+            },
+            select_named(plan, problem.n_classes, problem.labels));
       },
-      any_problem, any_select);
+      any_problem);
 }
 
 std::vector<std::string> solver_names() { return names_of(solvers); }

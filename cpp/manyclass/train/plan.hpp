@@ -8,6 +8,8 @@
 
 #include "manyclass/select/all_classes.hpp"
 #include "manyclass/select/block.hpp"
+#include "manyclass/select/frequency.hpp"
+#include "manyclass/select/head_tail.hpp"
 #include "manyclass/select/uniform.hpp"
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/trainer.hpp"
@@ -22,7 +24,12 @@ struct Plan {
   std::string selection = "block";
   std::string root = "newton";
   Index n_negatives = 16;
-  double delta = 1;  // U-max
+  double delta = 1;        // U-max
+  double u_gain = 0.5;     // of the rules that average or weigh u: see the solvers in plan.cpp
+  double power = 0.75;     // of the class frequency, for selection "frequency"
+  Index head_size = 0;     // for selection "head_tail"
+  std::span<Index> heads;  // N x head_size
+  bool learn_heads = true;
   Settings settings;
 };
 
@@ -31,10 +38,10 @@ using AnyProblem = std::variant<Problem<FeatureRows<float>>, Problem<ClassRows<f
 // Throws std::invalid_argument for a name that is not listed or a combination that does not exist.
 std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& problem);
 
-// The parts that make_trainer puts together; each throws as it does.
-using AnySelect = std::variant<AllClasses, Block, Uniform>;
+// The parts that make_trainer puts together; each throws as it does. `labels` are what frequencies are counted from.
+using AnySelect = std::variant<AllClasses, Block, Uniform, Frequency, HeadTail>;
 std::unique_ptr<const PointStep> step_named(const Plan& plan);
-AnySelect select_named(const Plan& plan, Index n_classes);
+AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels);
 
 // The names that make_trainer knows.
 std::vector<std::string> solver_names();

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "manyclass/objective/sampled_point.hpp"
+#include "manyclass/select/draw.hpp"
 #include "manyclass/weights/feature_rows.hpp"
 
 namespace manyclass {
@@ -10,33 +12,54 @@ namespace manyclass {
 template <class Classes>
 class Slots {
  public:
-  Slots(std::size_t n_slots, std::size_t capacity, bool lists)
-      : width_((capacity + line_floats - 1) / line_floats * line_floats),
-        points(n_slots),
-        classes(n_slots),
-        moves(n_slots),
-        alphas_(n_slots * width_),
-        rows_(n_slots * width_),
-        lists_(lists ? n_slots * width_ : 0) {}
+  struct Slot {
+    Index point;
+    Classes classes;
+    Move move;
+    double now;                // in passes
+    float label_shrink;        // the factor of w_y by the ridge
+    std::span<float> scores;   // z_k before the step
+    std::span<float> alpha;    // inclusion weights
+    std::span<float> times;    // empty unless the selection repeats classes
+    std::span<float> moves;    // p_k, then -p_k
+    std::span<float> shrinks;  // factors of w_k by the ridge; empty without one
+    std::span<float> x_sqs;    // see SampledPoint; empty without a ridge
+    std::span<Index> list;     // empty unless classes are a list
 
-  std::span<float> alpha(std::size_t s) { return {alphas_.data() + s * width_, width_}; }
-  std::span<float> p(std::size_t s) { return {rows_.data() + s * width_, width_}; }
-  std::span<Index> list(std::size_t s) {
-    return lists_.empty() ? std::span<Index>{} : std::span<Index>{lists_.data() + s * width_, width_};
+    DrawBuffers buffers() const { return {list, alpha, times}; }
+  };
+
+  Slots(std::size_t n_slots, std::size_t capacity, bool lists, bool repeats, bool ridge)
+      // Whole cache lines, so that slots of different threads do not share one.
+      : width_((capacity + line_floats - 1) / line_floats * line_floats), slots_(n_slots) {
+    const std::size_t n_floats = 3 + (repeats ? 1U : 0U) + (ridge ? 2U : 0U);
+    floats_.resize(n_slots * n_floats * width_);
+    indices_.resize(lists ? n_slots * width_ : 0);
+    float* next = floats_.data();
+    const auto take = [&](bool wanted) {
+      const std::span<float> row(wanted ? next : nullptr, wanted ? width_ : 0);
+      next += row.size();
+      return row;
+    };
+    for (std::size_t s = 0; s < n_slots; ++s) {
+      Slot& slot = slots_[s];
+      slot.scores = take(true);
+      slot.alpha = take(true);
+      slot.moves = take(true);
+      slot.times = take(repeats);
+      slot.shrinks = take(ridge);
+      slot.x_sqs = take(ridge);
+      if (lists) slot.list = {indices_.data() + s * width_, width_};
+    }
   }
 
- private:
-  std::size_t width_;  // whole cache lines, so that slots of different threads do not share one
-
- public:
-  std::vector<Index> points;
-  std::vector<Classes> classes;
-  std::vector<Move> moves;
+  Slot& operator[](std::size_t s) { return slots_[s]; }
 
  private:
-  std::vector<float> alphas_;
-  std::vector<float> rows_;
-  std::vector<Index> lists_;
+  std::size_t width_;
+  std::vector<Slot> slots_;
+  std::vector<float> floats_;
+  std::vector<Index> indices_;
 };
 
 }  // namespace manyclass

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "manyclass/core/simd.hpp"
@@ -11,8 +12,8 @@
 
 namespace manyclass {
 
-// The data, the carried values and the model being trained. Classes are given by their position in the order
-// that training uses, which is random, so that neighbouring classes are a uniform draw.
+// The data, the carried values and the model being trained. Classes are given by their position in the order that
+// training uses, which is random, so that neighbouring classes are a uniform draw.
 template <class Rows>
 struct Problem {
   typename Rows::Data x;
@@ -21,15 +22,21 @@ struct Problem {
   std::span<double> u;            // N
   Linear<Rows> model;
   Index n_classes;
+  std::optional<Average<Rows>> average;  // of the iterates since average->start, in passes
+  std::optional<Rows> squares;           // running squares of gradients: the adaptive step is taken
+  std::span<float> intercept_squares;    // K, with `squares` and an intercept
 };
 
 struct Settings {
   std::uint64_t seed = 0;
   int n_threads = 1;
-  Index batch = 1;       // points that see the same weights; above 1, threads share a batch and stay deterministic
-  bool hogwild = false;  // threads race on W
-  bool shuffle = true;   // visit in random order, or in file order
+  Index batch = 1;  // points that see the same weights; above 1, threads share a batch and stay deterministic
+  bool mean_of_batch = false;  // the step of a batch is the mean of its points' steps, not their sum
+  bool share_classes = false;  // the points of a batch see the same selected classes
+  bool hogwild = false;        // threads race on W
+  bool shuffle = true;         // visit in random order, or in file order
   Isa isa = Isa::baseline;
+  double ridge = 0;  // alpha: the objective has alpha/2 ||W||^2 beside the mean loss
   // Projections of Fagan & Iyengar 2018, Lemma 1-2: u to [0, u_max] and every w_k to the ball of this radius.
   double u_max = std::numeric_limits<double>::infinity();
   double max_norm = std::numeric_limits<double>::infinity();
@@ -56,8 +63,8 @@ class Trainer {
   virtual Progress run(const Stretch& stretch) = 0;
 };
 
-// A step that moves a score by more than this many nats has run away: single-precision scores of that size
-// are 64 nats apart, so they define no probabilities. Its move is not made.
+// A step that moves a score by more than this many nats has run away: single-precision scores of that size are 64 nats
+// apart, so they define no probabilities. Its move is not made.
 inline constexpr double runaway = 1e9;
 
 }  // namespace manyclass

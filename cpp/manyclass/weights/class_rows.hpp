@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "manyclass/core/csr.hpp"
+#include "manyclass/weights/adapt.hpp"
 #include "manyclass/weights/class_range.hpp"
 
 namespace manyclass {
@@ -54,6 +55,26 @@ class ClassRows {
   {
     for (std::size_t c = 0; c < classes.size(); ++c) {
       if (a[c] != 0) add(x, classes[c], a[c]);
+    }
+  }
+
+  // w_k *= a
+  void multiply(Index k, float a)
+    requires(!std::is_const_v<Float>)
+  {
+    for (Float& w : std::span<Float>(row(k), n_features_)) w *= a;
+  }
+
+  // See FeatureRows.
+  template <class Classes>
+  void add_adaptive(DenseRow x, const Classes& classes, std::span<const float> a, float rate, const ClassRows& squares)
+    requires(!std::is_const_v<Float>)
+  {
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      if (a[c] == 0) continue;
+      Float* w = row(classes[c]);
+      Float* square = squares.row(classes[c]);
+      for (std::size_t j = 0; j < n_features_; ++j) adapt(w[j], square[j], a[c] * x[j], rate);
     }
   }
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "manyclass/core/csr.hpp"
+#include "manyclass/weights/adapt.hpp"
 #include "manyclass/weights/class_range.hpp"
 
 namespace manyclass {
@@ -24,7 +25,9 @@ class FeatureRows {
   using Data = CsrView;
 
   FeatureRows(std::span<Float> weights, Index n_features)
-      : weights_(weights.data()), stride_(n_features ? weights.size() / static_cast<std::size_t>(n_features) : 0) {
+      : weights_(weights.data()),
+        end_(weights.data() + weights.size()),
+        stride_(n_features ? weights.size() / static_cast<std::size_t>(n_features) : 0) {
     assert(stride_ % line_floats == 0);
   }
 
@@ -80,6 +83,29 @@ class FeatureRows {
     }
   }
 
+  // w_k *= a
+  void multiply(Index k, float a)
+    requires(!std::is_const_v<Float>)
+  {
+    for (Float* w = weights_ + k; w < end_; w += stride_) *w *= a;
+  }
+
+  // The adaptive step of Ruiz et al. 2018, section 4, for each weight of the classes, with ascent gradient G = a x_j:
+  // see adapt.hpp.
+  template <class Classes>
+  void add_adaptive(SparseRow x, const Classes& classes, std::span<const float> a, float rate,
+                    const FeatureRows& squares)
+    requires(!std::is_const_v<Float>)
+  {
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      Float* row = at(x.indices[n], 0);
+      Float* square = squares.at(x.indices[n], 0);
+      for (std::size_t c = 0; c < classes.size(); ++c) {
+        adapt(row[classes[c]], square[classes[c]], a[c] * x.values[n], rate);
+      }
+    }
+  }
+
   // Asks for the lines that scoring `classes` and the label will read. Rows of one point are far apart, so
   // the processor cannot guess them.
   void prefetch(SparseRow x, ClassRange classes, Index label) const {
@@ -130,6 +156,7 @@ class FeatureRows {
   }
 
   Float* weights_;
+  Float* end_;
   std::size_t stride_;
 };
 

@@ -1,0 +1,21 @@
+// Importance sampling of the softmax gradient, self-normalised over the draws (Bengio & Senecal 2003).
+//
+// The gradient is -grad z_y + sum_j w_j grad z_j with w proportional to alpha e^z. The draws are from all classes, so
+// the label must be able to be among them: it is the selection that sees to it. (With the label kept exactly outside
+// of the draws it is complementary sum sampling: softmax.hpp.)
+#pragma once
+
+#include "manyclass/objective/sampled_sum.hpp"
+
+namespace manyclass {
+
+struct Importance {
+  Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
+    const SampledSum sum = sampled_sum(point, g);
+    const auto scale = static_cast<float>(1 / sum.scaled);
+    for (std::size_t k = 0; k < point.size(); ++k) g[k] *= scale;
+    return {1, 0, sum.log_a, 1};
+  }
+};
+
+}  // namespace manyclass

@@ -1,0 +1,34 @@
+// Telling the label from m noise classes: noise-contrastive estimation and negative sampling.
+#pragma once
+
+#include "manyclass/objective/sampled_sum.hpp"
+
+namespace manyclass {
+
+// -log sigma(z_y - log(m q_y)) - sum_j log(1 - sigma(z_j - log(m q_j))), the normaliser fixed at 1 (Mnih & Teh 2012).
+// 1 / (m q) is what the inclusion weight of a draw is.
+struct NoiseContrastive {
+  Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
+    const double log_a = sampled_sum(point, g).log_a;
+    for (std::size_t k = 0; k < point.size(); ++k) {
+      const float times = point.count(k);
+      g[k] = times * sigmoid(point.scores[k] + vec::log(point.alpha[k] / times));
+    }
+    const auto label = static_cast<float>(point.label_score) + vec::log(point.label_alpha);
+    return {static_cast<double>(sigmoid(-label)), 0, log_a, sum_of(g)};
+  }
+};
+
+// -log sigma(z_y) - sum_j log sigma(-z_j) (Mikolov et al. 2013). Not a likelihood: at its optimum z_k is the log-odds
+// of k against m draws of noise, so the softmax of z is off by the noise distribution.
+struct NegativeSampling {
+  Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
+    const double log_a = sampled_sum(point, g).log_a;
+    for (std::size_t k = 0; k < point.size(); ++k) {
+      g[k] = point.alpha[k] > 0 ? point.count(k) * sigmoid(point.scores[k]) : 0.0F;
+    }
+    return {static_cast<double>(sigmoid(-static_cast<float>(point.label_score))), 0, log_a, sum_of(g)};
+  }
+};
+
+}  // namespace manyclass

@@ -1,0 +1,77 @@
+// A certain head and a random tail: the head's classes count exactly, a uniformly drawn block stands for all others.
+//
+// Unbiased whatever the head is, as long as it does not depend on this visit's draw: a head class has weight 1 in every
+// draw, any other wrong class is in one block and weighted by the number of blocks. The head of a point is a row of
+// `heads`: candidates given by the caller, or (`learns`) the wrong classes that scored highest at its earlier visits.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "manyclass/select/block.hpp"
+
+namespace manyclass {
+
+struct HeadTail {
+  using Classes = ClassList;
+  static constexpr bool repeats = false;
+
+  Block tail;
+  std::span<Index> heads;  // N x head_size; -1 where there are fewer
+  Index head_size;
+  bool learns;
+
+  std::size_t capacity() const { return tail.capacity() + static_cast<std::size_t>(head_size); }
+  float label_alpha(Index k) const { return tail.label_alpha(k); }
+  // Of the tail: a class shrinks by the ridge when its block is drawn, not when it is in a head.
+  double inclusion(Index k) const { return tail.inclusion(k); }
+
+  std::span<Index> head_of(Index point) const {
+    const auto width = static_cast<std::size_t>(head_size);
+    return heads.subspan(static_cast<std::size_t>(point) * width, width);
+  }
+
+  // The block's classes first, then the head's that are not among them.
+  ClassList draw(Rng rng, Index point, Index label, const DrawBuffers& out) const {
+    const ClassRange block = tail.draw(rng, point, label, out);
+    std::size_t n = 0;
+    for (; n < block.size(); ++n) out.list[n] = block[n];
+    for (const Index k : head_of(point)) {
+      if (k < 0 || k == label) continue;
+      if (k >= block.begin && k < block.end()) {
+        out.alpha[static_cast<std::size_t>(k - block.begin)] = 1;
+      } else if (std::find(out.list.begin() + block.count, out.list.begin() + static_cast<std::ptrdiff_t>(n), k) ==
+                 out.list.begin() + static_cast<std::ptrdiff_t>(n)) {
+        out.list[n] = k;
+        out.alpha[n] = 1;
+        ++n;
+      }
+    }
+    return {out.list.data(), n};
+  }
+
+  // Keeps the highest scores seen at this visit for the next one.
+  void learn(Index point, Index label, ClassList classes, std::span<const float> scores) const {
+    const std::span<Index> head = head_of(point);
+    float kept[max_head];
+    std::size_t n = 0;
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      if (classes[c] == label) continue;
+      std::size_t at = n;
+      for (; at > 0 && kept[at - 1] < scores[c]; --at) {
+        if (at < head.size()) {
+          kept[at] = kept[at - 1];
+          head[at] = head[at - 1];
+        }
+      }
+      if (at == head.size()) continue;
+      kept[at] = scores[c];
+      head[at] = classes[c];
+      n = std::min(n + 1, head.size());
+    }
+  }
+
+  static constexpr std::size_t max_head = 64;
+};
+
+}  // namespace manyclass

@@ -1,0 +1,42 @@
+// Keeping every w_k in a ball (Fagan & Iyengar 2018, Lemma 1 and Algorithm 1), its norm followed from move to move.
+//
+// The paper's set is the Frobenius ball of all of W; projecting each row on the same radius, as its Algorithm 1 does,
+// keeps W in a larger set that still holds the optimum.
+#pragma once
+
+#include <cmath>
+#include <span>
+
+#include "manyclass/model/linear.hpp"
+
+namespace manyclass {
+
+class NormBall {
+ public:
+  NormBall(std::span<const float> intercept, std::span<double> norm_sq, double radius)
+      : intercept_(intercept), norm_sq_(norm_sq), radius_sq_(radius * radius) {}
+
+  // ||w + a x||^2 = ||w||^2 + 2 a w.x + a^2 ||x||^2; `score` is that before the move.
+  void grow(Index k, float score, float a, double x_sq) {
+    if (a == 0) return;
+    const auto at = static_cast<std::size_t>(k);
+    const double w_x = static_cast<double>(score) - (intercept_.empty() ? 0.0 : static_cast<double>(intercept_[at]));
+    const auto step = static_cast<double>(a);
+    norm_sq_[at] = std::fmax(norm_sq_[at] + step * (2 * w_x + step * x_sq), 0.0);
+  }
+
+  template <class Rows>
+  void project(Index k, Linear<Rows>& model, Average<Rows>* average) {
+    const auto at = static_cast<std::size_t>(k);
+    if (norm_sq_[at] <= radius_sq_) return;
+    model.shrink(k, static_cast<float>(std::sqrt(radius_sq_ / norm_sq_[at])), average);
+    norm_sq_[at] = radius_sq_;
+  }
+
+ private:
+  std::span<const float> intercept_;
+  std::span<double> norm_sq_;
+  double radius_sq_;
+};
+
+}  // namespace manyclass

@@ -1,0 +1,15 @@
+// One weight's adaptive move (Ruiz et al. 2018, section 4).
+#pragma once
+
+#include <cmath>
+
+namespace manyclass {
+
+// s <- G^2 at the first visit, then 0.1 G^2 + 0.9 s;  w += rate G / (1 + sqrt s).
+inline void adapt(float& w, float& s, float g, float rate) {
+  const float g_sq = g * g;
+  s = s == 0 ? g_sq : 0.1F * g_sq + 0.9F * s;
+  w += rate * g / (1 + std::sqrt(s));
+}
+
+}  // namespace manyclass

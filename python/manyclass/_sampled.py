@@ -1,0 +1,225 @@
+"""Training by sampled classes: from an estimator's parameters to the core's plan, and back to weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass import _core
+from manyclass._checks import csr_parts, seed_from
+from manyclass._training import Callback, Schedule, TrainingState, run_passes
+from manyclass._weights import LinearWeights, Matrix, aligned_zeros
+
+# Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
+# rarely move the same row of W, and at most as many as keep two cores busy between barriers.
+CLASSES_PER_BATCHED_POINT = 64
+MOST_BATCHED_POINTS = 64
+MOST_BATCHED_POINTS_ALL_CLASSES = 16  # where each point's scores take K floats
+
+EMPTY = np.zeros(0, dtype=np.float32)
+
+
+@dataclass
+class Memory:
+    """What training keeps beside the weights; empty arrays for what is switched off.
+
+    Attributes
+    ----------
+    scale, norm_sq : ndarray of shape (n_classes,)
+        Factor of every row (ridge, projection) and its squared norm (projection).
+    moments, intercept_moments, gamma, updated : ndarrays
+        Of the average of the iterates: see Average in the core's model/linear.hpp.
+    average_start : float
+        Pass from which iterates are averaged.
+    squares, intercept_squares : ndarrays
+        Running squares of the gradients (schedule="adaptive").
+    """
+
+    scale: NDArray[np.float32]
+    norm_sq: NDArray[np.float64]
+    moments: NDArray[np.float32]
+    intercept_moments: NDArray[np.float32]
+    gamma: NDArray[np.float64]
+    updated: NDArray[np.float64]
+    average_start: float
+    squares: NDArray[np.float32]
+    intercept_squares: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, estimator: Any, weights: LinearWeights) -> Memory:
+        """Make what the parameters ask for."""
+        n_classes = weights.n_classes
+        projects = estimator.max_norm is not None
+        averages = estimator.averaging != "none"
+        adaptive = estimator.schedule == "adaptive"
+        start = estimator.max_iter // 2 if estimator.averaging == "suffix" else 0
+        n_intercepts = n_classes if estimator.fit_intercept else 0
+
+        def like_weights(wanted: bool) -> NDArray[np.float32]:
+            return aligned_zeros(*weights.matrix.shape) if wanted else EMPTY.reshape(0, 0)
+
+        return cls(
+            scale=np.ones(n_classes, dtype=np.float32) if projects or estimator.alpha > 0 else EMPTY,
+            norm_sq=np.zeros(n_classes if projects else 0),
+            moments=like_weights(averages),
+            intercept_moments=np.zeros(n_intercepts if averages else 0, dtype=np.float32),
+            gamma=np.zeros(n_classes if averages else 0),
+            updated=np.full(n_classes if averages else 0, float(start)),
+            average_start=float(start),
+            squares=like_weights(adaptive),
+            intercept_squares=np.zeros(n_intercepts if adaptive else 0, dtype=np.float32),
+        )
+
+    def finish(self, weights: LinearWeights, now: float) -> None:
+        """Leave in `weights` the model itself: factors multiplied in, or the average up to time `now` (in passes)."""
+        if len(self.gamma) and now > self.average_start:
+            # Intercepts have no factor: their sum is age b + m.
+            age = now - self.average_start
+            if len(self.intercept_moments):
+                weights.intercept += self.intercept_moments / np.float32(age)
+            scale = self.scale if len(self.scale) else np.float32(1)
+            gamma = (self.gamma + scale * (now - self.updated)) / age
+            _multiply(weights, gamma.astype(np.float32))
+            for rows, moments in _row_blocks(weights.matrix, self.moments):
+                rows += moments / np.float32(age)
+        elif len(self.scale):
+            _multiply(weights, self.scale)
+
+
+def _row_blocks(*matrices: NDArray[np.float32]) -> Any:
+    step = max(1, (1 << 22) // max(1, matrices[0].shape[1]))  # 16 MB at a time: temporaries stay small
+    for i in range(0, len(matrices[0]), step):
+        yield tuple(matrix[i : i + step] for matrix in matrices)
+
+
+def _multiply(weights: LinearWeights, factors: NDArray[np.float32]) -> None:
+    if weights.sparse:
+        weights.matrix[:, : weights.n_classes] *= factors
+    else:
+        weights.matrix *= factors[:, np.newaxis]
+
+
+def row_norms_sq(x: Matrix) -> NDArray[np.float32]:
+    """Return the squared Euclidean norm of each row."""
+    if isinstance(x, sp.csr_array):
+        squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+        return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+    return np.einsum("ij,ij->i", x, x, dtype=np.float32)
+
+
+def largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> float:
+    """B_u = log(1 + (K - 1) e^(2 B_x B_w)) of Fagan & Iyengar 2018, Lemma 2; infinite without a norm."""
+    if max_norm is None:
+        return float(np.inf)
+    return float(np.logaddexp(0.0, np.log(n_classes - 1) + 2 * np.sqrt(largest_x_sq) * max_norm))
+
+
+def batch_size_of(estimator: Any, labels: NDArray[np.int32], n_classes: int) -> int:
+    """Points that see the same weights."""
+    if estimator.batch_size is not None:
+        return int(min(estimator.batch_size, len(labels)))
+    if estimator.max_norm is not None or n_classes < 16 * CLASSES_PER_BATCHED_POINT:
+        return 1
+    every_class = estimator.solver == "exact" or estimator.selection == "all"
+    most = MOST_BATCHED_POINTS_ALL_CLASSES if every_class else MOST_BATCHED_POINTS
+    by_label = len(labels) // int(np.bincount(labels).max())  # the most frequent label once a batch
+    return max(1, min(most, n_classes // CLASSES_PER_BATCHED_POINT, by_label))
+
+
+def fit_sampled(
+    estimator: Any,
+    x: Matrix,
+    labels: NDArray[np.int32],
+    n_classes: int,
+    *,
+    schedule: Schedule,
+    x_sq: NDArray[np.float32],
+    n_threads: int,
+    candidates: NDArray[np.int32] | None,
+    callback: Callback | None,
+    max_seconds: float,
+) -> tuple[LinearWeights, list[float]]:
+    """Train weights for labels in [0, n_classes) and return them with the running loss of each pass."""
+    sparse = isinstance(x, sp.csr_array)
+    n_samples, n_features = x.shape
+    seed = seed_from(estimator.random_state)
+
+    # Training sees the classes in a random order, so that a block of neighbours is a uniform draw.
+    order = _core.class_order(n_classes, seed)
+    position = np.empty_like(order)
+    position[order] = np.arange(n_classes, dtype=np.int32)
+
+    weights = LinearWeights.zeros(n_classes, n_features, sparse=sparse)
+    memory = Memory.of(estimator, weights)
+    if estimator.selection != "head_tail":
+        heads = np.zeros((0, 0), dtype=np.int32)
+    elif candidates is None:
+        heads = np.full((n_samples, min(estimator.n_head, n_classes - 1)), -1, dtype=np.int32)
+    else:
+        heads = np.ascontiguousarray(position[candidates])
+    state = _core.State(
+        labels=position[labels],
+        x_sq=x_sq,
+        u=np.full(n_samples, np.log(n_classes) if estimator.u_init == "log_n_classes" else 0.0),
+        weights=weights.matrix,
+        intercept=weights.intercept if estimator.fit_intercept else EMPTY,
+        scale=memory.scale,
+        norm_sq=memory.norm_sq,
+        moments=memory.moments,
+        intercept_moments=memory.intercept_moments,
+        gamma=memory.gamma,
+        updated=memory.updated,
+        average_start=memory.average_start,
+        squares=memory.squares,
+        intercept_squares=memory.intercept_squares,
+        heads=heads,
+        n_classes=n_classes,
+    )
+    batch = batch_size_of(estimator, labels, n_classes)
+    plan = _core.Plan(
+        solver=estimator.solver,
+        formulation=estimator.formulation,
+        selection=estimator.selection,
+        root=estimator.root,
+        n_negatives=min(estimator.n_negatives, n_classes),
+        delta=estimator.delta,
+        u_gain=estimator.u_gain,
+        power=estimator.frequency_power,
+        learn_heads=candidates is None,
+        seed=seed,
+        n_threads=n_threads,
+        batch=batch,
+        mean_of_batch=estimator.batch_size is not None,
+        share_classes=bool(estimator.share_classes),
+        hogwild=estimator.parallel == "hogwild" and n_threads > 1,
+        shuffle=bool(estimator.shuffle),
+        ridge=estimator.alpha,
+        u_max=largest_u(estimator.max_norm, float(x_sq.max(initial=0)), n_classes),
+        max_norm=np.inf if estimator.max_norm is None else estimator.max_norm,
+        isa="auto",
+    )
+    if isinstance(x, sp.csr_array):
+        trainer = _core.Trainer.sparse(plan, *csr_parts(x), n_features, state)
+    else:
+        trainer = _core.Trainer.dense(plan, x, state)
+
+    progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads)
+    curve, now = run_passes(
+        trainer,
+        schedule,
+        n_samples=n_samples,
+        n_classes=n_classes,
+        batch=batch,
+        max_iter=estimator.max_iter,
+        verbose=estimator.verbose,
+        state=progress,
+        callback=callback,
+        max_seconds=max_seconds,
+    )
+    memory.finish(weights, now)
+    weights.reorder(position, n_threads)
+    return weights, curve
