@@ -104,11 +104,11 @@ def run_passes(
             while first < n_samples:
                 last = min(first + visits, n_samples)
                 begin = time.perf_counter()
-                progress = trainer.run(epoch=epoch, eta=eta, eta_u=eta_u, first=first, last=last)
+                progress = trainer.run(epoch=epoch, eta=eta, eta_u=eta_u, first=first, last=last, loss=loss)
                 seconds = time.perf_counter() - begin
                 state.seconds += seconds
                 state.class_updates += progress.class_updates
-                loss += progress.loss
+                loss = progress.loss
                 if progress.diverged_at >= 0:
                     _warn_diverged(f"the step at point {progress.diverged_at} in pass {epoch + 1} was too large")
                     return curve

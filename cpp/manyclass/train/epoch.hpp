@@ -43,13 +43,15 @@ class Epoch final : public Trainer {
     Progress progress;
     if (batches) {
       Slots<Classes> slots(in_flight, select_.capacity(), lists);
+      progress.loss = stretch.loss;
       run_team(settings_.n_threads, [&](Member me) { in_batches(me, stretch, slots, progress); });
     } else {
       std::vector<Progress> parts(static_cast<std::size_t>(settings_.hogwild ? settings_.n_threads : 1));
+      parts.front().loss = stretch.loss;
       next_ = stretch.first;
       run_team(static_cast<int>(parts.size()), [&](Member me) {
         Slots<Classes> slots(in_flight, select_.capacity(), lists);
-        parts[static_cast<std::size_t>(me.rank())] = alone(stretch, slots);
+        alone(stretch, slots, parts[static_cast<std::size_t>(me.rank())]);
       });
       for (const Progress& part : parts) {
         progress.loss += part.loss;
@@ -195,8 +197,8 @@ class Epoch final : public Trainer {
     shrink(label(i));
   }
 
-  Progress alone(const Stretch& stretch, Slots<Classes>& slots) {
-    Progress mine;
+  void alone(const Stretch& stretch, Slots<Classes>& slots, Progress& part) {
+    Progress mine = part;  // on this thread's stack: parts share cache lines
     std::vector<float> scores, scratch;
     while (diverged_ < 0) {
       const Offset taken = next_.fetch_add(static_cast<Offset>(ahead));
@@ -213,7 +215,7 @@ class Epoch final : public Trainer {
         mine.class_updates += static_cast<std::int64_t>(slots.classes[s].size()) + 1;
       }
     }
-    return mine;
+    part = mine;
   }
 
   void in_batches(Member me, const Stretch& stretch, Slots<Classes>& slots, Progress& progress) {

@@ -42,10 +42,12 @@ struct Stretch {
   double eta_u;
   Index first;  // visits [first, last) of the pass
   Index last;
+  // Sum of the losses of the pass so far: continued visit by visit, so that where stretches end changes no bit.
+  double loss;
 };
 
 struct Progress {
-  double loss = 0;                 // sum over the visits of log(1 + sum_S alpha e^d), nats
+  double loss = 0;                 // sum over the pass's visits so far of log(1 + sum_S alpha e^d), nats
   std::int64_t class_updates = 0;  // rows of W moved, the label's included
   Index diverged_at = -1;          // the point whose step was too large to take; training must stop
 };
