@@ -64,6 +64,9 @@ inline constexpr double close_by_bisection = 0x1p-22;
 
 inline double tolerance(RootFinder finder) { return finder == RootFinder::newton ? close_enough : close_by_bisection; }
 
+// Below this, the smallest normal float, 1 / x_sq would overflow: such a point counts as one without features.
+inline constexpr double smallest_x_sq = 0x1p-126;
+
 // u of a point without features: no score can move, f(u) = u + e^-u (1 + sum alpha).
 inline double implicit_u_alone(double u, double eta_u, double log_a) {
   return u - eta_u + wright_omega(std::log(eta_u) + log_a + eta_u - u);
@@ -86,7 +89,7 @@ struct ImplicitDoubleSum {
   Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float> base) const {
     const SampledSum sampled = sampled_sum(point, p);
     const double log_a = sampled.log_a, x_sq = point.x_sq, old_u = u;
-    if (x_sq == 0) {
+    if (x_sq < smallest_x_sq) {
       u = implicit_u_alone(u, point.eta_u, log_a);
       std::fill(p.begin(), p.end(), 0.0F);
       return {0, 0, log_a};
@@ -131,7 +134,7 @@ struct ImplicitRaman {
   Move operator()(const SampledPoint& point, double& v, std::span<float> p, std::span<float> base) const {
     const SampledSum sampled = sampled_sum(point, p);
     const double log_a = sampled.log_a, x_sq = point.x_sq, old_v = v, z_y = point.label_score;
-    if (x_sq == 0) {
+    if (x_sq < smallest_x_sq) {
       v = implicit_u_alone(v - z_y, point.eta_u, log_a) + z_y;
       std::fill(p.begin(), p.end(), 0.0F);
       return {0, 0, log_a};

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <type_traits>
@@ -121,7 +122,8 @@ class Epoch final : public Trainer {
     double u = problem_.u[static_cast<std::size_t>(i)];
     const Move move = step_->solve(settings_.isa, point, u, p, std::span<float>(scratch).first(size));
     slots.moves[s] = move;
-    if (!(move.total * std::fmax(point.x_sq, 1.0) < runaway) || !std::isfinite(move.label) || !std::isfinite(u)) {
+    if (!(move.total * point.x_sq < runaway) || !fits_float(move.total) || !fits_float(move.label) ||
+        !std::isfinite(u)) {
       // The first of the batch by number, whichever thread saw it.
       for (Index seen = diverged_; (seen < 0 || i < seen) && !diverged_.compare_exchange_weak(seen, i);) {
       }
@@ -130,6 +132,10 @@ class Epoch final : public Trainer {
     if (std::isfinite(settings_.u_max)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
     problem_.u[static_cast<std::size_t>(i)] = u;
     for (float& p_k : p) p_k = -p_k;
+  }
+
+  static bool fits_float(double p) {
+    return std::fabs(p) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
   }
 
   MANYCLASS_RACES_ON_PURPOSE void apply(std::size_t s, Slots<Classes>& slots, std::vector<float>& scores) {

@@ -58,7 +58,7 @@ class Trainer {
   virtual Progress run(const Stretch& stretch) = 0;
 };
 
-// A step that moves a score by more than this many nats has run away: single-precision scores of that size
+// A step that moves its point's scores by more than this many nats has run away: single-precision scores of that size
 // are 64 nats apart, so they define no probabilities. Its move is not made.
 inline constexpr double runaway = 1e9;
 
