@@ -39,12 +39,14 @@ class TrainingState:
     loss: float
     class_updates: int
     _weights: LinearWeights = field(repr=False)
+    _scale: NDArray[np.float32] = field(repr=False)
     _position: NDArray[np.int32] = field(repr=False)
     _n_threads: int = field(repr=False)
 
     def evaluate(self, X: Matrix, labels: NDArray[np.int32]) -> dict[str, float]:
         """Return the exact log-loss (nats), error and top-5 error on points with labels in [0, n_classes)."""
-        return summarize(*self._weights.log_losses(X, self._position[labels], self._n_threads))
+        weights = self._weights.scaled(self._scale)
+        return summarize(*weights.log_losses(X, self._position[labels], self._n_threads))
 
 
 Callback = Callable[[TrainingState], bool | None]
@@ -128,7 +130,7 @@ def run_passes(
             if callback is not None and callback(state):
                 break
     except KeyboardInterrupt:
-        warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 3)
+        warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 4)
         return curve
     finally:
         bar.close()
@@ -143,5 +145,5 @@ def _warn_diverged(what: str) -> None:
         f"training diverged: {what}. Lower learning_rate, scale the rows of X to unit length, or use "
         "solver='implicit', which bears larger steps",
         ConvergenceWarning,
-        4,
+        5,
     )

@@ -60,6 +60,15 @@ class LinearWeights:
         """W as a (n_classes, n_features) view."""
         return self.matrix[:, : self.n_classes].T if self.sparse else self.matrix
 
+    def scaled(self, scale: NDArray[np.float32]) -> LinearWeights:
+        """Return these weights with w_k multiplied by scale[k]: a copy, unless `scale` is empty (all ones)."""
+        if not len(scale):
+            return self
+        scaled = LinearWeights.zeros(self.n_classes, self.coef.shape[1], sparse=self.sparse)
+        np.multiply(self.coef, scale[:, np.newaxis], out=scaled.coef)
+        scaled.intercept[:] = self.intercept
+        return scaled
+
     def reorder(self, source: NDArray[np.int32], n_threads: int) -> None:
         """Put class source[k] in place k, in place."""
         if self.sparse:

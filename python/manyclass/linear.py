@@ -286,7 +286,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             trainer = _core.Trainer.sparse(plan, *csr_parts(x), n_features, state)
         else:
             trainer = _core.Trainer.dense(plan, x, state)
-        progress = TrainingState(0, 0.0, np.nan, 0, weights, position, n_threads)
+        progress = TrainingState(0, 0.0, np.nan, 0, weights, scale, position, n_threads)
         curve = run_passes(
             trainer,
             self._schedule(x_sq),
@@ -299,10 +299,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             callback=callback,
         )
         if projects:
-            if sparse:
-                weights.matrix[:, :n_classes] *= scale
-            else:
-                weights.matrix *= scale[:, np.newaxis]
+            weights.coef[:] *= scale[:, np.newaxis]
         weights.reorder(position, n_threads)
         self.classes_ = classes
         self.loss_curve_ = np.array(curve)
@@ -480,10 +477,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _row_norms_sq(x: Matrix) -> NDArray[np.float32]:
-    if isinstance(x, sp.csr_array):
-        squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
-        return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-    return np.einsum("ij,ij->i", x, x, dtype=np.float32)
+    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
+        if isinstance(x, sp.csr_array):
+            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+        return np.einsum("ij,ij->i", x, x, dtype=np.float32)
 
 
 def _largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> float:
