@@ -101,9 +101,7 @@ def test_sampled_steps_average_to_the_gradient_of_the_whole_sum(selection, raman
 
     def whole(flat):
         W = flat[n:].reshape(n_classes, n_features)
-        values = [
-            objective(flat[i], W, X[i], y[i], np.arange(n_classes) != y[i], raman=raman) for i in range(n)
-        ]
+        values = [objective(flat[i], W, X[i], y[i], np.arange(n_classes) != y[i], raman=raman) for i in range(n)]
         return np.mean(values)
 
     slopes = finite_differences(whole, np.append(v, W.ravel()))

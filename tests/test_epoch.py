@@ -109,7 +109,13 @@ def test_projection_equals_its_twin(solver, selection, storage, seed):
     X, y = small_problem(seed)
     max_norm = 0.05  # W reaches about 1 without it, so nearly all visits project
     model = SoftmaxClassifier(
-        solver=solver, selection=selection, n_negatives=4, learning_rate=0.2, max_norm=max_norm, max_iter=3, random_state=2
+        solver=solver,
+        selection=selection,
+        n_negatives=4,
+        learning_rate=0.2,
+        max_norm=max_norm,
+        max_iter=3,
+        random_state=2,
     ).fit(as_storage(X, storage), y)
     expected = twin.train(
         X.astype(np.float64),

@@ -121,7 +121,8 @@ def test_read_only_weights_and_data_are_evaluated(storage, seed):
     weights, X, y = random_model(seed, 20, 5, 18, storage)
     data = as_storage(X, storage)
     expected = weights.log_losses(data, y, 1)
-    for array in (weights.matrix, weights.intercept, y, *((data.data, data.indices) if storage == "sparse" else (data,))):
+    arrays = [data.data, data.indices, data.indptr] if storage == "sparse" else [data]
+    for array in (weights.matrix, weights.intercept, y, *arrays):
         array.flags.writeable = False
     again = weights.log_losses(data, y, 1)
     assert np.array_equal(expected[0], again[0])
@@ -187,7 +188,7 @@ def test_k_outside_the_classes_is_refused(seed):
     for k in (0, 6, -1):
         with pytest.raises(ValueError, match=f"k is {k}; it must be finite, at least 1 and at most 5"):
             model.predict_top_k(X, k)
-    with pytest.raises(TypeError, match="k is 2.5; it must be an integer"):
+    with pytest.raises(TypeError, match=r"k is 2\.5; it must be an integer"):
         model.predict_top_k(X, 2.5)
 
 

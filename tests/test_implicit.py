@@ -157,7 +157,8 @@ def test_huge_scores_and_steps_stay_finite_and_stationary(root, raman, seed):
                 # The floats that go into omega and the sums over it are off by at most e. omega(s + e) - omega(s) is
                 # below e and below (e^e - 1) omega(s); u and v move by less than e, as h' shows, and pass that on.
                 # Below the smallest normal floats, 1e-38, nothing is left.
-                e = 4 * 2.0**-23 * (np.abs(point.scores).max() + 2 * abs(point.label_score) + delta.sum() + abs(carried) + 30)
+                largest = np.abs(point.scores).max() + 2 * abs(point.label_score) + delta.sum() + abs(carried) + 30
+                e = 4 * 2.0**-23 * largest
                 off = np.minimum(2 * e, np.expm1(2 * e) * delta) + 1e-37 * point.x_sq
                 assert (np.abs(p * point.x_sq - delta) <= off).all()
                 assert abs(label - twin_label) * point.x_sq <= 2 * e + off.sum()
@@ -185,7 +186,11 @@ def test_implicit_step_survives_a_huge_learning_rate(formulation, learning_rate,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the last passes may end above log K; nothing may overflow
         model = SoftmaxClassifier(
-            formulation=formulation, learning_rate=learning_rate, n_negatives=n_negatives, random_state=seed, max_iter=30
+            formulation=formulation,
+            learning_rate=learning_rate,
+            n_negatives=n_negatives,
+            random_state=seed,
+            max_iter=30,
         ).fit(X, y)
     assert np.isfinite(model.coef_).all()
     assert np.isfinite(model.loss_curve_).all()

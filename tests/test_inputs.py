@@ -156,7 +156,7 @@ def test_data_that_are_not_finite_are_refused(container, bad, problem):
     X = X.copy()
     X[3, 2] = bad
     for call in (lambda: model().fit(container(X), y), lambda: fitted.predict(container(X))):
-        with pytest.raises(ValueError, match="NaN|infinity"):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
             call()
 
 
@@ -206,7 +206,7 @@ def test_prediction_needs_a_fit_and_as_many_features(problem):
 def test_evaluate_refuses_labels_unseen_in_fit_and_wrong_lengths(problem):
     X, y = problem
     fitted = model().fit(X, y)
-    with pytest.raises(ValueError, match="y has 2 labels unseen in fit, among them .*(-3|99)"):
+    with pytest.raises(ValueError, match=r"y has 2 labels unseen in fit, among them .*-3"):
         fitted.evaluate(X, np.where(y == 1, 99, np.where(y == 2, -3, y)))
     with pytest.raises(ValueError, match=r"X has 80 rows, y has shape \(79,\); it must be \(80,\)"):
         fitted.evaluate(X, y[1:])

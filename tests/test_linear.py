@@ -183,7 +183,8 @@ def test_an_interrupt_leaves_the_model_reached_so_far(problem):
         if state.n_iter == 2:
             raise KeyboardInterrupt
 
-    with pytest.warns(ConvergenceWarning, match="training was interrupted; the model is the one reached so far") as seen:
+    message = "training was interrupted; the model is the one reached so far"
+    with pytest.warns(ConvergenceWarning, match=message) as seen:
         fitted = quick(max_iter=50).fit(X, y, callback=callback)
     assert seen[0].filename == __file__  # the warning points at the caller's line
     assert fitted.n_iter_ == 2
@@ -195,8 +196,9 @@ def test_an_interrupt_leaves_the_model_reached_so_far(problem):
 @pytest.mark.parametrize("n_classes", [12, 1100])
 def test_plain_sgd_that_diverges_stops_and_names_the_remedy(n_classes, storage, seed):
     X, y = planted(np.random.default_rng(seed), 2 * n_classes + 10, 6, n_classes)
+    data = as_storage(X, storage)
     with pytest.warns(ConvergenceWarning) as seen:
-        fitted = SoftmaxClassifier(solver="sgd", learning_rate=1e4, n_jobs=2, random_state=0).fit(as_storage(X, storage), y)
+        fitted = SoftmaxClassifier(solver="sgd", learning_rate=1e4, n_jobs=2, random_state=0).fit(data, y)
     message = str(seen[0].message)
     assert message.startswith("training diverged: the step at point ")
     assert message.endswith(
@@ -207,7 +209,7 @@ def test_plain_sgd_that_diverges_stops_and_names_the_remedy(n_classes, storage, 
     assert np.isfinite(fitted.coef_).all()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        quick(learning_rate=1.0).fit(as_storage(X, storage), y)  # as the message says
+        quick(learning_rate=1.0).fit(data, y)  # as the message says
 
 
 def test_a_model_worse_than_none_is_reported(seed):
