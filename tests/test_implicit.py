@@ -157,11 +157,8 @@ def test_huge_scores_and_steps_stay_finite_and_stationary(root, raman, seed):
                 # The floats that go into omega and the sums over it are off by at most e. omega(s + e) - omega(s) is
                 # below e and below (e^e - 1) omega(s); u and v move by less than e, as h' shows, and pass that on.
                 # Below the smallest normal floats, 1e-38, nothing is left.
-                e = (
-                    4
-                    * 2.0**-23
-                    * (np.abs(point.scores).max() + 2 * abs(point.label_score) + delta.sum() + abs(carried) + 30)
-                )
+                largest = np.abs(point.scores).max() + 2 * abs(point.label_score) + delta.sum() + abs(carried) + 30
+                e = 4 * 2.0**-23 * largest
                 off = np.minimum(2 * e, np.expm1(2 * e) * delta) + 1e-37 * point.x_sq
                 assert (np.abs(p * point.x_sq - delta) <= off).all()
                 assert abs(label - twin_label) * point.x_sq <= 2 * e + off.sum()

@@ -67,11 +67,10 @@ def test_the_draws_of_many_points_are_spread_evenly(selection, n_outcomes, seed)
 
 
 def test_draws_of_neighbouring_points_and_passes_are_independent(seed):
-    n = 8000
-    of_pass = [
-        np.array([_core._draw("block", 8, 2, 7, seed, epoch, i)[0][0] // 2 for i in range(n)]) for epoch in (0, 1)
-    ]
-    for before, after in ((of_pass[0][:-1], of_pass[0][1:]), (of_pass[0], of_pass[1])):
+    first, second = (
+        np.array([_core._draw("block", 8, 2, 7, seed, epoch, i)[0][0] // 2 for i in range(8000)]) for epoch in (0, 1)
+    )
+    for before, after in ((first[:-1], first[1:]), (first, second)):
         counts = np.bincount(4 * before + after, minlength=16)
         expected = len(before) / 16
         assert np.sum((counts - expected) ** 2) / expected < chi2.isf(FALSE_ALARM, 15)

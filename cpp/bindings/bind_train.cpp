@@ -219,12 +219,13 @@ void bind_train(py::module_& m) {
       .def_static("dense", &dense_trainer, "plan"_a, "data"_a.noconvert(), "state"_a)
       .def(
           "run",
-          [](BoundTrainer& self, int epoch, double eta, double eta_u, py::ssize_t first, py::ssize_t last) {
-            const Stretch stretch{epoch, eta, eta_u, as_index(first, "first"), as_index(last, "last")};
+          [](BoundTrainer& self, int epoch, double eta, double eta_u, py::ssize_t first, py::ssize_t last,
+             double loss) {
+            const Stretch stretch{epoch, eta, eta_u, as_index(first, "first"), as_index(last, "last"), loss};
             const py::gil_scoped_release nogil;
             return self.trainer->run(stretch);
           },
-          py::kw_only(), "epoch"_a, "eta"_a, "eta_u"_a, "first"_a, "last"_a);
+          py::kw_only(), "epoch"_a, "eta"_a, "eta_u"_a, "first"_a, "last"_a, "loss"_a);
 
   m.def(
       "step_size",

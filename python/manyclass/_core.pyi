@@ -32,11 +32,17 @@ class Plan:
         root: str,
         n_negatives: int,
         delta: float,
+        u_gain: float,
+        power: float,
+        learn_heads: bool,
         seed: int,
         n_threads: int,
         batch: int,
+        mean_of_batch: bool,
+        share_classes: bool,
         hogwild: bool,
         shuffle: bool,
+        ridge: float,
         u_max: float,
         max_norm: float,
         isa: str,
@@ -53,6 +59,14 @@ class State:
         intercept: NDArray[np.float32],
         scale: NDArray[np.float32],
         norm_sq: NDArray[np.float64],
+        moments: NDArray[np.float32],
+        intercept_moments: NDArray[np.float32],
+        gamma: NDArray[np.float64],
+        updated: NDArray[np.float64],
+        average_start: float,
+        squares: NDArray[np.float32],
+        intercept_squares: NDArray[np.float32],
+        heads: NDArray[np.int32],
         n_classes: int,
     ) -> None: ...
 
@@ -76,12 +90,14 @@ class Trainer:
     ) -> Trainer: ...
     @staticmethod
     def dense(plan: Plan, data: NDArray[np.float32], state: State) -> Trainer: ...
-    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int) -> Progress: ...
+    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> Progress: ...
 
 # bind_evaluate
 
 class Weights:
-    def __init__(self, *, matrix: NDArray[np.float32], intercept: NDArray[np.float32], n_classes: int) -> None: ...
+    def __init__(
+        self, *, matrix: NDArray[np.float32], intercept: NDArray[np.float32], scale: NDArray[np.float32], n_classes: int
+    ) -> None: ...
 
 def log_losses(
     x: _Data, n_features: int, weights: Weights, labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
@@ -125,7 +141,15 @@ def read_xmc(
 def _random_words(seed: int, epoch: int, item: int, n: int) -> list[int]: ...
 def _random_below(seed: int, epoch: int, item: int, bounds: list[int]) -> list[int]: ...
 def _draw(
-    selection: str, n_classes: int, n_negatives: int, label: int, seed: int, epoch: int, item: int
+    selection: str,
+    n_classes: int,
+    n_negatives: int,
+    label: int,
+    seed: int,
+    epoch: int,
+    item: int,
+    solver: str = "implicit",
+    head: list[int] = [],
 ) -> tuple[list[int], list[float]]: ...
 def _step(
     *,
@@ -141,6 +165,11 @@ def _step(
     eta: float,
     eta_u: float,
     u: float,
+    u_gain: float = 0.5,
+    visits: int = 0,
+    label_alpha: float = 1.0,
+    x_sqs: NDArray[np.float32] = ...,
+    times: NDArray[np.float32] = ...,
 ) -> tuple[NDArray[np.float32], float, float, float, float]: ...
 def _find_root(
     *,

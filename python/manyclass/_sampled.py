@@ -105,10 +105,12 @@ def _multiply(weights: LinearWeights, factors: NDArray[np.float32]) -> None:
 
 def row_norms_sq(x: Matrix) -> NDArray[np.float32]:
     """Return the squared Euclidean norm of each row."""
-    if isinstance(x, sp.csr_array):
-        squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
-        return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-    return np.einsum("ij,ij->i", x, x, dtype=np.float32)
+    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
+        if isinstance(x, sp.csr_array):
+            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+        norms: NDArray[np.float32] = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        return norms
 
 
 def largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> float:

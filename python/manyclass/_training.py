@@ -112,11 +112,11 @@ def run_passes(
             while first < n_samples:
                 last = min(first + visits, n_samples)
                 begin = time.perf_counter()
-                progress = trainer.run(epoch=epoch, eta=eta, eta_u=eta_u, first=first, last=last)
+                progress = trainer.run(epoch=epoch, eta=eta, eta_u=eta_u, first=first, last=last, loss=loss)
                 seconds = time.perf_counter() - begin
                 state.seconds += seconds
                 state.class_updates += progress.class_updates
-                loss += progress.loss
+                loss = progress.loss
                 if progress.diverged_at >= 0:
                     _warn_diverged(f"the step at point {progress.diverged_at} in pass {epoch + 1} was too large")
                     return curve, epoch + first / n_samples
@@ -140,7 +140,7 @@ def run_passes(
             if (callback is not None and callback(state)) or state.seconds >= max_seconds:
                 break
     except KeyboardInterrupt:
-        warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 3)
+        warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 4)
         return curve, epoch + first / n_samples
     finally:
         bar.close()
@@ -155,5 +155,5 @@ def _warn_diverged(what: str) -> None:
         f"training diverged: {what}. Lower learning_rate, scale the rows of X to unit length, or use "
         "solver='implicit', which bears larger steps",
         ConvergenceWarning,
-        4,
+        5,
     )

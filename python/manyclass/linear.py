@@ -356,7 +356,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             return Schedule("adaptive", rate, self.u_learning_rate or rate, self.decay)
         if isinstance(self.learning_rate, str):
             u_rate = AUTO_RATE.get(self.solver, 1.0)
-            rate = u_rate / max(float(x_sq.mean()) + bool(self.fit_intercept), np.finfo(np.float32).tiny)
+            mean_sq = float(x_sq.mean()) + bool(self.fit_intercept)
+            rate = u_rate / max(mean_sq, float(np.finfo(np.float32).tiny))
         else:
             rate = u_rate = float(self.learning_rate)
         return Schedule(self.schedule, rate, self.u_learning_rate or u_rate, self.decay)

@@ -85,6 +85,9 @@ inline constexpr double close_by_bisection = 0x1p-22;
 
 inline double tolerance(RootFinder finder) { return finder == RootFinder::newton ? close_enough : close_by_bisection; }
 
+// Below this, the smallest normal float, 1 / x_sq would overflow: such a point counts as one without features.
+inline constexpr double smallest_x_sq = 0x1p-126;
+
 // u of a point without features: no score can move, f(u) = u + e^-u (1 + sum alpha).
 inline double implicit_u_alone(double u, double eta_u, double log_a) {
   return u - eta_u + wright_omega(std::log(eta_u) + log_a + eta_u - u);
@@ -113,7 +116,7 @@ struct ImplicitDoubleSum {
   // `base` is scratch of the selection's size.
   Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float> base) const {
     const double log_a = sampled_sum(point, p).log_a, old_u = u;
-    if (point.x_sq == 0) {
+    if (point.x_sq < smallest_x_sq) {
       u = implicit_u_alone(u, point.eta_u, log_a);
       return no_move(p, log_a);
     }
@@ -154,7 +157,7 @@ struct ImplicitRaman {
   Move operator()(const SampledPoint& point, double& v, std::span<float> p, std::span<float> base) const {
     const SampledSum sampled = sampled_sum(point, p);
     const double log_a = sampled.log_a, x_sq = point.x_sq, old_v = v, z_y = point.label_score;
-    if (x_sq == 0) {
+    if (x_sq < smallest_x_sq) {
       v = implicit_u_alone(v - z_y, point.eta_u, log_a) + z_y;
       return no_move(p, log_a);
     }
@@ -192,7 +195,7 @@ struct ImplicitBregman {
   Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float> base) const {
     const double log_a = sampled_sum(point, p).log_a;
     const double old_decay = std::exp(-u), old_u = u;
-    if (point.x_sq == 0) {
+    if (point.x_sq < smallest_x_sq) {
       u = log_add(0, std::log(a) + log_a) - log_add(std::log(a), -u);
       return no_move(p, log_a);
     }

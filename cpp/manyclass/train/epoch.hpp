@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <type_traits>
@@ -41,13 +42,15 @@ class Epoch final : public Trainer {
     Progress progress;
     if (settings_.batch > 1 && !settings_.hogwild) {
       Slots<Classes> shared = slots(static_cast<std::size_t>(settings_.batch));
+      progress.loss = stretch.loss;
       run_team(settings_.n_threads, [&](Member me) { in_batches(me, stretch, shared, progress); });
     } else {
       std::vector<Progress> parts(static_cast<std::size_t>(settings_.hogwild ? settings_.n_threads : 1));
+      parts.front().loss = stretch.loss;
       next_ = stretch.first;
       run_team(static_cast<int>(parts.size()), [&](Member me) {
         Slots<Classes> own = slots(ahead);
-        parts[static_cast<std::size_t>(me.rank())] = alone(stretch, own);
+        alone(stretch, own, parts[static_cast<std::size_t>(me.rank())]);
       });
       for (const Progress& part : parts) {
         progress.loss += part.loss;
@@ -134,7 +137,7 @@ class Epoch final : public Trainer {
     const std::span<float> p = slot.moves.first(size);
     double u = problem_.u[static_cast<std::size_t>(i)];
     slot.move = step_->solve(settings_.isa, point, u, p, std::span<float>(scratch).first(size));
-    if (!(slot.move.total * std::fmax(point.x_sq, 1.0) < runaway) || !std::isfinite(slot.move.label) ||
+    if (!(slot.move.total * point.x_sq < runaway) || !fits_float(slot.move.total) || !fits_float(slot.move.label) ||
         !std::isfinite(u)) {
       // The first of the batch by number, whichever thread saw it.
       for (Index seen = diverged_; (seen < 0 || i < seen) && !diverged_.compare_exchange_weak(seen, i);) {
@@ -147,6 +150,10 @@ class Epoch final : public Trainer {
     if constexpr (has_head) {
       if (select_.learns) select_.learn(i, label(i), slot.classes, slot.scores);
     }
+  }
+
+  static bool fits_float(double p) {
+    return std::fabs(p) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
   }
 
   // The ridge multiplies w_k by s_k = 1 / (1 + eta alpha b_k), its own proximal step. An implicit step is told the
@@ -274,8 +281,8 @@ class Epoch final : public Trainer {
     if (owns(label(slot.point))) move_label(slot, stretch);
   }
 
-  Progress alone(const Stretch& stretch, Slots<Classes>& slots) {
-    Progress mine;
+  void alone(const Stretch& stretch, Slots<Classes>& slots, Progress& part) {
+    Progress mine = part;  // on this thread's stack: parts share cache lines
     std::vector<float> scratch;
     while (diverged_ < 0) {
       const Offset taken = next_.fetch_add(static_cast<Offset>(ahead));
@@ -295,7 +302,7 @@ class Epoch final : public Trainer {
         mine.class_updates += static_cast<std::int64_t>(slots[s].classes.size()) + 1;
       }
     }
-    return mine;
+    part = mine;
   }
 
   void in_batches(Member me, const Stretch& stretch, Slots<Classes>& slots, Progress& progress) {

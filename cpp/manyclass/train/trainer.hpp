@@ -49,10 +49,12 @@ struct Stretch {
   double eta_u;
   Index first;  // visits [first, last) of the pass
   Index last;
+  // Sum of the losses of the pass so far: continued visit by visit, so that where stretches end changes no bit.
+  double loss;
 };
 
 struct Progress {
-  double loss = 0;                 // sum over the visits of log(1 + sum_S alpha e^d), nats
+  double loss = 0;                 // sum over the pass's visits so far of log(1 + sum_S alpha e^d), nats
   std::int64_t class_updates = 0;  // rows of W moved, the label's included
   Index diverged_at = -1;          // the point whose step was too large to take; training must stop
 };
@@ -63,8 +65,8 @@ class Trainer {
   virtual Progress run(const Stretch& stretch) = 0;
 };
 
-// A step that moves a score by more than this many nats has run away: single-precision scores of that size are 64 nats
-// apart, so they define no probabilities. Its move is not made.
+// A step that moves its point's scores by more than this many nats has run away: single-precision scores of that size
+// are 64 nats apart, so they define no probabilities. Its move is not made.
 inline constexpr double runaway = 1e9;
 
 }  // namespace manyclass

@@ -1,0 +1,107 @@
+"""What the same random_state promises: the same bits for any number of threads, and rounding between processors."""
+
+import numpy as np
+import pytest
+from reference.core_step import isas
+from reference.problems import as_storage, planted
+
+from manyclass import SoftmaxClassifier, _core, _training, linear
+
+# (n_classes, n_samples): one point at a time; batches, the last one short, classes not a multiple of 16
+SIZES = [(30, 400), (1100, 2301)]
+
+
+def fit_on(monkeypatch, isa, X, y, **parameters):
+    """Fit with the core told to use one instruction set."""
+    real = _core.Plan
+    monkeypatch.setattr(linear._core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
+    model = SoftmaxClassifier(**parameters).fit(X, y)
+    monkeypatch.undo()
+    return model
+
+
+def same_bits(a, b):
+    return (
+        np.array_equal(a.coef_, b.coef_)
+        and np.array_equal(a.intercept_, b.intercept_)
+        and np.array_equal(a.loss_curve_, b.loss_curve_)
+    )
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize(("n_classes", "n_samples"), SIZES)
+def test_any_number_of_threads_gives_the_same_bits(n_classes, n_samples, solver, storage, seed):
+    X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes, density=0.4)
+    for selection in _core.selection_names() if solver != "exact" else ["all"]:
+        fits = [
+            SoftmaxClassifier(
+                solver=solver, selection=selection, n_negatives=20, max_iter=1, n_jobs=n_jobs, random_state=seed
+            ).fit(as_storage(X, storage), y)
+            for n_jobs in (1, 2, 3)
+        ]
+        assert fits[0].coef_.any()
+        assert same_bits(fits[0], fits[1])
+        assert same_bits(fits[0], fits[2])
+
+
+def test_the_same_random_state_gives_the_same_bits_and_another_one_other_draws(seed):
+    X, y = planted(np.random.default_rng(seed), 400, 20, 30)
+    first, again, other = (SoftmaxClassifier(n_negatives=5, max_iter=2, random_state=s).fit(X, y) for s in (1, 1, 2))
+    assert same_bits(first, again)
+    assert not np.array_equal(first.coef_, other.coef_)
+    drawn = [
+        SoftmaxClassifier(n_negatives=5, max_iter=2, random_state=np.random.RandomState(5)).fit(X, y) for _ in range(2)
+    ]
+    assert same_bits(*drawn)
+
+
+@pytest.mark.parametrize(("n_classes", "n_samples"), [(30, 2301), (1100, 2301)])
+def test_where_the_clock_cuts_a_pass_changes_no_bit(n_classes, n_samples, monkeypatch, seed):
+    X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes)
+    fits = []
+    for slice_seconds in (0.0, 1e9):  # pieces that shrink to one batch, and pieces that double
+        monkeypatch.setattr(_training, "SLICE_SECONDS", slice_seconds)
+        fits.append(SoftmaxClassifier(n_negatives=10, max_iter=2, random_state=seed).fit(X, y))
+    assert same_bits(*fits)
+
+
+def test_a_second_fit_of_the_same_estimator_starts_afresh(seed):
+    X, y = planted(np.random.default_rng(seed), 200, 8, 20)
+    model = SoftmaxClassifier(max_iter=2, random_state=0).fit(X, y)
+    first = model.coef_.copy()
+    assert np.array_equal(model.fit(X, y).coef_, first)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize(("n_classes", "n_samples"), SIZES)
+def test_instruction_sets_agree_to_rounding(n_classes, n_samples, solver, storage, monkeypatch, seed):
+    X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes, density=0.4)
+    parameters = {"solver": solver, "n_negatives": 20, "max_iter": 2, "random_state": seed}
+    fits = [fit_on(monkeypatch, isa, as_storage(X, storage), y, **parameters) for isa in isas()]
+    # As against the twin: a few 2^-23 of the largest weight for each visit that moves a row (the labels' and, of 2
+    # passes, the share of visits whose selection holds it), if all erred alike.
+    share = 1 if solver == "exact" else min(1, 25 / n_classes)
+    visits = 2 * (share * n_samples + np.bincount(y).max())
+    for other in fits[1:]:
+        atol = visits * 4 * 2.0**-23 * np.abs(fits[0].coef_).max()
+        np.testing.assert_allclose(other.coef_, fits[0].coef_, rtol=0, atol=atol)
+
+
+def test_an_instruction_set_that_does_not_exist_is_refused(monkeypatch, seed):
+    X, y = planted(np.random.default_rng(seed), 60, 4, 5)
+    with pytest.raises(ValueError, match="isa is 'avx1024'; it must be one of 'auto', 'baseline', 'avx2', 'avx512'"):
+        fit_on(monkeypatch, "avx1024", X, y)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_racing_threads_reach_about_the_same_loss(storage, seed):
+    X, y = planted(np.random.default_rng(seed), 1500, 20, 40, scale=3)
+    parameters = {"n_negatives": 10, "max_iter": 10, "random_state": 0}
+    careful = SoftmaxClassifier(**parameters).fit(as_storage(X, storage), y)
+    racing = SoftmaxClassifier(parallel="hogwild", n_jobs=2, **parameters).fit(as_storage(X, storage), y)
+    losses = [model.evaluate(as_storage(X, storage), y)["log_loss"] for model in (careful, racing)]
+    assert losses[0] < 0.9 * np.log(40)
+    # A lost update costs one step of 15,000; two seeds of the careful fit differ by about 0.01.
+    assert losses[1] == pytest.approx(losses[0], abs=0.1)

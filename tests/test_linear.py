@@ -1,0 +1,276 @@
+"""SoftmaxClassifier's parameters, its callback, and how it stops."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference.problems import as_storage, planted
+from sklearn.exceptions import ConvergenceWarning
+
+from manyclass import SoftmaxClassifier, _core
+
+
+@pytest.fixture
+def problem(seed):
+    return planted(np.random.default_rng(seed), 90, 6, 12, density=0.6)
+
+
+def quick(**parameters):
+    return SoftmaxClassifier(**{"n_negatives": 4, "max_iter": 3, "random_state": 0} | parameters)
+
+
+def choices(names):
+    return ", ".join(repr(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"solver": "adam"}, f"solver is 'adam'; it must be one of {choices(_core.solver_names())}"),
+        (
+            {"formulation": None},
+            f"formulation is None; it must be one of {choices(_core.formulation_names())}",
+        ),
+        ({"selection": "top"}, f"selection is 'top'; it must be one of {choices(_core.selection_names())}"),
+        ({"schedule": "cosine"}, f"schedule is 'cosine'; it must be one of {choices(_core.schedule_names())}"),
+        ({"root": "brent"}, f"root is 'brent'; it must be one of {choices(_core.root_finder_names())}"),
+        ({"u_init": "log"}, "u_init is 'log'; it must be one of 'log_n_classes', 'zero'"),
+        ({"parallel": "fast"}, "parallel is 'fast'; it must be one of 'deterministic', 'hogwild'"),
+        ({"n_negatives": 0}, "n_negatives is 0; it must be finite, at least 1"),
+        ({"n_negatives": -3}, "n_negatives is -3; it must be finite, at least 1"),
+        ({"max_iter": 0}, "max_iter is 0; it must be finite, at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be finite, more than 0"),
+        ({"learning_rate": -1}, "learning_rate is -1; it must be finite, more than 0"),
+        ({"learning_rate": np.inf}, "learning_rate is inf; it must be finite, more than 0"),
+        ({"learning_rate": np.nan}, "learning_rate is nan; it must be finite, more than 0"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast'; it must be one of 'auto'"),
+        ({"u_learning_rate": 0}, "u_learning_rate is 0; it must be finite, more than 0"),
+        ({"decay": 0}, "decay is 0; it must be finite, more than 0 and at most 1"),
+        ({"decay": 1.5}, "decay is 1.5; it must be finite, more than 0 and at most 1"),
+        ({"delta": -0.1}, "delta is -0.1; it must be finite, at least 0"),
+        ({"alpha": -1.0}, "alpha is -1.0; it must be finite, at least 0"),
+        ({"max_norm": 0.0}, "max_norm is 0.0; it must be finite, more than 0"),
+        (
+            {"max_norm": 1.0, "formulation": "raman"},
+            "max_norm needs formulation='proposed' and parallel='deterministic'; they are 'raman' and 'deterministic'",
+        ),
+        (
+            {"max_norm": 1.0, "parallel": "hogwild"},
+            "max_norm needs formulation='proposed' and parallel='deterministic'; they are 'proposed' and 'hogwild'",
+        ),
+        ({"n_jobs": 0}, "n_jobs is 0; it must be None, a positive integer, or negative"),
+        ({"n_jobs": 1.5}, "n_jobs is 1.5; it must be None, a positive integer, or negative"),
+    ],
+)
+def test_a_parameter_out_of_range_is_refused_with_its_value_and_the_rule(parameters, message, problem):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole message is compared below
+        quick(**parameters).fit(*problem)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_negatives": 2.0}, "n_negatives is 2.0; it must be an integer"),
+        ({"n_negatives": True}, "n_negatives is True; it must be an integer"),
+        ({"max_iter": "10"}, "max_iter is '10'; it must be an integer"),
+        ({"learning_rate": None}, "learning_rate is None; it must be a number"),
+        ({"decay": "0.9"}, "decay is '0.9'; it must be a number"),
+        ({"delta": None}, "delta is None; it must be a number"),
+    ],
+)
+def test_a_parameter_of_a_wrong_type_is_refused(parameters, message, problem):
+    with pytest.raises(TypeError) as caught:
+        quick(**parameters).fit(*problem)
+    assert str(caught.value) == message
+
+
+def test_numpys_numbers_are_numbers(problem):
+    X, y = problem
+    ours = quick(n_negatives=3, learning_rate=0.5, max_iter=2).fit(X, y)
+    numpys = quick(n_negatives=np.int32(3), learning_rate=np.float64(0.5), max_iter=np.int64(2)).fit(X, y)
+    assert np.array_equal(ours.coef_, numpys.coef_)
+
+
+def test_more_negatives_than_classes_means_all(problem):
+    X, y = problem
+    every = quick(selection="all").fit(X, y)
+    assert np.array_equal(quick(selection="block", n_negatives=10**9).fit(X, y).coef_, every.coef_)
+    # The same classes with the same weights, in lists: sums in another order.
+    uniform = quick(selection="uniform", n_negatives=500).fit(X, y)
+    np.testing.assert_allclose(uniform.coef_, every.coef_, rtol=0, atol=300 * 4 * 2.0**-23 * np.abs(every.coef_).max())
+
+
+def test_the_automatic_rate_is_one_over_the_mean_square(problem):
+    X, y = problem
+    mean = float(np.einsum("ij,ij->i", X, X).mean()) + 1
+    for solver, c in (("implicit", 1.0), ("umax", 0.1), ("sgd", 0.01), ("exact", 1.0)):
+        auto = quick(solver=solver).fit(X, y)
+        explicit = quick(solver=solver, learning_rate=c / mean, u_learning_rate=c).fit(X, y)
+        assert np.array_equal(auto.coef_, explicit.coef_)
+    # Where only the rate of W is given, u takes it too.
+    same = [quick(learning_rate=0.3, u_learning_rate=rate).fit(X, y).coef_ for rate in (None, 0.3)]
+    assert np.array_equal(*same)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_without_intercept_it_is_zero_and_with_one_it_is_a_feature_that_is_always_one(storage, problem):
+    X, y = problem
+    without = quick(fit_intercept=False, learning_rate=0.5).fit(as_storage(X, storage), y)
+    assert not without.intercept_.any()
+    ones = np.column_stack([X, np.ones(len(X), dtype=np.float32)])
+    as_feature = quick(fit_intercept=False, learning_rate=0.5).fit(as_storage(ones, storage), y)
+    intercept = quick(learning_rate=0.5).fit(as_storage(X, storage), y)
+    # The sum of a score in another order.
+    atol = 3 * 90 * 4 * 2.0**-23 * np.abs(as_feature.coef_).max()
+    np.testing.assert_allclose(intercept.intercept_, as_feature.coef_[:, -1], rtol=0, atol=atol)
+    np.testing.assert_allclose(intercept.coef_, as_feature.coef_[:, :-1], rtol=0, atol=atol)
+
+
+def test_coefficients_are_views_of_aligned_float32(problem):
+    X, y = problem
+    for data in (X, sp.csr_array(X)):
+        fitted = quick().fit(data, y)
+        assert fitted.coef_.shape == (12, 6)
+        assert fitted.coef_.dtype == fitted.intercept_.dtype == np.float32
+        assert np.shares_memory(fitted.coef_, fitted._weights.matrix)
+        assert fitted._weights.matrix.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+def test_a_callback_sees_the_model_of_each_pass(max_norm, storage, problem):
+    X, y = problem
+    data = as_storage(X, storage)
+    seen = []
+
+    def callback(state):
+        seen.append((state.n_iter, state.loss, state.class_updates, state.seconds, state.evaluate(data, y)))
+
+    fitted = quick(max_norm=max_norm, learning_rate=1.0).fit(data, y, callback=callback)
+    assert [n for n, *_ in seen] == [1, 2, 3]
+    assert [loss for _, loss, *_ in seen] == fitted.loss_curve_.tolist()
+    assert [updates for _, _, updates, *_ in seen] == [90 * 5, 2 * 90 * 5, 3 * 90 * 5]  # 4 classes and the label
+    assert 0 < seen[0][3] < seen[1][3] < seen[2][3]
+    after = fitted.evaluate(data, y)
+    # The classes are summed over in another order now.
+    assert seen[-1][-1] == pytest.approx(after, rel=1e-6)
+    assert seen[0][-1]["log_loss"] != seen[-1][-1]["log_loss"]
+    # A callback that looks changes nothing.
+    assert np.array_equal(fitted.coef_, quick(max_norm=max_norm, learning_rate=1.0).fit(data, y).coef_)
+
+
+def test_a_callback_that_returns_true_stops_training(problem):
+    X, y = problem
+    fitted = quick(max_iter=50).fit(X, y, callback=lambda state: state.n_iter == 2)
+    assert fitted.n_iter_ == 2
+    assert np.array_equal(fitted.coef_, quick(max_iter=2).fit(X, y).coef_)
+
+
+def test_an_error_in_a_callback_is_the_callers(problem):
+    def callback(state):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        quick().fit(*problem, callback=callback)
+
+
+def test_an_interrupt_leaves_the_model_reached_so_far(problem):
+    X, y = problem
+
+    def callback(state):
+        if state.n_iter == 2:
+            raise KeyboardInterrupt
+
+    message = "training was interrupted; the model is the one reached so far"
+    with pytest.warns(ConvergenceWarning, match=message) as seen:
+        fitted = quick(max_iter=50).fit(X, y, callback=callback)
+    assert seen[0].filename == __file__  # the warning points at the caller's line
+    assert fitted.n_iter_ == 2
+    assert np.array_equal(fitted.coef_, quick(max_iter=2).fit(X, y).coef_)
+    assert fitted.predict(X).shape == (90,)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("n_classes", [12, 1100])
+def test_plain_sgd_that_diverges_stops_and_names_the_remedy(n_classes, storage, seed):
+    X, y = planted(np.random.default_rng(seed), 2 * n_classes + 10, 6, n_classes)
+    data = as_storage(X, storage)
+    with pytest.warns(ConvergenceWarning) as seen:
+        fitted = SoftmaxClassifier(solver="sgd", learning_rate=1e4, n_jobs=2, random_state=0).fit(data, y)
+    message = str(seen[0].message)
+    assert message.startswith("training diverged: the step at point ")
+    assert message.endswith(
+        "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
+    )
+    assert seen[0].filename == __file__
+    assert fitted.n_iter_ < 20
+    assert np.isfinite(fitted.coef_).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick(learning_rate=1.0).fit(data, y)  # as the message says
+
+
+def test_a_model_worse_than_none_is_reported(seed):
+    X, y = planted(np.random.default_rng(seed), 200, 6, 12)
+    with pytest.warns(ConvergenceWarning, match="the loss of the last pass, .* nats, is above that of W = 0"):
+        quick(solver="exact", learning_rate=1e4, schedule="constant").fit(X, y)
+
+
+def test_a_progress_bar_shows_the_loss_and_the_speed(problem, capsys):
+    quick(verbose=1).fit(*problem)
+    shown = capsys.readouterr().err
+    assert "pass 3/3, loss " in shown
+    assert "class updates/s" in shown
+    quick().fit(*problem)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_core_refuses_what_does_not_fit(problem):
+    X, y = problem
+    good = {
+        "labels": y.astype(np.int32),
+        "x_sq": np.ones(90, dtype=np.float32),
+        "u": np.zeros(90),
+        "weights": np.zeros((12, 6), dtype=np.float32),
+        "intercept": np.zeros(12, dtype=np.float32),
+        "scale": np.zeros(0, dtype=np.float32),
+        "norm_sq": np.zeros(0),
+        "n_classes": 12,
+    }
+    plan = _core.Plan(
+        solver="implicit",
+        formulation="proposed",
+        selection="block",
+        root="newton",
+        n_negatives=4,
+        delta=1.0,
+        seed=0,
+        n_threads=1,
+        batch=1,
+        hogwild=False,
+        shuffle=True,
+        u_max=np.inf,
+        max_norm=np.inf,
+        isa="auto",
+    )
+
+    def train(**changed):
+        return _core.Trainer.dense(plan, X, _core.State(**good | changed))
+
+    train()
+    read_only = np.zeros((12, 6), dtype=np.float32)
+    read_only.flags.writeable = False
+    for changed, message in (
+        ({"labels": good["labels"][1:].copy()}, "labels has 89 elements; it must have 90"),
+        ({"labels": good["labels"] + np.int32(12)}, r"label \d+ is outside \[0, 12\)"),
+        ({"u": np.zeros(3)}, "u has 3 elements; it must have 90"),
+        ({"weights": np.zeros((12, 5), dtype=np.float32)}, "weights has 60 elements; it must have 72"),
+        ({"intercept": np.zeros(5, dtype=np.float32)}, "intercept has 5 elements; it must have 12"),
+        ({"weights": read_only}, "not writeable|read-only"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train(**changed)
+    with pytest.raises(TypeError):
+        train(weights=np.zeros((12, 6)))  # doubles: a converted copy would be trained instead
