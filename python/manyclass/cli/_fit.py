@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from manyclass import SoftmaxClassifier
-from manyclass._checks import n_threads_from
+from manyclass._checks import check_number, n_threads_from
 from manyclass.cli._arguments import add_parameters, parameters_from
 from manyclass.cli._data import FORM, Labelled, add_data_options, note, print_table, read_labelled
 from manyclass.cli._evaluate import evaluated
@@ -76,6 +76,8 @@ def _check_before_work(args: argparse.Namespace, model: SoftmaxClassifier) -> No
     """Raise now what would else be raised after the training."""
     model._check_parameters()
     n_threads_from(model.n_jobs)
+    if args.max_seconds is not None:
+        check_number("max_seconds", args.max_seconds, low=0)
     for path in filter(None, (args.model, args.plot)):
         folder = os.path.dirname(os.path.realpath(path))
         if os.path.isdir(path):
