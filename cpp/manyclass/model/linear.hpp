@@ -58,6 +58,16 @@ struct Linear {
     rows.add(x, classes, a);
   }
 
+  // g_k *= factor. A tiny g_k is multiplied into r_k, which is w_k / g_k, long before either leaves float's range.
+  void shrink(Index k, float factor) {
+    constexpr float tiny = 0x1p-40F;
+    float& g = scale[at(k)];
+    g *= factor;
+    if (g >= tiny) return;
+    rows.multiply(k, g);
+    g = 1;
+  }
+
  private:
   static std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 };

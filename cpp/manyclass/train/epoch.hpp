@@ -196,7 +196,7 @@ class Epoch final : public Trainer {
       const auto at = static_cast<std::size_t>(k);
       double& norm_sq = settings_.norm_sq[at];
       if (norm_sq <= most) return;
-      problem_.model.scale[at] *= static_cast<float>(std::sqrt(most / norm_sq));
+      problem_.model.shrink(k, static_cast<float>(std::sqrt(most / norm_sq)));
       norm_sq = most;
     };
     for (std::size_t c = 0; c < classes.size(); ++c) shrink(classes[c]);

@@ -57,6 +57,14 @@ class ClassRows {
     }
   }
 
+  // w_k *= factor
+  void multiply(Index k, float factor)
+    requires(!std::is_const_v<Float>)
+  {
+    Float* w = row(k);
+    for (std::size_t j = 0; j < n_features_; ++j) w[j] *= factor;
+  }
+
   // Rows are streams: the processor prefetches them itself once their start is known.
   template <class Classes>
   void prefetch(DenseRow, const Classes& classes, Index label) const {

@@ -24,7 +24,9 @@ class FeatureRows {
   using Data = CsrView;
 
   FeatureRows(std::span<Float> weights, Index n_features)
-      : weights_(weights.data()), stride_(n_features ? weights.size() / static_cast<std::size_t>(n_features) : 0) {
+      : weights_(weights.data()),
+        n_features_(static_cast<std::size_t>(n_features)),
+        stride_(n_features ? weights.size() / n_features_ : 0) {
     assert(stride_ % line_floats == 0);
   }
 
@@ -80,6 +82,13 @@ class FeatureRows {
     }
   }
 
+  // w_k *= factor, one number in each row.
+  void multiply(Index k, float factor)
+    requires(!std::is_const_v<Float>)
+  {
+    for (std::size_t j = 0; j < n_features_; ++j) weights_[j * stride_ + static_cast<std::size_t>(k)] *= factor;
+  }
+
   // Asks for the lines that scoring `classes` and the label will read. Rows of one point are far apart, so
   // the processor cannot guess them.
   void prefetch(SparseRow x, ClassRange classes, Index label) const {
@@ -130,6 +139,7 @@ class FeatureRows {
   }
 
   Float* weights_;
+  std::size_t n_features_;
   std::size_t stride_;
 };
 
