@@ -191,6 +191,12 @@ def test_csr_columns_outside_the_matrix_are_refused(index, problem):
             call()
 
 
+def test_more_columns_than_an_index_can_name_are_refused():
+    X = sp.csr_array((np.ones(4), np.zeros(4, dtype=np.int64), np.arange(5)), shape=(4, 2**31))
+    with pytest.raises(ValueError, match="at most 2147483647 rows and columns are supported"):
+        model().fit(X, [0, 1, 0, 1])
+
+
 def test_prediction_needs_a_fit_and_as_many_features(problem):
     X, y = problem
     with pytest.raises(NotFittedError):
