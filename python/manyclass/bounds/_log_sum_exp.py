@@ -82,21 +82,19 @@ def bouchard_location(f: ArrayLike) -> Array:
     second = others.max(axis=-1)
     a: Array = first[..., 0] / 2 + second / 2
     small = 4 * np.finfo(np.float64).eps * np.maximum(1, np.maximum(np.abs(first[..., 0]), np.abs(second)))
-    G, slope = _saturation(a, first, others)
-    low, high = a + np.minimum(G / 2, 2 * G), a + np.maximum(G / 2, 2 * G)
-    step = high - low
+    low, high, step = np.full_like(a, -np.inf), np.full_like(a, np.inf), np.full_like(a, np.inf)
     while True:
+        G, slope = _saturation(a, first, others)
+        low, high = np.maximum(low, a + np.minimum(G / 2, 2 * G)), np.minimum(high, a + np.maximum(G / 2, 2 * G))
         newton = a - G / slope
         # Newton inside the bracket while its steps halve, else the middle: either the step or the bracket is halved
-        # each time, so this ends.
+        # each time, so this ends. (Rounding of G may leave low above high; the root is then between them.)
         good = (newton >= low) & (newton <= high) & (np.abs(newton - a) <= step / 2)
         target = np.where(good, newton, low + (high - low) / 2)
         step = np.abs(target - a)
         a = target
-        if (step <= small).all():
+        if ((step <= small) | (high - low <= small)).all():
             return a
-        G, slope = _saturation(a, first, others)
-        low, high = np.where(G > 0, a, low), np.where(G < 0, a, high)
 
 
 def _saturation(a: Array, first: Array, others: Array) -> tuple[Array, Array]:
