@@ -34,7 +34,7 @@ def log_softmax(f: ArrayLike, k: ArrayLike) -> Bound:
     Returns
     -------
     value : ndarray of shape (...), float64
-        log p(k) in nats, accurate relative to itself also where p(k) is within rounding of 1.
+        log p(k) in nats, with its leading digits also where p(k) rounds to 1.
     gradient : ndarray of shape (..., K), float64
         1[m = k] - p(m).
 
