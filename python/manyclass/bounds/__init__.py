@@ -1,0 +1,39 @@
+r"""Lower bounds of log p(y = k) given the K scores of a point: one-vs-each and its hierarchy, Bouchard, A&R.
+
+Every function takes scores ``f`` of shape (..., K) and classes ``k`` whose shape broadcasts with ``f.shape[:-1]``, and
+returns the bound with its gradient in float64. They are meant for studying and checking bounds: each costs O(K) per
+point or more. Training at a cost that does not grow with K is the business of the estimators.
+
+============================== ===================================================== =============================
+function                       bounds log p of                                       variational parameters
+============================== ===================================================== =============================
+`log_softmax`                  softmax, exactly                                      none
+`one_vs_each`                  softmax                                               none
+`mixed_bound`, `block_bound`   softmax                                               none
+`bouchard`                     softmax                                               a, or the best one
+`log_concavity`                softmax                                               u, or the best one
+`augment_reduce`               softmax, multinomial probit and multinomial logistic  mu and scale of q
+============================== ===================================================== =============================
+
+`merge` and `hierarchy` walk from one-vs-each to the exact softmax.
+"""
+
+from manyclass.bounds._arrays import Bound, VariationalBound
+from manyclass.bounds._augment_reduce import augment_reduce
+from manyclass.bounds._hierarchy import block_bound, hierarchy, log_softmax, merge, mixed_bound, one_vs_each
+from manyclass.bounds._log_sum_exp import bouchard, bouchard_location, log_concavity
+
+__all__ = [
+    "Bound",
+    "VariationalBound",
+    "augment_reduce",
+    "block_bound",
+    "bouchard",
+    "bouchard_location",
+    "hierarchy",
+    "log_concavity",
+    "log_softmax",
+    "merge",
+    "mixed_bound",
+    "one_vs_each",
+]

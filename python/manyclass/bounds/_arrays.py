@@ -1,0 +1,119 @@
+"""What all bounds share: their results, the checks on scores and classes, and sums over the other classes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+Classes = NDArray[np.intp]
+
+
+class Bound(NamedTuple):
+    """A bound and its gradient.
+
+    Attributes
+    ----------
+    value : ndarray of shape (...), float64
+        The bound of log p(y = k), in nats.
+    gradient : ndarray of shape (..., K), float64
+        Its derivatives with respect to the scores.
+    """
+
+    value: Array
+    gradient: Array
+
+
+class VariationalBound(NamedTuple):
+    """A bound with variational parameters, and its gradients.
+
+    Attributes
+    ----------
+    value : ndarray of shape (...), float64
+        The bound of log p(y = k), in nats.
+    gradient : ndarray of shape (..., K), float64
+        Its derivatives with respect to the scores, at fixed variational parameters. Where the parameters are the best
+        ones for the scores, this is also the gradient of the bound maximised over them (the envelope theorem).
+    parameter_gradient : ndarray of shape (...) for one parameter, (..., 2) for two, float64
+        Its derivatives with respect to the variational parameters.
+    """
+
+    value: Array
+    gradient: Array
+    parameter_gradient: Array
+
+
+def real_array(name: str, value: ArrayLike) -> Array:
+    """`value` as float64; ValueError unless it holds real and finite numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has dtype {array.dtype}; it must hold real numbers")
+    array = array.astype(np.float64, copy=False)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} contains {array[~np.isfinite(array)][0]}; it must be finite")
+    return array
+
+
+def class_array(name: str, value: ArrayLike, n_classes: int) -> Classes:
+    """`value` as class numbers; ValueError unless it holds integers in [0, n_classes)."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name} has dtype {array.dtype}; it must hold integers")
+    outside = (array < 0) | (array >= n_classes)
+    if outside.any():
+        raise ValueError(f"{name} contains {array[outside][0]}; classes are in [0, {n_classes})")
+    return array.astype(np.intp, copy=False)
+
+
+def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Array, Classes, list[Array]]:
+    """Scores, classes and parameters as arrays, broadcast to one leading shape; ValueError if they do not fit."""
+    F = real_array("f", f)
+    if F.ndim == 0 or F.shape[-1] < 2:
+        raise ValueError(f"f has shape {F.shape}; its last axis must hold the scores of at least 2 classes")
+    with np.errstate(over="ignore"):
+        spread = np.ptp(F, axis=-1)
+    if not np.isfinite(spread).all():
+        raise ValueError(f"f spans [{F.min():g}, {F.max():g}]; the differences of a point's scores must be finite")
+    n_classes = F.shape[-1]
+    labels = class_array("k", k, n_classes)
+    given = {name: real_array(name, value) for name, value in parameters.items()}
+    shapes = {"f without its last axis": F.shape[:-1], "k": labels.shape} | {n: p.shape for n, p in given.items()}
+    try:
+        lead = np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{shape} of {name}" for name, shape in shapes.items())
+        raise ValueError(f"the shapes {listed} differ; they must broadcast to one") from None
+    return (
+        np.broadcast_to(F, (*lead, n_classes)),
+        np.broadcast_to(labels, lead),
+        [np.broadcast_to(p, lead) for p in given.values()],
+    )
+
+
+def split(f: Array, k: Classes) -> tuple[Array, Array]:
+    """The score of class k, shape (..., 1), and all scores with -inf in its place, so that e^score drops it."""
+    own = np.take_along_axis(f, k[..., None], axis=-1)
+    others = f.copy()
+    np.put_along_axis(others, k[..., None], -np.inf, axis=-1)
+    return own, others
+
+
+def scores_gradient(slopes: Array, k: Classes) -> Array:
+    """The gradient of a bound that depends on f_k - f_m alone: -slope at the others, their sum at k.
+
+    `slopes` are the derivatives with respect to f_k - f_m, 0 at m = k. It is overwritten.
+    """
+    total = slopes.sum(axis=-1, keepdims=True)
+    np.negative(slopes, out=slopes)
+    np.put_along_axis(slopes, k[..., None], total, axis=-1)
+    return slopes
+
+
+def log_odds(own: Array, others: Array) -> Array:
+    """log sum_m e^{f_m - f_k} over the other classes, shape (...): log A = log(1 + e^this)."""
+    top = others.max(axis=-1, keepdims=True)
+    total: Array = np.exp(others - top).sum(axis=-1)
+    odds: Array = (top - own)[..., 0] + np.log(total)
+    return odds
