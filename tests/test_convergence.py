@@ -33,10 +33,10 @@ def best_of_seed():
         ("implicit", "proposed", "uniform", 2.0, 1.0, 0.01),
         ("implicit", "raman", "block", 2.0, 1.0, 0.01),
         ("implicit", "proposed", "all", 2.0, 1.0, 0.01),
-        ("exact", "proposed", "all", 2.0, None, 0.01),
+        ("exact", "proposed", "all", 2.0, "auto", 0.01),
         ("umax", "proposed", "block", 0.2, 1.0, 0.01),
         ("umax", "raman", "uniform", 0.2, 1.0, 0.01),
-        ("sgd", "proposed", "block", 0.02, None, 0.25),
+        ("sgd", "proposed", "block", 0.02, "auto", 0.25),
     ],
 )
 def test_training_reaches_the_maximum_of_the_likelihood(

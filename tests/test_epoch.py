@@ -68,7 +68,7 @@ def test_fit_equals_its_twin(solver, formulation, selection, storage, fit_interc
         selection=selection,
         n_negatives=4,
         learning_rate=RATES[solver],
-        u_learning_rate=0.5 * RATES[solver] if shuffle else None,
+        u_learning_rate=0.5 * RATES[solver] if shuffle else "tied",
         u_init="zero" if solver in ("implicit", "umax") and not fit_intercept else "log_n_classes",
         fit_intercept=fit_intercept,
         shuffle=shuffle,

@@ -50,6 +50,7 @@ def test_bibtex_ends_at_the_published_loss(
             n_negatives=n_negatives,
             learning_rate=learning_rate,
             u_init="zero",
+            u_learning_rate="tied",
             shuffle=False,
             fit_intercept=False,
             decay=0.9,

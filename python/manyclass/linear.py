@@ -20,9 +20,12 @@ from manyclass._training import Callback, Schedule, summarize
 from manyclass._weights import Data, Matrix
 
 # learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
-# of a sampled class, hence less.
-AUTO_RATE = {"umax": 0.1, "sgd": 0.01}
+# of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.
+AUTO_RATE = {"umax": 0.1, "sgd": 0.01, "softplus": 0.1}
+AUTO_RATE_OVE = 4.0  # over n_classes
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
+# Of 1 to 100 tried on bibtex and eurlex57k, the size that fits fastest without losing test log-loss (bench/README.md).
+IMPLICIT_U_RATE = 10.0
 IMPLICIT = ("implicit", "bregman")
 MOST_HEAD = 64  # HeadTail::max_head in the core
 
@@ -86,11 +89,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         Let the points of a batch see the same drawn classes.
     learning_rate : float or "auto", default="auto"
         Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
-        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and 0.01 for "sgd", whose steps
-        grow with n_classes / n_negatives; with schedule="adaptive" it is 0.02.
-    u_learning_rate : float or None, default=None
-        Step size of u_i, > 0. None: that of W, as in the paper, or c where learning_rate is "auto": u_i is on the
-        scale of nats, whatever the scale of X. Used by "implicit", "umax", "sgd" and "softplus".
+        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus" and 0.01 for "sgd",
+        whose steps grow with n_classes / n_negatives, and 4 / n_classes for "ove"; with schedule="adaptive" it is 0.02.
+    u_learning_rate : float, "auto" or "tied", default="auto"
+        Step size of u_i, > 0, used by "implicit", "umax", "sgd" and "softplus". "tied": that of W, as in the paper.
+        "auto": 10 for "implicit", whose u would otherwise lag behind W (a proximal step of size r moves u by about
+        r / (1 + r) of its error, and a point is visited once a pass); tied for the explicit ones, or c where
+        learning_rate is "auto". Follows the same schedule.
     schedule : {"exponential", "inverse", "constant", "adaptive"}, default="exponential"
         Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), constant, or, for each
         weight, learning_rate * decay**t / sqrt(iterations) / (1 + sqrt(running mean of squared gradients)) on the
@@ -174,7 +179,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         batch_size: int | None = None,
         share_classes: bool = False,
         learning_rate: float | str = "auto",
-        u_learning_rate: float | None = None,
+        u_learning_rate: float | str = "auto",
         schedule: str = "exponential",
         decay: float = 0.9,
         max_iter: int = 20,
@@ -275,7 +280,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             x,
             labels.astype(np.int32),
             len(classes),
-            schedule=self._schedule(x_sq),
+            schedule=self._schedule(x_sq, len(classes)),
             x_sq=x_sq,
             n_threads=n_threads,
             candidates=self._candidates(candidates, classes, len(labels)),
@@ -301,7 +306,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             check_choice("learning_rate", self.learning_rate, ("auto",))
         else:
             check_number("learning_rate", self.learning_rate, low=0, open_low=True)
-        if self.u_learning_rate is not None:
+        if isinstance(self.u_learning_rate, str):
+            check_choice("u_learning_rate", self.u_learning_rate, ("auto", "tied"))
+        else:
             check_number("u_learning_rate", self.u_learning_rate, low=0, open_low=True)
         check_number("decay", self.decay, low=0, open_low=True, high=1)
         check_number("delta", self.delta, low=0)
@@ -350,17 +357,21 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             )
         return positions_of(candidates, classes, "candidates")
 
-    def _schedule(self, x_sq: NDArray[np.float32]) -> Schedule:
-        if self.schedule == "adaptive":
-            rate = ADAPTIVE_RATE if isinstance(self.learning_rate, str) else self.learning_rate
-            return Schedule("adaptive", rate, self.u_learning_rate or rate, self.decay)
+    def _schedule(self, x_sq: NDArray[np.float32], n_classes: int) -> Schedule:
         if isinstance(self.learning_rate, str):
-            u_rate = AUTO_RATE.get(self.solver, 1.0)
+            relative = AUTO_RATE_OVE / n_classes if self.solver == "ove" else AUTO_RATE.get(self.solver, 1.0)
             mean_sq = float(x_sq.mean()) + bool(self.fit_intercept)
-            rate = u_rate / max(mean_sq, float(np.finfo(np.float32).tiny))
+            tiny = float(np.finfo(np.float32).tiny)
+            rate = ADAPTIVE_RATE if self.schedule == "adaptive" else relative / max(mean_sq, tiny)
         else:
-            rate = u_rate = float(self.learning_rate)
-        return Schedule(self.schedule, rate, self.u_learning_rate or u_rate, self.decay)
+            relative = rate = float(self.learning_rate)
+        if not isinstance(self.u_learning_rate, str):
+            u_rate = float(self.u_learning_rate)
+        elif self.u_learning_rate == "auto":
+            u_rate = IMPLICIT_U_RATE if self.solver == "implicit" else relative
+        else:
+            u_rate = rate
+        return Schedule(self.schedule, rate, u_rate, self.decay)
 
     @property
     def coef_(self) -> NDArray[np.float32]:
