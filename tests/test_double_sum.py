@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from reference.core_step import core_step, isas, random_point
 from reference.rng import every_outcome
-from reference.selections import SELECTIONS
-from reference.steps import STEPS, Point
+from reference.selections import SELECTIONS, Choice
+from reference.steps import IMPLICIT, RAMAN, STEPS, Point
 
 from manyclass import _core
 
@@ -90,11 +90,14 @@ def test_sampled_steps_average_to_the_gradient_of_the_whole_sum(selection, raman
     z_y = np.einsum("ij,ij->i", X, W[y])
     v = rng.uniform(1, 3, size=n) + (z_y if raman else 0)
 
+    choice = Choice(n_classes, 2 if selection == "frequency" else m, counts=range(1, n_classes + 1))
+    heads = rng.integers(-1, n_classes, size=(n, 2))  # any, as long as it does not know the draw
     average = np.zeros(n + W.size)
     for i in range(n):
-        draws = every_outcome(lambda r, i=i: SELECTIONS[selection](r, n_classes, m, int(y[i])))
-        for probability, (classes, alpha) in draws:
-            point = Point(W[classes] @ X[i], alpha, z_y[i], X[i] @ X[i], 1.0, 1.0, v[i], raman=raman)
+        draws = every_outcome(lambda r, i=i: SELECTIONS[selection](r, choice, int(y[i]), heads[i]))
+        for probability, drawn in draws:
+            classes = drawn.classes
+            point = Point(W[classes] @ X[i], drawn.alpha, z_y[i], X[i] @ X[i], 1.0, 1.0, v[i], raman=raman)
             moves = moves_as_gradient(core_step(point, "sgd"), classes, X[i], y[i], v[i], n_classes)
             average[i] += probability / n * moves[0]
             average[n:] += probability / n * moves[1:]
@@ -105,8 +108,8 @@ def test_sampled_steps_average_to_the_gradient_of_the_whole_sum(selection, raman
         return np.mean(values)
 
     slopes = finite_differences(whole, np.append(v, W.ravel()))
-    # The sampled terms are up to K / m = 2.3 times those of the sum.
-    np.testing.assert_allclose(average, slopes, rtol=0, atol=3 * FLOAT * max(1, np.abs(slopes).max()))
+    # The sampled terms are up to max 1 / (m q) = 9 times those of the sum.
+    np.testing.assert_allclose(average, slopes, rtol=0, atol=9 * FLOAT * max(1, np.abs(slopes).max()))
 
 
 def test_the_minimum_over_u_is_the_log_loss_and_the_price_of_a_wrong_u_is_known(seed):
@@ -202,7 +205,8 @@ def test_the_bound_of_every_draw_is_below_the_best_u(selection, seed):
     for item in range(200):
         z = 3 * rng.normal(size=9)
         y = int(rng.integers(9))
-        classes, alpha = _core._draw(selection, 9, 4, y, seed, 0, item)
+        head = rng.integers(-1, 9, size=3).tolist()
+        classes, alpha = _core._draw(selection, 9, 4, y, seed, 0, item, "umax", head)
         point = Point(z[classes], np.array(alpha), z[y], 1.0, 1.0, 0.0, -50.0)
         assert core_step(point, "umax")[2] <= np.log(np.sum(np.exp(z - z[y]))) + FLOAT
 
@@ -218,13 +222,17 @@ def test_umax_with_infinite_delta_is_plain_sgd(raman, seed):
 
 
 @pytest.mark.parametrize("isa", isas())
-@pytest.mark.parametrize("raman", [False, True])
-@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize(
+    ("solver", "raman"), [(solver, raman) for solver in STEPS for raman in ([False, True] if solver in RAMAN else [False])]
+)
 def test_steps_equal_their_twins_on_every_instruction_set(solver, raman, isa, seed):
     rng = np.random.default_rng(seed)
     for m in (1, 2, 15, 16, 17, 64, 531, 1100):
         point = random_point(rng, m, raman=raman, eta=0.3, eta_u=0.7, carried=float(rng.uniform(3, 6)))
         point.alpha[rng.integers(m)] = 0 if m > 1 else 1  # the label's place
+        point.visits, point.label_alpha, point.times = 3, 7.5, rng.integers(1, 4, size=m).astype(float)
+        if solver in IMPLICIT:  # as a ridge leaves them
+            point.x_sqs = (point.x_sq * rng.uniform(0.2, 1, size=m)).astype(np.float32).astype(float)
         p, label, carried, loss = core_step(point, solver, isa=isa)
         expected = STEPS[solver](point)
         size = 1 + np.abs(expected[0]).sum()

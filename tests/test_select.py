@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 import pytest
 from reference.rng import Rng, every_outcome
-from reference.selections import SELECTIONS
+from reference.selections import INCLUSION, SELECTIONS, Choice
 from scipy.stats import chi2
 
 from manyclass import _core
@@ -19,38 +19,85 @@ def test_every_selection_has_a_twin():
     assert set(SELECTIONS) == set(_core.selection_names())
 
 
-@pytest.mark.parametrize("selection", _core.selection_names())
+def choice_of(n_classes, m, *, with_label=False):
+    """Frequencies are those that _core._draw gives its classes."""
+    return Choice(n_classes, m, with_label=with_label, counts=range(1, n_classes + 1))
+
+
+def heads_of(selection, n_classes, rng):
+    """Heads to try: none, one class, several with repeats, and places that are empty."""
+    if selection != "head_tail":
+        return [[]]
+    return [[], [0], rng.integers(-1, n_classes, size=3).tolist(), rng.integers(-1, n_classes, size=6).tolist()]
+
+
+def both_kinds():
+    for selection in _core.selection_names():
+        yield selection, "implicit"
+        if selection != "head_tail":
+            yield selection, "is"  # its draws are from all classes
+
+
+@pytest.mark.parametrize(("selection", "solver"), both_kinds())
 @pytest.mark.parametrize(("n_classes", "m"), SIZES)
-def test_draws_equal_the_twin(selection, n_classes, m, seed):
+def test_draws_equal_the_twin(selection, solver, n_classes, m, seed):
     some = np.random.default_rng(seed)
+    choice = choice_of(n_classes, m, with_label=solver == "is")
     for _ in range(50):
         label, epoch, item = (int(some.integers(0, high)) for high in (n_classes, 100, 10**9))
-        classes, alpha = _core._draw(selection, n_classes, m, label, seed, epoch, item)
-        expected, weights = SELECTIONS[selection](Rng(seed, epoch, item), n_classes, min(m, n_classes), label)
-        assert classes == expected.tolist()
-        np.testing.assert_allclose(alpha, weights, rtol=2**-24)  # one rounding to float
+        for head in heads_of(selection, n_classes, some):
+            n = min(m, n_classes)  # as the estimator asks
+            classes, alpha = _core._draw(selection, n_classes, n, label, seed, epoch, item, solver, head)
+            expected = SELECTIONS[selection](Rng(seed, epoch, item), choice, label, head)
+            assert classes == expected.classes.tolist()
+            np.testing.assert_allclose(alpha, expected.alpha, rtol=2**-22)  # q, m q and its inverse, times: 4 roundings
 
 
-@pytest.mark.parametrize("selection", _core.selection_names())
-@pytest.mark.parametrize(("n_classes", "m"), SIZES[:-1])
-def test_each_wrong_class_counts_once_on_average_and_the_label_never(selection, n_classes, m):
-    for label in range(n_classes):
-        counted = np.zeros(n_classes)
-        outcomes = every_outcome(
-            lambda rng, label=label: SELECTIONS[selection](rng, n_classes, min(m, n_classes), label)
-        )
-        for probability, (classes, alpha) in outcomes:
-            assert len(set(classes.tolist())) == len(classes)
-            counted[classes] += probability * alpha
-        # A sum of doubles below 1, each addition off by half an ulp of 1.
-        np.testing.assert_allclose(counted, np.arange(n_classes) != label, rtol=0, atol=len(outcomes) * 2**-53)
+@pytest.mark.parametrize(("selection", "solver"), both_kinds())
+@pytest.mark.parametrize(("n_classes", "m"), [size for size in SIZES if size[0] < 9])
+def test_each_wrong_class_counts_once_on_average_and_the_label_only_where_it_is_drawn(
+    selection, solver, n_classes, m, seed
+):
+    if selection == "frequency" and (2 * n_classes) ** min(m, n_classes) > 5000:
+        m = 2  # n_classes^m tuples, of two alias outcomes a class
+    choice = choice_of(n_classes, m, with_label=solver == "is")
+    labels = range(n_classes) if selection != "frequency" else [0, n_classes - 1]
+    for label in labels:
+        for head in heads_of(selection, n_classes, np.random.default_rng(seed)):
+            counted, included = np.zeros(n_classes), np.zeros(n_classes)
+            outcomes = every_outcome(
+                lambda rng, label=label, head=head: SELECTIONS[selection](rng, choice, label, head)
+            )
+            for probability, drawn in outcomes:
+                assert len(set(drawn.classes.tolist())) == len(drawn.classes)
+                counted[drawn.classes] += probability * drawn.alpha
+                included[drawn.classes[drawn.random]] += probability
+            # Sums of doubles of about 1, each addition and each product of probabilities off by some ulp of 1.
+            atol = (len(outcomes) + 10 * m) * 2**-52
+            assert sum(probability for probability, _ in outcomes) == pytest.approx(1, abs=atol)
+            wanted = np.ones(n_classes) if solver == "is" else (np.arange(n_classes) != label) * 1.0
+            np.testing.assert_allclose(counted, wanted, rtol=0, atol=atol)
+            wrong = np.arange(n_classes) != label
+            np.testing.assert_allclose(included[wrong], INCLUSION[selection](choice)[wrong], rtol=0, atol=atol)
+
+
+def test_the_alias_table_has_the_probabilities_it_is_made_from(seed):
+    rng = np.random.default_rng(seed)
+    for counts, power in ((rng.integers(1, 1000, size=50), 0.75), (np.ones(7), 1.0), (np.arange(1, 9) ** 5, 1.0)):
+        choice = Choice(len(counts), 1, counts=counts.tolist(), power=power)
+        accept, alias = choice.table
+        probabilities = np.zeros(len(counts))
+        for k, (p, other) in enumerate(zip(accept, alias, strict=True)):
+            probabilities[k] += p / len(counts)
+            probabilities[other] += (1 - p) / len(counts)
+        np.testing.assert_allclose(probabilities, choice.q, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize(("n_classes", "m"), [(5, 1), (7, 3), (6, 5)])
 def test_uniform_makes_every_subset_equally_likely(n_classes, m):
     probabilities: dict[tuple[int, ...], float] = {}
-    for probability, (classes, _) in every_outcome(lambda rng: SELECTIONS["uniform"](rng, n_classes, m, 2)):
-        subset = tuple(classes.tolist())
+    for probability, drawn in every_outcome(lambda rng: SELECTIONS["uniform"](rng, choice_of(n_classes, m), 2)):
+        subset = tuple(drawn.classes.tolist())
         probabilities[subset] = probabilities.get(subset, 0.0) + probability
     assert len(probabilities) == comb(n_classes - 1, m)
     np.testing.assert_allclose(list(probabilities.values()), 1 / comb(n_classes - 1, m), rtol=1e-12)
@@ -79,3 +126,9 @@ def test_draws_of_neighbouring_points_and_passes_are_independent(seed):
 def test_an_unknown_selection_is_refused_with_the_choices():
     with pytest.raises(ValueError, match="selection is 'blocks'; it must be one of 'block', 'uniform', 'all'"):
         _core._draw("blocks", 4, 1, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("solver", ["is", "nce"])
+def test_a_head_is_refused_where_the_label_is_drawn_too(solver):
+    with pytest.raises(ValueError, match=f"solver '{solver}' draws the label too, which selection 'head_tail' cannot"):
+        _core._draw("head_tail", 4, 1, 0, 0, 0, 0, solver)

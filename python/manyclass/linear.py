@@ -321,8 +321,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             check_number("batch_size", self.batch_size, low=1, integer=True)
             if self.parallel == "hogwild":
                 raise ValueError(f"batch_size is {self.batch_size!r}; with parallel='hogwild' it must be None")
-        if self.solver == "is" and self.selection == "head_tail":
-            raise ValueError("solver='is' draws the label too, which selection='head_tail' cannot; choose another")
+        if self.solver in ("is", "nce") and self.selection == "head_tail":
+            raise ValueError(
+                f"solver={self.solver!r} draws the label too, which selection='head_tail' cannot; choose another"
+            )
         if self.schedule == "adaptive" and (
             self.solver in IMPLICIT or self.alpha > 0 or self.averaging != "none" or self.max_norm is not None
         ):

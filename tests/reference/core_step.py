@@ -24,8 +24,17 @@ def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "au
         eta=point.eta,
         eta_u=point.eta_u,
         u=point.carried,
+        u_gain=point.u_gain,
+        visits=point.visits,
+        label_alpha=point.label_alpha,
+        x_sqs=_floats(point.x_sqs),
+        times=_floats(point.times),
     )
     return p.astype(np.float64), label, carried, loss
+
+
+def _floats(values: NDArray[np.float64] | None) -> NDArray[np.float32]:
+    return np.zeros(0, dtype=np.float32) if values is None else values.astype(np.float32)
 
 
 def isas() -> list[str]:

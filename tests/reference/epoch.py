@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
+from manyclass import SoftmaxClassifier
 from reference.rng import VISIT_ORDER, Rng, class_order, shuffled
-from reference.selections import SELECTIONS
-from reference.steps import STEPS, Point
+from reference.selections import INCLUSION, SELECTIONS, Choice, Drawn
+from reference.steps import IMPLICIT, STEPS, WITH_LABEL, Point
 
 Floats = NDArray[np.float64]
 SCHEDULES = {
     "exponential": lambda decay, t: decay**t,
     "inverse": lambda decay, t: 1 / (1 + t),
     "constant": lambda decay, t: 1.0,
+    "adaptive": lambda decay, t: decay**t,
 }
+DEFAULTS = {**SoftmaxClassifier().get_params(), "candidates": None}
 
 
 @dataclass
@@ -42,77 +48,156 @@ def batch_size(labels: NDArray[np.int64], n_classes: int, *, every_class: bool) 
     return max(1, min(16 if every_class else 64, n_classes // 64, len(labels) // int(np.bincount(labels).max())))
 
 
-def train(
-    X: Floats,
-    labels: NDArray[np.int64],
-    n_classes: int,
-    *,
-    solver: str,
-    formulation: str = "proposed",
-    selection: str = "block",
-    n_negatives: int = 64,
-    learning_rate: float,
-    u_learning_rate: float | None = None,
-    schedule: str = "exponential",
-    decay: float = 0.9,
-    max_iter: int = 20,
-    u_init: str = "log_n_classes",
-    shuffle: bool = True,
-    delta: float = 1.0,
-    max_norm: float | None = None,
-    fit_intercept: bool = True,
-    random_state: int,
-) -> Fit:
-    """Train by the book: one point after the other, all in float64, classes by position in the random order."""
-    n, n_features = X.shape
-    seed = seed_of(random_state)
-    order = np.array(class_order(n_classes, seed))
-    position = np.argsort(order)
-    W = np.zeros((n_classes, n_features))
-    b = np.zeros(n_classes)
-    carried = np.full(n, np.log(n_classes) if u_init == "log_n_classes" else 0.0)
-    draw = SELECTIONS["all" if solver == "exact" else selection]
-    every_class = solver == "exact" or selection == "all"
-    batch = batch_size(labels, n_classes, every_class=every_class) if max_norm is None else 1
-    u_max = np.inf
-    if max_norm is not None:
-        u_max = np.log1p((n_classes - 1) * np.exp(2 * np.linalg.norm(X, axis=1).max() * max_norm))
+def weights_of_ridge(choice: Choice, selection: str) -> Floats:
+    """b_k = 1 / P(row k is touched by a visit), as the label or as a drawn class."""
+    share = np.asarray(choice.counts) / np.sum(choice.counts)
+    b: Floats = 1 / (share + (1 - share) * INCLUSION[selection](choice))
+    return b
 
-    curve = []
-    for t in range(max_iter):
-        factor = SCHEDULES[schedule](decay, t)
-        visits = shuffled(n, Rng(seed, t, VISIT_ORDER)) if shuffle else list(range(n))
-        loss = 0.0
-        for start in range(0, n, batch):
-            moves = []
-            for i in visits[start : start + batch]:
-                y = position[labels[i]]
-                classes, alpha = draw(Rng(seed, t, i), n_classes, min(n_negatives, n_classes), y)
-                point = Point(
-                    scores=W[classes] @ X[i] + b[classes],
-                    alpha=alpha,
-                    label_score=float(W[y] @ X[i] + b[y]),
-                    x_sq=float(X[i] @ X[i]) + fit_intercept,
-                    eta=learning_rate * factor,
-                    eta_u=(u_learning_rate or learning_rate) * factor,
-                    carried=float(carried[i]),
-                    raman=formulation == "raman",
-                    delta=delta,
-                )
-                p, rise, carried[i], log_a = STEPS[solver](point)
-                if max_norm is not None:
-                    carried[i] = np.clip(carried[i], 0, u_max)
-                moves.append((i, y, classes, p, rise))
-                loss += log_a
-            for i, y, classes, p, rise in moves:
-                W[classes] -= np.outer(p, X[i])
-                W[y] += rise * X[i]
-                if fit_intercept:
-                    b[classes] -= p
-                    b[y] += rise
-                if max_norm is not None:
-                    touched = np.union1d(classes, y)
-                    norms = np.linalg.norm(W[touched], axis=1)
-                    W[touched] *= np.minimum(1, max_norm / np.maximum(norms, 1e-300))[:, np.newaxis]
-        curve.append(loss / n)
-    return Fit(W[position], b[position], curve, carried)
+
+@dataclass
+class Move:
+    """What one visit does to W: w_k -= p_k x, w_y += rise x, then w *= s."""
+
+    i: int
+    y: int
+    drawn: Drawn
+    p: Floats
+    rise: float
+    s: Floats
+    s_y: float
+
+
+class Training:
+    """One point after the other, all in float64 and dense, classes by position in the random order."""
+
+    def __init__(self, X: Floats, labels: NDArray[np.int64], n_classes: int, options: dict[str, Any]) -> None:
+        self.X, self.options = X, SimpleNamespace(**{**DEFAULTS, **options})
+        o, n = self.options, len(labels)
+        self.seed = seed_of(o.random_state)
+        self.position = np.argsort(class_order(n_classes, self.seed))
+        self.labels = self.position[labels]
+        self.choice = Choice(
+            n_classes,
+            o.n_negatives,
+            with_label=o.solver in WITH_LABEL,
+            counts=np.bincount(self.labels, minlength=n_classes).tolist(),
+            power=o.frequency_power,
+        )
+        self.selection = "all" if o.solver == "exact" else o.selection
+        self.ridge = o.alpha * weights_of_ridge(self.choice, self.selection)
+        self.W = np.zeros((n_classes, X.shape[1]))
+        self.b = np.zeros(n_classes)
+        self.carried = np.full(n, np.log(n_classes) if o.u_init == "log_n_classes" else 0.0)
+        self.batch = batch_size(labels, n_classes, every_class=self.selection == "all") if o.max_norm is None else 1
+        if o.batch_size is not None:
+            self.batch = min(o.batch_size, n)
+        self.heads = np.full((n, min(o.n_head, n_classes - 1)), -1)
+        if o.candidates is not None:
+            self.heads = self.position[o.candidates]
+        self.squares, self.b_squares = np.zeros_like(self.W), np.zeros(n_classes)
+        self.sums = np.zeros_like(self.W), np.zeros(n_classes)
+        self.u_max = np.inf
+        if o.max_norm is not None:
+            self.u_max = np.log1p((n_classes - 1) * np.exp(2 * np.linalg.norm(X, axis=1).max() * o.max_norm))
+
+    def solve(self, i: int, named_by: int, t: int, eta: float, eta_u: float) -> tuple[Move, float]:
+        """The step of point i in pass t at the present weights, and its loss."""
+        o, x, y = self.options, self.X[i], self.labels[i]
+        drawn = SELECTIONS[self.selection](Rng(self.seed, t, named_by), self.choice, y, self.heads[i])
+        classes = drawn.classes
+        s = np.where(drawn.random & (classes != y), 1 / (1 + eta * self.ridge[classes]), 1.0)
+        s_y = 1 / (1 + eta * self.ridge[y])
+        products, product_y = (self.W[classes] * x).sum(axis=1), (self.W[y] * x).sum()
+        x_sq = float(x @ x)
+        shrinks_first = o.solver in IMPLICIT
+        point = Point(
+            scores=products * (s if shrinks_first else 1) + self.b[classes],
+            alpha=drawn.alpha,
+            label_score=float(product_y * (s_y if shrinks_first else 1) + self.b[y]),
+            x_sq=x_sq * (s_y if shrinks_first else 1) + o.fit_intercept,
+            x_sqs=x_sq * s + o.fit_intercept,
+            eta=eta,
+            eta_u=eta_u,
+            carried=float(self.carried[i]),
+            raman=o.formulation == "raman",
+            delta=o.delta,
+            u_gain=o.u_gain,
+            visits=t,
+            label_alpha=drawn.label_alpha,
+            times=drawn.times if len(drawn.times) else None,
+        )
+        p, rise, self.carried[i], loss = STEPS[o.solver](point)
+        self.carried[i] = np.clip(self.carried[i], 0, self.u_max) if o.max_norm is not None else self.carried[i]
+        if self.choice.with_label:  # the label counts once
+            loss = logsumexp(np.append(point.scores - point.label_score, 0), b=np.append(drawn.alpha * (classes != y), 1))
+        if self.selection == "head_tail" and o.candidates is None:
+            wrong = classes != y
+            best = classes[wrong][np.argsort(-point.scores[wrong], kind="stable")][: self.heads.shape[1]]
+            self.heads[i, : len(best)] = best
+        return Move(i, y, drawn, p, rise, s, s_y), float(loss)
+
+    def apply(self, move: Move) -> None:
+        """Move the rows of one visit, and shrink or project them."""
+        o, x, y, classes = self.options, self.X[move.i], move.y, move.drawn.classes
+        self.W[classes] -= np.outer(move.p, x)
+        self.W[classes] *= move.s[:, np.newaxis]
+        self.W[y] = (self.W[y] + move.rise * x) * move.s_y
+        if o.fit_intercept:
+            self.b[classes] -= move.p
+            self.b[y] += move.rise
+        if o.max_norm is not None:
+            touched = np.union1d(classes, y)
+            norms = np.linalg.norm(self.W[touched], axis=1)
+            self.W[touched] *= np.minimum(1, o.max_norm / np.maximum(norms, 1e-300))[:, np.newaxis]
+
+    def apply_adaptively(self, move: Move, eta: float, iteration: int) -> None:
+        """w += rate G / (1 + sqrt s) with G the ascent gradient of the summed loss; s is G^2 at first, then a mean."""
+        rate, n = eta / np.sqrt(1 + iteration), len(self.X)
+        for k, a in [*zip(move.drawn.classes, -move.p, strict=True), (move.y, move.rise)]:
+            for w, s, g in (
+                (self.W[k], self.squares[k], a * n / eta * self.X[move.i]),
+                (self.b[k : k + 1], self.b_squares[k : k + 1], np.array([a * n / eta * self.options.fit_intercept])),
+            ):
+                moves = g != 0
+                s[moves] = np.where(s[moves] == 0, g[moves] ** 2, 0.1 * g[moves] ** 2 + 0.9 * s[moves])
+                w[moves] += rate * g[moves] / (1 + np.sqrt(s[moves]))
+
+    def run(self) -> Fit:
+        """All passes."""
+        o, n = self.options, len(self.X)
+        curve, start = [], n * (o.max_iter // 2 if o.averaging == "suffix" else 0)
+        for t in range(o.max_iter):
+            eta = o.learning_rate * SCHEDULES[o.schedule](o.decay, t)
+            eta_u = (o.u_learning_rate or o.learning_rate) * SCHEDULES[o.schedule](o.decay, t)
+            visits = shuffled(n, Rng(self.seed, t, VISIT_ORDER)) if o.shuffle else list(range(n))
+            loss = 0.0
+            for first in range(0, n, self.batch):
+                solved = [
+                    self.solve(
+                        i,
+                        visits[first] if o.share_classes else i,
+                        t,
+                        eta / (self.batch if o.batch_size is not None else 1),
+                        eta_u,
+                    )
+                    for i in visits[first : first + self.batch]
+                ]
+                for at, (move, log_a) in enumerate(solved, start=t * n + first):
+                    if o.schedule == "adaptive":
+                        self.apply_adaptively(move, eta, at // self.batch)
+                    else:
+                        self.apply(move)
+                    if at >= start:
+                        self.sums[0][:] += self.W
+                        self.sums[1][:] += self.b
+                    loss += log_a
+            curve.append(loss / n)
+        averages = o.averaging != "none"
+        W, b = (total / (n * o.max_iter - start) for total in self.sums) if averages else (self.W, self.b)
+        return Fit(W[self.position], b[self.position], curve, self.carried)
+
+
+def train(X: Floats, labels: NDArray[np.int64], n_classes: int, **options: Any) -> Fit:
+    """Train by the book; options are parameters of SoftmaxClassifier, and candidates of its fit."""
+    return Training(X, labels, n_classes, options).run()

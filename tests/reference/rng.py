@@ -37,6 +37,10 @@ class Rng:
             if product % 2**32 >= 2**32 % n:
                 return product >> 32
 
+    def chance(self, p: float) -> bool:
+        """True with probability p: whether 53 bits as a number in [0, 1) are below it."""
+        return (self.next() >> 11) * 2.0**-53 < p
+
 
 def shuffled(n: int, rng: Rng) -> list[int]:
     """Fisher-Yates from the end."""
@@ -53,31 +57,39 @@ def class_order(n_classes: int, seed: int) -> list[int]:
 
 
 class Script:
-    """Stands in for an Rng and answers `below` from a script, to walk through every outcome of a draw."""
+    """Stands in for an Rng and answers from a script, to walk through every outcome of a draw."""
 
     def __init__(self, path: list[int]) -> None:
         self.path = path
         self.sizes: list[int] = []
+        self.probability = 1.0
 
-    def below(self, n: int) -> int:
+    def _answer(self, probabilities: list[float]) -> int:
         """The next number of the script, 0 beyond its end."""
-        self.sizes.append(n)
+        self.sizes.append(len(probabilities))
         if len(self.path) < len(self.sizes):
             self.path.append(0)
-        return self.path[len(self.sizes) - 1]
+        answer = self.path[len(self.sizes) - 1]
+        self.probability *= probabilities[answer]
+        return answer
+
+    def below(self, n: int) -> int:
+        """Each of 0, ..., n - 1 in turn."""
+        return self._answer([1 / n] * n)
+
+    def chance(self, p: float) -> bool:
+        """True and False in turn; what is certain is no branch."""
+        return p >= 1 or bool(self._answer([1 - p, p]))
 
 
 def every_outcome(draw: Any) -> list[tuple[float, Any]]:
-    """(probability, result) of each path through draw(rng), which asks only rng.below."""
+    """(probability, result) of each path through draw(rng), which asks only rng.below and rng.chance."""
     outcomes = []
     path: list[int] = []
     while True:
         script = Script(path)
         result = draw(script)
-        probability = 1.0
-        for n in script.sizes:
-            probability /= n
-        outcomes.append((probability, result))
+        outcomes.append((script.probability, result))
         while path and path[-1] == script.sizes[len(path) - 1] - 1:
             path.pop()
         if not path:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import logsumexp, wrightomega
+from scipy.special import expit, logsumexp, wrightomega
 
 Floats = NDArray[np.float64]
 
@@ -24,12 +24,28 @@ class Point:
     scores: Floats
     alpha: Floats
     label_score: float
-    x_sq: float
+    x_sq: float  # what a move of w_y by x adds to z_y
     eta: float
     eta_u: float
     carried: float
     raman: bool = False
     delta: float = 1.0
+    u_gain: float = 0.5
+    visits: int = 0
+    label_alpha: float = 1.0
+    x_sqs: Floats | None = None  # as x_sq, of the selected classes
+    times: Floats | None = None  # how often each was drawn
+
+    @property
+    def row_x_sq(self) -> Floats:
+        """X_k of the classes that count."""
+        x_sqs = np.full_like(self.scores, self.x_sq) if self.x_sqs is None else self.x_sqs
+        return x_sqs[self.counts]
+
+    @property
+    def draws(self) -> Floats:
+        """How often each class was drawn."""
+        return np.ones_like(self.scores) if self.times is None else self.times
 
     @property
     def counts(self) -> NDArray[np.bool_]:
@@ -103,11 +119,11 @@ def _implicit_proposed(point: Point) -> Answer:
     p = np.zeros_like(point.scores)
     if point.x_sq == 0:
         return p, 0.0, _carried_alone(point, point.carried), point.log_a
-    seen = point.counts
-    base = np.log(point.eta * point.alpha[seen] * point.x_sq) + point.scores[seen] - point.label_score
+    seen, x_sqs = point.counts, point.row_x_sq
+    base = np.log(point.eta * point.alpha[seen] * x_sqs) + point.scores[seen] - point.label_score
 
     def u_of(q: float) -> float:
-        return q - float(wrightomega(base - q).sum())
+        return q - point.x_sq * float((wrightomega(base - q) / x_sqs).sum())
 
     def h(q: float) -> float:
         u = max(u_of(q), -100.0)  # e^-u must not overflow; h is far below 0 by then
@@ -115,7 +131,7 @@ def _implicit_proposed(point: Point) -> Answer:
         return point.eta * (1 - np.exp(-u)) - rise + point.eta / point.eta_u * (u - point.carried)
 
     q = _root(h, 0.0, 1.0)
-    p[seen] = wrightomega(base - q) / point.x_sq
+    p[seen] = wrightomega(base - q) / x_sqs
     return p, p.sum(), u_of(q), point.log_a
 
 
@@ -124,18 +140,156 @@ def _implicit_raman(point: Point) -> Answer:
     if point.x_sq == 0:
         u = _carried_alone(point, point.carried - point.label_score)
         return p, 0.0, u + point.label_score, point.log_a
-    seen = point.counts
+    seen, x_sqs = point.counts, point.row_x_sq
     pull = point.eta * point.x_sq
-    base = np.log(pull * point.alpha[seen]) + point.scores[seen]
+    base = np.log(point.eta * x_sqs * point.alpha[seen]) + point.scores[seen]
     base_y = np.log(pull) + point.label_score + pull
 
     def h(v: float) -> float:
-        fall = float(wrightomega(base_y - v) + wrightomega(base - v).sum()) / point.x_sq
+        fall = float(wrightomega(base_y - v) / point.x_sq + (wrightomega(base - v) / x_sqs).sum())
         return point.eta - fall + point.eta / point.eta_u * (v - point.carried)
 
     v = _root(h, point.carried - point.eta_u, 1.0)
-    p[seen] = wrightomega(base - v) / point.x_sq
+    p[seen] = wrightomega(base - v) / x_sqs
     return p, point.eta - float(wrightomega(base_y - v)) / point.x_sq, v, point.log_a
 
 
-STEPS: dict[str, Callable[[Point], Answer]] = {"implicit": implicit, "umax": umax, "sgd": sgd, "exact": exact}
+def bregman(point: Point) -> Answer:
+    """Implicit in W, Bregman in e^-u, by its new u.
+
+    It gives s = sum alpha e^(d - u) at the new scores, since (1 + a) e^-u = a (1 - s) + e^-u~, and then the label's
+    move; find where p_k = eta alpha_k e^(d_k - u) sum to eta s.
+    """
+    p = np.zeros_like(point.scores)
+    seen, x_sqs, a = point.counts, point.row_x_sq, point.u_gain
+    if point.x_sq == 0:
+        return p, 0.0, _scent(point, point.carried), point.log_a
+    base = np.log(point.eta * point.alpha[seen] * x_sqs) + point.scores[seen] - point.label_score
+
+    def sum_at(u: float) -> float:
+        return float(1 + (np.exp(-point.carried) - (1 + a) * np.exp(-u)) / a)
+
+    def moves(u: float) -> Floats:
+        p: Floats = wrightomega(base - point.x_sq * point.eta * sum_at(u) - u) / x_sqs
+        return p
+
+    u = _root(lambda u: point.eta * sum_at(u) - moves(u).sum(), np.log1p(a) - np.log(a + np.exp(-point.carried)), 1.0)
+    p[seen] = moves(u)
+    return p, p.sum(), u, point.log_a
+
+
+def _averaged(u: float, log_a: float, gain: float) -> float:
+    return float(np.log((1 - gain) * np.exp(u) + gain * np.exp(log_a)))
+
+
+def _scent(point: Point, u: float) -> float:
+    return float(np.log((1 + point.u_gain * np.exp(point.log_a)) / (point.u_gain + np.exp(-u))))
+
+
+def _weighted(point: Point, u_after: Callable[[Point, float], float]) -> Answer:
+    """The double sum's gradient in W at a u that is not moved by its own."""
+    before = point.carried - point.label_score if point.raman else point.carried
+    u = u_after(point, before)
+    p, label, _, loss = _explicit(point, u)
+    return p, label, u + point.label_score if point.raman else u, loss
+
+
+def ema(point: Point) -> Answer:
+    """e^u becomes the mean of itself and the sampled sum with a constant weight."""
+    return _weighted(point, lambda point, u: _averaged(u, point.log_a, point.u_gain))
+
+
+def augment_reduce(point: Point) -> Answer:
+    """With the weight (1 + visits)^-0.9."""
+    return _weighted(point, lambda point, u: _averaged(u, point.log_a, (1 + point.visits) ** -0.9))
+
+
+def scgd(point: Point) -> Answer:
+    """With the weight (1 + visits)^-2/3."""
+    return _weighted(point, lambda point, u: _averaged(u, point.log_a, (1 + point.visits) ** (-2 / 3)))
+
+
+def scent(point: Point) -> Answer:
+    """e^u becomes (1 + a A) / (a + e^-u)."""
+    return _weighted(point, _scent)
+
+
+def softplus(point: Point) -> Answer:
+    """e^t becomes log(1 + rho e^t) / rho, whose slope is e^t / (1 + rho e^t)."""
+    u, rho = point.carried, point.u_gain
+
+    def slope(t: Floats | float) -> Floats:
+        return np.exp(t) / (1 + rho * np.exp(t))
+
+    p = point.alpha * slope(point.scores - point.label_score - u)
+    u_slope = 1 - slope(-u) - p.sum()
+    return point.eta * p, point.eta * p.sum(), u - point.eta_u * float(u_slope), point.log_a
+
+
+def ove(point: Point) -> Answer:
+    """sum alpha log(1 + e^d)."""
+    p = point.eta * point.alpha * expit(point.scores - point.label_score)
+    return p, p.sum(), point.carried, point.log_a
+
+
+def nce(point: Point) -> Answer:
+    """log(1 + e^-t_y) + sum of times log(1 + e^t_k), t = z - log(m q), where a draw weighs 1 / (m q)."""
+    p = np.zeros_like(point.scores)
+    seen = point.counts
+    t = point.scores[seen] + np.log(point.alpha[seen] / point.draws[seen])
+    p[seen] = point.eta * point.draws[seen] * expit(t)
+    label = point.eta * float(expit(-(point.label_score + np.log(point.label_alpha))))
+    return p, label, point.carried, point.log_a
+
+
+def negative_sampling(point: Point) -> Answer:
+    """log(1 + e^-z_y) + sum of times log(1 + e^z_k)."""
+    p = point.eta * np.where(point.counts, point.draws, 0.0) * expit(point.scores)
+    return p, point.eta * float(expit(-point.label_score)), point.carried, point.log_a
+
+
+def importance(point: Point) -> Answer:
+    """-z_y + sum of w_k z_k with w proportional to alpha e^z."""
+    seen = point.counts
+    p = np.zeros_like(point.scores)
+    terms = np.log(point.alpha[seen]) + point.scores[seen]
+    p[seen] = point.eta * np.exp(terms - logsumexp(terms))
+    return p, point.eta, point.carried, point.log_a
+
+
+def bouchard(point: Point) -> Answer:
+    """-z_y + a + log(1 + e^(z_y - a)) + sum alpha log(1 + e^(z_k - a)) at its best a."""
+
+    def excess(a: float) -> float:
+        return float(expit(a - point.label_score) - (point.alpha * expit(point.scores - a)).sum())
+
+    a = point.carried
+    if point.counts.any():
+        a = _root(excess, min(point.label_score, float(point.scores.min())) - 60, 1.0)
+        p = point.eta * point.alpha * expit(point.scores - a)
+        return p, point.eta * float(expit(a - point.label_score)), a, point.log_a
+    return np.zeros_like(point.scores), 0.0, point.label_score - 40, point.log_a  # any a that is low enough
+
+
+STEPS: dict[str, Callable[[Point], Answer]] = {
+    "implicit": implicit,
+    "umax": umax,
+    "sgd": sgd,
+    "exact": exact,
+    "css": exact,
+    "ema": ema,
+    "augment_reduce": augment_reduce,
+    "scgd": scgd,
+    "scent": scent,
+    "softplus": softplus,
+    "bregman": bregman,
+    "ove": ove,
+    "nce": nce,
+    "negative_sampling": negative_sampling,
+    "is": importance,
+    "bouchard": bouchard,
+}
+
+IMPLICIT = {"implicit", "bregman"}  # proximal steps: with a ridge they see the scores that shrinking leaves
+WITH_LABEL = {"is", "nce"}  # their draws are from all classes
+RAMAN = ["implicit", "umax", "sgd", "ema", "augment_reduce", "scgd", "scent"]  # solvers that know both forms

@@ -29,6 +29,13 @@ struct Average {
     gamma[at] += scale * (now - updated[at]);
     updated[at] = now;
   }
+
+  // Moves all of the sum into m: what is past no longer depends on r.
+  void settle(Index k, const Rows& rows) {
+    double& sum = gamma[static_cast<std::size_t>(k)];
+    moments.add_row(k, static_cast<float>(sum), rows);
+    sum = 0;
+  }
 };
 
 template <class Rows>
@@ -89,10 +96,9 @@ struct Linear {
   // w_k *= s. `average` may be null; if it is not, it is caught up to the present.
   void shrink(Index k, float s, Average<Rows>* average) {
     scale[at(k)] *= s;
-    if (scale[at(k)] >= smallest_scale) return;
+    if (scale[at(k)] >= (average ? smallest_averaged_scale : smallest_scale)) return;
+    if (average) average->settle(k, rows);
     rows.multiply(k, scale[at(k)]);
-    // The sum gamma r + m stays what it is when r becomes g r and gamma becomes gamma / g.
-    if (average) average->gamma[at(k)] /= static_cast<double>(scale[at(k)]);
     scale[at(k)] = 1;
   }
 
@@ -100,6 +106,9 @@ struct Linear {
   // A scale below it is multiplied into its row, which grows as the scale falls: this leaves both far from the ends of
   // single precision, 2^-126 and 2^127.
   static constexpr float smallest_scale = 0x1p-40F;
+  // The average is what is left of gamma r and m, which grow against it as the scale falls: of the 24 bits of a float
+  // at most 8 are lost so.
+  static constexpr float smallest_averaged_scale = 0x1p-8F;
 
   static std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 };

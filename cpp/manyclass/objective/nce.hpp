@@ -6,7 +6,8 @@
 namespace manyclass {
 
 // -log sigma(z_y - log(m q_y)) - sum_j log(1 - sigma(z_j - log(m q_j))), the normaliser fixed at 1 (Mnih & Teh 2012).
-// 1 / (m q) is what the inclusion weight of a draw is.
+// 1 / (m q) is what the inclusion weight of a draw is. Noise does not know the label, which is drawn as often as any
+// class of its q: without it scores would learn the odds of a class and not its probability.
 struct NoiseContrastive {
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
@@ -19,7 +20,8 @@ struct NoiseContrastive {
   }
 };
 
-// -log sigma(z_y) - sum_j log sigma(-z_j) (Mikolov et al. 2013). Not a likelihood: at its optimum z_k is the log-odds
+// -log sigma(z_y) - sum_j log sigma(-z_j) (Mikolov et al. 2013), a draw that is the label left out, as in their
+// word2vec. Not a likelihood: at its optimum z_k is the log-odds
 // of k against m draws of noise, so the softmax of z is off by the noise distribution.
 struct NegativeSampling {
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {

@@ -31,6 +31,11 @@ struct HeadTail {
     return heads.subspan(static_cast<std::size_t>(point) * width, width);
   }
 
+  // How many of the drawn classes are the block's: they come first.
+  std::size_t n_tail(ClassList classes) const {
+    return static_cast<std::size_t>(std::min(tail.size, tail.n_classes - classes[0]));
+  }
+
   // The block's classes first, then the head's that are not among them.
   ClassList draw(Rng rng, Index point, Index label, const DrawBuffers& out) const {
     const ClassRange block = tail.draw(rng, point, label, out);

@@ -186,7 +186,8 @@ struct ImplicitRaman {
 
 // Implicit in W, Bregman in u: the penalty of u is eta/a times the Bregman divergence of e^-u, so that
 //   (1 + a) e^-u = a (1 - S) + e^-u~,   S = sum_S alpha e^{d - u} at the new scores = moves / eta,
-// with q and delta as in the proposed form. H(q) = u(q) + log(a (1 - S) + e^-u~) - log(1 + a) increases.
+// with q and delta as in the proposed form. The left side falls with q and the right side rises. (Their logarithms
+// bend at the root as 1 / (a (1 - S) + e^-u~), a large number: Newton's last move would leave an error of 1e-4.)
 struct ImplicitBregman {
   static constexpr bool shrinks_first = true;
   RootFinder root;
@@ -204,10 +205,10 @@ struct ImplicitBregman {
     const auto h = [&](double q) -> Probe {
       at = deltas_at(point, base, q, p);
       u = q - point.x_sq * at.moves;
-      const double left = a * (1 - at.moves / point.eta) + old_decay;
-      // Too many moves for any u: the root is at a larger q, where they are fewer.
-      if (left <= 0) return {-1, 0};
-      return {u + std::log(left) - std::log1p(a), 1 + point.x_sq * at.slope + a * at.slope / point.eta / left};
+      if (u < 0) return {-1, 1, -u};  // u >= 0 at the root: see ImplicitDoubleSum
+      const double decay = (1 + a) * std::exp(-u);
+      return {a * (1 - at.moves / point.eta) + old_decay - decay,
+              a * at.slope / point.eta + decay * (1 + point.x_sq * at.slope)};
     };
     // S <= 1 + e^-u~ / a bounds the moves, and u <= max(u~, log A): e^u is an average of e^u~ and A.
     const double most = point.eta * (1 + old_decay / a);

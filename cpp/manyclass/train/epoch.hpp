@@ -144,12 +144,25 @@ class Epoch final : public Trainer {
       }
       return;
     }
+    if constexpr (requires { select_.with_label; }) {
+      if (select_.with_label) slot.move.loss = without_label(slot);
+    }
     if (std::isfinite(settings_.u_max)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
     problem_.u[static_cast<std::size_t>(i)] = u;
     for (float& p_k : p) p_k = -p_k;
     if constexpr (has_head) {
       if (select_.learns) select_.learn(i, label(i), slot.classes, slot.scores);
     }
+  }
+
+  // The loss of a point whose draws hold its label, which is to count once: log(A - alpha_y), at least log 1.
+  double without_label(const Slot& slot) const {
+    const double loss = slot.move.loss;
+    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
+      if (slot.classes[c] != label(slot.point)) continue;
+      return std::fmax(0.0, loss + std::log1p(-static_cast<double>(slot.alpha[c]) * std::exp(-loss)));
+    }
+    return loss;
   }
 
   static bool fits_float(double p) {
@@ -187,7 +200,7 @@ class Epoch final : public Trainer {
   // Classes of a head are not drawn, so they do not stand for the ridge of the others.
   std::size_t n_shrinking(const Slot& slot) const {
     if constexpr (has_head) {
-      return std::min(slot.classes.size(), select_.tail.capacity());
+      return select_.n_tail(slot.classes);
     } else {
       return slot.classes.size();
     }
@@ -221,7 +234,8 @@ class Epoch final : public Trainer {
   void move_adaptively(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch) {
     const auto n = static_cast<double>(problem_.labels.size());
     const auto to_sum = static_cast<float>(n / stretch.eta);
-    const auto rate = static_cast<float>(stretch.eta / std::sqrt(1 + std::floor(slot.now * n / settings_.batch)));
+    const auto visits = std::llround(slot.now * n);  // a whole number but for rounding
+    const auto rate = static_cast<float>(stretch.eta / std::sqrt(1.0 + static_cast<double>(visits / settings_.batch)));
     for (std::size_t c = 0; c < classes.size(); ++c) {
       moves[c] *= to_sum;
       if (problem_.model.intercept.empty() || moves[c] == 0) continue;
@@ -237,10 +251,11 @@ class Epoch final : public Trainer {
     std::optional<NormBall> ball;
     if (std::isfinite(settings_.max_norm)) {
       ball.emplace(problem_.model.intercept, settings_.norm_sq, settings_.max_norm);
+      float z_y = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
       for (std::size_t c = 0; c < size; ++c) {
         ball->grow(slot.classes[c], slot.scores[c], slot.moves[c], features_sq(slot.point));
+        if (slot.classes[c] == label(slot.point)) z_y += slot.moves[c] * static_cast<float>(features_sq(slot.point));
       }
-      const float z_y = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
       ball->grow(label(slot.point), z_y, static_cast<float>(slot.move.label), features_sq(slot.point));
     }
     run_with(settings_.isa, [&] {

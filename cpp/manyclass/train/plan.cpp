@@ -61,9 +61,11 @@ AnyStep sgd(Objective objective) {
   return point_step(Sgd<Objective>{objective});
 }
 
-constexpr double augment_reduce_power = 0.9;          // Ruiz et al. 2018, section 4
-constexpr double composition_power = 2.0 / 3;         // slower than eta's, as two time scales need
-constexpr std::string_view importance_solver = "is";  // the only one that draws the label too
+constexpr double augment_reduce_power = 0.9;   // Ruiz et al. 2018, section 4
+constexpr double composition_power = 2.0 / 3;  // slower than eta's, as two time scales need
+// Those whose draws come from all classes, the label among them.
+constexpr std::string_view importance_solver = "is";
+constexpr std::string_view noise_solver = "nce";
 
 constexpr std::array<Named<MakeStep>, 16> solvers{{
     {"implicit",
@@ -83,7 +85,7 @@ constexpr std::array<Named<MakeStep>, 16> solvers{{
     {"softplus", [](const Plan& plan, bool, RootFinder) { return sgd(Softplus{plan.u_gain}); }},
     {"bregman", [](const Plan& plan, bool, RootFinder root) { return point_step(ImplicitBregman{root, plan.u_gain}); }},
     {"ove", [](const Plan&, bool, RootFinder) { return sgd(OneVsEach{}); }},
-    {"nce", [](const Plan&, bool, RootFinder) { return sgd(NoiseContrastive{}); }},
+    {noise_solver, [](const Plan&, bool, RootFinder) { return sgd(NoiseContrastive{}); }},
     {"negative_sampling", [](const Plan&, bool, RootFinder) { return sgd(NegativeSampling{}); }},
     {importance_solver, [](const Plan&, bool, RootFinder) { return sgd(Importance{}); }},
     {"bouchard", [](const Plan&, bool, RootFinder) { return sgd(Bouchard{}); }},
@@ -127,7 +129,8 @@ constexpr std::array<Named<MakeSelect>, 5> selections{{
     {"head_tail",
      [](const SelectArguments& a) -> AnySelect {
        if (a.with_label) {
-         throw std::invalid_argument("solver 'is' draws the label too, which selection 'head_tail' cannot");
+         throw std::invalid_argument("solver '" + a.plan.solver +
+                                     "' draws the label too, which selection 'head_tail' cannot");
        }
        return HeadTail{{a.n_classes, a.most(a.n_classes)}, a.plan.heads, a.plan.head_size, a.plan.learn_heads};
      }},
@@ -143,7 +146,8 @@ std::unique_ptr<const PointStep> step_named(const Plan& plan) {
 
 AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels) {
   const auto selection = plan.solver == "exact" ? std::string("all") : plan.selection;
-  const SelectArguments arguments{plan, n_classes, labels, plan.solver == importance_solver};
+  const bool with_label = plan.solver == importance_solver || plan.solver == noise_solver;
+  const SelectArguments arguments{plan, n_classes, labels, with_label};
   return choose("selection", selection, selections)(arguments);
 }
 

@@ -5,10 +5,12 @@
 
 namespace manyclass {
 
-// s <- G^2 at the first visit, then 0.1 G^2 + 0.9 s;  w += rate G / (1 + sqrt s).
+// s <- G^2 at the first visit, then 0.1 G^2 + 0.9 s;  w += rate G / (1 + sqrt s). G = 0 is no visit: sparse data, whose
+// zeros are not stored, train as the same data dense.
 inline void adapt(float& w, float& s, float g, float rate) {
   const float g_sq = g * g;
-  s = s == 0 ? g_sq : 0.1F * g_sq + 0.9F * s;
+  const float next = s == 0 ? g_sq : 0.1F * g_sq + 0.9F * s;
+  s = g == 0 ? s : next;
   w += rate * g / (1 + std::sqrt(s));
 }
 
