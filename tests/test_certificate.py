@@ -51,7 +51,7 @@ def test_the_optimum_lies_between_dual_and_primal_for_any_weights(storage, alpha
 def test_the_gap_closes_at_the_optimum(storage, fit_intercept, seed):
     X, y = problem(seed)
     x = as_storage(X, storage)
-    model = SoftmaxClassifier(solver="lbfgs", alpha=1e-3, fit_intercept=fit_intercept, max_iter=5000, tol=1e-9)
+    model = SoftmaxClassifier(solver="lbfgs", alpha=1e-3, fit_intercept=fit_intercept, max_iter=5000, tol=1e-7)
     bounds = model.fit(x, y).certificate(x, y)
     # Intercepts rounded to floats leave a surplus of 1e-7 of the probability, which moves at the price of some nats.
     assert abs(bounds["gap"]) < 1e-6
@@ -169,5 +169,5 @@ def test_balanced_rows_have_the_wanted_totals_and_the_core_sums_them(storage, se
 def test_a_label_unseen_in_fit_is_refused(seed):
     X, y = problem(seed)
     model = model_at(X, y, 0, 0, "dense")
-    with pytest.raises(ValueError, match="y has 1 labels unseen in fit, among them 77"):
+    with pytest.raises(ValueError, match=r"y has 1 labels unseen in fit, among them .*77"):
         model.certificate(X[:2], [0, 77])

@@ -109,8 +109,12 @@ def test_huge_scores_overflow_nowhere(loss, seed):
     assert doubled == pytest.approx(2 * value, rel=1e-12)
 
 
+# The loss is known to 1e-16, so where its curvature is c the gradient that L-BFGS can reach is about sqrt(c) 1e-8.
+TOL = 1e-7
+
+
 def fitted(X, y, storage="sparse", **parameters):
-    model = SoftmaxClassifier(**{"solver": "lbfgs", "max_iter": 5000, "tol": 1e-8, **parameters})
+    model = SoftmaxClassifier(**{"solver": "lbfgs", "max_iter": 5000, "tol": TOL, **parameters})
     return model.fit(as_storage(X, storage), y)
 
 
@@ -123,7 +127,7 @@ def test_lbfgs_finds_the_optimum_that_newtons_method_finds(storage, fit_intercep
     model = fitted(X, y, storage, alpha=alpha, fit_intercept=fit_intercept)
     assert model.loss_curve_[-1] == pytest.approx(value, rel=1e-10)
     # W is off by at most |gradient| / alpha, |gradient| <= tol sqrt(K (D + 1)), and float32's rounding.
-    atol = 1e-8 * np.sqrt(9 * 7) / alpha * 4 + 2.0**-23 * np.abs(W).max()
+    atol = TOL * np.sqrt(9 * 7) / alpha + 2.0**-23 * np.abs(W).max()
     np.testing.assert_allclose(model.coef_, W, rtol=0, atol=atol)
     if fit_intercept:
         np.testing.assert_allclose(model.intercept_ - model.intercept_.mean(), b - b.mean(), rtol=0, atol=10 * atol)
@@ -147,7 +151,7 @@ def test_lbfgs_minimises_the_bounds_too(loss, seed):
 def test_the_ridge_centres_the_classes_and_spares_the_intercepts(seed):
     X, y, _, _ = problem(seed, 200, 6, 9)
     model = fitted(X, y, alpha=0.05)
-    np.testing.assert_allclose(model.coef_.sum(axis=0), 0, atol=1e-5)  # sum_k dF/dw_k = alpha sum_k w_k
+    np.testing.assert_allclose(model.coef_.sum(axis=0), 0, atol=9 * TOL / 0.05)  # sum_k dF/dw_k = alpha sum_k w_k
     # dF/db = 0: the probabilities of each class sum to its count.
     np.testing.assert_allclose(
         model.predict_proba(as_storage(X, "sparse")).mean(axis=0), np.bincount(y) / 200, atol=1e-6

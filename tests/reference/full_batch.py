@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
 Floats = NDArray[np.float64]
@@ -24,9 +24,13 @@ def point_losses(loss: str, z: Floats, y: Ints) -> Floats:
 
 
 def bouchard_roots(z: Floats) -> Floats:
-    """Root a of sum_k sigmoid(z_k - a) = 1, row by row."""
-    span = np.log(z.shape[1]) + 1
-    return np.array([brentq(lambda a, row=row: expit(row - a).sum() - 1, row.min() - 1, row.max() + span) for row in z])
+    """Root a of sum_k sigmoid(z_k - a) = 1, row by row, by halving brackets until doubles end it."""
+    low, high = z.min(axis=1) - 1, z.max(axis=1) + np.log(z.shape[1]) + 1
+    for _ in range(80):
+        a = (low + high) / 2
+        below = expit(z - a[:, np.newaxis]).sum(axis=1) > 1
+        low, high = np.where(below, a, low), np.where(below, high, a)
+    return (low + high) / 2
 
 
 def objective(loss: str, X: Floats, y: Ints, W: Floats, b: Floats, alpha: float) -> float:
