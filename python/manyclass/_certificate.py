@@ -96,15 +96,21 @@ def duality_gap(
             both = (wanted > 0) & (totals > 0)
             intercept[both] += np.log(wanted[both] / totals[both])
             normalizers, _, totals = _core.softmax_totals(**question, intercept=intercept, n_threads=n_threads)
-        np.divide(wanted, totals, out=keep, where=totals > wanted)
-        lack = np.maximum(wanted - totals, 0)
-        fill = lack / max(float(lack.sum()), np.finfo(np.float64).tiny)
+        keep, fill = balance(wanted, totals)
 
     entropies, label_probabilities, residual = _core.balanced_softmax(
         **question, intercept=intercept, normalizers=normalizers, keep=keep, fill=fill, n_threads=n_threads
     )
     dual = _best_towards_labels(entropies, label_probabilities, residual / (2 * alpha * n**2))
     return {"primal": primal, "dual": dual, "gap": primal - dual}
+
+
+def balance(wanted: Floats, totals: Floats) -> tuple[Floats, Floats]:
+    """Return keep and fill, (n_classes,) each, of evaluate/balanced_softmax.hpp; both arguments have the same sum."""
+    keep = np.ones(len(totals))
+    np.divide(wanted, totals, out=keep, where=totals > wanted)
+    lack = np.maximum(wanted - totals, 0)
+    return keep, lack / max(float(lack.sum()), np.finfo(np.float64).tiny)
 
 
 def _matched(weights: LinearWeights, x: Matrix) -> tuple[Csr | NDArray[np.float32], NDArray[np.float32]]:
