@@ -110,6 +110,49 @@ def top_k(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
+# bind_gradient
+
+def full_batch_loss_names() -> list[str]: ...
+def loss_and_gradient(
+    *,
+    loss: str,
+    x: _Data,
+    n_features: int,
+    matrix: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+    n_classes: int,
+    labels: NDArray[np.int32],
+    gradient: NDArray[np.float64],
+    intercept_gradient: NDArray[np.float64],
+    n_threads: int,
+    isa: str = "auto",
+) -> float: ...
+def softmax_totals(
+    *,
+    x: _Data,
+    n_features: int,
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float64],
+    n_classes: int,
+    labels: NDArray[np.int32],
+    n_threads: int,
+    isa: str = "auto",
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def balanced_softmax(
+    *,
+    x: _Data,
+    n_features: int,
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float64],
+    n_classes: int,
+    labels: NDArray[np.int32],
+    normalizers: NDArray[np.float64],
+    keep: NDArray[np.float64],
+    fill: NDArray[np.float64],
+    n_threads: int,
+    isa: str = "auto",
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
+
 # math
 def _exp_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
 def _log_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...

@@ -14,7 +14,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import _core
+from manyclass._certificate import duality_gap
 from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass._full_batch import fit_full_batch
 from manyclass._sampled import fit_sampled, row_norms_sq
 from manyclass._training import Callback, Schedule, summarize
 from manyclass._weights import Data, Matrix
@@ -66,6 +68,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         - "bouchard": Bouchard's bound, its parameter solved at each step (Titsias 2016, eq. 11);
         - "nce": noise-contrastive estimation with normaliser 1 (Mnih & Teh 2012);
         - "negative_sampling": as in word2vec; its scores are not log-probabilities.
+        - "lbfgs": full-batch L-BFGS in double precision over the exact gradient, to the optimum; of the parameters below
+          it uses only `loss`, `alpha`, `tol`, `max_iter`, `fit_intercept`, `n_jobs` and `verbose`. It keeps about 30
+          float64 copies of W.
+    loss : {"softmax", "ove", "bouchard"}, default="softmax"
+        What "lbfgs" minimises: the mean log-loss, or the upper bounds of it by Titsias (2016, eq. 15) and Bouchard (with
+        the best parameter for each point).
     formulation : {"proposed", "raman"}, default="proposed"
         What is carried between visits of a point: u_i, or u_i + x_i.w_{y_i} (Fagan & Iyengar 2018, eq. 8). Used by
         "implicit", "umax", "sgd", "ema", "augment_reduce", "scgd" and "scent".
@@ -104,7 +112,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
     decay : float, default=0.9
         Factor of the exponential and the adaptive schedule, in (0, 1].
     max_iter : int, default=20
-        Passes over the data.
+        Passes over the data; iterations for "lbfgs", which needs hundreds.
+    tol : float, default=1e-6
+        "lbfgs" stops when no entry of the gradient of its objective is larger in absolute value. Not used by others.
     u_init : {"log_n_classes", "zero"}, default="log_n_classes"
         Start of every u_i: log K, exact at W = 0, or 0, as in the authors' code.
     shuffle : bool, default=True
@@ -149,9 +159,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
     loss_curve_ : ndarray of shape (n_iter_,), float64
         Mean over each pass of log(1 + sum over the selected classes of alpha e^d), in nats, alpha being the inverse
         inclusion probability: the log-loss while training if all classes are selected, else an estimate from below
-        (by Jensen's inequality). `evaluate` gives the exact value.
+        (by Jensen's inequality). `evaluate` gives the exact value. For "lbfgs": its objective, ridge included, after
+        each iteration.
     n_iter_ : int
-        Passes completed.
+        Passes (iterations) completed.
     n_features_in_ : int
         Features seen in fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -171,6 +182,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         solver: str = "implicit",
+        loss: str = "softmax",
         formulation: str = "proposed",
         selection: str = "block",
         n_negatives: int = 64,
@@ -183,6 +195,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         schedule: str = "exponential",
         decay: float = 0.9,
         max_iter: int = 20,
+        tol: float = 1e-6,
         u_init: str = "log_n_classes",
         shuffle: bool = True,
         delta: float = 1.0,
@@ -198,6 +211,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         verbose: int = 0,
     ) -> None:
         self.solver = solver
+        self.loss = loss
         self.formulation = formulation
         self.selection = selection
         self.n_negatives = n_negatives
@@ -210,6 +224,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self.schedule = schedule
         self.decay = decay
         self.max_iter = max_iter
+        self.tol = tol
         self.u_init = u_init
         self.shuffle = shuffle
         self.delta = delta
@@ -262,7 +277,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         Warns
         -----
         ConvergenceWarning
-            If training diverged or was interrupted; the model is the one reached before.
+            If training diverged or was interrupted, the model being the one reached before; or if "lbfgs" ended with a
+            gradient larger than `tol`.
         """
         self._check_parameters()
         if max_seconds is not None:
@@ -274,6 +290,23 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
         x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
+        self.classes_ = classes
+        if self.solver == "lbfgs":
+            self._weights, self.loss_curve_, self.n_iter_ = fit_full_batch(
+                x,
+                labels.astype(np.int32),
+                len(classes),
+                loss=self.loss,
+                alpha=self.alpha,
+                fit_intercept=self.fit_intercept,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                n_threads=n_threads,
+                verbose=self.verbose,
+                callback=callback,
+                max_seconds=np.inf if max_seconds is None else max_seconds,
+            )
+            return self
         x_sq = row_norms_sq(x)
         self._weights, curve = fit_sampled(
             self,
@@ -287,13 +320,15 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             callback=callback,
             max_seconds=np.inf if max_seconds is None else max_seconds,
         )
-        self.classes_ = classes
         self.loss_curve_ = np.array(curve)
         self.n_iter_ = len(curve)
         return self
 
     def _check_parameters(self) -> None:
-        check_choice("solver", self.solver, _core.solver_names())
+        check_choice("solver", self.solver, (*_core.solver_names(), "lbfgs"))
+        check_choice("loss", self.loss, _core.full_batch_loss_names())
+        if self.loss != "softmax" and self.solver != "lbfgs":
+            raise ValueError(f"loss is {self.loss!r} and solver {self.solver!r}; such a loss needs solver='lbfgs'")
         check_choice("formulation", self.formulation, _core.formulation_names())
         check_choice("selection", self.selection, _core.selection_names())
         check_choice("schedule", self.schedule, _core.schedule_names())
@@ -312,6 +347,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             check_number("u_learning_rate", self.u_learning_rate, low=0, open_low=True)
         check_number("decay", self.decay, low=0, open_low=True, high=1)
         check_number("delta", self.delta, low=0)
+        check_number("tol", self.tol, low=0)
         check_number("alpha", self.alpha, low=0)
         check_choice("averaging", self.averaging, ("none", "polyak", "suffix"))
         check_number("u_gain", self.u_gain, low=0, open_low=True, high=1 if self.solver == "ema" else np.inf)
@@ -505,6 +541,41 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         """
         x = self._validated(X)
         return summarize(*self._weights.log_losses(x, self._labels_of(y, x), n_threads_from(self.n_jobs)))
+
+    def certificate(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
+        """Bound how far the model is from the optimum of the mean log-loss + alpha/2 ||W||^2 on these data.
+
+        Takes one exact pass over all points and classes in double precision for the loss, two for the bound, and up to
+        eight to balance the intercepts, none with an (n_samples, n_classes) array.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The training data, as a rule.
+        y : array-like of shape (n_samples,)
+            Their labels, all among `classes_`.
+
+        Returns
+        -------
+        dict
+            "primal": the objective of this model; "dual": a lower bound of the smallest objective that any W (and
+            intercepts, where they are learned) has on X and y; "gap": primal - dual >= 0. In nats per point. With
+            alpha=0 the dual is 0.
+
+        Raises
+        ------
+        ValueError
+            If X and y differ in length or y has a label unseen in fit.
+        """
+        x = self._validated(X)
+        return duality_gap(
+            self._weights,
+            x,
+            self._labels_of(y, x),
+            alpha=self.alpha,
+            fit_intercept=self.fit_intercept,
+            n_threads=n_threads_from(self.n_jobs),
+        )
 
     def _labels_of(self, y: ArrayLike, x: Matrix) -> NDArray[np.int32]:
         y = np.asarray(y)

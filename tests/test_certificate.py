@@ -1,0 +1,179 @@
+"""The duality gap: a bound for any W, tight at the optimum, and its parts against N x K arrays."""
+
+import numpy as np
+import pytest
+from reference.full_batch import objective, softmax_optimum
+from reference.problems import as_storage, planted
+from scipy.special import xlogy
+
+from manyclass import SoftmaxClassifier, _core
+from manyclass._certificate import balance
+from manyclass._checks import csr_parts
+
+N, D, K = 120, 6, 9
+
+
+def problem(seed, n=N, n_features=D, n_classes=K):
+    return planted(np.random.default_rng(seed), n, n_features, n_classes, density=0.6, scale=4)
+
+
+def model_at(X, y, W, b, storage, **parameters):
+    """A classifier with the given weights."""
+    parameters = {"solver": "lbfgs", "max_iter": 1000, "tol": 0.1, "alpha": 1.0, **parameters}
+    model = SoftmaxClassifier(**parameters).fit(as_storage(X, storage), y)
+    model.coef_[...] = W
+    model.intercept_[...] = b
+    return model
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize("alpha", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_the_optimum_lies_between_dual_and_primal_for_any_weights(storage, alpha, fit_intercept, seed):
+    X, y = problem(seed)
+    x = X.astype(np.float64)
+    optimum, best_W, best_b = softmax_optimum(x, y, K, alpha, intercept=fit_intercept)
+    rng = np.random.default_rng(seed + 1)
+    for scale in (0.0, 1e-3, 0.3, 3.0, 300.0):
+        for around in (0.0, 1.0):
+            W = (around * best_W + scale * rng.normal(size=(K, D))).astype(np.float32)
+            b = fit_intercept * (around * best_b + scale * rng.normal(size=K)).astype(np.float32)
+            model = model_at(X, y, W, b, storage, alpha=alpha, fit_intercept=fit_intercept)
+            bounds = model.certificate(as_storage(X, storage), y)
+            assert bounds["primal"] == pytest.approx(objective("softmax", x, y, W.astype(float), b, alpha), rel=1e-12)
+            assert bounds["gap"] == bounds["primal"] - bounds["dual"]
+            # The reference's own optimum is off by some 1e-12, and so are the columns' sums.
+            assert 0 <= bounds["dual"] <= optimum + 1e-10
+            assert optimum - 1e-10 <= bounds["primal"]
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_the_gap_closes_at_the_optimum(storage, fit_intercept, seed):
+    X, y = problem(seed)
+    x = as_storage(X, storage)
+    model = SoftmaxClassifier(solver="lbfgs", alpha=1e-3, fit_intercept=fit_intercept, max_iter=5000, tol=1e-7)
+    bounds = model.fit(x, y).certificate(x, y)
+    # Intercepts rounded to floats leave a surplus of 1e-7 of the probability, which moves at the price of some nats.
+    assert abs(bounds["gap"]) < 1e-6
+    assert bounds["primal"] == pytest.approx(model.loss_curve_[-1], rel=1e-10)
+
+
+def test_at_balanced_intercepts_the_gap_is_at_most_the_squared_gradient_over_twice_alpha(seed):
+    X, y = problem(seed)
+    alpha, x = 1e-2, X.astype(np.float64)
+    _, W, _ = softmax_optimum(x, y, K, alpha, intercept=True)
+    W = (W + 1e-2 * np.random.default_rng(seed + 1).normal(size=W.shape)).astype(np.float32)
+    Y = np.eye(K)[y]
+    b = np.zeros(K)
+    for _ in range(1000):  # the best intercepts for this W
+        p = np.exp(x @ W.T + b)
+        p /= p.sum(axis=1, keepdims=True)
+        b += np.log(Y.sum(axis=0) / p.sum(axis=0))
+    gradient = (p - Y).T @ x / N + alpha * W
+    bounds = model_at(X, y, W, b, "sparse", alpha=alpha).certificate(as_storage(X, "sparse"), y)
+    of_theory = np.sum(gradient**2) / (2 * alpha)
+    assert of_theory > 1e-5  # far above what rounding the intercepts costs
+    assert 0 < bounds["gap"] <= of_theory + 1e-6
+
+
+def test_a_run_of_sampled_steps_gets_a_useful_bound(seed):
+    # What the certificate is for: after a short L-BFGS the bound must see most of the way from log K to the optimum.
+    X, y = problem(seed, 600)
+    x = as_storage(X, "sparse")
+    alpha = 0.01
+    rough = SoftmaxClassifier(solver="lbfgs", alpha=alpha, max_iter=5000, tol=1e-3).fit(x, y)
+    rough.intercept_[...] += np.random.default_rng(seed).normal(scale=0.2, size=K).astype(np.float32)
+    bounds = rough.certificate(x, y)
+    optimum = SoftmaxClassifier(solver="lbfgs", alpha=alpha, max_iter=5000).fit(x, y).loss_curve_[-1]
+    # Only the intercepts are wrong, which step 1 mends: the dual is far closer to the optimum than the primal is.
+    assert 0 <= optimum - bounds["dual"] < 0.1 * (bounds["primal"] - optimum)
+
+
+def test_without_a_ridge_the_dual_is_zero(seed):
+    X, y = problem(seed)
+    model = model_at(X, y, np.zeros((K, D)), np.zeros(K), "dense", alpha=0.0)
+    assert model.certificate(X, y) == {"primal": pytest.approx(np.log(K)), "dual": 0.0, "gap": pytest.approx(np.log(K))}
+
+
+def test_data_that_lack_a_class_get_a_bound(seed):
+    X, y = problem(seed)
+    some = y != 4
+    W, b = np.random.default_rng(seed).normal(size=(K, D)), np.zeros(K)
+    bounds = model_at(X, y, W, b, "sparse", alpha=0.1).certificate(as_storage(X[some], "sparse"), y[some])
+    present = y[some] - (y[some] > 4)  # a class without points is best left out, its intercept at -infinity
+    optimum, _, _ = softmax_optimum(X[some].astype(np.float64), present, K - 1, 0.1, intercept=True)
+    assert 0 <= bounds["dual"] <= optimum + 1e-10
+
+
+def test_any_number_of_threads_gives_the_same_bits(seed):
+    X, y = problem(seed, 700, 12, 100)
+    W = np.random.default_rng(seed).normal(size=(100, 12))
+    for storage in ("sparse", "dense"):
+        answers = [
+            model_at(X, y, W, np.zeros(100), storage, n_jobs=n).certificate(as_storage(X, storage), y)
+            for n in (1, 2, 5)
+        ]
+        assert answers[0] == answers[1] == answers[2]
+
+
+def test_data_of_the_other_kind_than_the_model_was_fitted_on_get_the_same_answer(seed):
+    X, y = problem(seed)
+    W, b = np.random.default_rng(seed).normal(size=(K, D)), np.arange(K) / K
+    for storage, other in (("sparse", "dense"), ("dense", "sparse")):
+        model = model_at(X, y, W, b, storage, alpha=0.1)
+        one, two = model.certificate(as_storage(X, storage), y), model.certificate(as_storage(X, other), y)
+        assert one == pytest.approx(two, rel=1e-12)
+
+
+def test_totals_that_are_right_move_nothing():
+    keep, fill = balance(np.array([3.0, 0.0, 5.0]), np.array([3.0, 0.0, 5.0]))
+    np.testing.assert_array_equal(keep, 1)
+    np.testing.assert_array_equal(fill, 0)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_balanced_rows_have_the_wanted_totals_and_the_core_sums_them(storage, seed):
+    n, n_features, n_classes = 300, 12, 50
+    X, y = problem(seed, n, n_features, n_classes)
+    rng = np.random.default_rng(seed + 1)
+    W, b = rng.normal(size=(n_classes, n_features)).astype(np.float32), rng.normal(size=n_classes)
+    question = {
+        "x": csr_parts(as_storage(X, "sparse")) if storage == "sparse" else X,
+        "n_features": n_features,
+        "matrix": np.ascontiguousarray(W.T if storage == "sparse" else W),
+        "intercept": b,
+        "n_classes": n_classes,
+        "labels": y.astype(np.int32),
+        "n_threads": 2,
+    }
+    z = X.astype(np.float64) @ W.T.astype(np.float64) + b
+    normalizers = np.log(np.exp(z).sum(axis=1))
+    p = np.exp(z - normalizers[:, np.newaxis])
+    rows = np.arange(n)
+    for ours, theirs in zip(
+        _core.softmax_totals(**question), (normalizers, normalizers - z[rows, y], p.sum(axis=0)), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+    wanted, totals = np.bincount(y, minlength=n_classes).astype(float), p.sum(axis=0)
+    keep, fill = balance(wanted, totals)
+    assert np.abs(wanted - totals).max() > 1  # something to move
+    q = p * keep
+    q += (1 - q.sum(axis=1, keepdims=True)) * fill
+    np.testing.assert_allclose(q.sum(axis=1), 1, rtol=1e-13)
+    np.testing.assert_allclose(q.sum(axis=0), wanted, rtol=1e-12)
+    entropies, label_probabilities, residual = _core.balanced_softmax(
+        **question, normalizers=normalizers, keep=keep, fill=fill
+    )
+    np.testing.assert_allclose(entropies, -xlogy(q, q).sum(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(label_probabilities, q[rows, y], rtol=1e-10)
+    q[rows, y] -= 1
+    assert residual == pytest.approx(np.sum((q.T @ X.astype(np.float64)) ** 2), rel=1e-10)
+
+
+def test_a_label_unseen_in_fit_is_refused(seed):
+    X, y = problem(seed)
+    model = model_at(X, y, 0, 0, "dense")
+    with pytest.raises(ValueError, match=r"y has 1 labels unseen in fit, among them .*77"):
+        model.certificate(X[:2], [0, 77])
