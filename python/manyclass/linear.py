@@ -68,12 +68,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         - "bouchard": Bouchard's bound, its parameter solved at each step (Titsias 2016, eq. 11);
         - "nce": noise-contrastive estimation with normaliser 1 (Mnih & Teh 2012);
         - "negative_sampling": as in word2vec; its scores are not log-probabilities.
-        - "lbfgs": full-batch L-BFGS in double precision over the exact gradient, to the optimum; of the parameters below
-          it uses only `loss`, `alpha`, `tol`, `max_iter`, `fit_intercept`, `n_jobs` and `verbose`. It keeps about 30
-          float64 copies of W.
+        - "lbfgs": full-batch L-BFGS in double precision over the exact gradient, to the optimum; of the parameters
+          below it uses only `loss`, `alpha`, `tol`, `max_iter`, `fit_intercept`, `n_jobs` and `verbose`. It keeps about
+          30 float64 copies of W.
     loss : {"softmax", "ove", "bouchard"}, default="softmax"
-        What "lbfgs" minimises: the mean log-loss, or the upper bounds of it by Titsias (2016, eq. 15) and Bouchard (with
-        the best parameter for each point).
+        What "lbfgs" minimises: the mean log-loss, or the upper bounds of it by Titsias (2016, eq. 15) and Bouchard
+        (with the best parameter for each point).
     formulation : {"proposed", "raman"}, default="proposed"
         What is carried between visits of a point: u_i, or u_i + x_i.w_{y_i} (Fagan & Iyengar 2018, eq. 8). Used by
         "implicit", "umax", "sgd", "ema", "augment_reduce", "scgd" and "scent".

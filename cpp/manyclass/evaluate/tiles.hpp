@@ -22,13 +22,19 @@ struct Model {
 using SparseModel = Model<FeatureRows<const float>>;
 using DenseModel = Model<ClassRows<const float>>;
 
-// Classes scored before the next point is taken up: so many that the weights of the chunk for all features
-// stay in the shared cache (8 MB), while the points pass by. At least a cache line; at most 4096, so that a
-// point's scores stay in the first level.
-inline Index chunk_of(Index n_features) {
-  constexpr Index cache_floats = 2 << 20, most = 4096;
-  constexpr auto line = static_cast<Index>(line_floats);
-  return std::clamp(cache_floats / std::max(n_features, 1) / line * line, line, most);
+// Classes scored before the next point is taken up. Feature-major rows are read as streams, the longer the better, as
+// long as a point's scores stay in the first-level cache (16 kB): 4 times faster per class than chunks of 64
+// (K = 26,091, 50,000 features, 7 non-zeros, one core of an AMD EPYC).
+template <class Float>
+Index chunk_of(const FeatureRows<Float>&, Index) {
+  return 4096;
+}
+
+// Class-major rows are read again for every point: a chunk of them stays in the second-level cache (1 MB).
+template <class Float>
+Index chunk_of(const ClassRows<Float>&, Index n_features) {
+  constexpr Index cache_floats = 1 << 18;
+  return std::clamp(cache_floats / std::max(n_features, 1), static_cast<Index>(line_floats), 4096);
 }
 
 // Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing
@@ -36,7 +42,7 @@ inline Index chunk_of(Index n_features) {
 template <class Data, class Rows, class Fold>
 void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const Fold& fold) {
   constexpr std::size_t points = 512;  // a thread's bite: long enough to make handing it out free
-  const Index chunk = chunk_of(x.n_cols);
+  const Index chunk = chunk_of(model.linear.rows, x.n_cols);
   const auto n = static_cast<std::size_t>(x.n_rows());
   const std::size_t n_bites = (n + points - 1) / points;
   for (Index begin = 0; begin < model.n_classes; begin += chunk) {
