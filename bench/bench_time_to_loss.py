@@ -1,0 +1,44 @@
+"""How much sooner does the implicit solver reach the training log-loss of one full pass of exact softmax SGD?
+
+Data: yso-en, first labels (26,091 classes), no intercept, 2 threads, one run. Time is time in training (seconds); exact
+evaluations between passes are not counted, and W's pages are touched before the clock by a fit that is thrown away. Both
+solvers have the learning rate that served them best of 1, 3 and 10. Needs MANYCLASS_DATA, 12 GB and about 10 minutes:
+
+    python -m pytest bench/bench_time_to_loss.py -s
+"""
+
+import numpy as np
+from conftest import machine
+
+from manyclass import SoftmaxClassifier
+
+COMMON = {"fit_intercept": False, "n_jobs": 2, "random_state": 0}
+EXACT = {"solver": "exact", "learning_rate": 3.0, "max_iter": 1}
+IMPLICIT = {"solver": "implicit", "n_negatives": 64, "learning_rate": 3.0, "decay": 0.8, "max_iter": 12}
+
+
+def test_implicit_against_one_exact_pass(dataset):
+    data = dataset("yso-en", n_jobs=2)
+    labels = np.searchsorted(np.unique(data.y_train), data.y_train).astype(np.int32)
+    print(f"\n{machine()}")
+
+    def trained(stop_at, **parameters):
+        rows = []
+
+        def note(state):
+            rows.append((state.n_iter, state.seconds, state.evaluate(data.X_train, labels)["log_loss"]))
+            print("  pass {}: {:.2f} s, training log-loss {:.3f} nats".format(*rows[-1]), flush=True)
+            return rows[-1][2] <= stop_at
+
+        print(parameters)
+        SoftmaxClassifier(**COMMON, **parameters).fit(data.X_train, data.y_train, callback=note)
+        return rows[-1]
+
+    SoftmaxClassifier(**COMMON, n_negatives=64, max_iter=1).fit(data.X_train, data.y_train)
+    _, exact_seconds, exact_loss = trained(-np.inf, **EXACT)
+    passes, seconds, loss = trained(exact_loss, **IMPLICIT)
+    assert loss <= exact_loss
+    print(
+        f"implicit: {passes} passes, {seconds:.2f} s; exact: {exact_seconds:.1f} s; ratio {exact_seconds / seconds:.1f}"
+    )
+    print(machine())

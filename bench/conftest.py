@@ -1,0 +1,31 @@
+"""Data for the benchmarks, and the machine that a row was measured on."""
+
+import os
+import platform
+
+import pytest
+
+from manyclass import _core
+from manyclass.datasets import load_multiclass
+
+
+def machine():
+    """What every row must say."""
+    model = next(
+        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "isa": _core.best_isa(),
+        "load": [round(x, 1) for x in os.getloadavg()],
+    }
+
+
+@pytest.fixture(scope="session")
+def dataset():
+    """A function from a name to its first-label data: unit rows, unseen classes dropped."""
+    if "MANYCLASS_DATA" not in os.environ:
+        pytest.skip("MANYCLASS_DATA does not name a folder of data sets")
+    return load_multiclass
