@@ -223,7 +223,8 @@ def test_umax_with_infinite_delta_is_plain_sgd(raman, seed):
 
 @pytest.mark.parametrize("isa", isas())
 @pytest.mark.parametrize(
-    ("solver", "raman"), [(solver, raman) for solver in STEPS for raman in ([False, True] if solver in RAMAN else [False])]
+    ("solver", "raman"),
+    [(solver, raman) for solver in STEPS for raman in ([False, True] if solver in RAMAN else [False])],
 )
 def test_steps_equal_their_twins_on_every_instruction_set(solver, raman, isa, seed):
     rng = np.random.default_rng(seed)

@@ -95,7 +95,15 @@ def test_fit_equals_its_twin(solver, formulation, selection, options, seed):
 def test_storages_and_intercepts_equal_their_twin(solver, storage, fit_intercept, seed):
     X, y = small_problem(seed)
     assert_fit_equals_twin(
-        X, y, storage, 2 * len(y), solver=solver, n_negatives=6, learning_rate=0.5, fit_intercept=fit_intercept, max_iter=2
+        X,
+        y,
+        storage,
+        2 * len(y),
+        solver=solver,
+        n_negatives=6,
+        learning_rate=0.5,
+        fit_intercept=fit_intercept,
+        max_iter=2,
     )
 
 

@@ -130,7 +130,9 @@ class Training:
         p, rise, self.carried[i], loss = STEPS[o.solver](point)
         self.carried[i] = np.clip(self.carried[i], 0, self.u_max) if o.max_norm is not None else self.carried[i]
         if self.choice.with_label:  # the label counts once
-            loss = logsumexp(np.append(point.scores - point.label_score, 0), b=np.append(drawn.alpha * (classes != y), 1))
+            loss = logsumexp(
+                np.append(point.scores - point.label_score, 0), b=np.append(drawn.alpha * (classes != y), 1)
+            )
         if self.selection == "head_tail" and o.candidates is None:
             wrong = classes != y
             best = classes[wrong][np.argsort(-point.scores[wrong], kind="stable")][: self.heads.shape[1]]

@@ -134,9 +134,7 @@ def head_tail(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) ->
     for k in head:
         if k >= 0 and k != label:
             alpha[int(k)] = 1.0
-    return Drawn(
-        np.array(list(alpha)), np.array(list(alpha.values())), tail.label_alpha, n_random=len(tail.classes)
-    )
+    return Drawn(np.array(list(alpha)), np.array(list(alpha.values())), tail.label_alpha, n_random=len(tail.classes))
 
 
 SELECTIONS: dict[str, Callable[..., Drawn]] = {
