@@ -53,7 +53,8 @@ def choices(names):
         ({"max_norm": 0.0}, "max_norm is 0.0; it must be finite, more than 0"),
         (
             {"max_norm": 1.0, "formulation": "raman"},
-            "max_norm needs formulation='proposed', parallel='deterministic', alpha=0 and batch_size=None; they are 'raman'",
+            "max_norm needs formulation='proposed', parallel='deterministic', alpha=0 and batch_size=None; they are "
+            "'raman', 'deterministic'",
         ),
         (
             {"max_norm": 1.0, "parallel": "hogwild"},

@@ -56,7 +56,7 @@ def test_ridge_equals_its_twin(solver, formulation, selection, storage, fit_inte
 @pytest.mark.parametrize("solver", ["implicit", "css"])
 @pytest.mark.parametrize("averaging", ["none", "polyak", "suffix"])
 def test_scales_that_would_leave_single_precision_are_multiplied_in(averaging, solver, storage, seed):
-    # A row is touched in a share 1 / b of 240 visits and each time divided by 1 + 3 b: in all by more than e^88 = 2^127.
+    # A row is touched in a share 1 / b of 240 visits, each time divided by 1 + 3 b: in all by more than e^88 = 2^127.
     X, y = small_problem(seed)
     b = twin.weights_of_ridge(Choice(21, 5, counts=np.bincount(y).tolist()), "block")
     assert (5 * len(y) / b * np.log1p(3 * b)).min() > 88
