@@ -19,9 +19,9 @@ from manyclass._sampled import fit_sampled, row_norms_sq
 from manyclass._training import Callback, Schedule, summarize
 from manyclass._weights import Data, Matrix
 
-# learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on sums over classes carry the weight
-# K/m of a sampled class, hence less.
-AUTO_RATE = {"umax": 0.1, "softplus": 0.1, "ove": 0.1, "sgd": 0.01}
+# learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
+# of a sampled class, hence less.
+AUTO_RATE = {"umax": 0.1, "sgd": 0.01}
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 IMPLICIT = ("implicit", "bregman")
 MOST_HEAD = 64  # HeadTail::max_head in the core
@@ -87,8 +87,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         Let the points of a batch see the same drawn classes.
     learning_rate : float or "auto", default="auto"
         Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
-        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax", "softplus" and "ove" and 0.01 for
-        "sgd", whose steps grow with n_classes / n_negatives; with schedule="adaptive" it is 0.02.
+        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and 0.01 for "sgd", whose steps
+        grow with n_classes / n_negatives; with schedule="adaptive" it is 0.02.
     u_learning_rate : float or None, default=None
         Step size of u_i, > 0. None: that of W, as in the paper, or c where learning_rate is "auto": u_i is on the
         scale of nats, whatever the scale of X. Used by "implicit", "umax", "sgd" and "softplus".
@@ -540,7 +540,25 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
 
 
 def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> NDArray[np.int32]:
-    """Return the position of each label among the sorted classes, or raise ValueError for labels that have none."""
+    """Return the position of each label among the sorted classes, or raise ValueError for labels that have none.
+
+    Parameters
+    ----------
+    labels : ndarray of any shape
+    classes : ndarray of shape (n_classes,)
+        Distinct and sorted.
+    what : str
+        What the labels are, for the message.
+
+    Returns
+    -------
+    ndarray of the shape of `labels`, int32
+
+    Raises
+    ------
+    ValueError
+        If a label is not among the classes.
+    """
     at = np.searchsorted(classes, labels)
     found = classes[np.minimum(at, len(classes) - 1)] == labels
     if not np.all(found):
