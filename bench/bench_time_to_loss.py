@@ -1,8 +1,8 @@
 """How much sooner does the implicit solver reach the training log-loss of one full pass of exact softmax SGD?
 
 Data: yso-en, first labels (26,091 classes), no intercept, 2 threads, one run. Time is time in training (seconds); exact
-evaluations between passes are not counted, and W's pages are touched before the clock by a fit that is thrown away. Both
-solvers have the learning rate that served them best of 1, 3 and 10. Needs MANYCLASS_DATA, 12 GB and about 10 minutes:
+evaluations between passes are not counted, and memory is touched before the clock by a fit that is thrown away. Needs
+MANYCLASS_DATA, 12 GB and about 10 minutes:
 
     python -m pytest bench/bench_time_to_loss.py -s
 """

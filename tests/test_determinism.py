@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from reference.core_step import isas
 from reference.problems import as_storage, planted
+from reference.steps import WITH_LABEL
 
 from manyclass import SoftmaxClassifier, _core, _training, linear
 
@@ -28,21 +29,61 @@ def same_bits(a, b):
     )
 
 
-@pytest.mark.parametrize("storage", ["sparse", "dense"])
-@pytest.mark.parametrize("solver", _core.solver_names())
+def some_selections(solver):
+    """All with the two kinds of step that there are; one with other solvers, which share all code but the step."""
+    if solver == "exact":
+        return ["all"]
+    if solver in ("implicit", "css"):
+        return _core.selection_names()
+    names = [
+        name for name in _core.selection_names() if name != "all" and not (solver in WITH_LABEL and name == "head_tail")
+    ]
+    return [names[_core.solver_names().index(solver) % len(names)]]
+
+
+def rates_of(solver):
+    """Small for importance sampling, whose scores run away, and one-vs-each, whose steps carry a weight K / m of 55."""
+    return {"learning_rate": 0.01} if solver in ("is", "ove") else {}
+
+
+def assert_threads_change_nothing(X, y, **parameters):
+    fits = [SoftmaxClassifier(max_iter=1, n_jobs=n_jobs, **parameters).fit(X, y) for n_jobs in (1, 2, 3)]
+    assert fits[0].coef_.any()
+    assert same_bits(fits[0], fits[1])
+    assert same_bits(fits[0], fits[2])
+
+
+@pytest.mark.parametrize(
+    ("solver", "selection"), [(solver, name) for solver in _core.solver_names() for name in some_selections(solver)]
+)
 @pytest.mark.parametrize(("n_classes", "n_samples"), SIZES)
-def test_any_number_of_threads_gives_the_same_bits(n_classes, n_samples, solver, storage, seed):
+def test_any_number_of_threads_gives_the_same_bits(n_classes, n_samples, solver, selection, seed):
     X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes, density=0.4)
-    for selection in _core.selection_names() if solver != "exact" else ["all"]:
-        fits = [
-            SoftmaxClassifier(
-                solver=solver, selection=selection, n_negatives=20, max_iter=1, n_jobs=n_jobs, random_state=seed
-            ).fit(as_storage(X, storage), y)
-            for n_jobs in (1, 2, 3)
-        ]
-        assert fits[0].coef_.any()
-        assert same_bits(fits[0], fits[1])
-        assert same_bits(fits[0], fits[2])
+    for storage in ("sparse", "dense") if solver == "implicit" else ("sparse",):
+        data = as_storage(X, storage)
+        assert_threads_change_nothing(
+            data, y, solver=solver, selection=selection, n_negatives=20, random_state=seed, **rates_of(solver)
+        )
+
+
+OPTIONS = [
+    {"alpha": 1e-3},
+    {"alpha": 1e-3, "averaging": "polyak", "selection": "head_tail", "n_head": 4},
+    {"alpha": 30.0, "averaging": "polyak", "solver": "css", "selection": "frequency"},  # scales are multiplied in
+    {"averaging": "polyak", "solver": "bregman", "selection": "uniform"},
+    {"schedule": "adaptive", "solver": "augment_reduce"},
+    {"schedule": "adaptive", "solver": "css", "selection": "frequency", "batch_size": 50},
+    {"batch_size": 64, "share_classes": True, "alpha": 1e-3},
+    {"share_classes": True, "selection": "uniform"},
+]
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options.values())))
+@pytest.mark.parametrize(("n_classes", "n_samples"), SIZES)
+def test_threads_change_nothing_with_any_option(n_classes, n_samples, options, storage, seed):
+    X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes, density=0.4)
+    assert_threads_change_nothing(as_storage(X, storage), y, n_negatives=20, random_state=seed, **options)
 
 
 def test_the_same_random_state_gives_the_same_bits_and_another_one_other_draws(seed):
@@ -73,12 +114,12 @@ def test_a_second_fit_of_the_same_estimator_starts_afresh(seed):
     assert np.array_equal(model.fit(X, y).coef_, first)
 
 
-@pytest.mark.parametrize("storage", ["sparse", "dense"])
 @pytest.mark.parametrize("solver", _core.solver_names())
 @pytest.mark.parametrize(("n_classes", "n_samples"), SIZES)
-def test_instruction_sets_agree_to_rounding(n_classes, n_samples, solver, storage, monkeypatch, seed):
+def test_instruction_sets_agree_to_rounding(n_classes, n_samples, solver, monkeypatch, seed):
     X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes, density=0.4)
-    parameters = {"solver": solver, "n_negatives": 20, "max_iter": 2, "random_state": seed}
+    storage = ("sparse", "dense")[_core.solver_names().index(solver) % 2]
+    parameters = {"solver": solver, "n_negatives": 20, "max_iter": 2, "random_state": seed, **rates_of(solver)}
     fits = [fit_on(monkeypatch, isa, as_storage(X, storage), y, **parameters) for isa in isas()]
     # As against the twin: a few 2^-23 of the largest weight for each visit that moves a row (the labels' and, of 2
     # passes, the share of visits whose selection holds it), if all erred alike.
@@ -105,3 +146,22 @@ def test_racing_threads_reach_about_the_same_loss(storage, seed):
     assert losses[0] < 0.9 * np.log(40)
     # A lost update costs one step of 15,000; two seeds of the careful fit differ by about 0.01.
     assert losses[1] == pytest.approx(losses[0], abs=0.1)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"alpha": 1e-4, "averaging": "polyak", "selection": "head_tail"},
+        {"alpha": 1e-4, "solver": "bregman", "selection": "frequency"},
+        {"averaging": "suffix", "solver": "nce", "selection": "uniform"},
+        {"schedule": "adaptive", "solver": "css", "learning_rate": 1.0},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_racing_threads_learn_with_any_option(options, storage, seed):
+    X, y = planted(np.random.default_rng(seed), 1500, 20, 40, scale=3)
+    parameters = {"n_negatives": 10, "max_iter": 6, "random_state": 0, "parallel": "hogwild", **options}
+    racing = SoftmaxClassifier(n_jobs=2, **parameters).fit(as_storage(X, storage), y)
+    assert np.isfinite(racing.coef_).all()
+    assert racing.evaluate(X, y)["log_loss"] < 0.95 * np.log(40)

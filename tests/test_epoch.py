@@ -1,4 +1,4 @@
-"""Whole fits equal their slow twin, for every solver, formulation, selection and storage."""
+"""Whole fits equal their slow twin, for every solver, formulation, selection and storage; options: test_options.py."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from reference import epoch as twin
 from reference.problems import as_storage, planted
 from reference.selections import SELECTIONS
-from reference.steps import STEPS
+from reference.steps import RAMAN, STEPS, WITH_LABEL
 
 from manyclass import SoftmaxClassifier, _core
 
@@ -15,15 +15,21 @@ from manyclass import SoftmaxClassifier, _core
 ROUNDING_OF_A_VISIT = 4 * 2.0**-23
 
 # Large enough to reach far from W = 0 in three passes, small enough that explicit steps do not magnify rounding.
-# (From u = 0, plain SGD would run away at any rate worth the name: what U-max and implicit steps are for.)
-RATES = {"implicit": 2.0, "umax": 0.1, "sgd": 0.02, "exact": 1.0}
+# (From u = 0, plain SGD would run away at any rate worth the name: what U-max and implicit steps are for. The weight
+# K / m of a sampled class is in the steps of one-vs-each and Bouchard's bound as it stands, in others inside a ratio.)
+RATES = {"implicit": 2.0, "bregman": 2.0, "umax": 0.1, "sgd": 0.02, "softplus": 0.1, "ove": 0.2, "bouchard": 0.2}
+
+
+def rate_of(solver):
+    return RATES.get(solver, 0.5)
 
 
 def combinations():
     for solver in _core.solver_names():
-        for formulation in _core.formulation_names() if solver != "exact" else ["proposed"]:
+        for formulation in _core.formulation_names() if solver in RAMAN else ["proposed"]:
             for selection in _core.selection_names() if solver != "exact" else ["all"]:
-                yield solver, formulation, selection
+                if not (solver in WITH_LABEL and selection == "head_tail"):
+                    yield solver, formulation, selection
 
 
 def small_problem(seed):
@@ -32,9 +38,11 @@ def small_problem(seed):
     return X, y
 
 
-def assert_fit_equals_twin(X, y, storage, visits, **parameters):
-    model = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y)
-    expected = twin.train(X.astype(np.float64), y, int(y.max()) + 1, random_state=11, **parameters)
+def assert_fit_equals_twin(X, y, storage, visits, *, candidates=None, **parameters):
+    model = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y, candidates=candidates)
+    expected = twin.train(
+        X.astype(np.float64), y, int(y.max()) + 1, random_state=11, candidates=candidates, **parameters
+    )
     largest = np.abs(expected.coef).max()
     assert largest > 0.01
     atol = visits * ROUNDING_OF_A_VISIT * largest
@@ -43,6 +51,7 @@ def assert_fit_equals_twin(X, y, storage, visits, **parameters):
     # The loss moves by at most twice what a score moves: |x| = 1 and |dw| <= sqrt(D) atol, beside its own rounding.
     score = 2 * np.sqrt(X.shape[1]) * atol + 2**-20
     np.testing.assert_allclose(model.loss_curve_, expected.loss_curve, rtol=0, atol=score)
+    return model, expected
 
 
 def test_every_part_of_the_registry_has_a_twin():
@@ -52,23 +61,26 @@ def test_every_part_of_the_registry_has_a_twin():
     assert _core.formulation_names() == ["proposed", "raman"]
 
 
-@pytest.mark.parametrize("shuffle", [True, False], ids=["shuffle", "in_order"])
-@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
-@pytest.mark.parametrize("storage", ["sparse", "dense"])
-@pytest.mark.parametrize(("solver", "formulation", "selection"), combinations())
-def test_fit_equals_its_twin(solver, formulation, selection, storage, fit_intercept, shuffle, seed):
+# Storage, intercept and order of visits are the same code for all: each combination of parts meets one of the eight.
+@pytest.mark.parametrize(
+    ("solver", "formulation", "selection", "options"),
+    [(*parts, n % 8) for n, parts in enumerate(combinations())],
+)
+def test_fit_equals_its_twin(solver, formulation, selection, options, seed):
     X, y = small_problem(seed)
+    sparse, fit_intercept, shuffle = options & 1, bool(options & 2), bool(options & 4)
     assert_fit_equals_twin(
         X,
         y,
-        storage,
+        "sparse" if sparse else "dense",
         visits=3 * len(y),
         solver=solver,
         formulation=formulation,
         selection=selection,
         n_negatives=4,
-        learning_rate=RATES[solver],
-        u_learning_rate=0.5 * RATES[solver] if shuffle else "tied",
+        n_head=3,
+        learning_rate=rate_of(solver),
+        u_learning_rate=0.5 * rate_of(solver) if shuffle else rate_of(solver),
         u_init="zero" if solver in ("implicit", "umax") and not fit_intercept else "log_n_classes",
         fit_intercept=fit_intercept,
         shuffle=shuffle,
@@ -77,7 +89,25 @@ def test_fit_equals_its_twin(solver, formulation, selection, storage, fit_interc
     )
 
 
-@pytest.mark.parametrize("schedule", _core.schedule_names())
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("solver", ["implicit", "css"])
+def test_storages_and_intercepts_equal_their_twin(solver, storage, fit_intercept, seed):
+    X, y = small_problem(seed)
+    assert_fit_equals_twin(
+        X,
+        y,
+        storage,
+        2 * len(y),
+        solver=solver,
+        n_negatives=6,
+        learning_rate=0.5,
+        fit_intercept=fit_intercept,
+        max_iter=2,
+    )
+
+
+@pytest.mark.parametrize("schedule", [name for name in _core.schedule_names() if name != "adaptive"])
 def test_schedule_equals_its_twin(schedule, seed):
     X, y = small_problem(seed)
     assert_fit_equals_twin(
@@ -138,17 +168,6 @@ def test_projection_equals_its_twin(solver, selection, storage, seed):
 
 
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
-def test_projecting_thousands_of_times_keeps_its_precision(storage, seed):
-    # Each step leaves the ball by ten times its radius or more: without care the class's scale falls as 0.1^visits.
-    X, y = small_problem(seed)
-    parameters = {"n_negatives": 4, "learning_rate": 2.0, "max_norm": 0.01, "schedule": "constant", "max_iter": 30}
-    model = SoftmaxClassifier(random_state=2, **parameters).fit(as_storage(X, storage), y)
-    expected = twin.train(X.astype(np.float64), y, 21, solver="implicit", random_state=2, **parameters)
-    atol = 2 * 30 * len(y) * ROUNDING_OF_A_VISIT * 0.01
-    np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=atol)
-
-
-@pytest.mark.parametrize("storage", ["sparse", "dense"])
 @pytest.mark.parametrize(
     ("solver", "formulation", "selection"),
     [("implicit", "proposed", "block"), ("umax", "raman", "uniform"), ("exact", "proposed", "all")],
@@ -156,16 +175,17 @@ def test_projecting_thousands_of_times_keeps_its_precision(storage, seed):
 def test_batches_equal_the_twin(solver, formulation, selection, storage, seed):
     n_classes = 1100  # 1100 // 64 = 17 points a batch, 16 where all classes are scored; the last one is short
     X, y = planted(np.random.default_rng(seed), 2300, 6, n_classes)
-    parameters = {"n_negatives": 40, "learning_rate": 0.02 if solver == "umax" else 1.0, "max_iter": 2}
+    parameters = {"n_negatives": 40, "learning_rate": 0.02 if solver == "umax" else 1.0, "max_iter": 1}
     assert np.bincount(y).max() < 2300 // 17
-    # In two passes rows move about 5 times as labels and 160 as wrong classes (4600, by small moves, with all classes).
+    # Rows move once or twice as labels and a few dozen times as wrong classes; each visit moves a row by far less than
+    # the largest weight. 200 visits bound both.
     assert_fit_equals_twin(
-        X, y, storage, 400, solver=solver, formulation=formulation, selection=selection, **parameters
+        X, y, storage, 200, solver=solver, formulation=formulation, selection=selection, **parameters
     )
 
 
 def test_points_of_a_batch_with_the_same_label_all_count(seed):
-    # One label in eight is 0: batches shrink until it comes once in each on average, so often twice.
+    # Half of all points have label 0: by_label then makes batches of one or two points.
     X, y = planted(np.random.default_rng(seed), 2300, 4, 1100)
     y[np.flatnonzero(np.arange(2300) % 5 == 0)[:300]] = 0
     y[np.random.default_rng(seed + 1).permutation(2300)[:1100]] = np.arange(1100)

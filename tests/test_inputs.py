@@ -228,8 +228,11 @@ def test_data_without_any_feature_leave_the_weights_at_zero(fit_intercept, solve
     rates = {"learning_rate": 0.1, "u_learning_rate": 1.0}
     fitted = model(solver=solver, fit_intercept=fit_intercept, max_iter=40, **rates).fit(X, y)
     assert not fitted.coef_.any()
-    if fit_intercept:  # the intercepts alone learn the frequencies, 2 : 1
-        assert fitted.predict_proba(X)[0, 0] == pytest.approx(2 / 3, abs=0.05)
+    if fit_intercept:
+        # The intercepts alone learn the frequencies, 2 : 1. Two objectives have other optima, 4 : 1: negative sampling
+        # learns log-odds, and Bouchard's bound doubles the logarithms of two classes (Titsias 2016, Prop. 3).
+        best = 4 / 5 if solver in ("negative_sampling", "bouchard") else 2 / 3
+        assert fitted.predict_proba(X)[0, 0] == pytest.approx(best, abs=0.05)
     else:
         np.testing.assert_allclose(fitted.predict_proba(X), 0.5)
 

@@ -53,8 +53,8 @@ def choices(names):
         ({"max_norm": 0.0}, "max_norm is 0.0; it must be finite, more than 0"),
         (
             {"max_norm": 1.0, "formulation": "raman"},
-            "max_norm needs formulation='proposed', parallel='deterministic', alpha=0 and batch_size=None; "
-            "they are 'raman'",
+            "max_norm needs formulation='proposed', parallel='deterministic', alpha=0 and batch_size=None; they are "
+            "'raman', 'deterministic'",
         ),
         (
             {"max_norm": 1.0, "parallel": "hogwild"},
@@ -112,7 +112,7 @@ def test_the_automatic_rate_is_one_over_the_mean_square(problem):
         explicit = quick(solver=solver, learning_rate=c / mean, u_learning_rate=c).fit(X, y)
         assert np.array_equal(auto.coef_, explicit.coef_)
     # Where only the rate of W is given, u takes it too.
-    same = [quick(learning_rate=0.3, u_learning_rate=rate).fit(X, y).coef_ for rate in ("tied", 0.3)]
+    same = [quick(learning_rate=0.3, u_learning_rate=rate).fit(X, y).coef_ for rate in (None, 0.3)]
     assert np.array_equal(*same)
 
 

@@ -63,7 +63,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
 
         - "exact": SGD on the softmax itself, all classes in every step;
         - "css": complementary sum sampling, the sampled sum inside the logarithm (Botev et al. 2017): biased O(1/m);
-        - "is": self-normalised importance sampling, the label among the candidates (Bengio & Senecal 2003): biased;
+        - "is": self-normalised importance sampling, the label among the candidates (Bengio & Senecal 2003): biased, and
+          its scores run away unless n_negatives is a large part of all classes;
         - "ove": one-vs-each, a lower bound of the likelihood (Titsias 2016);
         - "bouchard": Bouchard's bound, its parameter solved at each step (Titsias 2016, eq. 11);
         - "nce": noise-contrastive estimation with normaliser 1 (Mnih & Teh 2012);
@@ -621,7 +622,25 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
 
 
 def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> NDArray[np.int32]:
-    """Return the position of each label among the sorted classes, or raise ValueError for labels that have none."""
+    """Return the position of each label among the sorted classes, or raise ValueError for labels that have none.
+
+    Parameters
+    ----------
+    labels : ndarray of any shape
+    classes : ndarray of shape (n_classes,)
+        Distinct and sorted.
+    what : str
+        What the labels are, for the message.
+
+    Returns
+    -------
+    ndarray of the shape of `labels`, int32
+
+    Raises
+    ------
+    ValueError
+        If a label is not among the classes.
+    """
     at = np.searchsorted(classes, labels)
     found = classes[np.minimum(at, len(classes) - 1)] == labels
     if not np.all(found):

@@ -55,6 +55,14 @@ def weights_of_ridge(choice: Choice, selection: str) -> Floats:
     return b
 
 
+def rate_of_u(options: SimpleNamespace) -> float:
+    """The step size given, or 10 ("auto", for "implicit"), or that of W."""
+    if options.u_learning_rate == "auto" and options.solver == "implicit":
+        return 10.0
+    given = options.u_learning_rate
+    return float(options.learning_rate if given is None or isinstance(given, str) else given)
+
+
 @dataclass
 class Move:
     """What one visit does to W: w_k -= p_k x, w_y += rise x, then w *= s."""
@@ -171,7 +179,7 @@ class Training:
         curve, start = [], n * (o.max_iter // 2 if o.averaging == "suffix" else 0)
         for t in range(o.max_iter):
             eta = o.learning_rate * SCHEDULES[o.schedule](o.decay, t)
-            eta_u = (o.u_learning_rate or o.learning_rate) * SCHEDULES[o.schedule](o.decay, t)
+            eta_u = rate_of_u(o) * SCHEDULES[o.schedule](o.decay, t)
             visits = shuffled(n, Rng(self.seed, t, VISIT_ORDER)) if o.shuffle else list(range(n))
             loss = 0.0
             for first in range(0, n, self.batch):

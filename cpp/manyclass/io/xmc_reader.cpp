@@ -1,3 +1,4 @@
+// Reading of whole files in the XMC text form: see the header.
 #include "manyclass/io/xmc_reader.hpp"
 
 #include <algorithm>

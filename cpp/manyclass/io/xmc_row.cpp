@@ -1,3 +1,4 @@
+// One row of the XMC text form: see the header.
 #include "manyclass/io/xmc_row.hpp"
 
 #include <algorithm>

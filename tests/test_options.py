@@ -1,0 +1,247 @@
+"""Ridge, averages, the adaptive schedule, batches and heads: whole fits equal their slow twin."""
+
+import numpy as np
+import pytest
+from reference import epoch as twin
+from reference.problems import as_storage, planted
+from reference.rng import every_outcome
+from reference.selections import SELECTIONS, Choice
+from scipy.optimize import minimize
+from test_epoch import assert_fit_equals_twin, rate_of, small_problem
+
+from manyclass import SoftmaxClassifier, _core
+
+STORAGES = ["sparse", "dense"]
+
+
+@pytest.mark.parametrize(
+    ("solver", "formulation", "selection", "storage"),
+    [
+        ("implicit", "proposed", "block", "sparse"),
+        ("implicit", "proposed", "uniform", "dense"),
+        ("implicit", "proposed", "frequency", "sparse"),
+        ("implicit", "proposed", "head_tail", "dense"),
+        ("implicit", "raman", "block", "dense"),
+        ("implicit", "raman", "all", "sparse"),
+        ("bregman", "proposed", "block", "sparse"),
+        ("bregman", "proposed", "frequency", "dense"),
+        ("umax", "raman", "uniform", "sparse"),
+        ("css", "proposed", "head_tail", "sparse"),
+        ("ema", "proposed", "block", "dense"),
+        ("exact", "proposed", "all", "sparse"),
+        ("is", "proposed", "uniform", "dense"),
+        ("nce", "proposed", "frequency", "sparse"),
+    ],
+)
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+def test_ridge_equals_its_twin(solver, formulation, selection, storage, fit_intercept, seed):
+    X, y = small_problem(seed)
+    parameters = {
+        "solver": solver,
+        "formulation": formulation,
+        "selection": selection,
+        "n_negatives": 4,  # the last block has one class: heads that follow it pay no ridge
+        "n_head": 3,
+        "learning_rate": rate_of(solver),
+        "fit_intercept": fit_intercept,
+        "max_iter": 3,
+    }
+    alpha = 0.02 / rate_of(solver)  # rarely touched rows have b up to 7, and s near 0.9
+    fitted, _ = assert_fit_equals_twin(X, y, storage, 3 * len(y), alpha=alpha, **parameters)
+    free = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y)
+    assert np.linalg.norm(fitted.coef_) < 0.9 * np.linalg.norm(free.coef_)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("solver", ["implicit", "css"])
+@pytest.mark.parametrize("averaging", ["none", "polyak", "suffix"])
+def test_scales_that_would_leave_single_precision_are_multiplied_in(averaging, solver, storage, seed):
+    # A row is touched in a share 1 / b of 240 visits, each time divided by 1 + 3 b: in all by more than e^88 = 2^127.
+    X, y = small_problem(seed)
+    b = twin.weights_of_ridge(Choice(21, 5, counts=np.bincount(y).tolist()), "block")
+    assert (5 * len(y) / b * np.log1p(3 * b)).min() > 88
+    parameters = {"solver": solver, "learning_rate": 2.0, "schedule": "constant", "n_negatives": 5, "max_iter": 5}
+    assert_fit_equals_twin(X, y, storage, 5 * len(y), alpha=1.5, averaging=averaging, **parameters)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("averaging", ["polyak", "suffix"])
+@pytest.mark.parametrize(
+    ("solver", "selection", "alpha", "max_iter", "fit_intercept"),
+    [
+        ("implicit", "block", 0.0, 3, True),
+        ("implicit", "head_tail", 0.05, 4, False),
+        ("bregman", "uniform", 0.05, 3, True),
+        ("css", "frequency", 0.0, 5, True),
+        ("exact", "all", 0.3, 4, True),
+    ],
+)
+def test_averages_are_the_mean_of_the_weights_after_every_visit(
+    solver, selection, alpha, max_iter, fit_intercept, averaging, storage, seed
+):
+    X, y = small_problem(seed)
+    parameters = {
+        "solver": solver,
+        "selection": selection,
+        "alpha": alpha,
+        "n_negatives": 4,
+        "learning_rate": rate_of(solver),
+        "fit_intercept": fit_intercept,
+        "max_iter": max_iter,
+    }
+    averaged, _ = assert_fit_equals_twin(X, y, storage, max_iter * len(y), averaging=averaging, **parameters)
+    last = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y)
+    assert np.abs(averaged.coef_ - last.coef_).max() > 0.01 * np.abs(last.coef_).max()
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_averages_of_projected_weights_equal_the_twin(storage, seed):
+    X, y = small_problem(seed)
+    parameters = {"learning_rate": 0.2, "n_negatives": 4, "max_norm": 0.05, "averaging": "polyak", "max_iter": 3}
+    # A class is scaled at most once a visit, which rounds all of its row once more.
+    assert_fit_equals_twin(X, y, storage, 2 * 3 * len(y), solver="implicit", selection="uniform", **parameters)
+
+
+@pytest.mark.parametrize("solver", ["is", "nce"])
+def test_norms_are_followed_where_the_label_is_among_the_draws(solver, seed):
+    X, y = small_problem(seed)
+    parameters = {"learning_rate": 0.2, "n_negatives": 12, "max_norm": 0.05, "max_iter": 3}
+    fitted, _ = assert_fit_equals_twin(X, y, "sparse", 2 * 3 * len(y), solver=solver, **parameters)
+    assert np.linalg.norm(fitted.coef_, axis=1).max() <= 0.05 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize(
+    ("solver", "selection", "batch_size"),
+    [("augment_reduce", "block", None), ("css", "uniform", 5), ("nce", "frequency", None), ("umax", "head_tail", 3)],
+)
+def test_the_adaptive_schedule_equals_its_twin(solver, selection, batch_size, fit_intercept, storage, seed):
+    X, y = small_problem(seed)
+    assert_fit_equals_twin(
+        X,
+        y,
+        storage,
+        3 * len(y),
+        solver=solver,
+        selection=selection,
+        schedule="adaptive",
+        batch_size=batch_size,
+        n_negatives=4,
+        learning_rate=0.1,
+        u_learning_rate=0.05,
+        fit_intercept=fit_intercept,
+        max_iter=3,
+    )
+
+
+def test_adaptive_fits_of_sparse_and_dense_data_agree(seed):
+    X, y = small_problem(seed)
+    parameters = {"solver": "css", "schedule": "adaptive", "n_negatives": 4, "max_iter": 3, "random_state": 0}
+    sparse, dense = (SoftmaxClassifier(**parameters).fit(as_storage(X, storage), y).coef_ for storage in STORAGES)
+    np.testing.assert_allclose(sparse, dense, rtol=0, atol=2 * 3 * len(y) * 2.0**-21 * np.abs(dense).max())
+
+
+@pytest.mark.parametrize("share_classes", [False, True])
+@pytest.mark.parametrize(
+    ("solver", "selection", "batch_size", "alpha", "averaging"),
+    [
+        ("implicit", "block", 1, 0.0, "none"),
+        ("implicit", "uniform", 7, 0.05, "polyak"),  # 48 = 6 * 7 + 6: a short last batch
+        ("bregman", "head_tail", 16, 0.0, "suffix"),
+        ("css", "frequency", 100, 0.2, "none"),  # more than there are points
+        ("sgd", "block", 5, 0.0, "none"),
+    ],
+)
+def test_steps_of_a_batch_are_averaged_as_the_twin_does(
+    solver, selection, batch_size, alpha, averaging, share_classes, seed
+):
+    X, y = small_problem(seed)
+    assert_fit_equals_twin(
+        X,
+        y,
+        STORAGES[batch_size % 2],
+        4 * len(y),
+        solver=solver,
+        selection=selection,
+        batch_size=batch_size,
+        share_classes=share_classes,
+        alpha=alpha,
+        averaging=averaging,
+        n_negatives=4,
+        learning_rate=10 * rate_of(solver) if batch_size > 10 else rate_of(solver),
+        u_learning_rate=rate_of(solver),
+        max_iter=4,
+    )
+
+
+def test_points_of_a_batch_share_their_classes_when_asked(seed):
+    n_classes = 1100
+    X, y = planted(np.random.default_rng(seed), 2300, 6, n_classes)
+    parameters = {"n_negatives": 40, "learning_rate": 1.0, "max_iter": 1}
+    for share_classes in (False, True):
+        assert_fit_equals_twin(X, y, "sparse", 200, solver="implicit", share_classes=share_classes, **parameters)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize(("solver", "alpha"), [("implicit", 0.0), ("implicit", 0.05), ("css", 0.0), ("ema", 0.2)])
+def test_candidates_are_the_head_as_the_twin_has_it(solver, alpha, storage, seed):
+    X, y = small_problem(seed)
+    candidates = np.random.default_rng(seed).integers(0, 21, size=(len(y), 5))  # repeats and labels among them
+    assert_fit_equals_twin(
+        X,
+        y,
+        storage,
+        3 * len(y),
+        candidates=candidates,
+        solver=solver,
+        selection="head_tail",
+        alpha=alpha,
+        n_negatives=4,
+        learning_rate=rate_of(solver),
+        max_iter=3,
+    )
+
+
+@pytest.mark.parametrize("selection", _core.selection_names())
+def test_the_ridge_that_visits_pay_is_the_whole_ridge_on_average(selection, seed):
+    # Mean over points and draws of alpha b_k w_k over the touched rows = alpha W, the gradient of alpha/2 |W|^2.
+    rng = np.random.default_rng(seed)
+    n_classes = 7
+    y = np.append(np.arange(n_classes), rng.integers(0, n_classes, size=8))
+    heads = rng.integers(-1, n_classes, size=(len(y), 3))
+    choice = Choice(n_classes, 3, counts=np.bincount(y, minlength=n_classes).tolist())
+    b = twin.weights_of_ridge(choice, selection)
+    paid = np.zeros(n_classes)
+    for label, head in zip(y, heads, strict=True):
+        for probability, drawn in every_outcome(
+            lambda r, label=label, head=head: SELECTIONS[selection](r, choice, label, head)
+        ):
+            touched = np.union1d(drawn.classes[drawn.random], label)
+            paid[touched] += probability / len(y) * b[touched]
+    np.testing.assert_allclose(paid, 1, rtol=1e-11)
+
+
+@pytest.mark.parametrize("solver", ["exact", "implicit", "css"])
+def test_a_ridge_leads_to_the_minimum_of_the_ridged_loss(solver, seed):
+    X, y = planted(np.random.default_rng(seed), 1500, 5, 12, scale=4)
+    alpha, n_classes = 0.003, 12
+    x = np.column_stack([X.astype(float), np.ones(len(X))])
+    one_hot = np.eye(n_classes)[y]
+
+    def value(flat):
+        W = flat.reshape(n_classes, -1)
+        z = x @ W.T
+        normalizer = np.logaddexp.reduce(z, axis=1)
+        gradient = (np.exp(z - normalizer[:, np.newaxis]) - one_hot).T @ x / len(y)
+        gradient[:, :-1] += alpha * W[:, :-1]
+        loss = np.mean(normalizer - (z * one_hot).sum(axis=1)) + alpha / 2 * np.sum(W[:, :-1] ** 2)
+        return loss, gradient.ravel()
+
+    start = np.zeros(n_classes * x.shape[1])
+    best = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000}).fun
+    fitted = SoftmaxClassifier(
+        solver=solver, selection="all", alpha=alpha, learning_rate=1.0, decay=0.92, max_iter=80, random_state=seed
+    ).fit(X, y)
+    reached = value(np.column_stack([fitted.coef_, fitted.intercept_]).astype(float).ravel())[0]
+    assert -1e-6 < reached - best < 0.002 * (value(start)[0] - best)
