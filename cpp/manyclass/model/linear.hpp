@@ -24,10 +24,16 @@ struct Average {
   std::span<double> updated;           // K, time up to which gamma_k is summed
   double start = 0;
 
-  void catch_up(Index k, double scale, double now) const {
-    const auto at = static_cast<std::size_t>(k);
-    gamma[at] += scale * (now - updated[at]);
-    updated[at] = now;
+  // Sums gamma up to `now` at rates `scale(c)`, and multiplies moves a of the rows by -gamma: the moves of m.
+  template <class Classes, class Scale>
+  void catch_up(const Classes& classes, const Scale& scale, double now, std::span<float> a) const {
+    const auto sums = at_classes(gamma, classes);
+    const auto times = at_classes(updated, classes);
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      sums[c] += static_cast<double>(scale(c)) * (now - times[c]);
+      times[c] = now;
+      a[c] *= -static_cast<float>(sums[c]);
+    }
   }
 
   // Moves all of the sum into m: what is past no longer depends on r.
@@ -58,10 +64,12 @@ struct Linear {
   void scores(Row x, const Classes& classes, std::span<float> z) const {
     rows.scores(x, classes, z);
     if (!scale.empty()) {
-      for (std::size_t c = 0; c < classes.size(); ++c) z[c] *= scale[at(classes[c])];
+      const auto g = at_classes(scale, classes);
+      for (std::size_t c = 0; c < classes.size(); ++c) z[c] *= g[c];
     }
     if (!intercept.empty()) {
-      for (std::size_t c = 0; c < classes.size(); ++c) z[c] += intercept[at(classes[c])];
+      const auto b = at_classes(intercept, classes);
+      for (std::size_t c = 0; c < classes.size(); ++c) z[c] += b[c];
     }
   }
 
@@ -69,10 +77,12 @@ struct Linear {
   template <class Row, class Classes>
   void add(Row x, const Classes& classes, std::span<float> a) {
     if (!intercept.empty()) {
-      for (std::size_t c = 0; c < classes.size(); ++c) intercept[at(classes[c])] += a[c];
+      const auto b = at_classes(intercept, classes);
+      for (std::size_t c = 0; c < classes.size(); ++c) b[c] += a[c];
     }
     if (!scale.empty()) {
-      for (std::size_t c = 0; c < classes.size(); ++c) a[c] /= scale[at(classes[c])];
+      const auto g = at_classes(scale, classes);
+      for (std::size_t c = 0; c < classes.size(); ++c) a[c] /= g[c];
     }
     rows.add(x, classes, a);
   }
@@ -82,24 +92,35 @@ struct Linear {
   void add(Row x, const Classes& classes, std::span<float> a, Average<Rows>& average, double now) {
     const auto age = static_cast<float>(now - average.start);
     if (!intercept.empty()) {
-      for (std::size_t c = 0; c < classes.size(); ++c) average.intercept_moments[at(classes[c])] -= age * a[c];
+      const auto m = at_classes(average.intercept_moments, classes);
+      for (std::size_t c = 0; c < classes.size(); ++c) m[c] -= age * a[c];
     }
     add(x, classes, a);  // leaves the moves of the rows r_k
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      const Index k = classes[c];
-      average.catch_up(k, scale.empty() ? 1.0 : static_cast<double>(scale[at(k)]), now);
-      a[c] *= -static_cast<float>(average.gamma[at(k)]);
+    if (scale.empty()) {
+      average.catch_up(classes, [](std::size_t) { return 1.0F; }, now, a);
+    } else {
+      average.catch_up(classes, [g = at_classes(scale, classes)](std::size_t c) { return g[c]; }, now, a);
     }
     average.moments.add(x, classes, a);
   }
 
-  // w_k *= s. `average` may be null; if it is not, it is caught up to the present.
-  void shrink(Index k, float s, Average<Rows>* average) {
-    scale[at(k)] *= s;
-    if (scale[at(k)] >= (average ? smallest_averaged_scale : smallest_scale)) return;
-    if (average) average->settle(k, rows);
-    rows.multiply(k, scale[at(k)]);
-    scale[at(k)] = 1;
+  // w_k *= s_k. `average` may be null; if it is not, it is caught up to the present.
+  template <class Classes>
+  void shrink(const Classes& classes, std::span<const float> s, Average<Rows>* average) {
+    const float smallest = average ? smallest_averaged_scale : smallest_scale;
+    const auto g = at_classes(scale, classes);
+    int small = 0;
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      g[c] *= s[c];
+      small += g[c] < smallest ? 1 : 0;
+    }
+    if (small == 0) return;
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      if (g[c] >= smallest) continue;
+      if (average) average->settle(classes[c], rows);
+      rows.multiply(classes[c], g[c]);
+      g[c] = 1;
+    }
   }
 
  private:

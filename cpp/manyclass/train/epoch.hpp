@@ -87,7 +87,8 @@ class Epoch final : public Trainer {
     const auto n = static_cast<double>(problem_.labels.size());
     visit_weight_.resize(count.size());
     for (std::size_t k = 0; k < count.size(); ++k) {
-      visit_weight_[k] = n / (count[k] + (n - count[k]) * select_.inclusion(static_cast<Index>(k)));
+      const double touched = count[k] + (n - count[k]) * select_.inclusion(static_cast<Index>(k));
+      visit_weight_[k] = static_cast<float>(n / touched);
     }
   }
 
@@ -132,7 +133,7 @@ class Epoch final : public Trainer {
                        select_.label_alpha(label(i))};
     if (Select::repeats) point.times = slot.times.first(size);
     if (settings_.mean_of_batch) point.eta /= settings_.batch;
-    if (settings_.ridge > 0) shrink_scores(point, slot);
+    if (settings_.ridge > 0) run_with(settings_.isa, [&] { shrink_scores(point, slot); });
 
     const std::span<float> p = slot.moves.first(size);
     double u = problem_.u[static_cast<std::size_t>(i)];
@@ -173,28 +174,33 @@ class Epoch final : public Trainer {
   // scores and |x|^2 that this leaves, so that both are one proximal step; w_k then moves by s_k p_k x, which is what
   // moving by p_k x and shrinking afterwards does.
   void shrink_scores(SampledPoint& point, Slot& slot) {
-    const auto shrink = [&](Index k) {
-      return static_cast<float>(1 / (1 + point.eta * settings_.ridge * visit_weight_[static_cast<std::size_t>(k)]));
-    };
-    const auto shrunk = [&](Index k, float z, float s) {
-      const float b = problem_.model.intercept.empty() ? 0 : problem_.model.intercept[static_cast<std::size_t>(k)];
-      return b + s * (z - b);
-    };
+    const std::size_t size = slot.classes.size(), n_shrink = n_shrinking(slot);
+    const auto rate = static_cast<float>(point.eta * settings_.ridge);
     const auto x_sq = static_cast<float>(features_sq(slot.point));
     const auto constant = static_cast<float>(intercept_sq());
     const Index y = label(slot.point);
-    slot.label_shrink = shrink(y);
-    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
-      slot.shrinks[c] = slot.classes[c] == y || c >= n_shrinking(slot) ? 1.0F : shrink(slot.classes[c]);
-      slot.x_sqs[c] = slot.shrinks[c] * x_sq + constant;
+    const auto weight = at_classes(std::span<const float>(visit_weight_), slot.classes);
+    for (std::size_t c = 0; c < size; ++c) slot.shrinks[c] = 1 / (1 + rate * weight[c]);
+    for (std::size_t c = 0; c < size; ++c) {
+      if (slot.classes[c] == y || c >= n_shrink) slot.shrinks[c] = 1;
     }
+    for (std::size_t c = 0; c < size; ++c) slot.x_sqs[c] = slot.shrinks[c] * x_sq + constant;
+    slot.label_shrink = 1 / (1 + rate * visit_weight_[static_cast<std::size_t>(y)]);
     if (!step_->shrinks_first()) return;
-    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
-      slot.scores[c] = shrunk(slot.classes[c], slot.scores[c], slot.shrinks[c]);
+
+    auto z_y = static_cast<float>(point.label_score);
+    if (problem_.model.intercept.empty()) {
+      for (std::size_t c = 0; c < size; ++c) slot.scores[c] *= slot.shrinks[c];
+      z_y *= slot.label_shrink;
+    } else {
+      const auto b = at_classes(problem_.model.intercept, slot.classes);
+      for (std::size_t c = 0; c < size; ++c) slot.scores[c] = b[c] + slot.shrinks[c] * (slot.scores[c] - b[c]);
+      const float b_y = problem_.model.intercept[static_cast<std::size_t>(y)];
+      z_y = b_y + slot.label_shrink * (z_y - b_y);
     }
-    point.label_score = static_cast<double>(shrunk(y, static_cast<float>(point.label_score), slot.label_shrink));
+    point.label_score = static_cast<double>(z_y);
     point.x_sq = static_cast<double>(slot.label_shrink) * features_sq(slot.point) + intercept_sq();
-    point.x_sqs = slot.x_sqs.first(slot.classes.size());
+    point.x_sqs = slot.x_sqs.first(size);
   }
 
   // Classes of a head are not drawn, so they do not stand for the ridge of the others.
@@ -223,9 +229,7 @@ class Epoch final : public Trainer {
     } else {
       problem_.model.add(x, classes, moves);
     }
-    for (std::size_t c = 0; c < shrinks.size(); ++c) {
-      problem_.model.shrink(classes[c], shrinks[c], average_of(slot));
-    }
+    if (!shrinks.empty()) problem_.model.shrink(classes, shrinks, average_of(slot));
   }
 
   // The rule takes gradients of the summed loss: `moves` are eta times those of one point's share of the mean. Its rate
@@ -356,7 +360,7 @@ class Epoch final : public Trainer {
   Select select_;
   std::unique_ptr<const PointStep> step_;
   Settings settings_;
-  std::vector<double> visit_weight_;  // b_k, with a ridge
+  std::vector<float> visit_weight_;  // b_k, with a ridge
   std::vector<Index> order_;
   int ordered_pass_ = -1;
   std::atomic<Offset> next_{0};

@@ -29,7 +29,8 @@ class NormBall {
   void project(Index k, Linear<Rows>& model, Average<Rows>* average) {
     const auto at = static_cast<std::size_t>(k);
     if (norm_sq_[at] <= radius_sq_) return;
-    model.shrink(k, static_cast<float>(std::sqrt(radius_sq_ / norm_sq_[at])), average);
+    const auto factor = static_cast<float>(std::sqrt(radius_sq_ / norm_sq_[at]));
+    model.shrink(ClassRange{k, 1}, std::span<const float>(&factor, 1), average);
     norm_sq_[at] = radius_sq_;
   }
 

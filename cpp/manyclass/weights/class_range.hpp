@@ -24,4 +24,23 @@ inline ClassRange intersect(ClassRange a, ClassRange b) {
   return {begin, std::max(std::min(a.end(), b.end()) - begin, 0)};
 }
 
+// The elements of a per-class array at some classes, in order: neighbours for a range, so that loops over them are
+// vectorised.
+template <class T>
+std::span<T> at_classes(std::span<T> values, ClassRange classes) {
+  return values.subspan(static_cast<std::size_t>(classes.begin), classes.size());
+}
+
+template <class T>
+struct Gathered {
+  T* values;
+  const Index* classes;
+  T& operator[](std::size_t c) const { return values[classes[c]]; }
+};
+
+template <class T>
+Gathered<T> at_classes(std::span<T> values, ClassList classes) {
+  return {values.data(), classes.data()};
+}
+
 }  // namespace manyclass
