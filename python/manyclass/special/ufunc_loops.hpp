@@ -63,5 +63,4 @@ Ufunc ufunc_of() {
 }  // namespace manyclass
 
 // The loops of the overloaded function manyclass::name of n_in arguments.
-#define MANYCLASS_UFUNC(name, n_in) \
-  (manyclass::ufunc_of<n_in, [](auto... x) { return manyclass::name(x...); }>())
+#define MANYCLASS_UFUNC(name, n_in) (manyclass::ufunc_of<n_in, [](auto... x) { return manyclass::name(x...); }>())
