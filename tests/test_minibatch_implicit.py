@@ -95,7 +95,7 @@ def test_one_point_and_one_negative_make_the_step_of_a_point(eta, seed):
         p, label_move, new_u, loss, _ = _core._step(
             solver="implicit", formulation="proposed", root="newton", delta=1.0, isa="auto",
             scores=np.array([z_k], dtype=np.float32), alpha=np.array([19.0], dtype=np.float32),
-            label_score=z_y, x_sq=float(x @ x.T) + 1, eta=eta, eta_u=0.7 * eta, u=u,
+            label_score=z_y, x_sq=float(x[0] @ x[0]) + 1, eta=eta, eta_u=0.7 * eta, u=u,
         )  # fmt: skip
         q, mini_u, mini_loss, _, _ = _core._minibatch_prox(
             gram=x @ x.T, scores=np.array([[z_y], [z_k]]), shrinks=np.ones(2), log_weights=np.log([1.0, 19.0]),
