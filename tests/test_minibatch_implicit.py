@@ -17,21 +17,20 @@ def minibatch(**parameters):
 def core_step(batch, u, W, b):
     """(u, W, b) in one vector after the core's step, and its Outcome."""
     shrinks = 1 / (1 + batch.eta * batch.ridge)
-    q, new_u, loss, moved, error = _core._minibatch_prox(
+    c, t, new_u, loss, moved, error = _core._minibatch_prox(
         gram=batch.x @ batch.x.T,
         scores=np.ascontiguousarray(shrinks[:, np.newaxis] * (W @ batch.x.T) + b[:, np.newaxis]),
         shrinks=shrinks,
         log_weights=np.log(batch.weights),
         labels=batch.y.tolist(),
-        constant=float(batch.has_intercept),
+        has_intercept=batch.has_intercept,
         share=batch.share,
         eta=batch.eta,
         eta_u=batch.eta_u,
         u=u.tolist(),
     )
-    W = shrinks[:, np.newaxis] * (W + q @ batch.x)
-    b = b + q.sum(axis=1) if batch.has_intercept else b
-    return np.concatenate([new_u, W.ravel(), b]), (loss, moved, error)
+    W = shrinks[:, np.newaxis] * W + c @ batch.x
+    return np.concatenate([new_u, W.ravel(), b + t]), (loss, moved, error)
 
 
 def random_batch(rng, kind, eta, eta_u, alpha, has_intercept, spread=2.0):
@@ -97,12 +96,13 @@ def test_one_point_and_one_negative_make_the_step_of_a_point(eta, seed):
             scores=np.array([z_k], dtype=np.float32), alpha=np.array([19.0], dtype=np.float32),
             label_score=z_y, x_sq=float(x[0] @ x[0]) + 1, eta=eta, eta_u=0.7 * eta, u=u,
         )  # fmt: skip
-        q, mini_u, mini_loss, _, _ = _core._minibatch_prox(
+        c, t, mini_u, mini_loss, _, _ = _core._minibatch_prox(
             gram=x @ x.T, scores=np.array([[z_y], [z_k]]), shrinks=np.ones(2), log_weights=np.log([1.0, 19.0]),
-            labels=[0], constant=1.0, share=1.0, eta=eta, eta_u=0.7 * eta, u=[u],
+            labels=[0], has_intercept=True, share=1.0, eta=eta, eta_u=0.7 * eta, u=[u],
         )  # fmt: skip
         # The step of a point works in single precision, on scores up to about 10.
-        np.testing.assert_allclose(q.ravel(), [label_move, -p[0]], rtol=1e-5)
+        np.testing.assert_allclose(c.ravel(), [label_move, -p[0]], rtol=1e-5)
+        np.testing.assert_allclose(t, c.ravel(), rtol=1e-5)
         assert mini_u[0] == pytest.approx(new_u, rel=1e-5, abs=1e-5)
         assert mini_loss == pytest.approx(loss, rel=1e-5, abs=1e-5)
 

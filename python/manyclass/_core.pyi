@@ -178,12 +178,12 @@ def _minibatch_prox(
     shrinks: NDArray[np.float64],
     log_weights: NDArray[np.float64],
     labels: list[int],
-    constant: float,
+    has_intercept: bool,
     share: float,
     eta: float,
     eta_u: float,
     u: list[float],
-) -> tuple[NDArray[np.float64], list[float], float, float, float]: ...
+) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float], float, float, float]: ...
 def _find_root(
     *,
     finder: str,

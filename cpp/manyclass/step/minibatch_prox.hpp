@@ -6,18 +6,19 @@
 //
 // (Fagan & Iyengar 2018, F.3). Three reductions:
 // - Ridge and proximity make one square: |w_k - s_k w~_k|^2 / (2 eta s_k), s_k = 1 / (1 + eta rho_k).
-// - Stationarity is w_k = s_k w~_k - eta s_k sum_i g_ik x_i and b_k = b~_k - eta sum_i g_ik, g being the derivative in
-//   z. So both follow from one vector q_k of length n, w_k = s_k (w~_k + X'q_k), b_k = b~_k + 1'q_k, with scores
-//     z_k = z0_k + H_k q_k,   H_k = s_k X X' + constant 1 1',
-//   and penalty q_k'H_k q_k / (2 eta). H may be singular (repeated or empty rows): what it maps to 0 moves nothing.
-// - u_i is Lambert's function of d_i (their F.3.2). Here with L = log d and A = eta_u c:
-//     u = u~ - A + omega,   omega = omega(log A + L + A - u~);
-//   the minimum over u is a function phi of L with phi' = omega / eta_u, phi'' = omega / (1 + omega) / eta_u. It grows
-//   as L^2, so that nothing overflows and any start will do (the paper solves a linear program for one, F.3.5).
+// - The rest sees W through X W' alone, so w_k = s_k w~_k + V a_k with V an orthonormal basis of the span of the
+// points.
+//   From X X' = L L' it is X = L V', and the scores are z_k = z0_k + L a_k + t_k, t_k being the move of b_k, a constant
+//   feature without ridge. The Cholesky factor L is pivoted and has only as many columns as there are independent
+//   points, whose rows make L_p: V a = X_p'c with L_p'c = a, so that W moves along points alone.
+// - u_i is Lambert's function of d_i (their F.3.2). Here with l = log d and A = eta_u c:
+//     u = u~ - A + omega,   omega = omega(log A + l + A - u~);
+//   the minimum over u is a function phi of l with phi' = omega / eta_u, phi'' = omega / (1 + omega) / eta_u. It grows
+//   as l^2, so that nothing overflows and any start will do (the paper solves a linear program for one, F.3.5).
 //
-// psi(q) = sum_i phi(L_i) + q'Hq / (2 eta) is minimised by Newton's method: with r = g + q / eta and B the block
-// diagonal second derivative in z, (I / eta + B H) step = -r. That matrix is symmetric and positive in the inner
-// product <a, b> = a'Hb, in which conjugate gradients solve it.
+// psi(v) = sum_i phi(l_i) + sum_k v_k'D_k v_k / 2, v_k = (a_k, t_k), D_k = (1/(eta s_k), ..., 1/eta), is minimised by
+// Newton's method: with M = (L, 1) and B the block diagonal second derivative in z, (D + M'BM) step = -(M'g + D v) by
+// conjugate gradients.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +38,8 @@ struct Minibatch {
   std::span<const double> shrinks;      // T, s_k
   std::span<const double> log_weights;  // T, log a_k
   std::span<const std::size_t> labels;  // n, the label's place among the classes
-  double constant;                      // 1 with an intercept, else 0
-  double share;                         // c
+  bool has_intercept;
+  double share;  // c
   double eta;
   double eta_u;
 
@@ -49,34 +50,39 @@ struct Minibatch {
 class MinibatchProx {
  public:
   struct Outcome {
-    double loss;   // sum of the L_i before the step
+    double loss;   // sum of the l_i before the step
     double moved;  // largest |change of a score|
-    double error;  // bound on |(W, b) - exact| / |(W, b) - start|, norms weighted by 1 / s_k; 0 where nothing moves
+    double error;  // bound on |v - exact| / |v| in the norm of D; 0 where nothing moves
   };
 
-  // Leaves the coefficients in `q` (T x n) and the new values in `u`.
+  // Leaves in `c` (T x n) the moves w_k = s_k w~_k + X'c_k, in `t` those of the intercepts, in `u` the new values.
   //
-  // psi is 1/eta-strongly convex in the norm |q|_H, in which its gradient has the norm |r|_H. So q is at most
-  // eta |r|_H from the minimiser, and iterations end when that is below `tolerance` |q|_H, half a rounding of a float
-  // weight. They end before only where rounding hides every descent, or after `most_steps`, each of which descends.
-  Outcome solve(const Minibatch& batch, std::span<double> u, std::span<double> q) {
+  // psi is 1-strongly convex in the norm of D, so v is at most the dual norm of its gradient from the minimiser.
+  // Iterations end when that is below `tolerance` |v|, half a rounding of a float weight. They end before only where
+  // rounding hides every descent (from eta = 10^5 or so: the bound then is pessimistic, for it counts on no curvature
+  // but 1 / eta), or after `most_steps`, each of which descends.
+  Outcome solve(const Minibatch& batch, std::span<double> u, std::span<double> c, std::span<double> t) {
     batch_ = &batch;
     old_u_ = u;
-    now_.resize(batch);
-    next_.resize(batch);
-    for (std::vector<double>* v : {&step_, &h_step_, &rest_, &h_rest_, &along_, &h_along_, &image_}) {
-      v->assign(q.size(), 0);
-    }
+    factorise();
+    const std::size_t size = batch.n_classes() * width_;
+    now_.resize(batch, size);
+    next_.resize(batch, size);
+    for (std::vector<double>* v : {&step_, &rest_, &along_, &scaled_, &image_, &diagonal_}) v->assign(size, 0);
+    for (std::vector<double>* v : {&z_along_, &b_along_}) v->assign(batch.scores.size(), 0);
     evaluate(now_);
     double loss = 0;
     for (const double l : now_.log_d) loss += l;
     for (int steps = 0; steps < most_steps && !close() && descend(); ++steps) {
     }
-    std::copy(now_.q.begin(), now_.q.end(), q.begin());
     std::copy(now_.u.begin(), now_.u.end(), u.begin());
+    for (std::size_t k = 0; k < batch.n_classes(); ++k) {
+      along_points(&now_.v[k * width_], c.subspan(k * batch.n(), batch.n()));
+      t[k] = batch.has_intercept ? now_.v[k * width_ + pivots_.size()] : 0;
+    }
     double moved = 0;
-    for (const double z : now_.hq) moved = std::fmax(moved, std::fabs(z));
-    return {loss, moved, now_.residual_sq > 0 ? batch.eta * std::sqrt(now_.residual_sq / now_.q_sq) : 0};
+    for (const double z : now_.moves) moved = std::fmax(moved, std::fabs(z));
+    return {loss, moved, now_.dual_sq > 0 ? std::sqrt(now_.dual_sq / now_.v_sq) : 0};
   }
 
  private:
@@ -85,16 +91,21 @@ class MinibatchProx {
   static constexpr int most_steps = 200;
   static constexpr double shortest = 0x1p-40;  // share of a step below which rounding decides
   static constexpr double rounding = 0x1p-46;  // of psi, relative: a sum of some 2^6 terms
+  // A point is taken for dependent if less than this share of |x|^2 is outside the span of others: single-precision
+  // features that should be dependent are so to 2^-48.
+  static constexpr double dependent = 0x1p-40;
 
-  // A point q and what the objective is there.
+  // A point v and what the objective is there.
   struct At {
-    std::vector<double> q, hq, p, r, hr;          // T x n; p: softmax, 0 at the label, whose share is 1 - sum p
-    std::vector<double> u, omega, log_d;          // n
-    double value = 0, q_sq = 0, residual_sq = 0;  // squares in the norm of H
+    std::vector<double> v, gradient;      // T x width
+    std::vector<double> moves, p, g;      // T x n; moves: M v; p: softmax, 0 at the label, whose share is 1 - sum p
+    std::vector<double> u, omega, log_d;  // n
+    double value = 0, v_sq = 0, dual_sq = 0;
 
-    void resize(const Minibatch& batch) {
-      for (std::vector<double>* v : {&q, &hq, &p, &r, &hr}) v->assign(batch.scores.size(), 0);
-      for (std::vector<double>* v : {&u, &omega, &log_d}) v->assign(batch.n(), 0);
+    void resize(const Minibatch& batch, std::size_t size) {
+      for (std::vector<double>* a : {&v, &gradient}) a->assign(size, 0);
+      for (std::vector<double>* a : {&moves, &p, &g}) a->assign(batch.scores.size(), 0);
+      for (std::vector<double>* a : {&u, &omega, &log_d}) a->assign(batch.n(), 0);
     }
   };
 
@@ -104,43 +115,107 @@ class MinibatchProx {
     return sum;
   }
 
-  bool close() const {
-    return now_.residual_sq <= 0 || batch_->eta * std::sqrt(now_.residual_sq) <= tolerance * std::sqrt(now_.q_sq);
+  bool close() const { return now_.dual_sq <= tolerance * tolerance * now_.v_sq; }
+
+  // The pivoted Cholesky factor, the next pivot being the point with the largest part outside the span so far, as a
+  // share of its own square; then the column of ones.
+  void factorise() {
+    const std::size_t n = batch_->n();
+    std::vector<double> left(n);
+    for (std::size_t i = 0; i < n; ++i) left[i] = batch_->gram[i * n + i];
+    pivots_.clear();
+    columns_.clear();
+    while (pivots_.size() < n) {
+      std::size_t best = n;
+      double most = dependent;
+      for (std::size_t i = 0; i < n; ++i) {
+        const double square = batch_->gram[i * n + i];
+        if (square > 0 && left[i] > most * square) {
+          best = i;
+          most = left[i] / square;
+        }
+      }
+      if (best == n) break;
+      const std::size_t r = pivots_.size();
+      const double root = std::sqrt(left[best]);
+      columns_.resize((r + 1) * n);
+      for (std::size_t i = 0; i < n; ++i) {
+        double rest = batch_->gram[i * n + best];
+        for (std::size_t l = 0; l < r; ++l) rest -= columns_[l * n + i] * columns_[l * n + best];
+        columns_[r * n + i] = i == best ? root : rest / root;
+      }
+      for (std::size_t i = 0; i < n; ++i) left[i] -= columns_[r * n + i] * columns_[r * n + i];
+      for (const std::size_t pivot : pivots_) columns_[r * n + pivot] = 0;
+      pivots_.push_back(best);
+      for (const std::size_t pivot : pivots_) left[pivot] = 0;
+    }
+    width_ = pivots_.size() + (batch_->has_intercept ? 1 : 0);
+    columns_.resize(width_ * n, 1.0);
   }
 
-  // out_k = H_k in_k
-  void times_h(const std::vector<double>& in, std::vector<double>& out) const {
+  // c with V a = X'c: the triangular system of the pivots, from the last.
+  void along_points(const double* a, std::span<double> c) const {
     const std::size_t n = batch_->n();
+    std::fill(c.begin(), c.end(), 0.0);
+    for (std::size_t l = pivots_.size(); l-- > 0;) {
+      double rest = a[l];
+      for (std::size_t j = l + 1; j < pivots_.size(); ++j) rest -= columns_[l * n + pivots_[j]] * c[pivots_[j]];
+      c[pivots_[l]] = rest / columns_[l * n + pivots_[l]];
+    }
+  }
+
+  // D of class k, column l.
+  double stiffness(std::size_t k, std::size_t l) const {
+    return 1 / batch_->eta / (l < pivots_.size() ? batch_->shrinks[k] : 1.0);
+  }
+
+  // z_k = M v_k
+  void to_scores(const std::vector<double>& v, std::vector<double>& z) const {
+    const std::size_t n = batch_->n();
+    std::fill(z.begin(), z.end(), 0.0);
     for (std::size_t k = 0; k < batch_->n_classes(); ++k) {
-      const double* v = &in[k * n];
-      double sum = 0;
-      for (std::size_t i = 0; i < n; ++i) sum += v[i];
-      for (std::size_t i = 0; i < n; ++i) {
-        const double* row = &batch_->gram[i * n];
-        double product = 0;
-        for (std::size_t j = 0; j < n; ++j) product += row[j] * v[j];
-        out[k * n + i] = batch_->shrinks[k] * product + batch_->constant * sum;
+      for (std::size_t l = 0; l < width_; ++l) {
+        for (std::size_t i = 0; i < n; ++i) z[k * n + i] += v[k * width_ + l] * columns_[l * n + i];
       }
     }
   }
 
-  // Fills `at` from at.q.
-  void evaluate(At& at) const {
-    times_h(at.q, at.hq);
-    at.q_sq = std::fmax(dot(at.q, at.hq), 0.0);
-    at.value = at.q_sq / (2 * batch_->eta);
-    for (std::size_t i = 0; i < batch_->n(); ++i) at.value += point(at, i);
-    times_h(at.r, at.hr);
-    at.residual_sq = std::fmax(dot(at.r, at.hr), 0.0);
+  // out_k = M'g_k + D_k v_k
+  void from_scores(const std::vector<double>& g, const std::vector<double>& v, std::vector<double>& out) const {
+    const std::size_t n = batch_->n();
+    for (std::size_t k = 0; k < batch_->n_classes(); ++k) {
+      for (std::size_t l = 0; l < width_; ++l) {
+        double sum = stiffness(k, l) * v[k * width_ + l];
+        for (std::size_t i = 0; i < n; ++i) sum += g[k * n + i] * columns_[l * n + i];
+        out[k * width_ + l] = sum;
+      }
+    }
   }
 
-  // phi(L_i); fills p, r, u, omega, log_d of point i.
+  // Fills `at` from at.v.
+  void evaluate(At& at) const {
+    to_scores(at.v, at.moves);
+    at.value = 0;
+    for (std::size_t i = 0; i < batch_->n(); ++i) at.value += point(at, i);
+    from_scores(at.g, at.v, at.gradient);
+    at.v_sq = at.dual_sq = 0;
+    for (std::size_t k = 0, j = 0; k < batch_->n_classes(); ++k) {
+      for (std::size_t l = 0; l < width_; ++l, ++j) {
+        const double d = stiffness(k, l);
+        at.v_sq += at.v[j] * at.v[j] * d;
+        at.dual_sq += at.gradient[j] * at.gradient[j] / d;
+      }
+    }
+    at.value += at.v_sq / 2;
+  }
+
+  // phi(l_i); fills p, g, u, omega, log_d of point i.
   double point(At& at, std::size_t i) const {
     const std::size_t n = batch_->n(), y = batch_->labels[i] * n + i;
-    const double z_y = batch_->scores[y] + at.hq[y];
+    const double z_y = batch_->scores[y] + at.moves[y];
     double highest = 0;  // the 1 in d
     for (std::size_t k = 0, j = i; k < batch_->n_classes(); ++k, j += n) {
-      at.p[j] = j == y ? 0 : batch_->log_weights[k] + (batch_->scores[j] + at.hq[j] - z_y);
+      at.p[j] = j == y ? 0 : batch_->log_weights[k] + (batch_->scores[j] + at.moves[j] - z_y);
       highest = std::fmax(highest, at.p[j]);
     }
     double wrong = 0;
@@ -157,9 +232,9 @@ class MinibatchProx {
     const double slope = omega / batch_->eta_u;
     for (std::size_t k = 0, j = i; k < batch_->n_classes(); ++k, j += n) {
       at.p[j] /= sum;
-      at.r[j] = slope * at.p[j] + at.q[j] / batch_->eta;
+      at.g[j] = slope * at.p[j];
     }
-    at.r[y] = at.q[y] / batch_->eta - slope * (wrong / sum);
+    at.g[y] = -slope * (wrong / sum);
     at.u[i] = u;
     at.omega[i] = omega;
     at.log_d[i] = log_d;
@@ -167,66 +242,87 @@ class MinibatchProx {
     return c * u + slope + du * du / (2 * batch_->eta_u);
   }
 
-  // out = in / eta + B h_in. With t_k = z'_k - z'_y and a = sum p t, B z' is p_k (phi'' a + phi' (t_k - a)) for the
-  // wrong classes, and what makes the sum 0 for the label.
-  void curve(const std::vector<double>& in, const std::vector<double>& h_in, std::vector<double>& out) const {
+  // out = B z. With d_k = z_k - z_y and a = sum p d, that is p_k (phi'' a + phi' (d_k - a)) for the wrong classes, and
+  // what makes the sum 0 for the label.
+  void curve(const std::vector<double>& z, std::vector<double>& out) const {
     const std::size_t n = batch_->n(), n_classes = batch_->n_classes();
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t y = batch_->labels[i] * n + i;
       const double slope = now_.omega[i] / batch_->eta_u, second = slope / (1 + now_.omega[i]);
       double a = 0, sum = 0;
-      for (std::size_t k = 0, j = i; k < n_classes; ++k, j += n) a += now_.p[j] * (h_in[j] - h_in[y]);
+      for (std::size_t k = 0, j = i; k < n_classes; ++k, j += n) a += now_.p[j] * (z[j] - z[y]);
       for (std::size_t k = 0, j = i; k < n_classes; ++k, j += n) {
-        const double b = now_.p[j] * (second * a + slope * (h_in[j] - h_in[y] - a));
-        sum += b;
-        out[j] = b + in[j] / batch_->eta;
+        out[j] = now_.p[j] * (second * a + slope * (z[j] - z[y] - a));
+        sum += out[j];
       }
-      out[y] = in[y] / batch_->eta - sum;
+      out[y] = -sum;
+    }
+  }
+
+  // The diagonal of D + M'BM, which preconditions: classes differ in p by orders of magnitude.
+  void find_diagonal() {
+    const std::size_t n = batch_->n(), n_classes = batch_->n_classes();
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t y = batch_->labels[i] * n + i;
+      const double slope = now_.omega[i] / batch_->eta_u, second = slope / (1 + now_.omega[i]);
+      double wrong = 0;
+      for (std::size_t k = 0, j = i; k < n_classes; ++k, j += n) {
+        const double p = now_.p[j];
+        wrong += p;
+        b_along_[j] = p * (second * p + slope * (1 - p));
+      }
+      b_along_[y] = wrong * (second * wrong + slope * std::fmax(1 - wrong, 0.0));
+    }
+    for (std::size_t k = 0, j = 0; k < n_classes; ++k) {
+      for (std::size_t l = 0; l < width_; ++l, ++j) {
+        double sum = stiffness(k, l);
+        for (std::size_t i = 0; i < n; ++i) sum += b_along_[k * n + i] * columns_[l * n + i] * columns_[l * n + i];
+        diagonal_[j] = sum;
+      }
     }
   }
 
   // Newton's step by conjugate gradients, to a relative residual that falls with the error, which keeps the convergence
   // quadratic. Cut short at any time, they leave a direction of descent.
   void find_step() {
-    std::fill(step_.begin(), step_.end(), 0.0);
-    std::fill(h_step_.begin(), h_step_.end(), 0.0);
+    find_diagonal();
     for (std::size_t j = 0; j < step_.size(); ++j) {
-      rest_[j] = along_[j] = -now_.r[j];
-      h_rest_[j] = h_along_[j] = -now_.hr[j];
+      step_[j] = 0;
+      rest_[j] = -now_.gradient[j];
+      along_[j] = scaled_[j] = rest_[j] / diagonal_[j];
     }
-    const double error = now_.q_sq > 0 ? batch_->eta * std::sqrt(now_.residual_sq / now_.q_sq) : 1;
+    const double error = now_.v_sq > 0 ? std::sqrt(now_.dual_sq / now_.v_sq) : 1;
     const double wanted = std::fmin(0.1, std::fmax(error, 1e-10));
-    double square = now_.residual_sq;
-    for (std::size_t turn = 0; turn < step_.size() && square > wanted * wanted * now_.residual_sq; ++turn) {
-      curve(along_, h_along_, image_);
-      const double curvature = dot(h_along_, image_);
+    const double start = dot(rest_, scaled_);
+    double square = start;
+    for (std::size_t turn = 0; turn < 2 * step_.size() && square > wanted * wanted * start; ++turn) {
+      to_scores(along_, z_along_);
+      curve(z_along_, b_along_);
+      from_scores(b_along_, along_, image_);
+      const double curvature = dot(along_, image_);
       if (!(curvature > 0)) break;
       const double length = square / curvature;
       for (std::size_t j = 0; j < step_.size(); ++j) {
         step_[j] += length * along_[j];
-        h_step_[j] += length * h_along_[j];
         rest_[j] -= length * image_[j];
+        scaled_[j] = rest_[j] / diagonal_[j];
       }
-      times_h(rest_, h_rest_);
-      const double last = std::exchange(square, std::fmax(dot(rest_, h_rest_), 0.0));
-      for (std::size_t j = 0; j < step_.size(); ++j) {
-        along_[j] = rest_[j] + square / last * along_[j];
-        h_along_[j] = h_rest_[j] + square / last * h_along_[j];
-      }
+      const double last = std::exchange(square, dot(rest_, scaled_));
+      for (std::size_t j = 0; j < step_.size(); ++j) along_[j] = scaled_[j] + square / last * along_[j];
     }
   }
 
-  // One step, halved until psi falls by a share of what its slope promises or, where rounding hides that, the residual
+  // One step, halved until psi falls by a share of what its slope promises or, where rounding hides that, the gradient
   // halves. False where neither is found.
   bool descend() {
     find_step();
-    const double slope = dot(now_.r, h_step_);
+    const double slope = dot(now_.gradient, step_);
     for (double t = 1; t >= shortest; t /= 2) {
-      for (std::size_t j = 0; j < step_.size(); ++j) next_.q[j] = now_.q[j] + t * step_[j];
+      for (std::size_t j = 0; j < step_.size(); ++j) next_.v[j] = now_.v[j] + t * step_[j];
       evaluate(next_);
       const double rise = next_.value - now_.value;
       if ((slope < 0 && rise < 0 && rise <= 1e-4 * t * slope) ||
-          (next_.residual_sq <= now_.residual_sq / 4 && rise <= rounding * std::fabs(now_.value))) {
+          (next_.dual_sq <= now_.dual_sq / 4 && rise <= rounding * std::fabs(now_.value))) {
         std::swap(now_, next_);
         return true;
       }
@@ -236,8 +332,11 @@ class MinibatchProx {
 
   const Minibatch* batch_ = nullptr;
   std::span<const double> old_u_;
+  std::vector<std::size_t> pivots_;  // independent points
+  std::vector<double> columns_;      // M, a column after the other
+  std::size_t width_ = 0;
   At now_, next_;
-  std::vector<double> step_, h_step_, rest_, h_rest_, along_, h_along_, image_;
+  std::vector<double> step_, rest_, along_, scaled_, image_, diagonal_, z_along_, b_along_;
 };
 
 }  // namespace manyclass

@@ -182,14 +182,15 @@ class MinibatchImplicit final : public Trainer {
       u_[i] = problem_.u[at(points[i])];
     }
     for (const Index k : classes_) place_[at(k)] = absent;
-    q_.resize(scores_.size());
+    c_.resize(scores_.size());
+    t_.resize(classes_.size());
     const double share = n_batches() / static_cast<double>(points_.size());
     const Minibatch minibatch{gram_,        scores_,     shrinks_,
-                              log_weights_, labels_,     problem_.model.intercept.empty() ? 0.0 : 1.0,
+                              log_weights_, labels_,     !problem_.model.intercept.empty(),
                               share,        stretch.eta, stretch.eta_u};
-    const MinibatchProx::Outcome outcome = prox_.solve(minibatch, u_, q_);
-    const bool fits = std::all_of(q_.begin(), q_.end(), [](double q) {
-      return std::fabs(q) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
+    const MinibatchProx::Outcome outcome = prox_.solve(minibatch, u_, c_, t_);
+    const bool fits = std::all_of(c_.begin(), c_.end(), [](double c) {
+      return std::fabs(c) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
     });
     if (!fits || !(outcome.moved < runaway)) {
       progress.diverged_at = points.front();
@@ -202,18 +203,24 @@ class MinibatchImplicit final : public Trainer {
     return true;
   }
 
-  // w_k <- s_k (w_k + X'q_k), b_k <- b_k + 1'q_k: only features of the batch are touched, s_k going to the row's scale.
+  // w_k <- s_k w_k + X'c_k, b_k <- b_k + t_k: only features of the batch are touched, s_k going to the row's scale.
   void move_rows(std::span<const Index> points) {
     const std::size_t n = points.size();
+    if (settings_.ridge > 0) {
+      for (std::size_t k = 0; k < classes_.size(); ++k) {
+        problem_.model.shrink(classes_[k], static_cast<float>(shrinks_[k]), nullptr);
+      }
+    }
+    Linear<Rows> features{problem_.model.rows, {}, problem_.model.scale};
     run_with(settings_.isa, [&] {
       for (std::size_t i = 0; i < n; ++i) {
-        for (std::size_t c = 0; c < classes_.size(); ++c) moves_[c] = static_cast<float>(q_[c * n + i]);
-        problem_.model.add(problem_.x.row(points[i]), ClassList(classes_), std::span<float>(moves_));
+        for (std::size_t k = 0; k < classes_.size(); ++k) moves_[k] = static_cast<float>(c_[k * n + i]);
+        features.add(problem_.x.row(points[i]), ClassList(classes_), std::span<float>(moves_));
       }
     });
-    if (!(settings_.ridge > 0)) return;
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-      problem_.model.shrink(classes_[c], static_cast<float>(shrinks_[c]), nullptr);
+    if (problem_.model.intercept.empty()) return;
+    for (std::size_t k = 0; k < classes_.size(); ++k) {
+      problem_.model.intercept[at(classes_[k])] += static_cast<float>(t_[k]);
     }
   }
 
@@ -228,7 +235,7 @@ class MinibatchImplicit final : public Trainer {
   // Of the batch being visited: see Minibatch.
   std::vector<Index> classes_;
   std::vector<std::size_t> labels_;
-  std::vector<double> gram_, scores_, shrinks_, log_weights_, u_, q_;
+  std::vector<double> gram_, scores_, shrinks_, log_weights_, u_, c_, t_;
   std::vector<float> moves_;
   MinibatchProx prox_;
 };
