@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from reference.epoch import seed_of
 from reference.minibatch import Batch, split_points, subsets_of, train, visit_weights
 from reference.problems import as_storage, log_loss, maximum_likelihood, planted
+from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import SoftmaxClassifier, _core
 
@@ -177,17 +178,39 @@ def test_training_reaches_the_maximum_of_the_likelihood(seed):
     assert model.loss_curve_[-1] < model.loss_curve_[0]
 
 
-@pytest.mark.parametrize("learning_rate", [1e4, 1e8, 1e15, 1e30])
+# Steps beyond reason fit each batch as if there were no other: the loss of the next one may then say that training
+# diverged, or a move of more than 10^9 nats is not made.
+@pytest.mark.filterwarnings("ignore:training diverged")
+@pytest.mark.parametrize("alpha", [0.0, 1e-3])
+@pytest.mark.parametrize("learning_rate", [1e4, 1e8, 1e15, 1e30, 1e300])
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
-def test_a_huge_step_is_survived(learning_rate, storage, seed):
+def test_a_huge_step_leaves_finite_weights(learning_rate, storage, alpha, seed):
     X, y = planted(np.random.default_rng(seed), 60, 6, 9, density=0.5, scale=3)
     model = minibatch(
-        learning_rate=learning_rate, n_negatives=3, alpha=1e-3, batch_size=7, schedule="constant", max_iter=2
+        learning_rate=learning_rate, n_negatives=3, alpha=alpha, batch_size=7, schedule="constant", max_iter=2
     )
     model.fit(as_storage(X, storage), y)
-    assert model.n_iter_ == 2
     assert np.isfinite(model.coef_).all()
+    assert np.isfinite(model.intercept_).all()
     assert np.isfinite(model.loss_curve_).all()
+
+
+def test_a_rate_at_which_explicit_steps_run_away_is_borne(seed):
+    X, y = planted(np.random.default_rng(seed), 200, 6, 9, scale=3)
+    large = {"learning_rate": 1e3, "n_negatives": 3, "max_iter": 10, "batch_size": 10}
+    with pytest.warns(ConvergenceWarning, match="training diverged"):
+        SoftmaxClassifier(solver="sgd", random_state=3, **large).fit(X, y)
+    model = minibatch(alpha=1e-2, **large).fit(X, y)  # no warning
+    assert model.n_iter_ == 10
+    assert model.evaluate(X, y)["log_loss"] < 2 * np.log(9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_error_bound_holds_up_to_steps_of_ten_to_the_eight(kind, seed):
+    rng = np.random.default_rng(seed)
+    for eta in (1e-6, 1e4, 1e8):
+        batch, u, W, b = random_batch(rng, kind, eta, eta, 0.01, has_intercept=True)
+        assert core_step(batch, u, W, b)[1][2] <= 2.0**-25
 
 
 def test_only_features_of_a_batch_and_classes_it_touches_move():

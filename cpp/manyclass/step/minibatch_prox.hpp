@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "manyclass/math/pivoted_cholesky.hpp"
 #include "manyclass/math/wright_omega.hpp"
 
 namespace manyclass {
@@ -59,12 +60,15 @@ class MinibatchProx {
   //
   // psi is 1-strongly convex in the norm of D, so v is at most the dual norm of its gradient from the minimiser.
   // Iterations end when that is below `tolerance` |v|, half a rounding of a float weight. They end before only where
-  // rounding hides every descent (from eta = 10^5 or so: the bound then is pessimistic, for it counts on no curvature
+  // rounding hides every descent (beyond eta = 10^8 or so: the bound then is pessimistic, for it counts on no curvature
   // but 1 / eta), or after `most_steps`, each of which descends.
   Outcome solve(const Minibatch& batch, std::span<double> u, std::span<double> c, std::span<double> t) {
     batch_ = &batch;
     old_u_ = u;
-    factorise();
+    factor_.factorise(batch.gram, batch.n());
+    width_ = factor_.rank() + (batch.has_intercept ? 1 : 0);
+    columns_ = factor_.columns();
+    columns_.resize(width_ * batch.n(), 1.0);
     const std::size_t size = batch.n_classes() * width_;
     now_.resize(batch, size);
     next_.resize(batch, size);
@@ -77,8 +81,8 @@ class MinibatchProx {
     }
     std::copy(now_.u.begin(), now_.u.end(), u.begin());
     for (std::size_t k = 0; k < batch.n_classes(); ++k) {
-      along_points(&now_.v[k * width_], c.subspan(k * batch.n(), batch.n()));
-      t[k] = batch.has_intercept ? now_.v[k * width_ + pivots_.size()] : 0;
+      factor_.solve_transposed(&now_.v[k * width_], c.subspan(k * batch.n(), batch.n()));
+      t[k] = batch.has_intercept ? now_.v[k * width_ + factor_.rank()] : 0;
     }
     double moved = 0;
     for (const double z : now_.moves) moved = std::fmax(moved, std::fabs(z));
@@ -91,9 +95,6 @@ class MinibatchProx {
   static constexpr int most_steps = 200;
   static constexpr double shortest = 0x1p-40;  // share of a step below which rounding decides
   static constexpr double rounding = 0x1p-46;  // of psi, relative: a sum of some 2^6 terms
-  // A point is taken for dependent if less than this share of |x|^2 is outside the span of others: single-precision
-  // features that should be dependent are so to 2^-48.
-  static constexpr double dependent = 0x1p-40;
 
   // A point v and what the objective is there.
   struct At {
@@ -117,56 +118,9 @@ class MinibatchProx {
 
   bool close() const { return now_.dual_sq <= tolerance * tolerance * now_.v_sq; }
 
-  // The pivoted Cholesky factor, the next pivot being the point with the largest part outside the span so far, as a
-  // share of its own square; then the column of ones.
-  void factorise() {
-    const std::size_t n = batch_->n();
-    std::vector<double> left(n);
-    for (std::size_t i = 0; i < n; ++i) left[i] = batch_->gram[i * n + i];
-    pivots_.clear();
-    columns_.clear();
-    while (pivots_.size() < n) {
-      std::size_t best = n;
-      double most = dependent;
-      for (std::size_t i = 0; i < n; ++i) {
-        const double square = batch_->gram[i * n + i];
-        if (square > 0 && left[i] > most * square) {
-          best = i;
-          most = left[i] / square;
-        }
-      }
-      if (best == n) break;
-      const std::size_t r = pivots_.size();
-      const double root = std::sqrt(left[best]);
-      columns_.resize((r + 1) * n);
-      for (std::size_t i = 0; i < n; ++i) {
-        double rest = batch_->gram[i * n + best];
-        for (std::size_t l = 0; l < r; ++l) rest -= columns_[l * n + i] * columns_[l * n + best];
-        columns_[r * n + i] = i == best ? root : rest / root;
-      }
-      for (std::size_t i = 0; i < n; ++i) left[i] -= columns_[r * n + i] * columns_[r * n + i];
-      for (const std::size_t pivot : pivots_) columns_[r * n + pivot] = 0;
-      pivots_.push_back(best);
-      for (const std::size_t pivot : pivots_) left[pivot] = 0;
-    }
-    width_ = pivots_.size() + (batch_->has_intercept ? 1 : 0);
-    columns_.resize(width_ * n, 1.0);
-  }
-
-  // c with V a = X'c: the triangular system of the pivots, from the last.
-  void along_points(const double* a, std::span<double> c) const {
-    const std::size_t n = batch_->n();
-    std::fill(c.begin(), c.end(), 0.0);
-    for (std::size_t l = pivots_.size(); l-- > 0;) {
-      double rest = a[l];
-      for (std::size_t j = l + 1; j < pivots_.size(); ++j) rest -= columns_[l * n + pivots_[j]] * c[pivots_[j]];
-      c[pivots_[l]] = rest / columns_[l * n + pivots_[l]];
-    }
-  }
-
   // D of class k, column l.
   double stiffness(std::size_t k, std::size_t l) const {
-    return 1 / batch_->eta / (l < pivots_.size() ? batch_->shrinks[k] : 1.0);
+    return 1 / batch_->eta / (l < factor_.rank() ? batch_->shrinks[k] : 1.0);
   }
 
   // z_k = M v_k
@@ -332,8 +286,8 @@ class MinibatchProx {
 
   const Minibatch* batch_ = nullptr;
   std::span<const double> old_u_;
-  std::vector<std::size_t> pivots_;  // independent points
-  std::vector<double> columns_;      // M, a column after the other
+  PivotedCholesky factor_;       // of the Gram matrix
+  std::vector<double> columns_;  // M, a column after the other
   std::size_t width_ = 0;
   At now_, next_;
   std::vector<double> step_, rest_, along_, scaled_, image_, diagonal_, z_along_, b_along_;
