@@ -335,8 +335,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             self.solver in IMPLICIT or self.alpha > 0 or self.averaging != "none" or self.max_norm is not None
         ):
             raise ValueError(
-                "schedule='adaptive' needs a solver other than 'implicit', 'bregman' and 'minibatch_implicit', alpha=0, "
-                f"averaging='none' and max_norm=None; they are {self.solver!r}, {self.alpha!r}, {self.averaging!r} and {self.max_norm!r}"
+                "schedule='adaptive' needs a solver other than 'implicit', 'bregman' and 'minibatch_implicit', "
+                "alpha=0, averaging='none' and max_norm=None; they are "
+                f"{self.solver!r}, {self.alpha!r}, {self.averaging!r} and {self.max_norm!r}"
             )
         if self.max_norm is not None:
             check_number("max_norm", self.max_norm, low=0, open_low=True)
