@@ -27,7 +27,10 @@ def choices(names):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"solver": "adam"}, f"solver is 'adam'; it must be one of {choices(_core.solver_names())}"),
+        (
+            {"solver": "adam"},
+            f"solver is 'adam'; it must be one of {choices([*_core.solver_names(), 'minibatch_implicit'])}",
+        ),
         (
             {"formulation": None},
             f"formulation is None; it must be one of {choices(_core.formulation_names())}",

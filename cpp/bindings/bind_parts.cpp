@@ -11,6 +11,7 @@
 #include "bindings/module.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/math/root.hpp"
+#include "manyclass/step/minibatch_prox.hpp"
 #include "manyclass/train/plan.hpp"
 
 namespace manyclass {
@@ -69,6 +70,26 @@ py::tuple step(const std::string& solver, const std::string& formulation, const 
   return py::make_tuple(p, move.label, u, move.loss, move.total);
 }
 
+py::tuple minibatch_prox(const Array<double>& gram, const Array<double>& scores, const Array<double>& shrinks,
+                         const Array<double>& log_weights, const std::vector<std::size_t>& labels, bool has_intercept,
+                         double share, double eta, double eta_u, const std::vector<double>& u) {
+  const auto n = static_cast<py::ssize_t>(labels.size());
+  if (gram.size() != n * n || scores.size() != n * shrinks.size() || log_weights.size() != shrinks.size() ||
+      u.size() != labels.size()) {
+    throw std::invalid_argument("the arrays do not describe one batch");
+  }
+  for (const std::size_t y : labels) {
+    if (y >= static_cast<std::size_t>(shrinks.size())) throw std::invalid_argument("a label is out of range");
+  }
+  std::vector<double> new_u = u;
+  Array<double> c(std::vector<py::ssize_t>{shrinks.size(), n}), t(shrinks.size());
+  MinibatchProx prox;
+  const auto outcome =
+      prox.solve({view(gram), view(scores), view(shrinks), view(log_weights), labels, has_intercept, share, eta, eta_u},
+                 new_u, mutable_view(c), mutable_view(t));
+  return py::make_tuple(c, t, new_u, outcome.loss, outcome.moved, outcome.error);
+}
+
 }  // namespace
 
 void bind_parts(py::module_& m) {
@@ -96,6 +117,9 @@ void bind_parts(py::module_& m) {
         "scores"_a.noconvert(), "alpha"_a.noconvert(), "label_score"_a, "x_sq"_a, "eta"_a, "eta_u"_a, "u"_a,
         "u_gain"_a = 0.5, "visits"_a = 0, "label_alpha"_a = 1.0F, "x_sqs"_a = Array<float>(0),
         "times"_a = Array<float>(0), "(p, label's move, u, loss, total) of one step.");
+  m.def("_minibatch_prox", &minibatch_prox, py::kw_only(), "gram"_a.noconvert(), "scores"_a.noconvert(),
+        "shrinks"_a.noconvert(), "log_weights"_a.noconvert(), "labels"_a, "has_intercept"_a, "share"_a, "eta"_a,
+        "eta_u"_a, "u"_a, "(c, t, u, loss, largest move of a score, error bound) of one step of a batch.");
   m.def(
       "_find_root",
       [](const std::string& finder, double low, double high, double start, double close,

@@ -214,6 +214,19 @@ def _step(
     x_sqs: NDArray[np.float32] = ...,
     times: NDArray[np.float32] = ...,
 ) -> tuple[NDArray[np.float32], float, float, float, float]: ...
+def _minibatch_prox(
+    *,
+    gram: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    shrinks: NDArray[np.float64],
+    log_weights: NDArray[np.float64],
+    labels: list[int],
+    has_intercept: bool,
+    share: float,
+    eta: float,
+    eta_u: float,
+    u: list[float],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float], float, float, float]: ...
 def _find_root(
     *,
     finder: str,

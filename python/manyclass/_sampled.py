@@ -20,6 +20,9 @@ CLASSES_PER_BATCHED_POINT = 64
 MOST_BATCHED_POINTS = 64
 MOST_BATCHED_POINTS_ALL_CLASSES = 16  # where each point's scores take K floats
 
+MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
+MINIBATCH_POINTS = 10
+
 EMPTY = np.zeros(0, dtype=np.float32)
 
 
@@ -124,6 +127,8 @@ def batch_size_of(estimator: Any, labels: NDArray[np.int32], n_classes: int) -> 
     """Points that see the same weights."""
     if estimator.batch_size is not None:
         return int(min(estimator.batch_size, len(labels)))
+    if estimator.solver == MINIBATCH_IMPLICIT:
+        return min(MINIBATCH_POINTS, len(labels))
     if estimator.max_norm is not None or n_classes < 16 * CLASSES_PER_BATCHED_POINT:
         return 1
     every_class = estimator.solver == "exact" or estimator.selection == "all"

@@ -17,7 +17,7 @@ from manyclass import _core
 from manyclass._certificate import duality_gap
 from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from
 from manyclass._full_batch import fit_full_batch
-from manyclass._sampled import fit_sampled, row_norms_sq
+from manyclass._sampled import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, fit_sampled, row_norms_sq
 from manyclass._training import Callback, Schedule, summarize
 from manyclass._weights import Data, Matrix
 
@@ -28,7 +28,7 @@ AUTO_RATE_OVE = 4.0  # over n_classes
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 # Of 1 to 100 tried on bibtex and eurlex57k, the size that fits fastest without losing test log-loss (bench/README.md).
 IMPLICIT_U_RATE = 10.0
-IMPLICIT = ("implicit", "bregman")
+IMPLICIT = ("implicit", "bregman", MINIBATCH_IMPLICIT)
 MOST_HEAD = 64  # HeadTail::max_head in the core
 
 
@@ -50,6 +50,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
 
         - "implicit": the proximal point of the sampled objective, stable for any step size (Fagan & Iyengar 2018,
           section 3.2, for any number of negatives);
+        - "minibatch_implicit": the proximal point of the sampled objective of a whole batch, ridge included (their
+          appendix F.3), found by Newton's method. `batch_size` points, a split made once, share n_negatives classes
+          drawn from those that are no labels of the batch; stable for any step size. Runs on one thread; formulation,
+          selection, share_classes and root are not used, and averaging, max_norm, schedule="adaptive" and
+          parallel="hogwild" are refused;
         - "umax": SGD in which a u_i that is certainly too small is raised first (their Algorithm 1);
         - "sgd": plain SGD on (u, W);
         - "bregman": implicit in W, Bregman proximal in e^-u, of weight u_gain;
@@ -93,17 +98,19 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         remembers; at most 64. Takes 4 n_samples n_head bytes.
     batch_size : int or None, default=None
         Points whose steps are made at the same weights and averaged. None: steps are made one by one or, from 1,024
-        classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`).
+        classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`). The
+        points of a step of "minibatch_implicit"; None is 10.
     share_classes : bool, default=False
         Let the points of a batch see the same drawn classes.
     learning_rate : float or "auto", default="auto"
         Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
         mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus" and 0.01 for "sgd",
-        whose steps grow with n_classes / n_negatives, and 4 / n_classes for "ove"; with schedule="adaptive" it is 0.02.
+        whose steps grow with n_classes / n_negatives, 4 / n_classes for "ove", and batch_size for
+        "minibatch_implicit", so that a pass moves as far as one of single points; with schedule="adaptive" it is 0.02.
     u_learning_rate : float, "auto" or "tied", default="auto"
-        Step size of u_i, > 0, used by "implicit", "umax", "sgd" and "softplus". "tied": that of W, as in the paper.
-        "auto": 10 for "implicit", whose u would otherwise lag behind W (a proximal step of size r moves u by about
-        r / (1 + r) of its error, and a point is visited once a pass); tied for the explicit ones, or c where
+        Step size of u_i, > 0, used by "implicit", "minibatch_implicit", "umax", "sgd" and "softplus". "tied": that of
+        W, as in the paper. "auto": 10 for "implicit", whose u would otherwise lag behind W (a proximal step of size r
+        moves u by about r / (1 + r) of its error, and a point is visited once a pass); tied for the others, or c where
         learning_rate is "auto". Follows the same schedule.
     schedule : {"exponential", "inverse", "constant", "adaptive"}, default="exponential"
         Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), constant, or, for each
@@ -326,7 +333,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _check_parameters(self) -> None:
-        check_choice("solver", self.solver, (*_core.solver_names(), "lbfgs"))
+        check_choice("solver", self.solver, (*_core.solver_names(), MINIBATCH_IMPLICIT, "lbfgs"))
         check_choice("loss", self.loss, _core.full_batch_loss_names())
         if self.loss != "softmax" and self.solver != "lbfgs":
             raise ValueError(f"loss is {self.loss!r} and solver {self.solver!r}; such a loss needs solver='lbfgs'")
@@ -362,12 +369,20 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"solver={self.solver!r} draws the label too, which selection='head_tail' cannot; choose another"
             )
+        if self.solver == MINIBATCH_IMPLICIT and (
+            self.averaging != "none" or self.max_norm is not None or self.parallel != "deterministic"
+        ):
+            raise ValueError(
+                "solver='minibatch_implicit' needs averaging='none', max_norm=None and parallel='deterministic'; they "
+                f"are {self.averaging!r}, {self.max_norm!r} and {self.parallel!r}"
+            )
         if self.schedule == "adaptive" and (
             self.solver in IMPLICIT or self.alpha > 0 or self.averaging != "none" or self.max_norm is not None
         ):
             raise ValueError(
-                "schedule='adaptive' needs a solver other than 'implicit' and 'bregman', alpha=0, averaging='none' and "
-                f"max_norm=None; they are {self.solver!r}, {self.alpha!r}, {self.averaging!r} and {self.max_norm!r}"
+                "schedule='adaptive' needs a solver other than 'implicit', 'bregman' and 'minibatch_implicit', "
+                "alpha=0, averaging='none' and max_norm=None; they are "
+                f"{self.solver!r}, {self.alpha!r}, {self.averaging!r} and {self.max_norm!r}"
             )
         if self.max_norm is not None:
             check_number("max_norm", self.max_norm, low=0, open_low=True)
@@ -399,6 +414,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
     def _schedule(self, x_sq: NDArray[np.float32], n_classes: int) -> Schedule:
         if isinstance(self.learning_rate, str):
             relative = AUTO_RATE_OVE / n_classes if self.solver == "ove" else AUTO_RATE.get(self.solver, 1.0)
+            if self.solver == MINIBATCH_IMPLICIT:
+                relative = float(min(self.batch_size or MINIBATCH_POINTS, len(x_sq)))
             mean_sq = float(x_sq.mean()) + bool(self.fit_intercept)
             tiny = float(np.finfo(np.float32).tiny)
             rate = ADAPTIVE_RATE if self.schedule == "adaptive" else relative / max(mean_sq, tiny)

@@ -18,6 +18,7 @@
 #include "manyclass/step/implicit.hpp"
 #include "manyclass/step/sgd.hpp"
 #include "manyclass/train/epoch.hpp"
+#include "manyclass/train/minibatch_implicit.hpp"
 
 namespace manyclass {
 
@@ -152,6 +153,13 @@ AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index>
 }
 
 std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_problem) {
+  if (plan.solver == "minibatch_implicit") {  // its step is that of a batch, not of a point
+    return std::visit(
+        [&]<class Rows>(const Problem<Rows>& problem) -> std::unique_ptr<Trainer> {
+          return std::make_unique<MinibatchImplicit<Rows>>(problem, plan.n_negatives, plan.settings);
+        },
+        any_problem);
+  }
   AnyStep step = step_named(plan);
   return std::visit(
       [&]<class Rows>(const Problem<Rows>& problem) {

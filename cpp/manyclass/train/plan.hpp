@@ -35,6 +35,7 @@ struct Plan {
 
 using AnyProblem = std::variant<Problem<FeatureRows<float>>, Problem<ClassRows<float>>>;
 
+// Knows "minibatch_implicit" too, which is no solver of single points and uses no selection.
 // Throws std::invalid_argument for a name that is not listed or a combination that does not exist.
 std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& problem);
 
@@ -43,7 +44,7 @@ using AnySelect = std::variant<AllClasses, Block, Uniform, Frequency, HeadTail>;
 std::unique_ptr<const PointStep> step_named(const Plan& plan);
 AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels);
 
-// The names that make_trainer knows.
+// The names that make_trainer knows; solvers of single points only.
 std::vector<std::string> solver_names();
 std::vector<std::string> formulation_names();
 std::vector<std::string> selection_names();

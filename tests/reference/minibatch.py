@@ -1,0 +1,149 @@
+"""The implicit step of a batch by the book: every variable (u, W, b) kept, the minimum found by scipy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from reference.rng import VISIT_ORDER, Rng, class_order, shuffled
+
+Floats = NDArray[np.float64]
+BATCHES = 2**64 - 3  # the split into batches, an item of epoch 0
+
+
+@dataclass
+class Batch:
+    """f_jC of points x (n x D) with labels y among the touched classes (T rows of W), and its proximity terms."""
+
+    x: Floats
+    y: NDArray[np.int64]
+    weights: Floats  # T: of e^d, 1 for labels of the batch
+    ridge: Floats  # T: alpha b_k
+    share: float
+    has_intercept: bool = True
+    eta: float = 1.0
+    eta_u: float = 1.0
+    size: tuple[int, int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = (len(self.x), len(self.weights), self.x.shape[1])
+
+    def split(self, flat: Floats) -> tuple[Floats, Floats, Floats]:
+        """(u, W, b) of one vector."""
+        n, t, d = self.size
+        return flat[:n], flat[n : n + t * d].reshape(t, d), flat[n + t * d :]
+
+    def f(self, flat: Floats) -> tuple[float, Floats]:
+        """Value and gradient of f_jC."""
+        u, W, b = self.split(flat)
+        rows = np.arange(len(u))
+        z = self.x @ W.T + b
+        e = self.weights * np.exp(z - z[rows, self.y][:, np.newaxis] - u[:, np.newaxis])
+        e[rows, self.y] = 0
+        total = np.exp(-u) + e.sum(axis=1)
+        value = self.share * np.sum(u + total) + 0.5 * np.sum(self.ridge * (W**2).sum(axis=1))
+        g = e.copy()
+        g[rows, self.y] = -e.sum(axis=1)
+        g *= self.share
+        g_b = g.sum(axis=0) if self.has_intercept else np.zeros(len(b))
+        g_w = g.T @ self.x + self.ridge[:, np.newaxis] * W
+        return float(value), np.concatenate([self.share * (1 - total), g_w.ravel(), g_b])
+
+    def prox(self, old: Floats) -> Any:
+        """The function flat -> value and gradient whose minimiser is the step from `old`."""
+        eta = np.full(len(old), self.eta)
+        eta[: self.size[0]] = self.eta_u
+
+        def objective(flat: Floats) -> tuple[float, Floats]:
+            value, gradient = self.f(flat)
+            away = (flat - old) / eta
+            return value + 0.5 * float(away @ (flat - old)), gradient + away
+
+        return objective
+
+    def distance_bound(self, flat: Floats, old: Floats) -> float:
+        """A bound on the distance of `flat` from the minimiser: the objective is 1/max(eta)-strongly convex."""
+        return max(self.eta, self.eta_u) * float(np.linalg.norm(self.prox(old)(flat)[1]))
+
+    def step(self, old: Floats) -> Floats:
+        """The minimiser, by L-BFGS."""
+        options = {"maxiter": 20000, "maxfun": 40000, "ftol": 0.0, "gtol": 1e-13, "maxcor": 50}
+        return np.asarray(minimize(self.prox(old), old, jac=True, method="L-BFGS-B", options=options).x)
+
+
+def split_points(n_points: int, n: int, seed: int | None) -> list[list[int]]:
+    """The batches; in the order of the data where seed is None."""
+    points = list(range(n_points)) if seed is None else shuffled(n_points, Rng(seed, 0, BATCHES))
+    return [points[first : first + n] for first in range(0, n_points, n)]
+
+
+def visit_weights(batches: list[list[int]], labels: NDArray[np.int64], n_classes: int, m: int) -> Floats:
+    """b_k by counting every subset of classes that each batch may draw."""
+    touched = np.zeros(n_classes)
+    for batch in batches:
+        subsets = list(subsets_of(batch, labels, n_classes, m))
+        for classes, _ in subsets:
+            touched[classes] += 1 / len(subsets)
+    return len(batches) / touched
+
+
+def subsets_of(batch: list[int], labels: NDArray[np.int64], n_classes: int, m: int) -> Any:
+    """Every equally likely (touched classes, their weights) of a visit of the batch."""
+    own = sorted(set(labels[batch].tolist()))
+    others = [k for k in range(n_classes) if k not in own]
+    for drawn in combinations(others, min(m, len(others))):
+        yield [*own, *drawn], np.array([1.0] * len(own) + [len(others) / max(len(drawn), 1)] * len(drawn))
+
+
+def draw(batch: list[int], labels: NDArray[np.int64], n_classes: int, m: int, rng: Rng) -> tuple[list[int], Floats]:
+    """(touched classes, their weights) that the core draws: Floyd's algorithm on the classes that are no labels."""
+    own = sorted(set(labels[batch].tolist()))
+    others = [k for k in range(n_classes) if k not in own]
+    m = min(m, len(others))
+    drawn: list[int] = []
+    for last in range(len(others) - m, len(others)):
+        k = others[rng.below(last + 1)]
+        drawn.append(others[last] if k in drawn else k)
+    return [*own, *drawn], np.array([1.0] * len(own) + [len(others) / max(m, 1)] * m)
+
+
+def train(
+    X: Floats,
+    y: NDArray[np.int64],
+    n_classes: int,
+    *,
+    seed: int | None,
+    class_seed: int,
+    n: int,
+    m: int,
+    eta: float,
+    eta_u: float,
+    alpha: float,
+    has_intercept: bool,
+    passes: int,
+) -> tuple[Floats, Floats]:
+    """W and b after passes at constant step sizes; `seed` None visits in the order of the data."""
+    order = np.array(class_order(n_classes, class_seed))
+    position = np.argsort(order)
+    labels = position[y]
+    batches = split_points(len(y), n, seed)
+    weights = visit_weights(batches, labels, n_classes, m)
+    W, b, u = np.zeros((n_classes, X.shape[1])), np.zeros(n_classes), np.full(len(y), np.log(n_classes))
+    for t in range(passes):
+        visits = list(range(len(batches))) if seed is None else shuffled(len(batches), Rng(seed, t, VISIT_ORDER))
+        for j in visits:
+            points = batches[j]
+            classes, a = draw(points, labels, n_classes, m, Rng(class_seed, t, j))
+            place = np.array([classes.index(k) for k in labels[points]])
+            share = len(batches) / len(y)
+            batch = Batch(X[points], place, a, alpha * weights[classes], share, has_intercept, eta, eta_u)
+            old = np.concatenate([u[points], W[classes].ravel(), b[classes]])
+            new = batch.step(old)
+            assert batch.distance_bound(new, old) < 1e-5
+            u[points], W[classes], b[classes] = batch.split(new)
+    return W[position], b[position]

@@ -1,0 +1,244 @@
+"""The implicit step of a batch (Fagan & Iyengar 2018, F.3) and training by it."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference.epoch import seed_of
+from reference.minibatch import Batch, split_points, subsets_of, train, visit_weights
+from reference.problems import as_storage, log_loss, maximum_likelihood, planted
+from sklearn.exceptions import ConvergenceWarning
+
+from manyclass import SoftmaxClassifier, _core
+
+
+def minibatch(**parameters):
+    return SoftmaxClassifier(**{"solver": "minibatch_implicit", "random_state": 3} | parameters)
+
+
+def core_step(batch, u, W, b):
+    """(u, W, b) in one vector after the core's step, and its Outcome."""
+    shrinks = 1 / (1 + batch.eta * batch.ridge)
+    c, t, new_u, loss, moved, error = _core._minibatch_prox(
+        gram=batch.x @ batch.x.T,
+        scores=np.ascontiguousarray(shrinks[:, np.newaxis] * (W @ batch.x.T) + b[:, np.newaxis]),
+        shrinks=shrinks,
+        log_weights=np.log(batch.weights),
+        labels=batch.y.tolist(),
+        has_intercept=batch.has_intercept,
+        share=batch.share,
+        eta=batch.eta,
+        eta_u=batch.eta_u,
+        u=u.tolist(),
+    )
+    W = shrinks[:, np.newaxis] * W + c @ batch.x
+    return np.concatenate([new_u, W.ravel(), b + t]), (loss, moved, error)
+
+
+def random_batch(rng, kind, eta, eta_u, alpha, has_intercept, spread=2.0):
+    """A batch of 5 points, 7 classes, 6 features, and where it starts."""
+    x = rng.normal(size=(5, 6))
+    if kind == "repeated rows":
+        x[[2, 4]] = x[0]
+    elif kind == "rank two":
+        x = rng.normal(size=(5, 2)) @ rng.normal(size=(2, 6))
+    elif kind == "empty rows":
+        x[[1, 3]] = 0
+    elif kind == "all rows empty":
+        x[:] = 0
+    y = np.array([0, 1, 0, 2, 2] if kind != "one label" else [0] * 5)
+    n_labels = len(set(y))
+    weights = np.array([1.0] * n_labels + [12.5] * (7 - n_labels))
+    ridge = alpha * rng.uniform(1, 9, size=7)
+    batch = Batch(x, y, weights, ridge, 0.2, has_intercept, eta, eta_u)
+    return batch, rng.uniform(0, 5, size=5), spread * rng.normal(size=(7, 6)), rng.normal(size=7)
+
+
+KINDS = ["plain", "repeated rows", "rank two", "empty rows", "all rows empty", "one label"]
+
+
+@pytest.mark.parametrize("has_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize("alpha", [0.0, 0.03])
+@pytest.mark.parametrize("eta", [0.01, 1.0, 30.0, 1000.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_step_is_the_minimiser_over_all_variables(kind, eta, alpha, has_intercept, seed):
+    rng = np.random.default_rng(seed)
+    batch, u, W, b = random_batch(rng, kind, eta, 0.5 * eta, alpha, has_intercept)
+    old = np.concatenate([u, W.ravel(), b])
+    new, (_, _, error) = core_step(batch, u, W, b)
+    # The core bounds its distance in the norm |w|^2 / s + b^2, which is no less than the plain one, by 2^-25 of the
+    # move; the gradient of the full objective proves it here, |old - new| being 1 / s_k of it at most, and a sum of
+    # terms of the size of old / eta rounds.
+    assert error <= 2.0**-25
+    size = np.linalg.norm(new - old) + np.linalg.norm(old)
+    bound = 2.0**-22 * (1 + eta * batch.ridge.max()) * size
+    assert batch.distance_bound(new, old) < bound
+
+
+@pytest.mark.parametrize("eta", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_scipy_finds_the_same_minimiser(kind, eta, seed):
+    batch, u, W, b = random_batch(np.random.default_rng(seed), kind, eta, eta, 0.02, has_intercept=True, spread=0.5)
+    old = np.concatenate([u, W.ravel(), b])
+    found = batch.step(old)
+    new, _ = core_step(batch, u, W, b)
+    # scipy's own distance from the minimiser, as its gradient proves, and the core's.
+    atol = batch.distance_bound(found, old) + 2.0**-24 * np.linalg.norm(new - old)
+    assert atol < 1e-4
+    np.testing.assert_allclose(new, found, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("eta", [0.01, 1.0, 1000.0])
+def test_one_point_and_one_negative_make_the_step_of_a_point(eta, seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        x, (z_y, z_k), u = rng.normal(size=(1, 4)), rng.normal(size=2).astype(np.float32).astype(float) * 4, 2.5
+        p, label_move, new_u, loss, _ = _core._step(
+            solver="implicit", formulation="proposed", root="newton", delta=1.0, isa="auto",
+            scores=np.array([z_k], dtype=np.float32), alpha=np.array([19.0], dtype=np.float32),
+            label_score=z_y, x_sq=float(x[0] @ x[0]) + 1, eta=eta, eta_u=0.7 * eta, u=u,
+        )  # fmt: skip
+        c, t, mini_u, mini_loss, _, _ = _core._minibatch_prox(
+            gram=x @ x.T, scores=np.array([[z_y], [z_k]]), shrinks=np.ones(2), log_weights=np.log([1.0, 19.0]),
+            labels=[0], has_intercept=True, share=1.0, eta=eta, eta_u=0.7 * eta, u=[u],
+        )  # fmt: skip
+        # The step of a point works in single precision, on scores up to about 10.
+        np.testing.assert_allclose(c.ravel(), [label_move, -p[0]], rtol=1e-5)
+        np.testing.assert_allclose(t, c.ravel(), rtol=1e-5)
+        assert mini_u[0] == pytest.approx(new_u, rel=1e-5, abs=1e-5)
+        assert mini_loss == pytest.approx(loss, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (3, 2), (7, 2), (3, 5)])
+def test_the_mean_over_batches_and_classes_is_the_objective(n, m, seed):
+    rng = np.random.default_rng(seed)
+    n_classes, alpha = 5, 0.3
+    X, W, b, u = rng.normal(size=(7, 3)), rng.normal(size=(5, 3)), rng.normal(size=5), rng.uniform(0, 3, size=7)
+    y = np.array([0, 1, 2, 2, 0, 3, 4])
+    z = X @ W.T + b
+    d = np.exp(z - z[np.arange(7), y][:, np.newaxis]).sum(axis=1)
+    expected = np.mean(u + np.exp(-u) * d) + alpha / 2 * np.sum(W**2)
+
+    batches = split_points(7, n, seed)
+    weights = visit_weights(batches, y, n_classes, m)
+    mean = 0.0
+    for points in batches:
+        subsets = list(subsets_of(points, y, n_classes, m))
+        for classes, a in subsets:
+            place = np.array([classes.index(k) for k in y[points]])
+            batch = Batch(X[points], place, a, alpha * weights[classes], len(batches) / 7)
+            value, _ = batch.f(np.concatenate([u[points], W[classes].ravel(), b[classes]]))
+            mean += value / len(subsets) / len(batches)
+    assert mean == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("shuffle", [True, False], ids=["shuffle", "in_order"])
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize(("storage", "alpha"), [("sparse", 0.0), ("sparse", 0.05), ("dense", 0.05)])
+def test_fit_equals_its_twin(storage, alpha, fit_intercept, shuffle, seed):
+    X, y = planted(np.random.default_rng(seed), 14, 6, 8, density=0.6, scale=3)
+    X[3] = 0
+    X[5] = X[6]
+    model = minibatch(
+        batch_size=4, n_negatives=2, alpha=alpha, learning_rate=6.0, u_learning_rate=4.0, schedule="constant",
+        max_iter=2, fit_intercept=fit_intercept, shuffle=shuffle,
+    ).fit(as_storage(X, storage), y)  # fmt: skip
+    core_seed = seed_of(3)
+    W, b = train(
+        X.astype(np.float64), y, 8, seed=core_seed if shuffle else None, class_seed=core_seed, n=4, m=2, eta=6.0,
+        eta_u=4.0, alpha=alpha, has_intercept=fit_intercept, passes=2,
+    )  # fmt: skip
+    assert np.abs(W).max() > 0.1
+    # scipy is off by less than 1e-5 in each of 8 visits (asserted there), and rounding by far less.
+    np.testing.assert_allclose(model.coef_, W, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(model.intercept_, b, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01])
+def test_with_two_classes_batches_of_one_train_as_single_points(alpha, seed):
+    X, y = planted(np.random.default_rng(seed), 40, 5, 2, scale=3)
+    fits = [
+        SoftmaxClassifier(
+            solver=solver, batch_size=1, learning_rate=2.0, alpha=alpha, shuffle=False, max_iter=3, random_state=0,
+            selection="uniform", n_negatives=1,
+        ).fit(X, y)
+        for solver in ("implicit", "minibatch_implicit")
+    ]  # fmt: skip
+    # 120 visits, each with single-precision steps on one side.
+    atol = 120 * 8 * 2.0**-23 * np.abs(fits[0].coef_).max()
+    np.testing.assert_allclose(fits[1].coef_, fits[0].coef_, rtol=0, atol=atol)
+    np.testing.assert_allclose(fits[1].loss_curve_, fits[0].loss_curve_, rtol=0, atol=10 * atol)
+
+
+def test_training_reaches_the_maximum_of_the_likelihood(seed):
+    X, y = planted(np.random.default_rng(seed), 800, 4, 12, scale=3)
+    best = maximum_likelihood(X, y, 12)
+    model = minibatch(n_negatives=4, learning_rate=20.0, u_learning_rate=10.0, decay=0.92, max_iter=80).fit(X, y)
+    gap = log_loss(X, y, model.coef_, model.intercept_) - best
+    assert -1e-5 < gap < 0.01 * np.log(12)
+    assert model.loss_curve_[-1] < model.loss_curve_[0]
+
+
+# Steps beyond reason fit each batch as if there were no other: the loss of the next one may then say that training
+# diverged, or a move of more than 10^9 nats is not made.
+@pytest.mark.filterwarnings("ignore:training diverged")
+@pytest.mark.parametrize("alpha", [0.0, 1e-3])
+@pytest.mark.parametrize("learning_rate", [1e4, 1e8, 1e15, 1e30, 1e300])
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_a_huge_step_leaves_finite_weights(learning_rate, storage, alpha, seed):
+    X, y = planted(np.random.default_rng(seed), 60, 6, 9, density=0.5, scale=3)
+    model = minibatch(
+        learning_rate=learning_rate, n_negatives=3, alpha=alpha, batch_size=7, schedule="constant", max_iter=2
+    )
+    model.fit(as_storage(X, storage), y)
+    assert np.isfinite(model.coef_).all()
+    assert np.isfinite(model.intercept_).all()
+    assert np.isfinite(model.loss_curve_).all()
+
+
+def test_a_rate_at_which_explicit_steps_run_away_is_borne(seed):
+    X, y = planted(np.random.default_rng(seed), 200, 6, 9, scale=3)
+    large = {"learning_rate": 1e3, "n_negatives": 3, "max_iter": 10, "batch_size": 10}
+    with pytest.warns(ConvergenceWarning, match="training diverged"):
+        SoftmaxClassifier(solver="sgd", random_state=3, **large).fit(X, y)
+    model = minibatch(alpha=1e-2, **large).fit(X, y)  # no warning
+    assert model.n_iter_ == 10
+    assert model.evaluate(X, y)["log_loss"] < 2 * np.log(9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_error_bound_holds_up_to_steps_of_ten_to_the_eight(kind, seed):
+    rng = np.random.default_rng(seed)
+    for eta in (1e-6, 1e4, 1e8):
+        batch, u, W, b = random_batch(rng, kind, eta, eta, 0.01, has_intercept=True)
+        assert core_step(batch, u, W, b)[1][2] <= 2.0**-25
+
+
+def test_only_features_of_a_batch_and_classes_it_touches_move():
+    X = np.eye(6, 9, dtype=np.float32)
+    y = np.arange(6)
+    seen = []
+    minibatch(batch_size=2, n_negatives=1, max_iter=1, shuffle=False, alpha=0.1).fit(
+        sp.csr_array(X), y, callback=lambda state: seen.append(state.class_updates)
+    )
+    assert seen == [9]  # three batches of two labels and a drawn class
+    W = minibatch(batch_size=2, n_negatives=1, max_iter=1, shuffle=False, alpha=0.1).fit(sp.csr_array(X), y).coef_
+    assert not W[:, 6:].any()  # features that no point has
+    assert (np.count_nonzero(W, axis=0)[:6] == 3).all()
+
+
+def test_what_it_does_not_make_is_refused():
+    X, y = np.eye(4, dtype=np.float32), np.arange(4)
+    for parameters in ({"averaging": "polyak"}, {"max_norm": 1.0}, {"parallel": "hogwild"}):
+        with pytest.raises(ValueError, match=r"minibatch_implicit' needs averaging='none', max_norm=None"):
+            minibatch(**parameters).fit(X, y)
+    with pytest.raises(ValueError, match="schedule='adaptive' needs a solver other than"):
+        minibatch(schedule="adaptive").fit(X, y)
+
+
+def test_the_result_depends_on_the_seed_alone_and_classes_may_run_out(seed):
+    X, y = planted(np.random.default_rng(seed), 30, 5, 4)
+    # Batches of all points leave no other class to draw.
+    fits = [minibatch(batch_size=n, max_iter=2, n_jobs=j).fit(X, y) for n, j in ((30, 1), (30, 2), (8, 1), (8, 2))]
+    assert np.array_equal(fits[0].coef_, fits[1].coef_)
+    assert np.array_equal(fits[2].coef_, fits[3].coef_)
+    assert np.isfinite(fits[0].coef_).all()
