@@ -1,7 +1,7 @@
 """Do we get the authors' training log-loss (nats) and error after 50 passes? Fagan & Iyengar's own protocol and rates.
 
 Theirs: the recorded runs behind their Table 3 (Bibtex for all solvers, Delicious for Implicit); for Delicious' U-max
-and vanilla SGD the ratios 1.03 and 1.16 of the arXiv version's Table 3, times Implicit's loss. Ours: mean and range over
+and vanilla SGD the ratios 1.03 and 1.16 of the arXiv version's Table 3, times Implicit's loss. Ours: mean and range of
 five seeds. Protocol: first labels, unit rows, W = 0, u = 0, file order, rate x 0.9 a pass, no intercept, u tied to W;
 their Implicit skips a point when its one draw is the label, ours draws from the wrong classes. Needs MANYCLASS_DATA and
 a minute:

@@ -18,7 +18,8 @@ from manyclass._weights import LinearWeights, Matrix, aligned_zeros
 # rarely move the same row of W, and at most as many as keep two cores busy between barriers.
 CLASSES_PER_BATCHED_POINT = 64
 MOST_BATCHED_POINTS = 64
-MOST_BATCHED_POINTS_ALL_CLASSES = 16  # where each point's scores take K floats
+# With all classes every pair of points shares rows of W, and a step takes long enough for a barrier after a few.
+MOST_BATCHED_POINTS_ALL_CLASSES = 4
 
 MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
 MINIBATCH_POINTS = 10

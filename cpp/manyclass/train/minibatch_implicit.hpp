@@ -208,7 +208,8 @@ class MinibatchImplicit final : public Trainer {
     const std::size_t n = points.size();
     if (settings_.ridge > 0) {
       for (std::size_t k = 0; k < classes_.size(); ++k) {
-        problem_.model.shrink(classes_[k], static_cast<float>(shrinks_[k]), nullptr);
+        const auto shrink = static_cast<float>(shrinks_[k]);
+        problem_.model.shrink(ClassRange{classes_[k], 1}, std::span<const float>(&shrink, 1), nullptr);
       }
     }
     Linear<Rows> features{problem_.model.rows, {}, problem_.model.scale};
