@@ -7,15 +7,21 @@ MANYCLASS_DATA, 12 GB and about 10 minutes:
     python -m pytest bench/bench_time_to_loss.py -s
 """
 
+import resource
+
 import numpy as np
 from conftest import machine
 
 from manyclass import SoftmaxClassifier
 
 COMMON = {"fit_intercept": False, "n_jobs": 2, "random_state": 0}
-# Exact steps one by one on each thread: batches of points, as parallel="deterministic" makes them, end at a higher loss.
+# Exact steps one by one on each thread: the batches of parallel="deterministic" end at a higher loss.
 EXACT = {"solver": "exact", "learning_rate": 3.0, "max_iter": 1, "parallel": "hogwild"}
 IMPLICIT = {"solver": "implicit", "n_negatives": 64, "learning_rate": 3.0, "decay": 0.8, "max_iter": 12}
+
+
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def test_implicit_against_one_exact_pass(dataset):
@@ -35,7 +41,11 @@ def test_implicit_against_one_exact_pass(dataset):
         SoftmaxClassifier(**COMMON, **parameters).fit(data.X_train, data.y_train, callback=note)
         return rows[-1]
 
-    SoftmaxClassifier(**COMMON, n_negatives=64, max_iter=1).fit(data.X_train, data.y_train)
+    before = peak_bytes()
+    model = SoftmaxClassifier(**COMMON, n_negatives=64, max_iter=1).fit(data.X_train, data.y_train)
+    weights = model.coef_.base.nbytes
+    print(f"memory: {peak_bytes() / 1e9:.2f} GB at most, {before / 1e9:.2f} GB before fit, W {weights / 1e9:.2f} GB")
+    del model
     _, exact_seconds, exact_loss = trained(-np.inf, **EXACT)
     passes, seconds, loss = trained(exact_loss, **IMPLICIT)
     assert loss <= exact_loss

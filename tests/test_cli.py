@@ -96,8 +96,8 @@ def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default
     assert list(documented_parameters(SoftmaxClassifier)) == list(parameters)
     run("fit", "--help")
     shown = " ".join(capsys.readouterr().out.split())
-    assert "--solver {implicit,umax,sgd,exact}" in shown
-    assert "Factor of the exponential schedule, in (0, 1]. (default: 0.9)" in shown
+    assert "--selection {block,uniform,all,frequency,head_tail}" in shown
+    assert "Factor of the exponential and the adaptive schedule, in (0, 1]. (default: 0.9)" in shown
     for name in parameters:
         assert (f"--{name.replace('_', '-')} " in shown) == (name != "verbose")
 
@@ -308,7 +308,7 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         (("fit", data), r"the following arguments are required: --model \(see manyclass fit --help\)"),
         (("fit", data, "--model", tmp_path / "no" / "m"), r".* is not a folder that this user may write to"),
         (("fit", data, "--model", tmp_path), r".* is a folder; it must be a file"),
-        ((*fit, "--solver", "adam"), r"argument --solver: invalid choice: 'adam' .*"),
+        ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'implicit', .*"),
         ((*fit, "--learning-rate", "fast"), r"argument --learning-rate: 'fast' is not one of: float, \"auto\" .*"),
         ((*fit, "--n-negatives", "0"), r"n_negatives is 0; .*"),
         ((*fit, "--n-jobs", "0"), r"n_jobs is 0; .*"),

@@ -105,7 +105,7 @@ def test_thread_counts_and_instruction_sets_agree(storage, seed):
     weights, X, y = random_model(seed, 1300, 9, 50, storage)
     data = as_storage(X, storage)
     parts = csr_parts(data) if storage == "sparse" else data
-    asked = _core.Weights(matrix=weights.matrix, intercept=weights.intercept, n_classes=50)
+    asked = weights._core_weights()
     one, ranks = _core.log_losses(parts, 9, asked, y, 1)
     two, ranks_of_two = _core.log_losses(parts, 9, asked, y, 2)
     assert np.array_equal(one, two)  # a point is evaluated by one thread at a time, chunks in order
@@ -194,7 +194,7 @@ def test_k_outside_the_classes_is_refused(seed):
 
 def test_the_core_refuses_arrays_that_do_not_fit(seed):
     weights, X, y = random_model(seed, 10, 4, 18, "sparse")
-    asked = _core.Weights(matrix=weights.matrix, intercept=weights.intercept, n_classes=18)
+    asked = weights._core_weights()
     indptr, indices, data = csr_parts(sp.csr_array(X))
     good = (indptr, indices, data)
     with pytest.raises(ValueError, match="do not fit the data"):
@@ -209,5 +209,7 @@ def test_the_core_refuses_arrays_that_do_not_fit(seed):
         _core.scores((np.array([0, 4, 2, len(data)]), indices, data), 4, asked, 1)
     with pytest.raises(ValueError, match="do not describe one CSR matrix"):
         _core.scores((indptr[:-1].copy(), indices, data), 4, asked, 1)
+    short = np.zeros(3, np.float32)
+    asked = _core.Weights(matrix=weights.matrix, intercept=short, scale=short[:0], n_classes=18)
     with pytest.raises(ValueError, match="one value for each class"):
-        _core.scores(good, 4, _core.Weights(matrix=weights.matrix, intercept=np.zeros(3, np.float32), n_classes=18), 1)
+        _core.scores(good, 4, asked, 1)

@@ -112,10 +112,10 @@ def test_the_automatic_rate_is_one_over_the_mean_square(problem):
     mean = float(np.einsum("ij,ij->i", X, X).mean()) + 1
     for solver, c in (("implicit", 1.0), ("umax", 0.1), ("sgd", 0.01), ("exact", 1.0)):
         auto = quick(solver=solver).fit(X, y)
-        explicit = quick(solver=solver, learning_rate=c / mean, u_learning_rate=c).fit(X, y)
+        u = 3.0 if solver == "implicit" else c
+        explicit = quick(solver=solver, learning_rate=c / mean, u_learning_rate=u).fit(X, y)
         assert np.array_equal(auto.coef_, explicit.coef_)
-    # Where only the rate of W is given, u takes it too.
-    same = [quick(learning_rate=0.3, u_learning_rate=rate).fit(X, y).coef_ for rate in (None, 0.3)]
+    same = [quick(learning_rate=0.3, u_learning_rate=rate).fit(X, y).coef_ for rate in ("tied", 0.3)]
     assert np.array_equal(*same)
 
 

@@ -159,7 +159,7 @@ def test_with_two_classes_batches_of_one_train_as_single_points(alpha, seed):
     fits = [
         SoftmaxClassifier(
             solver=solver, batch_size=1, learning_rate=2.0, alpha=alpha, shuffle=False, max_iter=3, random_state=0,
-            selection="uniform", n_negatives=1,
+            selection="uniform", n_negatives=1, u_learning_rate="tied",
         ).fit(X, y)
         for solver in ("implicit", "minibatch_implicit")
     ]  # fmt: skip

@@ -80,7 +80,7 @@ class Planted {
  private:
   template <class Rows>
   Problem<Rows> problem_of(const typename Rows::Data& x) {
-    return {x, labels_, x_sq_, u_, {Rows(weights_, n_features), intercept_, {}}, n_classes};
+    return {x, labels_, x_sq_, u_, {Rows(weights_, n_features), intercept_, {}}, n_classes, {}, {}, {}};
   }
 
   bool sparse_;
@@ -102,8 +102,8 @@ inline Progress train(const Plan& plan, const AnyProblem& problem, double eta, i
   constexpr Index half = Planted::n_points / 2;
   Progress last;
   for (int pass = 0; pass < passes; ++pass) {
-    const Progress first = trainer->run({pass, eta, eta, 0, half});
-    last = trainer->run({pass, eta, eta, half, Planted::n_points});
+    const Progress first = trainer->run({pass, eta, eta, 0, half, 0});
+    last = trainer->run({pass, eta, eta, half, Planted::n_points, first.loss});
     last.loss += first.loss;
     last.class_updates += first.class_updates;
     last.diverged_at = std::max(first.diverged_at, last.diverged_at);

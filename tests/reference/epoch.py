@@ -41,11 +41,11 @@ def seed_of(random_state: int) -> int:
 
 
 def batch_size(labels: NDArray[np.int64], n_classes: int, *, every_class: bool) -> int:
-    """Points that see the same weights: at most one per 64 classes, 64 (16 if all classes are scored), and so few
+    """Points that see the same weights: at most one per 64 classes, 64 (4 if all classes are scored), and so few
     that the most frequent label comes once."""
     if n_classes < 1024:
         return 1
-    return max(1, min(16 if every_class else 64, n_classes // 64, len(labels) // int(np.bincount(labels).max())))
+    return max(1, min(4 if every_class else 64, n_classes // 64, len(labels) // int(np.bincount(labels).max())))
 
 
 def weights_of_ridge(choice: Choice, selection: str) -> Floats:
@@ -56,9 +56,9 @@ def weights_of_ridge(choice: Choice, selection: str) -> Floats:
 
 
 def rate_of_u(options: SimpleNamespace) -> float:
-    """The step size given, or 10 ("auto", for "implicit"), or that of W."""
+    """The step size given, or 3 ("auto", for "implicit"), or that of W."""
     if options.u_learning_rate == "auto" and options.solver == "implicit":
-        return 10.0
+        return 3.0
     given = options.u_learning_rate
     return float(options.learning_rate if given is None or isinstance(given, str) else given)
 
