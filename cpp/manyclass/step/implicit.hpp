@@ -28,7 +28,7 @@ struct Deltas {
 };
 
 inline Deltas deltas_at(const SampledPoint& point, std::span<const float> base, double q, std::span<float> delta) {
-  constexpr std::size_t lanes = 16;
+  constexpr std::size_t lanes = sum_lanes;
   const std::size_t size = delta.size();
   const auto shift = static_cast<float>(q);
   const auto rest = static_cast<float>(q - static_cast<double>(shift));
@@ -49,10 +49,8 @@ inline Deltas deltas_at(const SampledPoint& point, std::span<const float> base, 
         sums[0] += delta[k] * weight(k);
         slopes[0] += delta[k] * weight(k) / (1 + delta[k]);
       }
-      for (std::size_t l = 0; l < lanes; ++l) {
-        sum += static_cast<double>(sums[l]);
-        slope += static_cast<double>(slopes[l]);
-      }
+      sum += sum_of_lanes(sums);
+      slope += sum_of_lanes(slopes);
     }
   };
   if (point.x_sqs.empty()) {
