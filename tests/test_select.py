@@ -38,7 +38,7 @@ def both_kinds():
             yield selection, "is"  # its draws are from all classes
 
 
-@pytest.mark.parametrize(("selection", "solver"), both_kinds())
+@pytest.mark.parametrize(("selection", "solver"), list(both_kinds()))
 @pytest.mark.parametrize(("n_classes", "m"), SIZES)
 def test_draws_equal_the_twin(selection, solver, n_classes, m, seed):
     some = np.random.default_rng(seed)
@@ -53,7 +53,7 @@ def test_draws_equal_the_twin(selection, solver, n_classes, m, seed):
             np.testing.assert_allclose(alpha, expected.alpha, rtol=2**-22)  # q, m q and its inverse, times: 4 roundings
 
 
-@pytest.mark.parametrize(("selection", "solver"), both_kinds())
+@pytest.mark.parametrize(("selection", "solver"), list(both_kinds()))
 @pytest.mark.parametrize(("n_classes", "m"), [size for size in SIZES if size[0] < 9])
 def test_each_wrong_class_counts_once_on_average_and_the_label_only_where_it_is_drawn(
     selection, solver, n_classes, m, seed
