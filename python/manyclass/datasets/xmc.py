@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from manyclass import _core
+from manyclass._checks import n_threads_from
 from manyclass.datasets._csr import csr_from_core
 from manyclass.datasets.binary_csr import _load, _save
 
@@ -96,7 +97,7 @@ def load_xmc(
     for what, columns in (("n_features", n_features), ("n_labels", n_labels)):
         if columns is not None and not 0 <= columns < 2**31:
             raise ValueError(f"{what} is {columns}; it must be in [0, {2**31 - 1}]")
-    n_threads = _n_threads(n_jobs)
+    n_threads = n_threads_from(n_jobs)
     source = Path(path)
     if cache is None or cache is False:
         return _parse(source, header, zero_based, n_features, n_labels, n_threads)
@@ -157,12 +158,3 @@ def _text(path: Path) -> NDArray[np.uint8]:
     if path.stat().st_size == 0:
         return np.empty(0, np.uint8)  # an empty map does not exist
     return np.asarray(np.memmap(path, np.uint8, "r"))
-
-
-def _n_threads(n_jobs: int | None) -> int:
-    if n_jobs == 0:
-        raise ValueError("n_jobs is 0; it must be None, a positive integer, or negative (-1: all cores)")
-    if n_jobs is None or n_jobs > 0:
-        return n_jobs or 1
-    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, n_cores + 1 + n_jobs)
