@@ -96,7 +96,7 @@ def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default
     assert list(documented_parameters(SoftmaxClassifier)) == list(parameters)
     run("fit", "--help")
     shown = " ".join(capsys.readouterr().out.split())
-    assert "--selection {block,uniform,all,frequency,head_tail}" in shown
+    assert "--selection {block,uniform,all,frequency,frequency_block,head_tail}" in shown
     assert "Factor of the exponential and the adaptive schedule, in (0, 1]. (default: 0.9)" in shown
     for name in parameters:
         assert (f"--{name.replace('_', '-')} " in shown) == (name != "verbose")

@@ -83,7 +83,10 @@ def test_one_negative_of_one_class_is_enough_given_time(best_of_seed, seed):
 def test_more_classes_seen_per_step_give_a_smaller_loss_at_equal_passes(best_of_seed, seed):
     X, y, best = best_of_seed(seed)
     gaps = [
-        SoftmaxClassifier(n_negatives=m, max_iter=10, random_state=seed).fit(X, y).evaluate(X, y)["log_loss"] - best
+        SoftmaxClassifier(selection="block", n_negatives=m, max_iter=10, random_state=seed)
+        .fit(X, y)
+        .evaluate(X, y)["log_loss"]
+        - best
         for m in (1, 8, 50)
     ]
     assert gaps[2] < gaps[1] < gaps[0]

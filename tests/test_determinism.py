@@ -155,7 +155,7 @@ def test_racing_threads_reach_about_the_same_loss(storage, seed):
         {"alpha": 1e-4, "averaging": "polyak", "selection": "head_tail"},
         {"alpha": 1e-4, "solver": "bregman", "selection": "frequency"},
         {"averaging": "suffix", "solver": "nce", "selection": "uniform"},
-        {"schedule": "adaptive", "solver": "css", "learning_rate": 1.0},
+        {"schedule": "adaptive", "solver": "css", "learning_rate": 1.0, "selection": "block"},
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )

@@ -153,7 +153,7 @@ def test_a_callback_sees_the_model_of_each_pass(max_norm, storage, problem):
     def callback(state):
         seen.append((state.n_iter, state.loss, state.class_updates, state.seconds, state.evaluate(data, y)))
 
-    fitted = quick(max_norm=max_norm, learning_rate=1.0).fit(data, y, callback=callback)
+    fitted = quick(max_norm=max_norm, learning_rate=1.0, selection="block").fit(data, y, callback=callback)
     assert [n for n, *_ in seen] == [1, 2, 3]
     assert [loss for _, loss, *_ in seen] == fitted.loss_curve_.tolist()
     assert [updates for _, _, updates, *_ in seen] == [90 * 5, 2 * 90 * 5, 3 * 90 * 5]  # 4 classes and the label

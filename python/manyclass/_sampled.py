@@ -156,8 +156,11 @@ def fit_sampled(
     n_samples, n_features = x.shape
     seed = seed_from(estimator.random_state)
 
-    # Training sees the classes in a random order, so that a block of neighbours is a uniform draw.
+    # Training sees the classes in a random order, so that a block of neighbours is a uniform draw, or in that of
+    # their frequency, so that a line of neighbours has much the same.
     order = _core.class_order(n_classes, seed)
+    if estimator.selection == "frequency_block" and estimator.solver != MINIBATCH_IMPLICIT:
+        order = order[np.argsort(-np.bincount(labels, minlength=n_classes)[order], kind="stable")]
     position = np.empty_like(order)
     position[order] = np.arange(n_classes, dtype=np.int32)
 

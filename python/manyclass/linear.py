@@ -84,16 +84,23 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
     formulation : {"proposed", "raman"}, default="proposed"
         What is carried between visits of a point: u_i, or u_i + x_i.w_{y_i} (Fagan & Iyengar 2018, eq. 8). Used by
         "implicit", "umax", "sgd", "ema", "augment_reduce", "scgd" and "scent".
-    selection : {"block", "uniform", "all", "frequency", "head_tail"}, default="block"
-        Which wrong classes a step sees: a block of neighbours in a random order of the classes (as many classes for
-        the memory traffic of one), distinct uniform draws, all, draws with replacement by frequency ** frequency_power,
-        or a certain head and a random block. Every one is weighted so that sums over the wrong classes are unbiased.
+    selection : {"block", "uniform", "all", "frequency", "frequency_block", "head_tail"}, default="frequency_block"
+        Which wrong classes a step sees. Every one is weighted so that sums over the wrong classes are unbiased;
         "exact" always uses all.
+
+        - "frequency_block": groups of 16 neighbours in the order of the classes' frequencies, drawn with replacement
+          by the group's sum of frequency ** frequency_power: 16 classes for the memory traffic of one, and most often
+          those that compete;
+        - "block": n_negatives neighbours in a random order of the classes;
+        - "uniform": distinct uniform draws;
+        - "frequency": draws with replacement by frequency ** frequency_power;
+        - "head_tail": a certain head and a random block;
+        - "all".
     n_negatives : int, default=64
-        Classes per step (of the block, with "head_tail"); more than there are means all. Not used with
-        selection="all".
+        Classes per step (of the block, with "head_tail"; rounded up to a multiple of 16 with "frequency_block"); more
+        than there are means all of them, or as many draws. Not used with selection="all".
     frequency_power : float, default=0.75
-        For selection="frequency".
+        For the selections by frequency.
     n_head : int, default=16
         For selection="head_tail" without candidates: how many of the highest-scored wrong classes met so far each point
         remembers; at most 64. Takes 4 n_samples n_head bytes.
@@ -193,7 +200,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         solver: str = "implicit",
         loss: str = "softmax",
         formulation: str = "proposed",
-        selection: str = "block",
+        selection: str = "frequency_block",
         n_negatives: int = 64,
         frequency_power: float = 0.75,
         n_head: int = 16,

@@ -77,13 +77,16 @@ class Move:
 
 
 class Training:
-    """One point after the other, all in float64 and dense, classes by position in the random order."""
+    """One point after the other, all in float64 and dense, classes by position in the order of training."""
 
     def __init__(self, X: Floats, labels: NDArray[np.int64], n_classes: int, options: dict[str, Any]) -> None:
         self.X, self.options = X, SimpleNamespace(**{**DEFAULTS, **options})
         o, n = self.options, len(labels)
         self.seed = seed_of(o.random_state)
-        self.position = np.argsort(class_order(n_classes, self.seed))
+        order = np.array(class_order(n_classes, self.seed))
+        if o.selection == "frequency_block":
+            order = order[np.argsort(-np.bincount(labels, minlength=n_classes)[order], kind="stable")]
+        self.position = np.argsort(order)
         self.labels = self.position[labels]
         self.choice = Choice(
             n_classes,

@@ -24,7 +24,7 @@ class Choice:
     n_classes: int
     n_negatives: int
     with_label: bool = False  # the label is drawn like any other class
-    counts: Sequence[int] = ()  # points of each class, for "frequency"
+    counts: Sequence[int] = ()  # points of each class, for selections by frequency
     power: float = 0.75
 
     @property
@@ -50,26 +50,42 @@ class Choice:
     @cached_property
     def q(self) -> Floats:
         """Probabilities of one draw by frequency."""
+        return self.q_of(1)
+
+    def q_of(self, width: int) -> Floats:
+        """Probabilities of runs of `width` classes, each with the weight of all of them."""
         weights = np.asarray(self.counts, dtype=float) ** self.power
-        q: Floats = weights / weights.sum()
+        sums = np.add.reduceat(weights, np.arange(0, self.n_classes, width))
+        q: Floats = sums / sums.sum()
         return q
 
-    @cached_property
-    def table(self) -> tuple[list[float], list[int]]:
-        """(accept, alias): class k, drawn evenly, stands with probability accept_k, else for alias_k (Vose 1991)."""
-        accept = [float(q * self.n_classes) for q in self.q]
-        alias = list(range(self.n_classes))
-        small = [k for k in range(self.n_classes) if accept[k] < 1]
-        large = [k for k in range(self.n_classes) if accept[k] >= 1]
-        while small and large:
-            poor, rich = small.pop(), large[-1]
-            alias[poor] = rich
-            accept[rich] -= 1 - accept[poor]
-            if accept[rich] < 1:
-                small.append(large.pop())
-        for k in small + large:
-            accept[k] = 1.0
-        return accept, alias
+
+def alias_table(q: Floats) -> tuple[list[float], list[int]]:
+    """(accept, alias): item k, drawn evenly, stands with probability accept_k, else for alias_k (Vose 1991)."""
+    accept = [float(p * len(q)) for p in q]
+    alias = list(range(len(q)))
+    small = [k for k in range(len(q)) if accept[k] < 1]
+    large = [k for k in range(len(q)) if accept[k] >= 1]
+    while small and large:
+        poor, rich = small.pop(), large[-1]
+        alias[poor] = rich
+        accept[rich] -= 1 - accept[poor]
+        if accept[rich] < 1:
+            small.append(large.pop())
+    for k in small + large:
+        accept[k] = 1.0
+    return accept, alias
+
+
+def draw_by(rng: Any, q: Floats, n: int) -> tuple[NDArray[np.int64], Floats]:
+    """(distinct items, how often each) of n draws with replacement by q."""
+    accept, alias = alias_table(q)
+    draws = []
+    for _ in range(n):
+        k = rng.below(len(q))
+        draws.append(k if rng.chance(accept[k]) else alias[k])
+    items, times = np.unique(draws, return_counts=True)
+    return items, times.astype(float)
 
 
 @dataclass
@@ -115,16 +131,31 @@ def uniform(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> D
 
 def frequency(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
     """m draws with replacement by q; repeats are one class, drawn several times."""
-    accept, alias = choice.table
-    draws = []
-    for _ in range(choice.m):
-        k = rng.below(choice.n_classes)
-        draws.append(k if rng.chance(accept[k]) else alias[k])
-    classes, times = np.unique(draws, return_counts=True)
+    classes, times = draw_by(rng, choice.q, choice.m)
     alpha = times / (choice.m * choice.q[classes])
     if not choice.with_label:
         alpha[classes == label] = 0
-    return Drawn(classes, alpha, float(1 / (choice.m * choice.q[label])), times.astype(float))
+    return Drawn(classes, alpha, float(1 / (choice.m * choice.q[label])), times)
+
+
+LINE = 16  # classes of a cache line
+
+
+def frequency_block(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
+    """m / 16 draws with replacement of a line of 16 classes, by the sum of its classes' weights."""
+    q, n = choice.q_of(LINE), n_lines(choice)
+    lines, times = draw_by(rng, q, n)
+    classes = np.concatenate([np.arange(LINE * r, min(LINE * (r + 1), choice.n_classes)) for r in lines])
+    times = times[np.searchsorted(lines, classes // LINE)]
+    alpha = times / (n * q[classes // LINE])
+    if not choice.with_label:
+        alpha[classes == label] = 0
+    return Drawn(classes, alpha, float(1 / (n * q[label // LINE])), times)
+
+
+def n_lines(choice: Choice) -> int:
+    """How many lines are drawn for m classes."""
+    return -(-choice.m // LINE)
 
 
 def head_tail(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
@@ -142,6 +173,7 @@ SELECTIONS: dict[str, Callable[..., Drawn]] = {
     "uniform": uniform,
     "all": all_classes,
     "frequency": frequency,
+    "frequency_block": frequency_block,
     "head_tail": head_tail,
 }
 
@@ -151,5 +183,6 @@ INCLUSION: dict[str, Callable[[Choice], Floats]] = {
     "uniform": lambda c: np.full(c.n_classes, c.size / c.n_candidates),
     "all": lambda c: np.ones(c.n_classes),
     "frequency": lambda c: 1 - (1 - c.q) ** c.m,
+    "frequency_block": lambda c: np.repeat(1 - (1 - c.q_of(LINE)) ** n_lines(c), LINE)[: c.n_classes],
     "head_tail": lambda c: np.full(c.n_classes, 1 / len(c.blocks)),
 }

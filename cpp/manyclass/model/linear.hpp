@@ -73,6 +73,11 @@ struct Linear {
     }
   }
 
+  template <class Row>
+  void scores(Row x, const ClassLines& classes, std::span<float> z) const {
+    for_runs(classes, [&](ClassRange run, std::size_t c) { scores(x, run, z.subspan(c, run.size())); });
+  }
+
   // w_k += a x, b_k += a for the classes; `a` is scratch afterwards.
   template <class Row, class Classes>
   void add(Row x, const Classes& classes, std::span<float> a) {

@@ -64,7 +64,7 @@ class Epoch final : public Trainer {
  private:
   using Classes = typename Select::Classes;
   using Slot = typename Slots<Classes>::Slot;
-  static constexpr bool lists = std::is_same_v<Classes, ClassList>;
+  static constexpr bool lists = !std::is_same_v<Classes, ClassRange>;
   static constexpr bool has_head = requires(Select s) { s.head_size; };
   // Visits whose classes are drawn ahead, and how many before its use the memory of a visit is asked for: about two
   // steps (microseconds) hide a miss in all caches.
@@ -217,6 +217,14 @@ class Epoch final : public Trainer {
     return problem_.average && slot.now >= problem_.average->start ? &*problem_.average : nullptr;
   }
 
+  void move_rows(const Slot& slot, const ClassLines& classes, std::span<float> moves, std::span<const float> shrinks,
+                 const Stretch& stretch) {
+    for_runs(classes, [&](ClassRange run, std::size_t c) {
+      move_rows(slot, run, moves.subspan(c, run.size()), shrinks.empty() ? shrinks : shrinks.subspan(c, run.size()),
+                stretch);
+    });
+  }
+
   // Moves the rows `classes` by `moves` times x, then shrinks them.
   template <class Some>
   void move_rows(const Slot& slot, const Some& classes, std::span<float> moves, std::span<const float> shrinks,
@@ -282,22 +290,15 @@ class Epoch final : public Trainer {
   // The part of a slot that falls on the classes `mine`.
   void apply_part(Slot& slot, ClassRange mine, const Stretch& stretch) {
     const bool ridge = settings_.ridge > 0;
-    const auto owns = [&](Index k) { return k >= mine.begin && k < mine.end(); };
-    if constexpr (lists) {
-      for (std::size_t c = 0; c < slot.classes.size(); ++c) {
-        if (!owns(slot.classes[c])) continue;
-        move_rows(slot, ClassRange{slot.classes[c], 1}, slot.moves.subspan(c, 1),
-                  ridge ? slot.shrinks.subspan(c, 1) : std::span<float>{}, stretch);
-      }
-    } else {
-      const ClassRange part = intersect(slot.classes, mine);
-      const auto offset = static_cast<std::size_t>(part.begin - slot.classes.begin);
-      if (part.count > 0) {
-        move_rows(slot, part, slot.moves.subspan(offset, part.size()),
-                  ridge ? slot.shrinks.subspan(offset, part.size()) : std::span<float>{}, stretch);
-      }
-    }
-    if (owns(label(slot.point))) move_label(slot, stretch);
+    for_runs(slot.classes, [&](ClassRange run, std::size_t at) {
+      const ClassRange part = intersect(run, mine);
+      if (part.count == 0) return;
+      const std::size_t c = at + static_cast<std::size_t>(part.begin - run.begin);
+      move_rows(slot, part, slot.moves.subspan(c, part.size()),
+                ridge ? slot.shrinks.subspan(c, part.size()) : std::span<float>{}, stretch);
+    });
+    const Index y = label(slot.point);
+    if (y >= mine.begin && y < mine.end()) move_label(slot, stretch);
   }
 
   void alone(const Stretch& stretch, Slots<Classes>& slots, Progress& part) {

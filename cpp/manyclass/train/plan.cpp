@@ -108,14 +108,16 @@ struct SelectArguments {
 
 using MakeSelect = AnySelect (*)(const SelectArguments&);
 
-std::shared_ptr<const AliasTable> frequency_table(const SelectArguments& a) {
-  std::vector<double> weights(static_cast<std::size_t>(a.n_classes));
-  for (const Index y : a.labels) ++weights[static_cast<std::size_t>(y)];
-  for (double& weight : weights) weight = std::pow(weight, a.plan.power);
+// Of runs of `width` classes, each with the sum of frequency ^ power over its classes.
+std::shared_ptr<const AliasTable> frequency_table(const SelectArguments& a, std::size_t width) {
+  std::vector<double> counts(static_cast<std::size_t>(a.n_classes));
+  for (const Index y : a.labels) ++counts[static_cast<std::size_t>(y)];
+  std::vector<double> weights((counts.size() + width - 1) / width);
+  for (std::size_t k = 0; k < counts.size(); ++k) weights[k / width] += std::pow(counts[k], a.plan.power);
   return std::make_shared<const AliasTable>(std::move(weights));
 }
 
-constexpr std::array<Named<MakeSelect>, 5> selections{{
+constexpr std::array<Named<MakeSelect>, 6> selections{{
     {"block",
      [](const SelectArguments& a) -> AnySelect { return Block{a.n_classes, a.most(a.n_classes), a.with_label}; }},
     {"uniform",
@@ -125,7 +127,13 @@ constexpr std::array<Named<MakeSelect>, 5> selections{{
     {"all", [](const SelectArguments& a) -> AnySelect { return AllClasses{a.n_classes, a.with_label}; }},
     {"frequency",
      [](const SelectArguments& a) -> AnySelect {
-       return Frequency{frequency_table(a), a.plan.n_negatives, a.with_label};
+       return Frequency{frequency_table(a, 1), a.plan.n_negatives, a.with_label};
+     }},
+    {"frequency_block",
+     [](const SelectArguments& a) -> AnySelect {
+       const auto width = static_cast<Index>(line_floats);
+       return FrequencyBlock{frequency_table(a, line_floats), a.n_classes, (a.plan.n_negatives - 1) / width + 1,
+                             a.with_label};
      }},
     {"head_tail",
      [](const SelectArguments& a) -> AnySelect {

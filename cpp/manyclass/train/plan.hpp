@@ -9,6 +9,7 @@
 #include "manyclass/select/all_classes.hpp"
 #include "manyclass/select/block.hpp"
 #include "manyclass/select/frequency.hpp"
+#include "manyclass/select/frequency_block.hpp"
 #include "manyclass/select/head_tail.hpp"
 #include "manyclass/select/uniform.hpp"
 #include "manyclass/step/point_step.hpp"
@@ -26,7 +27,7 @@ struct Plan {
   Index n_negatives = 16;
   double delta = 1;        // U-max
   double u_gain = 0.5;     // of the rules that average or weigh u: see the solvers in plan.cpp
-  double power = 0.75;     // of the class frequency, for selection "frequency"
+  double power = 0.75;     // of the class frequency, for selections by frequency
   Index head_size = 0;     // for selection "head_tail"
   std::span<Index> heads;  // N x head_size
   bool learn_heads = true;
@@ -40,7 +41,7 @@ using AnyProblem = std::variant<Problem<FeatureRows<float>>, Problem<ClassRows<f
 std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& problem);
 
 // The parts that make_trainer puts together; each throws as it does. `labels` are what frequencies are counted from.
-using AnySelect = std::variant<AllClasses, Block, Uniform, Frequency, HeadTail>;
+using AnySelect = std::variant<AllClasses, Block, Uniform, Frequency, FrequencyBlock, HeadTail>;
 std::unique_ptr<const PointStep> step_named(const Plan& plan);
 AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels);
 

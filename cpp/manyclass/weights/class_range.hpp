@@ -1,4 +1,4 @@
-// Which rows of W a step touches: a run of neighbouring classes, or a list.
+// Which rows of W a step touches: a run of neighbouring classes, several such runs, or a list.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,36 @@ struct ClassRange {
 
 using ClassList = std::span<const Index>;
 
+inline constexpr std::size_t line_floats = 16;  // floats in a cache line of 64 bytes
+
+// Runs of one cache line of classes each, in ascending order: run r is [begins[r], begins[r] + 16), the last may be
+// shorter.
+struct ClassLines {
+  std::span<const Index> begins;
+  std::size_t count = 0;  // of classes
+
+  std::size_t size() const { return count; }
+  Index operator[](std::size_t c) const { return begins[c / line_floats] + static_cast<Index>(c % line_floats); }
+};
+
+// Calls f(run, c) for every run of neighbours among the classes, c being where it begins in their order.
+template <class F>
+void for_runs(ClassRange classes, F&& f) {
+  f(classes, std::size_t{0});
+}
+
+template <class F>
+void for_runs(const ClassLines& classes, F&& f) {
+  for (std::size_t c = 0; c < classes.size(); c += line_floats) {
+    f(ClassRange{classes[c], static_cast<Index>(std::min(line_floats, classes.size() - c))}, c);
+  }
+}
+
+template <class F>
+void for_runs(ClassList classes, F&& f) {
+  for (std::size_t c = 0; c < classes.size(); ++c) f(ClassRange{classes[c], 1}, c);
+}
+
 inline ClassRange intersect(ClassRange a, ClassRange b) {
   const Index begin = std::max(a.begin, b.begin);
   return {begin, std::max(std::min(a.end(), b.end()) - begin, 0)};
@@ -31,16 +61,21 @@ std::span<T> at_classes(std::span<T> values, ClassRange classes) {
   return values.subspan(static_cast<std::size_t>(classes.begin), classes.size());
 }
 
-template <class T>
+template <class T, class Classes>
 struct Gathered {
   T* values;
-  const Index* classes;
+  Classes classes;
   T& operator[](std::size_t c) const { return values[classes[c]]; }
 };
 
 template <class T>
-Gathered<T> at_classes(std::span<T> values, ClassList classes) {
+Gathered<T, const Index*> at_classes(std::span<T> values, ClassList classes) {
   return {values.data(), classes.data()};
+}
+
+template <class T>
+Gathered<T, ClassLines> at_classes(std::span<T> values, const ClassLines& classes) {
+  return {values.data(), classes};
 }
 
 }  // namespace manyclass

@@ -16,8 +16,6 @@
 
 namespace manyclass {
 
-inline constexpr std::size_t line_floats = 16;  // floats in a cache line of 64 bytes
-
 template <class Float>  // float, or const float for weights that are only read
 class FeatureRows {
  public:
@@ -125,12 +123,15 @@ class FeatureRows {
     }
   }
 
+  // One line for each class of a list, or for each line.
   void prefetch(SparseRow x, ClassList classes, Index label) const {
     for (const Index j : x.indices) {
       __builtin_prefetch(at(j, label), 1);
       for (const Index k : classes) __builtin_prefetch(at(j, k), 1);
     }
   }
+
+  void prefetch(SparseRow x, const ClassLines& classes, Index label) const { prefetch(x, classes.begins, label); }
 
  private:
   // Long runs are summed row by row in a buffer that stays in the first-level cache (2048 floats = 8 kB), so
