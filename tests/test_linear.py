@@ -163,7 +163,9 @@ def test_a_callback_sees_the_model_of_each_pass(max_norm, storage, problem):
     assert seen[-1][-1] == pytest.approx(after, rel=1e-6)
     assert seen[0][-1]["log_loss"] != seen[-1][-1]["log_loss"]
     # A callback that looks changes nothing.
-    assert np.array_equal(fitted.coef_, quick(max_norm=max_norm, learning_rate=1.0, selection="block").fit(data, y).coef_)
+    assert np.array_equal(
+        fitted.coef_, quick(max_norm=max_norm, learning_rate=1.0, selection="block").fit(data, y).coef_
+    )
 
 
 def test_a_callback_that_returns_true_stops_training(problem):

@@ -11,15 +11,15 @@ FINDERS = pytest.mark.parametrize("finder", _core.root_finder_names())
 
 
 class Counted:
-    """An increasing function with its slope; remembers where it was asked."""
+    """An increasing function with its slope, and its second derivative if given; remembers where it was asked."""
 
-    def __init__(self, f, slope, low_jump=None):
-        self.f, self.slope, self.low_jump, self.asked = f, slope, low_jump, []
+    def __init__(self, f, slope, low_jump=None, bend=lambda q: 0.0):
+        self.f, self.slope, self.low_jump, self.bend, self.asked = f, slope, low_jump, bend, []
 
     def __call__(self, q):
         self.asked.append(q)
         assert len(self.asked) < 3000
-        return self.f(q), self.slope(q), 0.0 if self.low_jump is None else self.low_jump(q)
+        return self.f(q), self.slope(q), 0.0 if self.low_jump is None else self.low_jump(q), self.bend(q)
 
 
 def root_of(f, finder, low, high, start, close=1e-9):
@@ -83,3 +83,22 @@ def test_newton_needs_few_calls_and_bisection_one_a_bit():
     assert len(newton.asked) <= 6
     # Proposition 4: log2(gap / close), one more for the start
     assert len(bisection.asked) <= math.log2(20 / 1e-9) + 2
+
+
+def test_the_second_derivative_saves_a_third_of_the_evaluations_and_finds_the_same_root(seed):
+    rng = np.random.default_rng(seed)
+    asked = np.zeros(2, dtype=int)
+    for _ in range(100):
+        at, start = rng.uniform(-3, 3, size=2)
+        f, slope = (lambda q, a=at: q + math.exp(q - a) - 1 - a), (lambda q, a=at: 1 + math.exp(q - a))
+        for way, bend in enumerate((lambda q: 0.0, lambda q, a=at: math.exp(q - a))):
+            counted = Counted(f, slope, bend=bend)
+            assert root_of(counted, "newton", -20.0, 20.0, start) == pytest.approx(at, abs=1e-8)
+            asked[way] += len(counted.asked)
+    assert asked[1] <= 2 * asked[0] / 3  # errors are cubed where Newton squares them: log 2 / log 3 = 0.63
+
+
+def test_a_parabola_without_a_root_near_is_left_within_the_bracket():
+    # f f'' > 2 f'^2 at the start: Halley's own formula would move away from the root.
+    f = Counted(lambda q: q**3 + 1e-3 * q, lambda q: 3 * q**2 + 1e-3, bend=lambda q: 6 * q)
+    assert root_of(f, "newton", -1.0, 4.0, 3.0) == pytest.approx(0, abs=1e-8)

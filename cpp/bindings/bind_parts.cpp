@@ -123,15 +123,15 @@ void bind_parts(py::module_& m) {
   m.def(
       "_find_root",
       [](const std::string& finder, double low, double high, double start, double close,
-         const std::function<std::tuple<double, double, double>(double)>& f) {
+         const std::function<std::tuple<double, double, double, double>(double)>& f) {
         return find_root(finder == "newton" ? RootFinder::newton : RootFinder::bisection, {low, high}, start, close,
                          [&](double q) {
-                           const auto [value, slope, jump] = f(q);
-                           return Probe{value, slope, jump};
+                           const auto [value, slope, jump, bend] = f(q);
+                           return Probe{value, slope, jump, bend};
                          });
       },
       py::kw_only(), "finder"_a, "low"_a, "high"_a, "start"_a, "close"_a, "f"_a,
-      "Root less the last q that f (value, slope, jump) was called at.");
+      "Root less the last q that f (value, slope, jump, second derivative) was called at.");
 }
 
 }  // namespace manyclass

@@ -11,20 +11,27 @@ struct Bracket {
   double low, high;
 };
 
-// What f(q) answers: its value, its slope, and a jump >= 0 when q is known to be at least that far below the
-// root.
+// What f(q) answers: its value, its slope, a jump >= 0 when q is known to be at least that far below the root, and its
+// second derivative, or 0 where that is not known.
 struct Probe {
   double value;
   double slope;
   double jump = 0;
+  double bend = 0;
 };
+
+// Halley's move to the root, which is Newton's without a bend. Where the parabola has no root near, at most twice
+// Newton's.
+inline double move_to_root(const Probe& at) {
+  const double newton = -at.value / at.slope;
+  return newton / std::fmax(1 + newton * at.bend / (2 * at.slope), 0.5);
+}
 
 // Calls f(q) until the root is known to `close`, and returns (root - last q), to first order: |result| <=
 // close, and f was last called at that q, so the caller can correct by it what f left behind.
 //
-// Newton's steps are taken while they stay inside the bracket and every second one halves |f|; otherwise the
-// bracket is halved. Ends always: when a step is short enough or the bracket cannot be halved in floating
-// point.
+// Halley's (or Newton's) moves are made while they stay inside the bracket and every second one halves |f|; otherwise
+// the bracket is halved. Ends always: when a step is short enough or the bracket cannot be halved in floating point.
 template <class F>
 double find_root(RootFinder finder, Bracket b, double start, double close, F&& f) {
   double q = std::fmin(std::fmax(start, b.low), b.high);
@@ -42,7 +49,7 @@ double find_root(RootFinder finder, Bracket b, double start, double close, F&& f
     } else {
       const bool halved = std::fabs(at.value) <= 0.5 * last_value;
       last_value = std::fabs(at.value);
-      next = at.jump > 0 ? q + at.jump : q - at.value / at.slope;
+      next = q + (at.jump > 0 ? at.jump : move_to_root(at));
       if (at.jump == 0 && std::fabs(next - q) <= close && next >= b.low && next <= b.high) return next - q;
       // NaN fails both comparisons, so a slope that overflowed also leads to the middle.
       if (!(next > b.low && next < b.high) || (slow && !halved && at.jump == 0)) next = middle;

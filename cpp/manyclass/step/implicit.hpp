@@ -23,43 +23,84 @@ namespace manyclass {
 
 // delta_k(q) = omega(base_k - q): how far the step lowers z_k. Row k moves by delta_k / X_k.
 struct Deltas {
-  double moves;  // sum delta / X
-  double slope;  // sum delta / (1 + delta) / X = -d(moves)/dq
+  double moves;  // M = sum delta / X
+  double slope;  // -dM/dq = sum delta / (1 + delta) / X
+  double bend;   // d^2M/dq^2 = sum delta / (1 + delta)^3 / X
+
+  // M(q + dq), to third order.
+  double after(double dq) const { return moves - dq * (slope - 0.5 * dq * bend); }
 };
 
-inline Deltas deltas_at(const SampledPoint& point, std::span<const float> base, double q, std::span<float> delta) {
+// Below this move of q the deltas are carried along by a series; its first term left out is less than move^5 / 4, 2e-7.
+inline constexpr double series_reach = 0x1p-4;
+
+// delta(q + move) from delta(q): log delta + delta falls by `move`, see math/wright_omega.hpp.
+inline float moved(float delta, float move) { return delta + delta * omega::relative_correction(-move, delta); }
+
+inline Deltas sums_of(const SampledPoint& point, std::span<const float> delta) {
   constexpr std::size_t lanes = sum_lanes;
   const std::size_t size = delta.size();
-  const auto shift = static_cast<float>(q);
-  const auto rest = static_cast<float>(q - static_cast<double>(shift));
-  for (std::size_t k = 0; k < size; ++k) delta[k] = vec::wright_omega((base[k] - shift) - rest);
-  double sum = 0, slope = 0;
+  Deltas all{};
   const auto add_up = [&](auto weight) {
     for (std::size_t k = 0; k < size;) {
       const std::size_t end = std::min(size, k + 32 * lanes);  // 32 additions a lane: see sum_of
-      float sums[lanes] = {}, slopes[lanes] = {};
+      float sums[lanes] = {}, slopes[lanes] = {}, bends[lanes] = {};
+      const auto add = [&](std::size_t at, std::size_t lane) {
+        const float move = delta[at] * weight(at), share = 1 / (1 + delta[at]);
+        sums[lane] += move;
+        slopes[lane] += move * share;
+        bends[lane] += move * share * share * share;
+      };
       for (; k + lanes <= end; k += lanes) {
-        for (std::size_t l = 0; l < lanes; ++l) {
-          const float move = delta[k + l] * weight(k + l);
-          sums[l] += move;
-          slopes[l] += move / (1 + delta[k + l]);
-        }
+        for (std::size_t l = 0; l < lanes; ++l) add(k + l, l);
       }
-      for (; k < end; ++k) {
-        sums[0] += delta[k] * weight(k);
-        slopes[0] += delta[k] * weight(k) / (1 + delta[k]);
-      }
-      sum += sum_of_lanes(sums);
-      slope += sum_of_lanes(slopes);
+      for (; k < end; ++k) add(k, 0);
+      all.moves += sum_of_lanes(sums);
+      all.slope += sum_of_lanes(slopes);
+      all.bend += sum_of_lanes(bends);
     }
   };
   if (point.x_sqs.empty()) {
     add_up([](std::size_t) { return 1.0F; });
-    return {sum / point.x_sq, slope / point.x_sq};
+    return {all.moves / point.x_sq, all.slope / point.x_sq, all.bend / point.x_sq};
   }
   add_up([&](std::size_t k) { return 1 / point.x_sqs[k]; });
-  return {sum, slope};
+  return all;
 }
+
+// The deltas as q moves.
+class MovingDeltas {
+ public:
+  MovingDeltas(const SampledPoint& point, std::span<const float> base, std::span<float> delta)
+      : point_(point), base_(base), delta_(delta) {}
+
+  Deltas at(double q) {
+    const double move = q - q_;
+    if (std::fabs(move) <= series_reach) {
+      for (float& d : delta_) d = moved(d, static_cast<float>(move));
+    } else {
+      const auto shift = static_cast<float>(q);
+      const auto rest = static_cast<float>(q - static_cast<double>(shift));
+      for (std::size_t k = 0; k < delta_.size(); ++k) delta_[k] = vec::wright_omega((base_[k] - shift) - rest);
+    }
+    q_ = q;
+    return sums_of(point_, delta_);
+  }
+
+  // p_k = delta_k / X_k, `move` farther on.
+  void finish(double move) {
+    const auto per_x = static_cast<float>(1 / point_.x_sq);
+    for (std::size_t k = 0; k < delta_.size(); ++k) {
+      delta_[k] = moved(delta_[k], static_cast<float>(move)) * (point_.x_sqs.empty() ? per_x : 1 / point_.x_sqs[k]);
+    }
+  }
+
+ private:
+  const SampledPoint& point_;
+  std::span<const float> base_;
+  std::span<float> delta_;
+  double q_ = INFINITY;
+};
 
 // base_k = log(eta alpha_k X_k) + z_k - origin.
 inline void fill_base(const SampledPoint& point, double origin, std::span<float> base) {
@@ -74,11 +115,10 @@ inline void fill_base(const SampledPoint& point, double origin, std::span<float>
   }
 }
 
-// The root is taken as known when Newton's next move is below this: that move is then applied to every delta
-// to first order, which leaves a relative error of at most its square, 2e-7 here, about what float scores
-// carry.
-inline constexpr double close_enough = 0x1p-11;
-// Bisection has no slope to correct with, hence goes on to the error itself.
+// The root is taken as known when Halley's next move is below this: that move is then made by the series, which leaves
+// an error of about its cube, 5e-7 here, what float scores carry.
+inline constexpr double close_enough = 0x1p-7;
+// Bisection has no derivatives to move with, hence goes on to the error itself.
 inline constexpr double close_by_bisection = 0x1p-22;
 
 inline double tolerance(RootFinder finder) { return finder == RootFinder::newton ? close_enough : close_by_bisection; }
@@ -89,15 +129,6 @@ inline constexpr double smallest_x_sq = 0x1p-126;
 // u of a point without features: no score can move, f(u) = u + e^-u (1 + sum alpha).
 inline double implicit_u_alone(double u, double eta_u, double log_a) {
   return u - eta_u + wright_omega(std::log(eta_u) + log_a + eta_u - u);
-}
-
-// p_k = delta_k / X_k, after the last Newton move `dq`: d omega = -dq delta / (1 + delta).
-inline void finish(const SampledPoint& point, double dq, std::span<float> delta) {
-  const auto move = static_cast<float>(dq);
-  const auto per_x = static_cast<float>(1 / point.x_sq);
-  for (std::size_t k = 0; k < delta.size(); ++k) {
-    delta[k] = (delta[k] - move * delta[k] / (1 + delta[k])) * (point.x_sqs.empty() ? per_x : 1 / point.x_sqs[k]);
-  }
 }
 
 // What every implicit step answers where a point has no features: scores cannot move.
@@ -121,24 +152,25 @@ struct ImplicitDoubleSum {
     fill_base(point, point.label_score, base);
     // h(q) = 0 with u = q - delta_y: eta times the stationarity in u. It increases, from below 0 to above.
     const double tie = point.eta / point.eta_u;
+    MovingDeltas deltas(point, base, p);
     Deltas at{};
     const auto h = [&](double q) -> Probe {
-      at = deltas_at(point, base, q, p);
+      at = deltas.at(q);
       u = q - point.x_sq * at.moves;
       // u >= 0 at the root. Below it e^-u would make Newton crawl; u grows at least as fast as q, so q - u is not
       // above the point where u = 0, from which on the root lies.
       if (u < 0) return {-1, 1, -u};
-      const double decay = std::exp(-u);
-      return {point.eta * (1 - decay) - at.moves + tie * (u - old_u),
-              (tie + point.eta * decay) * (1 + point.x_sq * at.slope) + at.slope};
+      const double pull = point.eta * std::exp(-u), rise = 1 + point.x_sq * at.slope;  // du/dq
+      return {point.eta - pull - at.moves + tie * (u - old_u), (tie + pull) * rise + at.slope, 0,
+              -pull * rise * rise - (tie + pull) * point.x_sq * at.bend - at.bend};
     };
     // The two cases of eq. 17-18 for any number of classes. If u falls, the moves sum to at most eta; if it rises,
     // u <= log A and they sum to at most eta + tie (log A - u~). In both q stays below `high`, and q >= u >= 0.
     const double high = std::fmax(old_u, log_a) + point.x_sq * (point.eta + tie * std::fmax(log_a - old_u, 0.0));
     const double dq = find_root(root, {0, high}, old_u, tolerance(root), h);
-    u += dq * (1 + point.x_sq * at.slope);
-    const double label = at.moves - dq * at.slope;
-    finish(point, dq, p);
+    const double label = at.after(dq);
+    u += dq - point.x_sq * (label - at.moves);
+    deltas.finish(dq);
     return {label, label, log_a};
   }
 };
@@ -162,23 +194,25 @@ struct ImplicitRaman {
     fill_base(point, 0, base);
     const double pull = point.eta * x_sq;  // the farthest that z_y can rise
     const double tie = point.eta / point.eta_u;
+    MovingDeltas deltas(point, base, p);
     Deltas at{};
     double omega_y = 0;
     const auto h = [&](double q) -> Probe {
-      at = deltas_at(point, base, q, p);
+      at = deltas.at(q);
       v = q;
       omega_y = wright_omega(std::log(pull) + z_y + pull - q);
-      return {point.eta - omega_y / x_sq - at.moves + tie * (q - old_v),
-              omega_y / (1 + omega_y) / x_sq + at.slope + tie};
+      const double share = 1 / (1 + omega_y);
+      return {point.eta - omega_y / x_sq - at.moves + tie * (q - old_v), omega_y * share / x_sq + at.slope + tie, 0,
+              -omega_y * share * share * share / x_sq - at.bend};
     };
     // h(v~ - eta_u) <= 0 since both omegas are positive. If v rises, e^v <= e^{z_y + eta X} + sum alpha e^{z_k}.
     const double wrong = sampled.shift + z_y + std::log(sampled.scaled);
     const Bracket bracket{old_v - point.eta_u, std::fmax(old_v, log_add(wrong, z_y + pull))};
     const double dq = find_root(root, bracket, old_v, tolerance(root), h);
     v += dq;
-    omega_y -= dq * omega_y / (1 + omega_y);
-    finish(point, dq, p);
-    return {(pull - omega_y) / x_sq, at.moves - dq * at.slope, log_a};
+    omega_y += omega_y * omega::relative_correction(-dq, omega_y);
+    deltas.finish(dq);
+    return {(pull - omega_y) / x_sq, at.after(dq), log_a};
   }
 };
 
@@ -199,21 +233,22 @@ struct ImplicitBregman {
       return no_move(p, log_a);
     }
     fill_base(point, point.label_score, base);
+    MovingDeltas deltas(point, base, p);
     Deltas at{};
     const auto h = [&](double q) -> Probe {
-      at = deltas_at(point, base, q, p);
+      at = deltas.at(q);
       u = q - point.x_sq * at.moves;
       if (u < 0) return {-1, 1, -u};  // u >= 0 at the root: see ImplicitDoubleSum
-      const double decay = (1 + a) * std::exp(-u);
-      return {a * (1 - at.moves / point.eta) + old_decay - decay,
-              a * at.slope / point.eta + decay * (1 + point.x_sq * at.slope)};
+      const double decay = (1 + a) * std::exp(-u), rise = 1 + point.x_sq * at.slope;
+      return {a * (1 - at.moves / point.eta) + old_decay - decay, a * at.slope / point.eta + decay * rise, 0,
+              -a * at.bend / point.eta - decay * (rise * rise + point.x_sq * at.bend)};
     };
     // S <= 1 + e^-u~ / a bounds the moves, and u <= max(u~, log A): e^u is an average of e^u~ and A.
     const double most = point.eta * (1 + old_decay / a);
     const double dq = find_root(root, {0, std::fmax(old_u, log_a) + point.x_sq * most}, old_u, tolerance(root), h);
-    u += dq * (1 + point.x_sq * at.slope);
-    const double label = at.moves - dq * at.slope;
-    finish(point, dq, p);
+    const double label = at.after(dq);
+    u += dq - point.x_sq * (label - at.moves);
+    deltas.finish(dq);
     return {label, label, log_a};
   }
 };
