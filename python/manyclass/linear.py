@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import _core
 from manyclass._certificate import duality_gap
-from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass._checks import check_choice, check_number, n_threads_from
 from manyclass._full_batch import fit_full_batch
+from manyclass._linear_classifier import LinearClassifier, positions_of
 from manyclass._sampled import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, fit_sampled, row_norms_sq
-from manyclass._training import Callback, Schedule, summarize
-from manyclass._weights import Data, Matrix
+from manyclass._training import Callback, Schedule
+from manyclass._weights import Data
 
 # learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
 # of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.
@@ -33,7 +28,7 @@ IMPLICIT = ("implicit", "bregman", MINIBATCH_IMPLICIT)
 MOST_HEAD = 64  # HeadTail::max_head in the core
 
 
-class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
+class SoftmaxClassifier(LinearClassifier):
     r"""Softmax (multinomial logistic) regression by unbiased stochastic gradients whose cost is independent of K.
 
     Minimises the mean log-loss
@@ -300,17 +295,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         if max_seconds is not None:
             check_number("max_seconds", max_seconds, low=0)
         n_threads = n_threads_from(self.n_jobs)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, order="C")
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
-        x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
+        x, labels, classes = self._training_data(X, y)
         self.classes_ = classes
         if self.solver == "lbfgs":
             self._weights, self.loss_curve_, self.n_iter_ = fit_full_batch(
                 x,
-                labels.astype(np.int32),
+                labels,
                 len(classes),
                 loss=self.loss,
                 alpha=self.alpha,
@@ -327,7 +317,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         self._weights, curve = fit_sampled(
             self,
             x,
-            labels.astype(np.int32),
+            labels,
             len(classes),
             schedule=self._schedule(x_sq, len(classes)),
             x_sq=x_sq,
@@ -353,10 +343,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
         check_choice("parallel", self.parallel, ("deterministic", "hogwild"))
         check_number("n_negatives", self.n_negatives, low=1, integer=True)
         check_number("max_iter", self.max_iter, low=1, integer=True)
-        if isinstance(self.learning_rate, str):
-            check_choice("learning_rate", self.learning_rate, ("auto",))
-        else:
-            check_number("learning_rate", self.learning_rate, low=0, open_low=True)
+        self._check_learning_rate()
         if isinstance(self.u_learning_rate, str):
             check_choice("u_learning_rate", self.u_learning_rate, ("auto", "tied"))
         else:
@@ -437,137 +424,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             u_rate = rate
         return Schedule(self.schedule, rate, u_rate, self.decay)
 
-    @property
-    def coef_(self) -> NDArray[np.float32]:
-        """Weights, (n_classes, n_features), float32; a view."""
-        check_is_fitted(self, "_weights")
-        return self._weights.coef
-
-    @property
-    def intercept_(self) -> NDArray[np.float32]:
-        """Intercepts, (n_classes,), float32."""
-        check_is_fitted(self, "_weights")
-        return self._weights.intercept
-
-    def _validated(self, X: Data) -> Matrix:
-        check_is_fitted(self, "_weights")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C", reset=False)
-        return canonical_csr(X) if sp.issparse(X) else np.asarray(X)
-
-    def decision_function(self, X: Data) -> NDArray[np.float32]:
-        """Return the scores x.w_k + b_k.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), float32; for two classes, as scikit-learn has it, of shape
-        (n_samples,): the score of the second less that of the first.
-        """
-        scores = self._weights_of(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def _weights_of(self, X: Data) -> NDArray[np.float32]:
-        x = self._validated(X)
-        return self._weights.scores(x, n_threads_from(self.n_jobs))
-
-    def predict_log_proba(self, X: Data) -> NDArray[np.float64]:
-        """Return the log-probabilities of all classes, in nats.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), float64
-            Takes 8 n_samples n_classes bytes; see `predict_top_k` for the best classes only.
-        """
-        scores = self._weights_of(X).astype(np.float64)
-        scores -= scores.max(axis=1, keepdims=True)
-        scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        return scores
-
-    def predict_proba(self, X: Data) -> NDArray[np.float64]:
-        """Return the probabilities of all classes; rows sum to one.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), float64
-        """
-        log_proba = self.predict_log_proba(X)
-        return np.exp(log_proba, out=log_proba)
-
-    def predict(self, X: Data) -> NDArray[Any]:
-        """Return the most probable label of each point; of equals, the first in `classes_`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), with the dtype of `classes_`
-        """
-        x = self._validated(X)
-        best, _ = self._weights.top_k(x, 1, n_threads_from(self.n_jobs))
-        labels: NDArray[Any] = self.classes_[best[:, 0]]
-        return labels
-
-    def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Return the k most probable labels with their exact log-probabilities, best first.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        k : int
-            In [1, n_classes].
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
-        log_probabilities : ndarray of shape (n_samples, k), float32
-            In nats, under the softmax over all classes.
-
-        Raises
-        ------
-        ValueError
-            If k is out of range.
-        """
-        x = self._validated(X)
-        check_number("k", k, low=1, high=len(self.classes_), integer=True)
-        best, log_probabilities = self._weights.top_k(x, int(k), n_threads_from(self.n_jobs))
-        return self.classes_[best], log_probabilities
-
-    def evaluate(self, X: Data, y: ArrayLike) -> dict[str, float]:
-        """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            True labels, all among `classes_`.
-
-        Returns
-        -------
-        dict
-            "log_loss": mean negative log-probability of the true label, in nats; "error": share of points whose label
-            is not the predicted one; "top5_error": not among the five most probable ones.
-
-        Raises
-        ------
-        ValueError
-            If X and y differ in length or y has a label unseen in fit.
-        """
-        x = self._validated(X)
-        return summarize(*self._weights.log_losses(x, self._labels_of(y, x), n_threads_from(self.n_jobs)))
-
     def certificate(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
         """Bound how far the model is from the optimum of the mean log-loss + alpha/2 ||W||^2 on these data.
 
@@ -602,76 +458,3 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )
-
-    def _labels_of(self, y: ArrayLike, x: Matrix) -> NDArray[np.int32]:
-        y = np.asarray(y)
-        if y.ndim != 1 or len(y) != x.shape[0]:
-            raise ValueError(f"X has {x.shape[0]} rows, y has shape {y.shape}; it must be ({x.shape[0]},)")
-        return positions_of(y, self.classes_, "y")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file for `manyclass.load`.
-
-        The file is a safetensors file: arrays and a JSON header, no pickle. It is written under another name and then
-        renamed, so that a reader sees the old file or the new one, never a part. The weights are not copied.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file; replaced if it exists.
-
-        Raises
-        ------
-        NotFittedError
-            If the model is not fitted.
-        TypeError
-            If the labels are not booleans, integers, floats, dates, time spans or strings; nothing is written then.
-        OSError
-            If the file cannot be written; an older file of this name stays as it was.
-
-        Notes
-        -----
-        Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
-        """
-        from manyclass.persist import save_model  # persist knows all models, hence comes after this module
-
-        save_model(self, path)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_weights")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags: Tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> NDArray[np.int32]:
-    """Return the position of each label among the sorted classes, or raise ValueError for labels that have none.
-
-    Parameters
-    ----------
-    labels : ndarray of any shape
-    classes : ndarray of shape (n_classes,)
-        Distinct and sorted.
-    what : str
-        What the labels are, for the message.
-
-    Returns
-    -------
-    ndarray of the shape of `labels`, int32
-
-    Raises
-    ------
-    ValueError
-        If a label is not among the classes.
-    """
-    at = np.searchsorted(classes, labels)
-    found = classes[np.minimum(at, len(classes) - 1)] == labels
-    if not np.all(found):
-        unseen = np.unique(labels[~found])
-        raise ValueError(
-            f"{what} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
-            "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
-        )
-    return at.astype(np.int32)

@@ -1,0 +1,271 @@
+"""What every linear categorical classifier shares: checks of X and y, predictions, evaluation, saving."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass._training import summarize
+from manyclass._weights import Data, LinearWeights, Matrix
+
+
+class LinearClassifier(ClassifierMixin, BaseEstimator):
+    """A fitted W with its classes: all that does not depend on how W was found, under the softmax.
+
+    A subclass has the parameters `n_jobs` and `learning_rate`, and `fit`, which leaves `classes_`, `_weights`,
+    `loss_curve_` and `n_iter_`.
+    """
+
+    classes_: NDArray[Any]
+    loss_curve_: NDArray[np.float64]
+    n_iter_: int
+    n_jobs: int | None
+    learning_rate: float | str
+    _weights: LinearWeights
+
+    def _training_data(self, X: Data, y: ArrayLike) -> tuple[Matrix, NDArray[np.int32], NDArray[Any]]:
+        """Check the data of a fit; return X for the core, the labels as positions among the classes, and the classes.
+
+        Raises ValueError for what `fit` documents.
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, order="C")
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
+        x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
+        return x, labels.astype(np.int32), classes
+
+    def _check_learning_rate(self) -> None:
+        if isinstance(self.learning_rate, str):
+            check_choice("learning_rate", self.learning_rate, ("auto",))
+        else:
+            check_number("learning_rate", self.learning_rate, low=0, open_low=True)
+
+    @property
+    def coef_(self) -> NDArray[np.float32]:
+        """Weights, (n_classes, n_features), float32; a view."""
+        check_is_fitted(self, "_weights")
+        return self._weights.coef
+
+    @property
+    def intercept_(self) -> NDArray[np.float32]:
+        """Intercepts, (n_classes,), float32."""
+        check_is_fitted(self, "_weights")
+        return self._weights.intercept
+
+    def _validated(self, X: Data) -> Matrix:
+        check_is_fitted(self, "_weights")
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C", reset=False)
+        return canonical_csr(X) if sp.issparse(X) else np.asarray(X)
+
+    def decision_function(self, X: Data) -> NDArray[np.float32]:
+        """Return the scores x.w_k + b_k.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), float32; for two classes, as scikit-learn has it, of shape
+        (n_samples,): the score of the second less that of the first.
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _scores(self, X: Data) -> NDArray[np.float32]:
+        x = self._validated(X)
+        return self._weights.scores(x, n_threads_from(self.n_jobs))
+
+    # The three questions whose answers depend on the model of a label given its scores: here the softmax. Classes rank
+    # by their scores under every model with independent, identically distributed noise.
+
+    def _log_probabilities(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Log-probabilities of all classes, of the shape of `scores`."""
+        z = scores.astype(np.float64)
+        z -= z.max(axis=1, keepdims=True)
+        z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
+        return z
+
+    def _log_losses(self, x: Matrix, labels: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Log-loss of each point, and the rank of its label (0: predicted)."""
+        return self._weights.log_losses(x, labels, n_threads_from(self.n_jobs))
+
+    def _top_k(self, x: Matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Positions and log-probabilities of the k best classes of each point, best first."""
+        return self._weights.top_k(x, k, n_threads_from(self.n_jobs))
+
+    def predict_log_proba(self, X: Data) -> NDArray[np.float64]:
+        """Return the log-probabilities of all classes, in nats.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), float64
+            Takes 8 n_samples n_classes bytes; see `predict_top_k` for the best classes only.
+        """
+        return self._log_probabilities(self._scores(X))
+
+    def predict_proba(self, X: Data) -> NDArray[np.float64]:
+        """Return the probabilities of all classes; rows sum to one.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), float64
+        """
+        log_proba = self.predict_log_proba(X)
+        return np.exp(log_proba, out=log_proba)
+
+    def predict(self, X: Data) -> NDArray[Any]:
+        """Return the most probable label of each point; of equals, the first in `classes_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), with the dtype of `classes_`
+        """
+        x = self._validated(X)
+        best, _ = self._weights.top_k(x, 1, n_threads_from(self.n_jobs))
+        labels: NDArray[Any] = self.classes_[best[:, 0]]
+        return labels
+
+    def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Return the k most probable labels with their exact log-probabilities, best first.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        k : int
+            In [1, n_classes].
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
+        log_probabilities : ndarray of shape (n_samples, k), float32
+            In nats, normalised over all classes.
+
+        Raises
+        ------
+        ValueError
+            If k is out of range.
+        """
+        x = self._validated(X)
+        check_number("k", k, low=1, high=len(self.classes_), integer=True)
+        best, log_probabilities = self._top_k(x, int(k))
+        return self.classes_[best], log_probabilities
+
+    def evaluate(self, X: Data, y: ArrayLike) -> dict[str, float]:
+        """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            True labels, all among `classes_`.
+
+        Returns
+        -------
+        dict
+            "log_loss": mean negative log-probability of the true label, in nats; "error": share of points whose label
+            is not the predicted one; "top5_error": not among the five most probable ones.
+
+        Raises
+        ------
+        ValueError
+            If X and y differ in length or y has a label unseen in fit.
+        """
+        x = self._validated(X)
+        return summarize(*self._log_losses(x, self._labels_of(y, x)))
+
+    def _labels_of(self, y: ArrayLike, x: Matrix) -> NDArray[np.int32]:
+        y = np.asarray(y)
+        if y.ndim != 1 or len(y) != x.shape[0]:
+            raise ValueError(f"X has {x.shape[0]} rows, y has shape {y.shape}; it must be ({x.shape[0]},)")
+        return positions_of(y, self.classes_, "y")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file for `manyclass.load`.
+
+        The file is a safetensors file: arrays and a JSON header, no pickle. It is written under another name and then
+        renamed, so that a reader sees the old file or the new one, never a part. The weights are not copied.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file; replaced if it exists.
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        TypeError
+            If the labels are not booleans, integers, floats, dates, time spans or strings; nothing is written then.
+        OSError
+            If the file cannot be written; an older file of this name stays as it was.
+
+        Notes
+        -----
+        Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
+        """
+        from manyclass.persist import save_model  # persist knows all models, hence comes after this module
+
+        save_model(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_weights")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> NDArray[np.int32]:
+    """Return the position of each label among the sorted classes, or raise ValueError for labels that have none.
+
+    Parameters
+    ----------
+    labels : ndarray of any shape
+    classes : ndarray of shape (n_classes,)
+        Distinct and sorted.
+    what : str
+        What the labels are, for the message.
+
+    Returns
+    -------
+    ndarray of the shape of `labels`, int32
+
+    Raises
+    ------
+    ValueError
+        If a label is not among the classes.
+    """
+    at = np.searchsorted(classes, labels)
+    found = classes[np.minimum(at, len(classes) - 1)] == labels
+    if not np.all(found):
+        unseen = np.unique(labels[~found])
+        raise ValueError(
+            f"{what} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
+            "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
+        )
+    return at.astype(np.int32)
