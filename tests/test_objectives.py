@@ -139,7 +139,7 @@ def test_moving_averages_and_scent_put_u_where_their_formulas_say(raman, seed):
         # SCENT: argmin_u of u + e^-u A + D(u, u~) / a, D the Bregman divergence of e^-u. Its slope
         # 1 - e^-u A + (e^-u~ - e^-u) / a is 0.
         decay = np.exp(-(core_step(point, "scent")[2] - offset))
-        weight = point.u_gain
+        weight = point.eta_u
         assert 1 + 1 / (old * weight) == pytest.approx(decay * (a + 1 / weight), rel=2 * FLOAT)
 
 

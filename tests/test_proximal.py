@@ -121,9 +121,9 @@ def test_the_implicit_step_with_a_ridge_is_the_minimiser_over_everything(m, eta,
 def test_the_bregman_step_is_the_minimiser_over_everything(eta, a, ridge, seed):
     rng = np.random.default_rng(seed)
     for m in (1, 4):
-        problem = random_problem(rng, m, eta, 1.0, ridge=ridge)
+        problem = random_problem(rng, m, eta, a, ridge=ridge)
         for root in _core.root_finder_names():
-            assert_is_the_minimiser(problem, core_step(problem.point(u_gain=a), "bregman", root=root), a)
+            assert_is_the_minimiser(problem, core_step(problem.point(), "bregman", root=root), a)
 
 
 def test_an_infinite_ridge_leaves_intercepts_only(seed):
@@ -142,7 +142,7 @@ def test_huge_bregman_steps_stay_finite_and_keep_u_above_zero(eta, seed):
         for a in (1e-4, 1.0, 1e4):
             for root in _core.root_finder_names():
                 scores = (spread * rng.normal(size=20)).astype(np.float32).astype(float)
-                point = Point(scores, np.full(20, 3.0), 0.0, 1.5, eta, 1.0, float(rng.uniform(0, 9)), u_gain=a)
+                point = Point(scores, np.full(20, 3.0), 0.0, 1.5, eta, a, float(rng.uniform(0, 9)))
                 p, label, u, loss = core_step(point, "bregman", root=root)
                 assert np.isfinite([*p, label, u, loss]).all()
                 assert (p >= 0).all()

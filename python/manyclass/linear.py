@@ -53,8 +53,8 @@ class SoftmaxClassifier(LinearClassifier):
           parallel="hogwild" are refused;
         - "umax": SGD in which a u_i that is certainly too small is raised first (their Algorithm 1);
         - "sgd": plain SGD on (u, W);
-        - "bregman": implicit in W, Bregman proximal in e^-u, of weight u_gain;
-        - "scent": SGD on W, Bregman proximal step on u (SCENT 2026), of weight u_gain;
+        - "bregman": implicit in W, Bregman proximal in e^-u, with step size u_gain;
+        - "scent": SGD on W, Bregman proximal step on u (SCENT 2026), with step size u_gain;
         - "ema": e^u is a moving average of the sampled sum with gain u_gain (SOX, Wang & Yang 2022): biased O(u_gain);
         - "augment_reduce", "scgd": the same with gain (1 + visits)^-0.9 (Ruiz et al. 2018) and (1 + visits)^-2/3
           (stochastic composition, without extrapolation); their bias vanishes with the gain;
@@ -133,7 +133,8 @@ class SoftmaxClassifier(LinearClassifier):
     delta : float, default=1.0
         Slack of U-max in nats, >= 0: u_i is raised when it is more than this below its bound. Only for "umax".
     u_gain : float, default=0.5
-        > 0; see the solvers "ema" (at most 1), "scent", "bregman" and "softplus".
+        > 0; see the solvers "ema" (at most 1), "scent", "bregman" and "softplus". Follows the schedule for "scent" and
+        "bregman".
     alpha : float, default=0.0
         Ridge per point: the objective is the mean log-loss + alpha/2 ||W||^2; intercepts are not penalised. A step
         shrinks the rows that it touches, by as much more as they are touched rarely.
@@ -416,7 +417,9 @@ class SoftmaxClassifier(LinearClassifier):
             rate = ADAPTIVE_RATE if self.schedule == "adaptive" else relative / max(mean_sq, tiny)
         else:
             relative = rate = float(self.learning_rate)
-        if not isinstance(self.u_learning_rate, str):
+        if self.solver in ("bregman", "scent"):
+            u_rate = float(self.u_gain)
+        elif not isinstance(self.u_learning_rate, str):
             u_rate = float(self.u_learning_rate)
         elif self.u_learning_rate == "auto":
             u_rate = IMPLICIT_U_RATE if self.solver == "implicit" else relative

@@ -56,7 +56,9 @@ def weights_of_ridge(choice: Choice, selection: str) -> Floats:
 
 
 def rate_of_u(options: SimpleNamespace) -> float:
-    """The step size given, or 3 ("auto", for "implicit"), or that of W."""
+    """The step size given, or 3 ("auto", for "implicit"), or that of W; u_gain for Bregman's steps."""
+    if options.solver in ("bregman", "scent"):
+        return float(options.u_gain)
     if options.u_learning_rate == "auto" and options.solver == "implicit":
         return 3.0
     given = options.u_learning_rate
@@ -186,16 +188,9 @@ class Training:
             visits = shuffled(n, Rng(self.seed, t, VISIT_ORDER)) if o.shuffle else list(range(n))
             loss = 0.0
             for first in range(0, n, self.batch):
-                solved = [
-                    self.solve(
-                        i,
-                        visits[first] if o.share_classes else i,
-                        t,
-                        eta / (self.batch if o.batch_size is not None else 1),
-                        eta_u,
-                    )
-                    for i in visits[first : first + self.batch]
-                ]
+                batch = visits[first : first + self.batch]
+                share = eta / (len(batch) if o.batch_size is not None else 1)
+                solved = [self.solve(i, visits[first] if o.share_classes else i, t, share, eta_u) for i in batch]
                 for at, (move, log_a) in enumerate(solved, start=t * n + first):
                     if o.schedule == "adaptive":
                         self.apply_adaptively(move, eta, at // self.batch)

@@ -161,7 +161,7 @@ def bregman(point: Point) -> Answer:
     move; find where p_k = eta alpha_k e^(d_k - u) sum to eta s.
     """
     p = np.zeros_like(point.scores)
-    seen, x_sqs, a = point.counts, point.row_x_sq, point.u_gain
+    seen, x_sqs, a = point.counts, point.row_x_sq, point.eta_u
     if point.x_sq == 0:
         return p, 0.0, _scent(point, point.carried), point.log_a
     base = np.log(point.eta * point.alpha[seen] * x_sqs) + point.scores[seen] - point.label_score
@@ -183,7 +183,7 @@ def _averaged(u: float, log_a: float, gain: float) -> float:
 
 
 def _scent(point: Point, u: float) -> float:
-    return float(np.log((1 + point.u_gain * np.exp(point.log_a)) / (point.u_gain + np.exp(-u))))
+    return float(np.log((1 + point.eta_u * np.exp(point.log_a)) / (point.eta_u + np.exp(-u))))
 
 
 def _weighted(point: Point, u_after: Callable[[Point, float], float]) -> Answer:

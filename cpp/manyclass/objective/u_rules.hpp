@@ -42,12 +42,11 @@ struct MovingAverage {
   }
 };
 
-// SCENT (2026): the Bregman proximal point under e^-u, e^u <- (1 + a A) / (a + e^-u).
+// SCENT (2026): the Bregman proximal point under e^-u with step size a = eta_u, e^u <- (1 + a A) / (a + e^-u).
 struct Scent {
   static constexpr bool gradient_step = false;
-  double a;
-  double before(double u, const SampledPoint&, const SampledSum& sum, std::span<const float>) const {
-    const double log_gain = std::log(a);
+  double before(double u, const SampledPoint& point, const SampledSum& sum, std::span<const float>) const {
+    const double log_gain = std::log(point.eta_u);
     return log_add(0, log_gain + sum.log_a) - log_add(log_gain, -u);
   }
 };

@@ -216,18 +216,17 @@ struct ImplicitRaman {
   }
 };
 
-// Implicit in W, Bregman in u: the penalty of u is eta/a times the Bregman divergence of e^-u, so that
+// Implicit in W, Bregman in u: the penalty of u is eta/a times the Bregman divergence of e^-u, with a = eta_u, so that
 //   (1 + a) e^-u = a (1 - S) + e^-u~,   S = sum_S alpha e^{d - u} at the new scores = moves / eta,
 // with q and delta as in the proposed form. The left side falls with q and the right side rises. (Their logarithms
 // bend at the root as 1 / (a (1 - S) + e^-u~), a large number: Newton's last move would leave an error of 1e-4.)
 struct ImplicitBregman {
   static constexpr bool shrinks_first = true;
   RootFinder root;
-  double a;
 
   Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float> base) const {
     const double log_a = sampled_sum(point, p).log_a;
-    const double old_decay = std::exp(-u), old_u = u;
+    const double old_decay = std::exp(-u), old_u = u, a = point.eta_u;
     if (point.x_sq < smallest_x_sq) {
       u = log_add(0, std::log(a) + log_a) - log_add(std::log(a), -u);
       return no_move(p, log_a);

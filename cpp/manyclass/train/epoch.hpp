@@ -102,6 +102,7 @@ class Epoch final : public Trainer {
     const auto named_by = static_cast<std::uint64_t>(settings_.share_classes ? visit(t - t % settings_.batch) : i);
     const Rng rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)}, named_by);
     slot.point = i;
+    slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - (t - t % settings_.batch));
     slot.now = stretch.pass + static_cast<double>(t) / static_cast<double>(problem_.labels.size());
     slot.classes = select_.draw(rng, i, label(i), slot.buffers());
   }
@@ -132,7 +133,7 @@ class Epoch final : public Trainer {
                        stretch.pass,
                        select_.label_alpha(label(i))};
     if (Select::repeats) point.times = slot.times.first(size);
-    if (settings_.mean_of_batch) point.eta /= settings_.batch;
+    if (settings_.mean_of_batch) point.eta /= slot.batch;
     if (settings_.ridge > 0) run_with(settings_.isa, [&] { shrink_scores(point, slot); });
 
     const std::span<float> p = slot.moves.first(size);

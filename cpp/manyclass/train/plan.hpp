@@ -26,7 +26,7 @@ struct Plan {
   std::string root = "newton";
   Index n_negatives = 16;
   double delta = 1;        // U-max
-  double u_gain = 0.5;     // of the rules that average or weigh u: see the solvers in plan.cpp
+  double u_gain = 0.5;     // of "ema" and "softplus"
   double power = 0.75;     // of the class frequency, for selections by frequency
   Index head_size = 0;     // for selection "head_tail"
   std::span<Index> heads;  // N x head_size

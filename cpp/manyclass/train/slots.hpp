@@ -14,6 +14,7 @@ class Slots {
  public:
   struct Slot {
     Index point;
+    Index batch;  // points of its batch
     Classes classes;
     Move move;
     double now;                // in passes
