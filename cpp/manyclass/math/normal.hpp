@@ -126,7 +126,7 @@ inline float density(float t) {
 
 }  // namespace normal
 
-// log Phi(x) for every float x, to 8 ulp; where it is subnormal, to 2 spacings.
+// log Phi(x) for every float x, to 10 ulp; where it is subnormal, to 2 spacings.
 inline float log_ndtr(float x) {
   const float t = std::fabs(x);
   const auto [above, below] = normal::mills_ratio(t);
@@ -138,7 +138,7 @@ inline float log_ndtr(float x) {
   return log(y) + rest;
 }
 
-// (log Phi)'(x) for every float x, to 8 ulp; where it is subnormal, to 2 spacings.
+// (log Phi)'(x) for every float x, to 10 ulp; where it is subnormal, to 2 spacings.
 inline float log_ndtr_derivative(float x) {
   const float t = std::fabs(x);
   const auto [above, below] = normal::mills_ratio(t);
