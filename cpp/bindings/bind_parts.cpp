@@ -62,7 +62,7 @@ py::tuple step(const std::string& solver, const std::string& formulation, const 
   plan.root = root;
   plan.delta = delta;
   Array<float> p(scores.size());
-  std::vector<float> scratch(static_cast<std::size_t>(scores.size()));
+  std::vector<float> scratch(2 * static_cast<std::size_t>(scores.size()));
   plan.u_gain = u_gain;
   const SampledPoint point{view(scores), view(alpha), label_score, x_sq,        eta,
                            eta_u,        visits,      label_alpha, view(x_sqs), view(times)};
