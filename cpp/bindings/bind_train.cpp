@@ -186,7 +186,6 @@ void bind_train(py::module_& m) {
   m.def("formulation_names", &formulation_names);
   m.def("selection_names", &selection_names);
   m.def("root_finder_names", &root_finder_names);
-  m.def("noise_names", &noise_names);
   m.def("local_step_names", &local_step_names);
   m.def("local_family_names", &local_family_names);
 

@@ -237,7 +237,8 @@ def fit_sampled(
     else:
         trainer = _core.Trainer.dense(plan, x, state)
 
-    progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads)
+    noise = getattr(estimator, "noise", "gumbel")
+    progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads, noise)
     curve, now = run_passes(
         trainer,
         schedule,

@@ -101,7 +101,7 @@ void add_node(const SampledPoint& point, double e, double weight, bool first, co
 template <class Noise>
 struct NaturalBound {
   std::shared_ptr<const LocalFamily> family;
-  double floor;  // of the gain (1 + visits)^-power
+  double floor;  // of the gain (1 + t)^-power at visit t = 1, 2, ...
   double power;
 
   BoundTerms terms(const SampledPoint& point, Local q, const ClassTerms& terms) const {
@@ -124,7 +124,7 @@ struct NaturalBound {
       slope += g;
       narrowing -= g * (f.nodes[j] - f.mean);
     }
-    const double gain = std::fmax(floor, std::pow(1 + point.visits, -power));
+    const double gain = std::fmax(floor, std::pow(2 + point.visits, -power));
     const double precision = (1 - gain) / (q.s * q.s) + gain * std::fmax(narrowing, 0.0) / q.s;
     const double s = std::fmin(1 / std::sqrt(precision), f.largest_scale);
     q.mu += (q.s - s) * f.mean + Noise::move(gain, slope, s * s * f.variance);
@@ -137,14 +137,14 @@ struct NaturalBound {
 template <class Noise>
 struct MonteCarloBound {
   std::shared_ptr<const LocalFamily> family;
-  double rate;  // times (1 + visits)^-power
+  double rate;  // times (1 + t)^-power at visit t = 1, 2, ...
   double power;
 
   BoundTerms terms(const SampledPoint& point, Local q, const ClassTerms& terms) const {
     Rng rng(point.key, point.item);
     const double v = family->draw(rng), e = q.mu + q.s * v;
     const double slope = Noise::slope(e) + sum_of_hazards<Noise>(point, e, terms.hazards);
-    const double step = rate * std::pow(1 + point.visits, -power);
+    const double step = rate * std::pow(2 + point.visits, -power);
     const double ds_dgamma = -std::expm1(-q.s);  // sigma(gamma) = 1 - e^-s
     const double gamma = q.s + std::log(ds_dgamma);
     q.mu += step * slope;

@@ -11,7 +11,7 @@
 namespace manyclass {
 
 // Multinomial probit.
-struct NormalNoise {
+struct NormalUtility {
   static double log_density(double e) { return -0.5 * e * e - 0.91893853320467274178; }  // log sqrt(2 pi)
   static double slope(double e) { return -e; }                                           // (log phi)'
   static float log_cdf(float t) { return vec::log_ndtr(t); }
@@ -32,7 +32,7 @@ struct NormalNoise {
 };
 
 // Multinomial logistic.
-struct LogisticNoise {
+struct LogisticUtility {
   static double log_density(double e) { return log_expit(e) + log_expit(-e); }
   static double slope(double e) { return -std::tanh(0.5 * e); }
   static float log_cdf(float t) { return vec::log_expit(t); }

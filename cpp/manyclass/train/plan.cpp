@@ -124,8 +124,8 @@ struct LocalSteps {
 
 constexpr std::array<Named<LocalSteps>, 3> noises{{
     {"gumbel", {gumbel_step, nullptr}},
-    {"normal", {natural_step<NormalNoise>, monte_carlo_step<NormalNoise>}},
-    {"logistic", {natural_step<LogisticNoise>, monte_carlo_step<LogisticNoise>}},
+    {"normal", {natural_step<NormalUtility>, monte_carlo_step<NormalUtility>}},
+    {"logistic", {natural_step<LogisticUtility>, monte_carlo_step<LogisticUtility>}},
 }};
 
 constexpr std::array<Named<MakeBoundStep LocalSteps::*>, 2> local_steps{
@@ -231,7 +231,6 @@ std::vector<std::string> solver_names() { return names_of(solvers); }
 std::vector<std::string> formulation_names() { return names_of(formulations); }
 std::vector<std::string> selection_names() { return names_of(selections); }
 std::vector<std::string> root_finder_names() { return names_of(root_finders); }
-std::vector<std::string> noise_names() { return names_of(noises); }
 std::vector<std::string> local_step_names() { return names_of(local_steps); }
 std::vector<std::string> local_family_names() { return names_of(local_families); }
 

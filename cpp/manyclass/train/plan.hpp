@@ -55,7 +55,6 @@ std::vector<std::string> solver_names();
 std::vector<std::string> formulation_names();
 std::vector<std::string> selection_names();
 std::vector<std::string> root_finder_names();
-std::vector<std::string> noise_names();
 std::vector<std::string> local_step_names();
 std::vector<std::string> local_family_names();
 
