@@ -1,0 +1,71 @@
+// The distribution of the largest of K utilities psi_k + eps_k with independent noise: log P(max <= t) = L(t) =
+// sum_k log F(t - psi_k), and its first two derivatives.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "manyclass/math/noise.hpp"
+
+namespace manyclass {
+
+// sum_j w_j log F(t - c_j) over points c_j: the classes with w = 1, or fewer points that stand for them
+// (chebyshev_bins.hpp).
+template <class Noise>
+class Maximum {
+ public:
+  struct Derivatives {
+    double value, slope, curvature;
+  };
+
+  // Rounded up to whole vectors by points at -infinity, whose log F is 0.
+  void set(std::span<const double> points, std::span<const double> weights) {
+    const std::size_t padded = (points.size() + lanes - 1) / lanes * lanes;
+    points_.assign(padded, -std::numeric_limits<double>::infinity());
+    weights_.assign(padded, 0.0);
+    std::copy(points.begin(), points.end(), points_.begin());
+    std::copy(weights.begin(), weights.end(), weights_.begin());
+  }
+
+  double log_cdf(double t) const {
+    Lanes sums{};
+    for (std::size_t j = 0; j < points_.size(); j += lanes) {
+      for (std::size_t l = 0; l < lanes; ++l) sums[l] += weights_[j + l] * Noise::log_cdf(t - points_[j + l]);
+    }
+    return total(sums);
+  }
+
+  Derivatives derivatives(double t) const {
+    Lanes values{};
+    Lanes slopes{};
+    Lanes curvatures{};
+    for (std::size_t j = 0; j < points_.size(); j += lanes) {
+      for (std::size_t l = 0; l < lanes; ++l) {
+        const double x = t - points_[j + l];
+        const double slope = Noise::slope(x);
+        values[l] += weights_[j + l] * Noise::log_cdf(x);
+        slopes[l] += weights_[j + l] * slope;
+        curvatures[l] += weights_[j + l] * (slope > 0 ? slope * Noise::bend(x, slope) : 0.0);
+      }
+    }
+    return {total(values), total(slopes), total(curvatures)};
+  }
+
+ private:
+  // Running sums that the compiler may vectorise without reordering a sum.
+  static constexpr std::size_t lanes = 16;
+  using Lanes = std::array<double, lanes>;
+
+  static double total(const Lanes& sums) {
+    double sum = 0;
+    for (const double s : sums) sum += s;
+    return sum;
+  }
+
+  std::vector<double> points_, weights_;
+};
+
+}  // namespace manyclass
