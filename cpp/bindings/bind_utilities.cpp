@@ -7,6 +7,8 @@
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
 #include "bindings/noise.hpp"
+#include "bindings/weights.hpp"
+#include "manyclass/evaluate/utility_model.hpp"
 #include "manyclass/evaluate/utility_probabilities.hpp"
 
 namespace manyclass {
@@ -78,6 +80,58 @@ Array<double> sampled_log_probabilities(const std::string& noise, const Array<do
   return out;
 }
 
+py::tuple log_losses(const std::string& noise, const py::object& x, py::ssize_t n_features, const Weights& w,
+                     const Array<Index>& labels, int n_threads, const std::string& isa_name) {
+  const NoiseKind kind = noise_named(noise);
+  const Isa isa = isa_named(isa_name);
+  return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
+    if (labels.size() != data.n_rows()) throw std::invalid_argument("X and y differ in length");
+    const std::span<const Index> y = view(labels);
+    check_classes(y, static_cast<std::size_t>(model.n_classes));
+    Array<double> losses(labels.size());
+    Array<Index> ranks(labels.size());
+    const std::span<double> out = mutable_view(losses);
+    const std::span<Index> out_ranks = mutable_view(ranks);
+    {
+      const py::gil_scoped_release nogil;
+      utility_log_losses(kind, data, y, model, n_threads, isa, out, out_ranks);
+    }
+    return py::make_tuple(losses, ranks);
+  });
+}
+
+py::tuple most_probable(const std::string& noise, const py::object& x, py::ssize_t n_features, const Weights& w,
+                        py::ssize_t k, int n_threads, const std::string& isa_name) {
+  const NoiseKind kind = noise_named(noise);
+  const Isa isa = isa_named(isa_name);
+  return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
+    if (k < 1 || k > model.n_classes) throw std::invalid_argument("k is out of range");
+    const py::ssize_t n = data.n_rows();
+    Array<Index> classes({n, k});
+    Array<float> log_probabilities({n, k});
+    const std::span<Index> out = mutable_view(classes);
+    const std::span<float> out_log = mutable_view(log_probabilities);
+    {
+      const py::gil_scoped_release nogil;
+      utility_top_k(kind, data, model, static_cast<Index>(k), n_threads, isa, out, out_log);
+    }
+    return py::make_tuple(classes, log_probabilities);
+  });
+}
+
+Array<double> probabilities_of_model(const std::string& noise, const py::object& x, py::ssize_t n_features,
+                                     const Weights& w, bool log, int n_threads, const std::string& isa_name) {
+  const NoiseKind kind = noise_named(noise);
+  const Isa isa = isa_named(isa_name);
+  return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
+    Array<double> out({static_cast<py::ssize_t>(data.n_rows()), w.n_classes});
+    const std::span<double> p = mutable_view(out);
+    const py::gil_scoped_release nogil;
+    utility_all(kind, data, model, log, n_threads, isa, p);
+    return out;
+  });
+}
+
 }  // namespace
 
 void bind_utilities(py::module_& m) {
@@ -88,6 +142,12 @@ void bind_utilities(py::module_& m) {
         "classes"_a.noconvert(), "log"_a, "n_threads"_a, "isa"_a = "auto");
   m.def("sampled_utility_log_probabilities", sampled_log_probabilities, py::kw_only(), "noise"_a, "psi"_a.noconvert(),
         "labels"_a.noconvert(), "n_samples"_a, "seed"_a, "n_threads"_a, "isa"_a = "auto");
+  m.def("utility_log_losses", log_losses, "noise"_a, "x"_a, "n_features"_a, "weights"_a, "labels"_a.noconvert(),
+        "n_threads"_a, "isa"_a = "auto");
+  m.def("utility_top_k", most_probable, "noise"_a, "x"_a, "n_features"_a, "weights"_a, "k"_a, "n_threads"_a,
+        "isa"_a = "auto");
+  m.def("utility_predict_proba", probabilities_of_model, "noise"_a, "x"_a, "n_features"_a, "weights"_a, "log"_a,
+        "n_threads"_a, "isa"_a = "auto");
 }
 
 }  // namespace manyclass

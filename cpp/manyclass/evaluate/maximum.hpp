@@ -2,12 +2,14 @@
 // sum_k log F(t - psi_k), and its first two derivatives.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <span>
 #include <vector>
 
+#include "manyclass/core/simd.hpp"
 #include "manyclass/math/noise.hpp"
 
 namespace manyclass {
@@ -17,6 +19,8 @@ namespace manyclass {
 template <class Noise>
 class Maximum {
  public:
+  explicit Maximum(Isa isa) : isa_(isa) {}
+
   struct Derivatives {
     double value, slope, curvature;
   };
@@ -32,9 +36,13 @@ class Maximum {
 
   double log_cdf(double t) const {
     Lanes sums{};
-    for (std::size_t j = 0; j < points_.size(); j += lanes) {
-      for (std::size_t l = 0; l < lanes; ++l) sums[l] += weights_[j + l] * Noise::log_cdf(t - points_[j + l]);
-    }
+    run_with(isa_, [&] {
+      const double* c = points_.data();
+      const double* w = weights_.data();
+      for (std::size_t j = 0; j < points_.size(); j += lanes) {
+        for (std::size_t l = 0; l < lanes; ++l) sums[l] += w[j + l] * Noise::log_cdf(t - c[j + l]);
+      }
+    });
     return total(sums);
   }
 
@@ -42,17 +50,23 @@ class Maximum {
     Lanes values{};
     Lanes slopes{};
     Lanes curvatures{};
-    for (std::size_t j = 0; j < points_.size(); j += lanes) {
-      for (std::size_t l = 0; l < lanes; ++l) {
-        const double x = t - points_[j + l];
-        const double slope = Noise::slope(x);
-        values[l] += weights_[j + l] * Noise::log_cdf(x);
-        slopes[l] += weights_[j + l] * slope;
-        curvatures[l] += weights_[j + l] * (slope > 0 ? slope * Noise::bend(x, slope) : 0.0);
+    run_with(isa_, [&] {
+      const double* c = points_.data();
+      const double* w = weights_.data();
+      for (std::size_t j = 0; j < points_.size(); j += lanes) {
+        for (std::size_t l = 0; l < lanes; ++l) {
+          const double x = t - c[j + l];
+          const double slope = Noise::slope(x);
+          values[l] += w[j + l] * Noise::log_cdf(x);
+          slopes[l] += w[j + l] * slope;
+          curvatures[l] += w[j + l] * (slope > 0 ? slope * Noise::bend(x, slope) : 0.0);
+        }
       }
-    }
+    });
     return {total(values), total(slopes), total(curvatures)};
   }
+
+  Isa isa() const { return isa_; }
 
  private:
   // Running sums that the compiler may vectorise without reordering a sum.
@@ -65,6 +79,7 @@ class Maximum {
     return sum;
   }
 
+  Isa isa_;
   std::vector<double> points_, weights_;
 };
 

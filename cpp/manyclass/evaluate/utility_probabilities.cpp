@@ -42,13 +42,11 @@ void for_each_row(const NoiseKind& kind, const UtilityRows& rows, bool log, int 
       [&]<class Noise>(Noise) {
         constexpr std::size_t bite = 8;  // rows that share buffers
         parallel_for(n_threads, (rows.size() + bite - 1) / bite, [&](std::size_t b) {
-          UtilityRowOf<Noise> row;
-          run_with(isa, [&] {
-            for (std::size_t i = b * bite; i < std::min(rows.size(), (b + 1) * bite); ++i) {
-              row.set(rows.row(i), log);
-              f(row, i);
-            }
-          });
+          UtilityRowOf<Noise> row(isa);
+          for (std::size_t i = b * bite; i < std::min(rows.size(), (b + 1) * bite); ++i) {
+            row.set(rows.row(i), log);
+            f(row, i);
+          }
         });
       },
       kind);
@@ -75,11 +73,9 @@ void sampled_utility_log_probabilities(const NoiseKind& kind, const UtilityRows&
   std::visit(
       [&]<class Noise>(Noise) {
         parallel_for(n_threads, rows.size(), [&](std::size_t i) {
-          UtilityRow<Noise> row;
-          run_with(isa, [&] {
-            row.set(rows.row(i), true);
-            out[i] = row.sampled(labels[i], n_samples, Normals(Rng({seed, 0}, i)));
-          });
+          UtilityRow<Noise> row(isa);
+          row.set(rows.row(i), true);
+          out[i] = row.sampled(labels[i], n_samples, Normals(Rng({seed, 0}, i)));
         });
       },
       kind);

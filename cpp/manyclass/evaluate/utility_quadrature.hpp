@@ -122,12 +122,14 @@ class UtilityQuadrature {
 
   // sums_i += sum_j F'/F(t_j - c_i) e^L(t_j), j in [first, last)
   void add(std::span<const double> c, std::size_t first, std::size_t last) {
-    for (std::size_t j = first; j < last; ++j) {
-      const double t = nodes_[j].t;
-      const double cdf = std::exp(nodes_[j].log_cdf);
+    run_with(maximum_.isa(), [&] {
       double* sums = sums_.data();
-      for (std::size_t i = 0; i < c.size(); ++i) sums[i] += cdf * Noise::slope(t - c[i]);
-    }
+      for (std::size_t j = first; j < last; ++j) {
+        const double t = nodes_[j].t;
+        const double cdf = vec::exp(nodes_[j].log_cdf);
+        for (std::size_t i = 0; i < c.size(); ++i) sums[i] += cdf * Noise::slope(t - c[i]);
+      }
+    });
   }
 
   // log of the integrand, a concave function of t.
@@ -190,27 +192,22 @@ class UtilityQuadrature {
   }
 
   bool integrate_log(double c, bool leads, double& log_p) {
-    values_.resize(n_coarse_);
-    for (std::size_t j = 0; j < n_coarse_; ++j) values_[j] = Noise::log_slope(nodes_[j].t - c) + nodes_[j].log_cdf;
+    find_values(c, 0, n_coarse_);
     const double top = *std::max_element(values_.begin(), values_.end());
     if (!leads && !(std::max(values_.front(), values_.back()) < top - 30)) return false;
     if (std::isinf(top)) {  // the squares of such distances overflow
       log_p = top;
       return true;
     }
-    double sum = 0;
-    for (const double v : values_) sum += vec::exp(v - top);
+    double sum = sum_relative_to(top);
     double h = spacing_;
     // The rounding of L is what is left of accuracy where L is large.
     const double rounding = 1e-15 * std::fabs(top);
     std::size_t first = n_coarse_;
     for (std::size_t n = n_coarse_ - 1; refine_ && h > spacing_ / 64; n *= 2, h /= 2) {
       if (nodes_.size() < first + n) add_midpoints(n, h);
-      double middle = 0;
-      values_.resize(n);
-      for (std::size_t j = 0; j < n; ++j)
-        values_[j] = Noise::log_slope(nodes_[first + j].t - c) + nodes_[first + j].log_cdf;
-      for (const double v : values_) middle += vec::exp(v - top);
+      find_values(c, first, n);
+      const double middle = sum_relative_to(top);
       first += n;
       const double difference = std::fabs(sum - middle) / (sum + middle);
       sum += middle;
@@ -221,6 +218,22 @@ class UtilityQuadrature {
     }
     log_p = top + std::log(sum * h);
     return true;
+  }
+
+  // The logarithms of the integrand of c at n nodes.
+  void find_values(double c, std::size_t first, std::size_t n) {
+    values_.resize(n);
+    run_with(maximum_.isa(), [&] {
+      const Node* nodes = nodes_.data() + first;
+      double* values = values_.data();
+      for (std::size_t j = 0; j < n; ++j) values[j] = Noise::log_slope(nodes[j].t - c) + nodes[j].log_cdf;
+    });
+  }
+
+  double sum_relative_to(double top) const {
+    double sum = 0;
+    for (const double v : values_) sum += std::exp(v - top);
+    return sum;
   }
 
   void add_midpoints(std::size_t n, double h) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -16,10 +17,15 @@ namespace manyclass {
 template <class Noise>
 class UtilityRow {
  public:
-  // psi finite. Classes more than 64 behind the foremost change no probability by 1e-8, but some logarithms.
+  explicit UtilityRow(Isa isa) : maximum_(isa) {}
+
+  // A value of psi that is not finite makes all probabilities NaN. Classes more than 64 behind the foremost change no
+  // probability by 1e-8, but some logarithms.
   template <class Real>
   void set(std::span<const Real> psi, bool log) {
     log_ = log;
+    finite_ = std::all_of(psi.begin(), psi.end(), [](Real v) { return std::isfinite(v); });
+    if (!finite_) return;
     const auto top = static_cast<double>(*std::max_element(psi.begin(), psi.end()));
     psi_.resize(psi.size());
     for (std::size_t k = 0; k < psi.size(); ++k) psi_[k] = static_cast<double>(psi[k]) - top;
@@ -29,6 +35,7 @@ class UtilityRow {
 
   // p, or log p, of every class.
   void all(std::span<double> out) {
+    if (!finite_) return fill_nan(out);
     if (!bins_.binned()) return integrate(psi_, bins_.weights().size() == psi_.size() ? bins_.weights() : none(), out);
     const std::span<const double> nodes = bins_.nodes();
     values_.resize(nodes.size());
@@ -54,6 +61,7 @@ class UtilityRow {
   // p, or log p, of some classes.
   template <class Classes>
   void some(const Classes& classes, std::span<double> out) {
+    if (!finite_) return fill_nan(out);
     chosen_.clear();
     for (const auto k : classes) chosen_.push_back(psi_[static_cast<std::size_t>(k)]);
     integrate(chosen_, none(), out);
@@ -85,6 +93,10 @@ class UtilityRow {
   }
 
  private:
+  static void fill_nan(std::span<double> out) {
+    std::fill(out.begin(), out.end(), std::numeric_limits<double>::quiet_NaN());
+  }
+
   static std::span<const double> none() { return {}; }
 
   void integrate(std::span<const double> c, std::span<const double> weights, std::span<double> out) {
@@ -101,6 +113,7 @@ class UtilityRow {
   }
 
   bool log_ = false;
+  bool finite_ = false;
   ChebyshevBins bins_;
   Maximum<Noise> maximum_;
   std::vector<double> psi_, values_, places_, chosen_, sorted_, logs_;

@@ -14,6 +14,8 @@ namespace manyclass {
 // log p_k = psi_k - log sum_j e^psi_j
 class SoftmaxRow {
  public:
+  explicit SoftmaxRow(Isa) {}
+
   template <class Real>
   void set(std::span<const Real> psi, bool log) {
     log_ = log;
