@@ -125,6 +125,41 @@ def top_k(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
+# bind_utilities
+
+def noise_names() -> list[str]: ...
+def utility_probabilities(
+    *, noise: str, psi: NDArray[np.float64], log: bool, n_threads: int, isa: str = "auto"
+) -> NDArray[np.float64]: ...
+def utility_probabilities_at(
+    *, noise: str, psi: NDArray[np.float64], classes: NDArray[np.int32], log: bool, n_threads: int, isa: str = "auto"
+) -> NDArray[np.float64]: ...
+def sampled_utility_log_probabilities(
+    *,
+    noise: str,
+    psi: NDArray[np.float64],
+    labels: NDArray[np.int32],
+    n_samples: int,
+    seed: int,
+    n_threads: int,
+    isa: str = "auto",
+) -> NDArray[np.float64]: ...
+def utility_log_losses(
+    noise: str,
+    x: _Data,
+    n_features: int,
+    weights: Weights,
+    labels: NDArray[np.int32],
+    n_threads: int,
+    isa: str = "auto",
+) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+def utility_top_k(
+    noise: str, x: _Data, n_features: int, weights: Weights, k: int, n_threads: int, isa: str = "auto"
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+def utility_predict_proba(
+    noise: str, x: _Data, n_features: int, weights: Weights, log: bool, n_threads: int, isa: str = "auto"
+) -> NDArray[np.float64]: ...
+
 # bind_gradient
 
 def full_batch_loss_names() -> list[str]: ...

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "manyclass/math/elementary.hpp"
+#include "manyclass/math/elementary_double.hpp"
 
 namespace manyclass {
 
@@ -45,6 +46,19 @@ inline float log_expit(float x) {
 
 // (log F)'(x) = 1 / (1 + e^x) for every float x, to 4 ulp; where it is subnormal, 0 may stand for it.
 inline float log_expit_derivative(float x) { return 1.0F / (1.0F + exp(x)); }
+
+// The same of doubles, to 1e-14 relative.
+inline double log_expit(double x) {
+  const double e = exp(-std::fabs(x));
+  const double y = 1.0 + e;
+  const double log1p_e = log(y) + (e - (y - 1.0)) / y;
+  return (x < 0.0 ? x : 0.0) - log1p_e;
+}
+
+inline double log_expit_derivative(double x) {
+  const double e = exp(-std::fabs(x));
+  return (x < 0.0 ? 1.0 : e) / (1.0 + e);
+}
 
 }  // namespace vec
 

@@ -1,4 +1,7 @@
-"""Special functions as NumPy ufuncs; `manyclass.special.cython_special` has them for Cython's `cimport`."""
+"""Special functions as NumPy ufuncs, and the choice probabilities of random utility models.
+
+`manyclass.special.cython_special` has the functions of one number for Cython's `cimport`.
+"""
 
 from manyclass.special._ufuncs import (
     lambertw,
@@ -8,6 +11,7 @@ from manyclass.special._ufuncs import (
     log_ndtr_derivative,
     wright_omega,
 )
+from manyclass.special._utilities import sampled_utility_log_probabilities, utility_probabilities
 
 __all__ = [
     "lambertw",
@@ -15,5 +19,7 @@ __all__ = [
     "log_expit_derivative",
     "log_ndtr",
     "log_ndtr_derivative",
+    "sampled_utility_log_probabilities",
+    "utility_probabilities",
     "wright_omega",
 ]
