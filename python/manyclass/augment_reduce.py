@@ -16,7 +16,6 @@ from manyclass._sampled import fit_sampled, row_norms_sq
 from manyclass._training import Callback, Schedule
 from manyclass._weights import Data
 
-NOISE = ("gumbel", "normal", "logistic")
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 # Of the three families the one with the tightest bound. Gaps in nats at equal scores of 2, 10 and 1,000 classes, normal
 # noise: .002, .013, .045 with normal q; logistic noise: .024, .002, .000 with Gumbel q and .014, .083, .143 with the
@@ -312,7 +311,7 @@ class AugmentReduceClassifier(LinearClassifier):
         return log_p
 
     def _check_parameters(self) -> None:
-        check_choice("noise", self.noise, NOISE)
+        check_choice("noise", self.noise, _core.noise_names())
         check_choice("solver", self.solver, ("implicit", "sgd"))
         check_choice("local_step", self.local_step, _core.local_step_names())
         if self.noise == "gumbel" and self.local_step != "natural":
