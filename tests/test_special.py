@@ -11,10 +11,18 @@ import pytest
 
 import manyclass
 from manyclass import _core
-from manyclass.special import lambertw, wright_omega
+from manyclass.special import (
+    lambertw,
+    log_expit,
+    log_expit_derivative,
+    log_ndtr,
+    log_ndtr_derivative,
+    wright_omega,
+)
 
 TABLES = np.load(Path(__file__).parent / "tables" / "special.npz")
-UFUNCS = [wright_omega, lambertw]
+NOISE_UFUNCS = [log_ndtr, log_ndtr_derivative, log_expit, log_expit_derivative]
+UFUNCS = [wright_omega, lambertw, *NOISE_UFUNCS]
 DTYPES = [np.float32, np.float64]
 ALL_ISAS = ["baseline", "avx2", "avx512"]
 ISAS = ALL_ISAS[: ALL_ISAS.index(_core.best_isa()) + 1]
@@ -24,8 +32,16 @@ ISAS = ALL_ISAS[: ALL_ISAS.index(_core.best_isa()) + 1]
 ULP = {
     ("wright_omega", np.float64): 2.0,
     ("lambertw", np.float64): 3.0,
+    ("log_ndtr", np.float64): 4.0,
+    ("log_ndtr_derivative", np.float64): 4.0,
+    ("log_expit", np.float64): 2.0,
+    ("log_expit_derivative", np.float64): 3.0,
     ("wright_omega", np.float32): 0.51,
     ("lambertw", np.float32): 0.51,
+    ("log_ndtr", np.float32): 0.51,
+    ("log_ndtr_derivative", np.float32): 0.51,
+    ("log_expit", np.float32): 0.51,
+    ("log_expit_derivative", np.float32): 0.51,
 }
 
 
@@ -95,7 +111,30 @@ def test_lambertw_below_its_domain_obeys_the_error_state(dtype):
         lambertw(below)
 
 
-@pytest.mark.parametrize("f", UFUNCS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_logs_of_distribution_functions_have_their_limits(dtype):
+    info = np.finfo(dtype)
+    x = np.array([-np.inf, info.min, -0.0, 0.0, info.max, np.inf, np.nan], dtype=dtype)
+    log_half, slope = dtype(-np.log(2.0)), dtype(np.sqrt(2 / np.pi))
+    for f, want in [
+        (log_ndtr, [-np.inf, -np.inf, log_half, log_half, 0, 0, np.nan]),
+        (log_ndtr_derivative, [np.inf, info.max, slope, slope, 0, 0, np.nan]),
+        (log_expit, [-np.inf, info.min, log_half, log_half, 0, 0, np.nan]),
+        (log_expit_derivative, [1, 1, 0.5, 0.5, 0, 0, np.nan]),
+    ]:
+        with np.errstate(over="ignore", under="ignore"):
+            np.testing.assert_allclose(f(x), np.array(want, dtype=dtype), rtol=4 * info.eps, atol=0)
+
+
+@pytest.mark.parametrize("f", NOISE_UFUNCS, ids=lambda f: f.__name__)
+def test_no_overflow_or_underflow_of_an_intermediate_value_is_reported(f):
+    x = np.array([-1e18, -1e3, -40.0, -1e-30, 0.0, 3.0, -np.inf, np.nan])
+    with np.errstate(all="raise"):
+        f(x)
+        f(x.astype(np.float32))
+
+
+@pytest.mark.parametrize("f", [wright_omega, lambertw], ids=lambda f: f.__name__)
 def test_no_error_is_reported_where_the_result_shows_none(f):
     huge = np.array([1e30, 1e300, np.inf, np.nan, 3.0, 1e-3, -0.2])
     with np.errstate(all="raise"):
@@ -198,6 +237,28 @@ class TestVectorised:
         error = np.abs(_core._wright_omega_block(x, isa) - wright_omega(x.astype(np.float64)))
         assert error.max() <= 2 * np.finfo(np.float32).smallest_subnormal
 
+    @pytest.mark.parametrize(
+        ("block", "f", "low", "high", "most"),
+        [
+            # The upper ends are where the results turn subnormal.
+            (_core._log_ndtr_block, log_ndtr, -1e19, 12.9, 10),
+            (_core._log_ndtr_derivative_block, log_ndtr_derivative, -3.4e38, 13.0, 10),
+            (_core._log_expit_block, log_expit, -3.4e38, 87.3, 3),
+            (_core._log_expit_derivative_block, log_expit_derivative, -3.4e38, 87.3, 4),
+        ],
+    )
+    def test_functions_of_the_noise_err_by_what_their_headers_say(self, isa, block, f, low, high, most):
+        for x in [floats_between(low, high), floats_between(-20, min(high, 20), step=101)]:
+            assert ulps(block(x, isa), f(x.astype(np.float64))).max() <= most
+
+    def test_functions_of_the_noise_have_their_limits(self, isa):
+        x = np.array([-np.inf, -3.4e38, -1e30, 1e30, 3.4e38, np.inf, np.nan, -np.nan], dtype=np.float32)
+        nan, inf = np.nan, np.inf
+        np.testing.assert_array_equal(_core._log_ndtr_block(x, isa), [-inf, -inf, -inf, 0, 0, 0, nan, nan])
+        np.testing.assert_array_equal(_core._log_ndtr_derivative_block(x, isa), [inf, -x[1], -x[2], 0, 0, 0, nan, nan])
+        np.testing.assert_array_equal(_core._log_expit_block(x, isa), [-inf, x[1], x[2], 0, 0, 0, nan, nan])
+        np.testing.assert_array_equal(_core._log_expit_derivative_block(x, isa), [1, 1, 1, 0, 0, 0, nan, nan])
+
     def test_limits(self, isa):
         x = np.array([-np.inf, -3.4e38, 0, 3.4e38, np.inf, np.nan, -np.nan], dtype=np.float32)
         nan, inf = np.nan, np.inf
@@ -261,11 +322,15 @@ def test_log_sum_exp_of_doubles_is_exact_for_infinities():
 
 USER_MODULE = """
 from manyclass.special.cython_special cimport lambertw, lambertwf, wright_omega, wright_omegaf
+from manyclass.special.cython_special cimport log_expit, log_expit_derivative, log_expit_derivativef, log_expitf
+from manyclass.special.cython_special cimport log_ndtr, log_ndtr_derivative, log_ndtr_derivativef, log_ndtrf
 
 def values(double x, float y):
     with nogil:
         a, b, c, d = wright_omega(x), wright_omegaf(y), lambertw(x), lambertwf(y)
-    return a, b, c, d
+        e, f, g, h = log_ndtr(x), log_ndtrf(y), log_ndtr_derivative(x), log_ndtr_derivativef(y)
+        i, j, k, l = log_expit(x), log_expitf(y), log_expit_derivative(x), log_expit_derivativef(y)
+    return a, b, c, d, e, f, g, h, i, j, k, l
 """
 
 
@@ -283,4 +348,4 @@ def test_other_cython_projects_can_cimport_the_functions(tmp_path):
     user = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(user)
     x, y = 1.5, np.float32(0.3)
-    assert user.values(x, y) == (wright_omega(x), wright_omega(y), lambertw(x), lambertw(y))
+    assert user.values(x, y) == tuple(f(v) for f in UFUNCS for v in (x, y))

@@ -3,6 +3,8 @@
 #include "bindings/module.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/math/log_sum_exp.hpp"
+#include "manyclass/math/logistic.hpp"
+#include "manyclass/math/normal.hpp"
 #include "manyclass/math/wright_omega.hpp"
 
 namespace manyclass {
@@ -77,6 +79,28 @@ void bind_math(py::module_& m) {
         return block(a, i, [](float v) { return vec::wright_omega(v); });
       },
       x, isa, "vec::wright_omega of each element.");
+  m.def(
+      "_log_ndtr_block",
+      [](const Array<float>& a, const std::string& i) { return block(a, i, [](float v) { return vec::log_ndtr(v); }); },
+      x, isa, "vec::log_ndtr of each element.");
+  m.def(
+      "_log_ndtr_derivative_block",
+      [](const Array<float>& a, const std::string& i) {
+        return block(a, i, [](float v) { return vec::log_ndtr_derivative(v); });
+      },
+      x, isa, "vec::log_ndtr_derivative of each element.");
+  m.def(
+      "_log_expit_block",
+      [](const Array<float>& a, const std::string& i) {
+        return block(a, i, [](float v) { return vec::log_expit(v); });
+      },
+      x, isa, "vec::log_expit of each element.");
+  m.def(
+      "_log_expit_derivative_block",
+      [](const Array<float>& a, const std::string& i) {
+        return block(a, i, [](float v) { return vec::log_expit_derivative(v); });
+      },
+      x, isa, "vec::log_expit_derivative of each element.");
   m.def("_log_sum_exp_block", log_sum_exp_block, py::arg("z").noconvert(), isa,
         "log of the sum of exp of floats, as one block.");
   m.def("_log_sum_exp_parts", log_sum_exp_parts, py::arg("z").noconvert(), py::arg("cuts").noconvert(),

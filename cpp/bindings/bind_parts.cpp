@@ -62,12 +62,26 @@ py::tuple step(const std::string& solver, const std::string& formulation, const 
   plan.root = root;
   plan.delta = delta;
   Array<float> p(scores.size());
-  std::vector<float> scratch(static_cast<std::size_t>(scores.size()));
+  std::vector<float> scratch(2 * static_cast<std::size_t>(scores.size()));
   plan.u_gain = u_gain;
   const SampledPoint point{view(scores), view(alpha), label_score, x_sq,        eta,
                            eta_u,        visits,      label_alpha, view(x_sqs), view(times)};
   const Move move = step_named(plan)->solve(isa_named(isa), point, u, mutable_view(p), scratch);
   return py::make_tuple(p, move.label, u, move.loss, move.total);
+}
+
+py::tuple bound_step(const Plan& plan, const std::string& isa, const Array<float>& scores, const Array<float>& alpha,
+                     double label_score, double x_sq, double eta, double mu, double scale, int visits,
+                     const Array<float>& x_sqs, std::uint64_t seed, std::uint64_t epoch, std::uint64_t item) {
+  if (scores.size() != alpha.size()) throw std::invalid_argument("scores and alpha differ in length");
+  Array<float> p(scores.size());
+  std::vector<float> scratch(2 * static_cast<std::size_t>(scores.size()));
+  SampledPoint point{view(scores), view(alpha), label_score, x_sq, eta, eta, visits, 1, view(x_sqs), {}};
+  point.local_scale = &scale;
+  point.key = {seed, epoch};
+  point.item = first_local_item + item;
+  const Move move = step_named(plan)->solve(isa_named(isa), point, mu, mutable_view(p), scratch);
+  return py::make_tuple(p, move.label, mu, scale, move.loss);
 }
 
 py::tuple minibatch_prox(const Array<double>& gram, const Array<double>& scores, const Array<double>& shrinks,
@@ -117,6 +131,9 @@ void bind_parts(py::module_& m) {
         "scores"_a.noconvert(), "alpha"_a.noconvert(), "label_score"_a, "x_sq"_a, "eta"_a, "eta_u"_a, "u"_a,
         "u_gain"_a = 0.5, "visits"_a = 0, "label_alpha"_a = 1.0F, "x_sqs"_a = Array<float>(0),
         "times"_a = Array<float>(0), "(p, label's move, u, loss, total) of one step.");
+  m.def("_bound_step", &bound_step, py::kw_only(), "plan"_a, "isa"_a, "scores"_a.noconvert(), "alpha"_a.noconvert(),
+        "label_score"_a, "x_sq"_a, "eta"_a, "mu"_a, "scale"_a, "visits"_a, "x_sqs"_a.noconvert(), "seed"_a, "epoch"_a,
+        "item"_a, "(p, label's move, mu, scale, loss) of one step of augment and reduce.");
   m.def("_minibatch_prox", &minibatch_prox, py::kw_only(), "gram"_a.noconvert(), "scores"_a.noconvert(),
         "shrinks"_a.noconvert(), "log_weights"_a.noconvert(), "labels"_a, "has_intercept"_a, "share"_a, "eta"_a,
         "eta_u"_a, "u"_a, "(c, t, u, loss, largest move of a score, error bound) of one step of a batch.");

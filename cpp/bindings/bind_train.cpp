@@ -49,10 +49,11 @@ struct State {
   Array<float> intercept_squares;
   Array<Index> heads;
   py::ssize_t n_classes;
+  Array<double> local_scale{};  // of q, beside u
 
   std::vector<py::array> arrays() const {
-    return {labels, x_sq,    u,       weights,           intercept, scale, norm_sq, moments, intercept_moments,
-            gamma,  updated, squares, intercept_squares, heads};
+    return {labels, x_sq,    u,       weights,           intercept, scale,      norm_sq, moments, intercept_moments,
+            gamma,  updated, squares, intercept_squares, heads,     local_scale};
   }
 };
 
@@ -65,6 +66,7 @@ void check_state(const State& state, py::ssize_t n_points) {
   check_size("x_sq", state.x_sq.size(), n_points);
   check_size("u", state.u.size(), n_points);
   const py::ssize_t k = state.n_classes, w = state.weights.size();
+  optional("local_scale", state.local_scale, n_points);
   optional("intercept", state.intercept, k);
   optional("scale", state.scale, k);
   optional("norm_sq", state.norm_sq, k);
@@ -98,6 +100,7 @@ Problem<Rows> problem_of(const typename Rows::Data& x, State& state) {
                         view(state.labels),
                         view(state.x_sq),
                         mutable_view(state.u),
+                        mutable_view(state.local_scale),
                         {rows(state.weights), mutable_view(state.intercept), mutable_view(state.scale)},
                         as_index(state.n_classes, "n_classes"),
                         {},
@@ -111,8 +114,32 @@ Problem<Rows> problem_of(const typename Rows::Data& x, State& state) {
   return problem;
 }
 
+void augment_reduce(Plan& plan, std::string noise, std::string local_step, double local_floor,
+                    const std::string& family, const Array<double>& nodes, const Array<double>& weights, double entropy,
+                    double largest_scale) {
+  check_size("weights", weights.size(), nodes.size());
+  plan.noise = std::move(noise);
+  plan.local_step = std::move(local_step);
+  plan.local_floor = local_floor;
+  if (plan.noise == "gumbel") return;
+  const std::span<const double> v = view(nodes), w = view(weights);
+  double mean = 0, square = 0;
+  for (std::size_t j = 0; j < v.size(); ++j) {
+    mean += w[j] * v[j];
+    square += w[j] * v[j] * v[j];
+  }
+  plan.family = std::make_shared<const LocalFamily>(LocalFamily{{v.begin(), v.end()},
+                                                                {w.begin(), w.end()},
+                                                                mean,
+                                                                square - mean * mean,
+                                                                entropy,
+                                                                largest_scale,
+                                                                local_draw_named(family)});
+}
+
 BoundTrainer bind_trainer(const Plan& plan, const AnyProblem& problem, State& state, py::list arrays) {
   Plan own = plan;
+  if (own.family != nullptr) check_size("local_scale", state.local_scale.size(), state.labels.size());
   own.settings.norm_sq = mutable_view(state.norm_sq);
   own.heads = mutable_view(state.heads);
   own.head_size = state.heads.ndim() == 2 ? as_index(state.heads.shape(1), "the size of a head") : 0;
@@ -159,38 +186,44 @@ void bind_train(py::module_& m) {
   m.def("formulation_names", &formulation_names);
   m.def("selection_names", &selection_names);
   m.def("root_finder_names", &root_finder_names);
+  m.def("local_step_names", &local_step_names);
+  m.def("local_family_names", &local_family_names);
 
-  py::class_<Plan>(m, "Plan").def(
-      py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
-                  py::ssize_t n_negatives, double delta, double u_gain, double power, bool learn_heads,
-                  std::uint64_t seed, int n_threads, py::ssize_t batch, bool mean_of_batch, bool share_classes,
-                  bool hogwild, bool shuffle, double ridge, double u_max, double max_norm, const std::string& isa) {
-        Plan plan;
-        plan.solver = std::move(solver);
-        plan.formulation = std::move(formulation);
-        plan.selection = std::move(selection);
-        plan.root = std::move(root);
-        plan.n_negatives = as_index(n_negatives, "n_negatives");
-        plan.delta = delta;
-        plan.u_gain = u_gain;
-        plan.power = power;
-        plan.learn_heads = learn_heads;
-        plan.settings.seed = seed;
-        plan.settings.n_threads = n_threads;
-        plan.settings.batch = as_index(batch, "batch");
-        plan.settings.mean_of_batch = mean_of_batch;
-        plan.settings.share_classes = share_classes;
-        plan.settings.hogwild = hogwild;
-        plan.settings.shuffle = shuffle;
-        plan.settings.ridge = ridge;
-        plan.settings.u_max = u_max;
-        plan.settings.max_norm = max_norm;
-        plan.settings.isa = isa_named(isa);
-        return plan;
-      }),
-      py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a, "u_gain"_a,
-      "power"_a, "learn_heads"_a, "seed"_a, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a,
-      "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "isa"_a);
+  py::class_<Plan>(m, "Plan")
+      .def(
+          py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
+                      py::ssize_t n_negatives, double delta, double u_gain, double power, bool learn_heads,
+                      std::uint64_t seed, int n_threads, py::ssize_t batch, bool mean_of_batch, bool share_classes,
+                      bool hogwild, bool shuffle, double ridge, double u_max, double max_norm, const std::string& isa) {
+            Plan plan;
+            plan.solver = std::move(solver);
+            plan.formulation = std::move(formulation);
+            plan.selection = std::move(selection);
+            plan.root = std::move(root);
+            plan.n_negatives = as_index(n_negatives, "n_negatives");
+            plan.delta = delta;
+            plan.u_gain = u_gain;
+            plan.power = power;
+            plan.learn_heads = learn_heads;
+            plan.settings.seed = seed;
+            plan.settings.n_threads = n_threads;
+            plan.settings.batch = as_index(batch, "batch");
+            plan.settings.mean_of_batch = mean_of_batch;
+            plan.settings.share_classes = share_classes;
+            plan.settings.hogwild = hogwild;
+            plan.settings.shuffle = shuffle;
+            plan.settings.ridge = ridge;
+            plan.settings.u_max = u_max;
+            plan.settings.max_norm = max_norm;
+            plan.settings.isa = isa_named(isa);
+            return plan;
+          }),
+          py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a, "u_gain"_a,
+          "power"_a, "learn_heads"_a, "seed"_a, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a,
+          "hogwild"_a, "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "isa"_a)
+      .def("augment_reduce", &augment_reduce, py::kw_only(), "noise"_a, "local_step"_a, "local_floor"_a, "family"_a,
+           "nodes"_a.noconvert(), "weights"_a.noconvert(), "entropy"_a, "largest_scale"_a,
+           "Makes the plan one of augment and reduce.");
 
   py::class_<State>(m, "State")
       .def(
@@ -206,7 +239,8 @@ void bind_train(py::module_& m) {
           py::kw_only(), "labels"_a.noconvert(), "x_sq"_a.noconvert(), "u"_a.noconvert(), "weights"_a.noconvert(),
           "intercept"_a.noconvert(), "scale"_a.noconvert(), "norm_sq"_a.noconvert(), "moments"_a.noconvert(),
           "intercept_moments"_a.noconvert(), "gamma"_a.noconvert(), "updated"_a.noconvert(), "average_start"_a,
-          "squares"_a.noconvert(), "intercept_squares"_a.noconvert(), "heads"_a.noconvert(), "n_classes"_a);
+          "squares"_a.noconvert(), "intercept_squares"_a.noconvert(), "heads"_a.noconvert(), "n_classes"_a)
+      .def_readwrite("local_scale", &State::local_scale);
 
   py::class_<Progress>(m, "Progress")
       .def_readonly("loss", &Progress::loss)

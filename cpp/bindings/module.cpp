@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, m) {
   bind_io(m);
   bind_train(m);
   bind_evaluate(m);
+  bind_utilities(m);
   bind_gradient(m);
   bind_math(m);
   bind_parts(m);

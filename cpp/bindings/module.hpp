@@ -8,6 +8,7 @@ namespace manyclass {
 void bind_io(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 void bind_evaluate(pybind11::module_& m);
+void bind_utilities(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);
 void bind_math(pybind11::module_& m);
 void bind_parts(pybind11::module_& m);

@@ -17,6 +17,8 @@ def formulation_names() -> list[str]: ...
 def selection_names() -> list[str]: ...
 def root_finder_names() -> list[str]: ...
 def schedule_names() -> list[str]: ...
+def local_step_names() -> list[str]: ...
+def local_family_names() -> list[str]: ...
 def step_size(schedule: str, eta_0: float, decay: float, epoch: int) -> float: ...
 def class_order(n_classes: int, seed: int) -> NDArray[np.int32]: ...
 def reorder_columns(weights: NDArray[np.float32], source: NDArray[np.int32], n_threads: int) -> None: ...
@@ -47,8 +49,21 @@ class Plan:
         max_norm: float,
         isa: str,
     ) -> None: ...
+    def augment_reduce(
+        self,
+        *,
+        noise: str,
+        local_step: str,
+        local_floor: float,
+        family: str,
+        nodes: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        entropy: float,
+        largest_scale: float,
+    ) -> None: ...
 
 class State:
+    local_scale: NDArray[np.float64]
     def __init__(
         self,
         *,
@@ -110,6 +125,41 @@ def top_k(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
+# bind_utilities
+
+def noise_names() -> list[str]: ...
+def utility_probabilities(
+    *, noise: str, psi: NDArray[np.float64], log: bool, n_threads: int, isa: str = "auto"
+) -> NDArray[np.float64]: ...
+def utility_probabilities_at(
+    *, noise: str, psi: NDArray[np.float64], classes: NDArray[np.int32], log: bool, n_threads: int, isa: str = "auto"
+) -> NDArray[np.float64]: ...
+def sampled_utility_log_probabilities(
+    *,
+    noise: str,
+    psi: NDArray[np.float64],
+    labels: NDArray[np.int32],
+    n_samples: int,
+    seed: int,
+    n_threads: int,
+    isa: str = "auto",
+) -> NDArray[np.float64]: ...
+def utility_log_losses(
+    noise: str,
+    x: _Data,
+    n_features: int,
+    weights: Weights,
+    labels: NDArray[np.int32],
+    n_threads: int,
+    isa: str = "auto",
+) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+def utility_top_k(
+    noise: str, x: _Data, n_features: int, weights: Weights, k: int, n_threads: int, isa: str = "auto"
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+def utility_predict_proba(
+    noise: str, x: _Data, n_features: int, weights: Weights, log: bool, n_threads: int, isa: str = "auto"
+) -> NDArray[np.float64]: ...
+
 # bind_gradient
 
 def full_batch_loss_names() -> list[str]: ...
@@ -157,6 +207,10 @@ def balanced_softmax(
 def _exp_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
 def _log_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
 def _wright_omega_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
+def _log_ndtr_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
+def _log_ndtr_derivative_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
+def _log_expit_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
+def _log_expit_derivative_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
 def _log_sum_exp_block(z: NDArray[np.float32], isa: str) -> float: ...
 def _log_sum_exp_parts(z: NDArray[np.float64], cuts: NDArray[np.int64]) -> float: ...
 
@@ -213,6 +267,23 @@ def _step(
     label_alpha: float = 1.0,
     x_sqs: NDArray[np.float32] = ...,
     times: NDArray[np.float32] = ...,
+) -> tuple[NDArray[np.float32], float, float, float, float]: ...
+def _bound_step(
+    *,
+    plan: Plan,
+    isa: str,
+    scores: NDArray[np.float32],
+    alpha: NDArray[np.float32],
+    label_score: float,
+    x_sq: float,
+    eta: float,
+    mu: float,
+    scale: float,
+    visits: int,
+    x_sqs: NDArray[np.float32],
+    seed: int,
+    epoch: int,
+    item: int,
 ) -> tuple[NDArray[np.float32], float, float, float, float]: ...
 def _minibatch_prox(
     *,

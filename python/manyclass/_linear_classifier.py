@@ -13,23 +13,38 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from manyclass import _core
 from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from
 from manyclass._training import summarize
 from manyclass._weights import Data, LinearWeights, Matrix
+
+MOST_HEAD = 64  # HeadTail::max_head in the core
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):
     """A fitted W with its classes: all that does not depend on how W was found, under the softmax.
 
-    A subclass has the parameters `n_jobs` and `learning_rate`, and `fit`, which leaves `classes_`, `_weights`,
-    `loss_curve_` and `n_iter_`.
+    A subclass has the parameters named here, and `fit`, which leaves `classes_`, `_weights`, `loss_curve_` and
+    `n_iter_`.
     """
+
+    selection: str
+    n_negatives: int
+    frequency_power: float
+    n_head: int
+    batch_size: int | None
+    learning_rate: float | str
+    schedule: str
+    decay: float
+    max_iter: int
+    alpha: float
+    averaging: str
+    n_jobs: int | None
+    parallel: str
 
     classes_: NDArray[Any]
     loss_curve_: NDArray[np.float64]
     n_iter_: int
-    n_jobs: int | None
-    learning_rate: float | str
     _weights: LinearWeights
 
     def _training_data(self, X: Data, y: ArrayLike) -> tuple[Matrix, NDArray[np.int32], NDArray[Any]]:
@@ -45,11 +60,26 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
         return x, labels.astype(np.int32), classes
 
-    def _check_learning_rate(self) -> None:
+    def _check_sampling(self) -> None:
+        """Check the parameters of the training loop that all have."""
+        check_choice("selection", self.selection, _core.selection_names())
+        check_choice("schedule", self.schedule, _core.schedule_names())
+        check_choice("parallel", self.parallel, ("deterministic", "hogwild"))
+        check_choice("averaging", self.averaging, ("none", "polyak", "suffix"))
+        check_number("n_negatives", self.n_negatives, low=1, integer=True)
+        check_number("max_iter", self.max_iter, low=1, integer=True)
         if isinstance(self.learning_rate, str):
             check_choice("learning_rate", self.learning_rate, ("auto",))
         else:
             check_number("learning_rate", self.learning_rate, low=0, open_low=True)
+        check_number("decay", self.decay, low=0, open_low=True, high=1)
+        check_number("alpha", self.alpha, low=0)
+        check_number("frequency_power", self.frequency_power)
+        check_number("n_head", self.n_head, low=1, high=MOST_HEAD, integer=True)
+        if self.batch_size is not None:
+            check_number("batch_size", self.batch_size, low=1, integer=True)
+            if self.parallel == "hogwild":
+                raise ValueError(f"batch_size is {self.batch_size!r}; with parallel='hogwild' it must be None")
 
     @property
     def coef_(self) -> NDArray[np.float32]:
@@ -87,8 +117,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         x = self._validated(X)
         return self._weights.scores(x, n_threads_from(self.n_jobs))
 
-    # The three questions whose answers depend on the model of a label given its scores: here the softmax. Classes rank
-    # by their scores under every model with independent, identically distributed noise.
+    # What a subclass with other noise than the softmax's replaces. Classes rank by their scores under all of them.
 
     def _log_probabilities(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
         """Log-probabilities of all classes, of the shape of `scores`."""
@@ -97,13 +126,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
         return z
 
-    def _log_losses(self, x: Matrix, labels: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Log-loss of each point, and the rank of its label (0: predicted)."""
-        return self._weights.log_losses(x, labels, n_threads_from(self.n_jobs))
-
-    def _top_k(self, x: Matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Positions and log-probabilities of the k best classes of each point, best first."""
-        return self._weights.top_k(x, k, n_threads_from(self.n_jobs))
+    def _noise(self) -> str:
+        return "gumbel"
 
     def predict_log_proba(self, X: Data) -> NDArray[np.float64]:
         """Return the log-probabilities of all classes, in nats.
@@ -171,7 +195,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """
         x = self._validated(X)
         check_number("k", k, low=1, high=len(self.classes_), integer=True)
-        best, log_probabilities = self._top_k(x, int(k))
+        best, log_probabilities = self._weights.top_k(x, int(k), n_threads_from(self.n_jobs), self._noise())
         return self.classes_[best], log_probabilities
 
     def evaluate(self, X: Data, y: ArrayLike) -> dict[str, float]:
@@ -195,7 +219,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             If X and y differ in length or y has a label unseen in fit.
         """
         x = self._validated(X)
-        return summarize(*self._log_losses(x, self._labels_of(y, x)))
+        labels = self._labels_of(y, x)
+        return summarize(*self._weights.log_losses(x, labels, n_threads_from(self.n_jobs), noise=self._noise()))
 
     def _labels_of(self, y: ArrayLike, x: Matrix) -> NDArray[np.int32]:
         y = np.asarray(y)

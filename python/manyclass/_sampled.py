@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass._checks import csr_parts, seed_from
+from manyclass._local import LocalFamily
 from manyclass._training import Callback, Schedule, TrainingState, run_passes
 from manyclass._weights import LinearWeights, Matrix, aligned_zeros
 
@@ -138,6 +139,10 @@ def batch_size_of(estimator: Any, labels: NDArray[np.int32], n_classes: int) -> 
     return max(1, min(most, n_classes // CLASSES_PER_BATCHED_POINT, by_label))
 
 
+def _first_u(estimator: Any, n_classes: int) -> float:
+    return float(np.log(n_classes)) if estimator.u_init == "log_n_classes" else 0.0
+
+
 def fit_sampled(
     estimator: Any,
     x: Matrix,
@@ -150,8 +155,12 @@ def fit_sampled(
     candidates: NDArray[np.int32] | None,
     callback: Callback | None,
     max_seconds: float,
+    local: LocalFamily | None = None,
 ) -> tuple[LinearWeights, list[float]]:
-    """Train weights for labels in [0, n_classes) and return them with the running loss of each pass."""
+    """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
+
+    Augment and reduce where the estimator has a `noise`, with the local family `local` unless that is "gumbel".
+    """
     sparse = isinstance(x, sp.csr_array)
     n_samples, n_features = x.shape
     seed = seed_from(estimator.random_state)
@@ -175,7 +184,7 @@ def fit_sampled(
     state = _core.State(
         labels=position[labels],
         x_sq=x_sq,
-        u=np.full(n_samples, np.log(n_classes) if estimator.u_init == "log_n_classes" else 0.0),
+        u=np.full(n_samples, _first_u(estimator, n_classes) if local is None else local.mu),
         weights=weights.matrix,
         intercept=weights.intercept if estimator.fit_intercept else EMPTY,
         scale=memory.scale,
@@ -190,6 +199,8 @@ def fit_sampled(
         heads=heads,
         n_classes=n_classes,
     )
+    if local is not None:
+        state.local_scale = np.full(n_samples, local.s)
     batch = batch_size_of(estimator, labels, n_classes)
     plan = _core.Plan(
         solver=estimator.solver,
@@ -213,12 +224,24 @@ def fit_sampled(
         max_norm=np.inf if estimator.max_norm is None else estimator.max_norm,
         isa="auto",
     )
+    if hasattr(estimator, "noise"):
+        plan.augment_reduce(
+            noise=estimator.noise,
+            local_step=estimator.local_step,
+            local_floor=1.0 if estimator.selection == "all" else min(1.0, estimator.n_negatives / (n_classes - 1)),
+            family="gumbel" if local is None else local.name,
+            nodes=EMPTY.astype(np.float64) if local is None else local.nodes,
+            weights=EMPTY.astype(np.float64) if local is None else local.weights,
+            entropy=0.0 if local is None else local.entropy,
+            largest_scale=1.0 if local is None else local.largest_scale,
+        )
     if isinstance(x, sp.csr_array):
         trainer = _core.Trainer.sparse(plan, *csr_parts(x), n_features, state)
     else:
         trainer = _core.Trainer.dense(plan, x, state)
 
-    progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads)
+    noise = getattr(estimator, "noise", "gumbel")
+    progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads, noise)
     curve, now = run_passes(
         trainer,
         schedule,

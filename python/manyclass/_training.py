@@ -42,13 +42,15 @@ class TrainingState:
     _scale: NDArray[np.float32] = field(repr=False)
     _position: NDArray[np.int32] = field(repr=False)
     _n_threads: int = field(repr=False)
+    _noise: str = field(repr=False, default="gumbel")
 
     def evaluate(self, X: Matrix, labels: NDArray[np.int32]) -> dict[str, float]:
         """Return the exact log-loss (nats), error and top-5 error on points with labels in [0, n_classes).
 
         It is the current iterate that is evaluated, also where iterates are averaged.
         """
-        return summarize(*self._weights.log_losses(X, self._position[labels], self._n_threads, self._scale))
+        at = self._position[labels]
+        return summarize(*self._weights.log_losses(X, at, self._n_threads, self._scale, self._noise))
 
 
 Callback = Callable[[TrainingState], bool | None]

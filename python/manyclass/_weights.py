@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,23 +89,68 @@ class LinearWeights:
         )
 
     def log_losses(
-        self, X: Matrix, labels: NDArray[np.int32], n_threads: int, scale: NDArray[np.float32] | None = None
+        self,
+        X: Matrix,
+        labels: NDArray[np.int32],
+        n_threads: int,
+        scale: NDArray[np.float32] | None = None,
+        noise: str = "gumbel",
     ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
         """Return each point's log-loss in nats and the rank of its class (0: predicted), rows times `scale`."""
         losses, ranks, start = [], [], 0
+        weights = self._core_weights(scale)
         for x, n_features in self._blocks(X):
             n = len(x[0]) - 1 if isinstance(x, tuple) else len(x)
             some = np.ascontiguousarray(labels[start : start + n])
-            loss, rank = _core.log_losses(x, n_features, self._core_weights(scale), some, n_threads)
+            loss, rank = _core.log_losses(x, n_features, weights, some, n_threads)
             losses.append(loss)
             ranks.append(rank)
             start += n
+        if noise != "gumbel":  # classes rank as under the softmax; probabilities need all scores of a point
+            at = labels[:, np.newaxis]
+            losses = [-self._log_probabilities_at(noise, X, at, n_threads, scale).ravel()]
         return np.concatenate(losses), np.concatenate(ranks)
 
-    def top_k(self, X: Matrix, k: int, n_threads: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def top_k(
+        self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel"
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return classes and log-probabilities, (n_samples, k), best first."""
         parts = [_core.top_k(x, d, self._core_weights(), k, n_threads) for x, d in self._blocks(X)]
-        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        classes, log_p = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        if noise != "gumbel":
+            log_p = self._log_probabilities_at(noise, X, classes, n_threads).astype(np.float32)
+        return classes, log_p
+
+    def _log_probabilities_at(
+        self,
+        noise: str,
+        X: Matrix,
+        classes: NDArray[np.int32],
+        n_threads: int,
+        scale: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float64]:
+        """Log-probabilities of some classes of each point, with noise other than Gumbel."""
+        parts = [
+            _core.utility_probabilities_at(
+                noise=noise,
+                psi=scores.astype(np.float64),
+                classes=np.ascontiguousarray(classes[first : first + len(scores)]),
+                log=True,
+                n_threads=n_threads,
+            )
+            for first, scores in self.score_tiles(X, n_threads, scale)
+        ]
+        return np.concatenate(parts)
+
+    def score_tiles(
+        self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
+        weights = self._core_weights(scale)
+        step = max(1, (1 << 22) // self.n_classes)
+        for first in range(0, X.shape[0], step):
+            blocks = self._blocks(X[first : first + step])
+            yield first, np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in blocks])
 
     def log_normalizers(self, X: Matrix, n_threads: int) -> NDArray[np.float64]:
         """Return log sum_k e^{z_k} of each point."""

@@ -11,7 +11,7 @@ from manyclass import _core
 from manyclass._certificate import duality_gap
 from manyclass._checks import check_choice, check_number, n_threads_from
 from manyclass._full_batch import fit_full_batch
-from manyclass._linear_classifier import LinearClassifier, positions_of
+from manyclass._linear_classifier import MOST_HEAD, LinearClassifier, positions_of
 from manyclass._sampled import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, fit_sampled, row_norms_sq
 from manyclass._training import Callback, Schedule
 from manyclass._weights import Data
@@ -25,7 +25,6 @@ ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 # 3, 5, 10, 30 and 100 the one that never lost to the tied step (bench/README.md).
 IMPLICIT_U_RATE = 3.0
 IMPLICIT = ("implicit", "bregman", MINIBATCH_IMPLICIT)
-MOST_HEAD = 64  # HeadTail::max_head in the core
 
 
 class SoftmaxClassifier(LinearClassifier):
@@ -337,30 +336,16 @@ class SoftmaxClassifier(LinearClassifier):
         if self.loss != "softmax" and self.solver != "lbfgs":
             raise ValueError(f"loss is {self.loss!r} and solver {self.solver!r}; such a loss needs solver='lbfgs'")
         check_choice("formulation", self.formulation, _core.formulation_names())
-        check_choice("selection", self.selection, _core.selection_names())
-        check_choice("schedule", self.schedule, _core.schedule_names())
+        self._check_sampling()
         check_choice("root", self.root, _core.root_finder_names())
         check_choice("u_init", self.u_init, ("log_n_classes", "zero"))
-        check_choice("parallel", self.parallel, ("deterministic", "hogwild"))
-        check_number("n_negatives", self.n_negatives, low=1, integer=True)
-        check_number("max_iter", self.max_iter, low=1, integer=True)
-        self._check_learning_rate()
         if isinstance(self.u_learning_rate, str):
             check_choice("u_learning_rate", self.u_learning_rate, ("auto", "tied"))
         else:
             check_number("u_learning_rate", self.u_learning_rate, low=0, open_low=True)
-        check_number("decay", self.decay, low=0, open_low=True, high=1)
         check_number("delta", self.delta, low=0)
         check_number("tol", self.tol, low=0)
-        check_number("alpha", self.alpha, low=0)
-        check_choice("averaging", self.averaging, ("none", "polyak", "suffix"))
         check_number("u_gain", self.u_gain, low=0, open_low=True, high=1 if self.solver == "ema" else np.inf)
-        check_number("frequency_power", self.frequency_power)
-        check_number("n_head", self.n_head, low=1, high=MOST_HEAD, integer=True)
-        if self.batch_size is not None:
-            check_number("batch_size", self.batch_size, low=1, integer=True)
-            if self.parallel == "hogwild":
-                raise ValueError(f"batch_size is {self.batch_size!r}; with parallel='hogwild' it must be None")
         if self.solver in ("is", "nce") and self.selection == "head_tail":
             raise ValueError(
                 f"solver={self.solver!r} draws the label too, which selection='head_tail' cannot; choose another"

@@ -15,18 +15,18 @@ from manyclass._tensor_file import PathLike, TensorFile, open_tensors, write_ten
 from manyclass._weights import LINE, LinearWeights, aligned_zeros
 
 if TYPE_CHECKING:
-    from manyclass.linear import SoftmaxClassifier
+    from manyclass._linear_classifier import LinearClassifier
 
 FORMAT = "manyclass model"
 FORMAT_VERSION = 1
 
 
-def save_model(model: SoftmaxClassifier, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
     """Write a fitted model, see `SoftmaxClassifier.save`.
 
     Parameters
     ----------
-    model : SoftmaxClassifier
+    model : SoftmaxClassifier or AugmentReduceClassifier
     path : str or path-like
     notes : mapping of str to what JSON holds, optional
         Kept in the file for `load_notes`; the model does not use them.
@@ -71,8 +71,8 @@ def save_model(model: SoftmaxClassifier, path: PathLike, notes: Mapping[str, Any
     write_tensors(path, tensors, metadata)
 
 
-def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier:
-    """Load a model that `SoftmaxClassifier.save` has written.
+def load(path: PathLike, mmap: bool = False) -> LinearClassifier:
+    """Load a model that an estimator's `save` has written.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier:
 
     Returns
     -------
-    SoftmaxClassifier
+    SoftmaxClassifier or AugmentReduceClassifier
         Fitted; predictions are bit for bit those of the saved one.
 
     Raises
@@ -154,13 +154,14 @@ def _open_model(path: PathLike) -> TensorFile:
     return file
 
 
-def _classes() -> dict[str, type[SoftmaxClassifier]]:
+def _classes() -> dict[str, type[LinearClassifier]]:
+    from manyclass.augment_reduce import AugmentReduceClassifier
     from manyclass.linear import SoftmaxClassifier
 
-    return {"SoftmaxClassifier": SoftmaxClassifier}
+    return {"SoftmaxClassifier": SoftmaxClassifier, "AugmentReduceClassifier": AugmentReduceClassifier}
 
 
-def _parameters(model: SoftmaxClassifier) -> dict[str, Any]:
+def _parameters(model: LinearClassifier) -> dict[str, Any]:
     parameters = {}
     for name, value in model.get_params(deep=False).items():
         plain = value.item() if isinstance(value, np.generic) else value
@@ -172,7 +173,7 @@ def _parameters(model: SoftmaxClassifier) -> dict[str, Any]:
     return parameters
 
 
-def _build(file: TensorFile, mmap: bool) -> SoftmaxClassifier:
+def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
     info = json.loads(file.metadata["model"])
     if info["class"] not in _classes():
         known = ", ".join(_classes())

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from manyclass import SoftmaxClassifier
 from reference.rng import VISIT_ORDER, Rng, class_order, shuffled
 from reference.selections import INCLUSION, SELECTIONS, Choice, Drawn
-from reference.steps import IMPLICIT, STEPS, WITH_LABEL, Point
+from reference.steps import IMPLICIT, STEPS, WITH_LABEL, Answer, Point
 
 Floats = NDArray[np.float64]
 SCHEDULES = {
@@ -114,6 +114,10 @@ class Training:
         if o.max_norm is not None:
             self.u_max = np.log1p((n_classes - 1) * np.exp(2 * np.linalg.norm(X, axis=1).max() * o.max_norm))
 
+    def step(self, point: Point, i: int, t: int) -> Answer:
+        """The step of point i in pass t."""
+        return STEPS[self.options.solver](point)
+
     def solve(self, i: int, named_by: int, t: int, eta: float, eta_u: float) -> tuple[Move, float]:
         """The step of point i in pass t at the present weights, and its loss."""
         o, x, y = self.options, self.X[i], self.labels[i]
@@ -140,7 +144,7 @@ class Training:
             label_alpha=drawn.label_alpha,
             times=drawn.times if len(drawn.times) else None,
         )
-        p, rise, self.carried[i], loss = STEPS[o.solver](point)
+        p, rise, self.carried[i], loss = self.step(point, i, t)
         self.carried[i] = np.clip(self.carried[i], 0, self.u_max) if o.max_norm is not None else self.carried[i]
         if self.choice.with_label:  # the label counts once
             loss = logsumexp(

@@ -54,6 +54,8 @@ class Rng {
 // Items of one epoch that are not points, kept apart from any point's index.
 inline constexpr std::uint64_t visit_order_item = ~0ULL;
 inline constexpr std::uint64_t class_order_item = ~1ULL;
+// A point's draws beside those of its classes: first_local_item + i.
+inline constexpr std::uint64_t first_local_item = 1ULL << 32;
 
 // Fisher-Yates.
 inline void shuffle(std::span<Index> items, Rng rng) {

@@ -3,6 +3,8 @@
 
 #include <span>
 
+#include "manyclass/core/rng.hpp"
+
 namespace manyclass {
 
 struct SampledPoint {
@@ -16,6 +18,9 @@ struct SampledPoint {
   float label_alpha = 1;           // inclusion weight that the label would have, were it a wrong class
   std::span<const float> x_sqs{};  // as x_sq for each k in S; empty: x_sq for all (no ridge)
   std::span<const float> times{};  // how often k was drawn; empty: once
+  double* local_scale = nullptr;   // scale of q, beside u, its location (augment and reduce)
+  RngKey key{};                    // of this visit's own draws
+  std::uint64_t item = 0;
 
   std::size_t size() const { return scores.size(); }
   float count(std::size_t k) const { return times.empty() ? 1.0F : times[k]; }

@@ -32,12 +32,15 @@ struct UMax {
 // e^u = eta (Ruiz et al. 2018, section 3.1), the first visit overwriting; gain 1, power 2/3 is the inner step of
 // stochastic composition (Wang, Fang & Liu 2017), without its extrapolated iterate, which differs from W only on the
 // features and classes of the step before.
+//
+// `floor` is the smallest gain: where every class is selected, A is exact and 1 is the best one.
 struct MovingAverage {
   static constexpr bool gradient_step = false;
   double gain;
   double power;
+  double floor = 0;
   double before(double u, const SampledPoint& point, const SampledSum& sum, std::span<const float>) const {
-    const double g = gain * std::pow(1 + point.visits, -power);
+    const double g = std::fmax(floor, gain * std::pow(1 + point.visits, -power));
     return g >= 1 ? sum.log_a : log_add(std::log1p(-g) + u, std::log(g) + sum.log_a);
   }
 };

@@ -17,7 +17,7 @@ class PointStep {
  public:
   virtual ~PointStep() = default;
 
-  // Writes p, moves u; `scratch` has the size of p.
+  // Writes p, moves u; `scratch` has twice the size of p.
   virtual Move solve(Isa isa, const SampledPoint& point, double& u, std::span<float> p,
                      std::span<float> scratch) const = 0;
 

@@ -118,7 +118,7 @@ class Epoch final : public Trainer {
     const Index i = slot.point;
     const auto x = problem_.x.row(i);
     const std::size_t size = slot.classes.size();
-    scratch.resize(select_.capacity());
+    scratch.resize(2 * select_.capacity());
     float label_score = 0;
     run_with(settings_.isa, [&] {
       problem_.model.scores(x, slot.classes, slot.scores);
@@ -133,12 +133,17 @@ class Epoch final : public Trainer {
                        stretch.pass,
                        select_.label_alpha(label(i))};
     if (Select::repeats) point.times = slot.times.first(size);
+    if (!problem_.local_scale.empty()) {
+      point.local_scale = &problem_.local_scale[static_cast<std::size_t>(i)];
+      point.key = {settings_.seed, static_cast<std::uint64_t>(stretch.pass)};
+      point.item = first_local_item + static_cast<std::uint64_t>(i);
+    }
     if (settings_.mean_of_batch) point.eta /= slot.batch;
     if (settings_.ridge > 0) run_with(settings_.isa, [&] { shrink_scores(point, slot); });
 
     const std::span<float> p = slot.moves.first(size);
     double u = problem_.u[static_cast<std::size_t>(i)];
-    slot.move = step_->solve(settings_.isa, point, u, p, std::span<float>(scratch).first(size));
+    slot.move = step_->solve(settings_.isa, point, u, p, std::span<float>(scratch).first(2 * size));
     if (!(slot.move.total * point.x_sq < runaway) || !fits_float(slot.move.total) || !fits_float(slot.move.label) ||
         !std::isfinite(u)) {
       // The first of the batch by number, whichever thread saw it.

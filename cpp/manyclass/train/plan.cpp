@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "manyclass/objective/augment_reduce.hpp"
 #include "manyclass/objective/bouchard.hpp"
 #include "manyclass/objective/double_sum.hpp"
 #include "manyclass/objective/importance.hpp"
@@ -15,6 +16,7 @@
 #include "manyclass/objective/softmax.hpp"
 #include "manyclass/objective/softplus.hpp"
 #include "manyclass/objective/u_rules.hpp"
+#include "manyclass/step/augment_reduce.hpp"
 #include "manyclass/step/implicit.hpp"
 #include "manyclass/step/sgd.hpp"
 #include "manyclass/train/epoch.hpp"
@@ -92,6 +94,49 @@ constexpr std::array<Named<MakeStep>, 16> solvers{{
     {"bouchard", [](const Plan&, bool, RootFinder) { return sgd(Bouchard{}); }},
 }};
 
+constexpr double monte_carlo_rate = 0.01;  // Ruiz et al. 2018, section 4
+
+template <class Noise, class Bound>
+AnyStep bound_step(Bound bound, bool implicit) {
+  return implicit ? point_step(BoundImplicit<Noise, Bound>{bound}) : point_step(BoundSgd<Noise, Bound>{bound});
+}
+
+template <class Noise>
+AnyStep natural_step(const Plan& plan, bool implicit) {
+  return bound_step<Noise>(NaturalBound<Noise>{plan.family, plan.local_floor, augment_reduce_power}, implicit);
+}
+
+template <class Noise>
+AnyStep monte_carlo_step(const Plan& plan, bool implicit) {
+  return bound_step<Noise>(MonteCarloBound<Noise>{plan.family, monte_carlo_rate, augment_reduce_power}, implicit);
+}
+
+AnyStep gumbel_step(const Plan& plan, bool implicit) {
+  const MovingAverage average{1, augment_reduce_power, plan.local_floor};
+  return implicit ? point_step(GumbelImplicit{average}) : sgd(GumbelBound{average});
+}
+
+using MakeBoundStep = AnyStep (*)(const Plan&, bool implicit);
+
+struct LocalSteps {
+  MakeBoundStep natural, monte_carlo;
+};
+
+constexpr std::array<Named<LocalSteps>, 3> noises{{
+    {"gumbel", {gumbel_step, nullptr}},
+    {"normal", {natural_step<NormalUtility>, monte_carlo_step<NormalUtility>}},
+    {"logistic", {natural_step<LogisticUtility>, monte_carlo_step<LogisticUtility>}},
+}};
+
+constexpr std::array<Named<MakeBoundStep LocalSteps::*>, 2> local_steps{
+    {{"natural", &LocalSteps::natural}, {"monte_carlo", &LocalSteps::monte_carlo}}};
+
+// Those of augment and reduce.
+constexpr std::array<Named<bool>, 2> bound_solvers{{{"implicit", true}, {"sgd", false}}};
+
+constexpr std::array<Named<DrawLocal>, 3> local_families{
+    {{"normal", draw_normal}, {"logistic", draw_logistic}, {"gumbel", draw_gumbel}}};
+
 constexpr std::array<Named<bool>, 2> formulations{{{"proposed", false}, {"raman", true}}};
 
 constexpr std::array<Named<RootFinder>, 2> root_finders{
@@ -148,6 +193,16 @@ constexpr std::array<Named<MakeSelect>, 6> selections{{
 }  // namespace
 
 std::unique_ptr<const PointStep> step_named(const Plan& plan) {
+  if (!plan.noise.empty()) {
+    const MakeBoundStep make = choose("noise", plan.noise, noises).*choose("local_step", plan.local_step, local_steps);
+    if (make == nullptr) {
+      throw std::invalid_argument("local_step is '" + plan.local_step + "'; with noise 'gumbel' it must be 'natural'");
+    }
+    if (plan.noise != "gumbel" && plan.family == nullptr) {
+      throw std::invalid_argument("noise '" + plan.noise + "' needs a family of q");
+    }
+    return make(plan, choose("solver", plan.solver, bound_solvers));
+  }
   const bool raman = choose("formulation", plan.formulation, formulations);
   const RootFinder root = choose("root", plan.root, root_finders);
   return choose("solver", plan.solver, solvers)(plan, raman, root);
@@ -184,5 +239,9 @@ std::vector<std::string> solver_names() { return names_of(solvers); }
 std::vector<std::string> formulation_names() { return names_of(formulations); }
 std::vector<std::string> selection_names() { return names_of(selections); }
 std::vector<std::string> root_finder_names() { return names_of(root_finders); }
+std::vector<std::string> local_step_names() { return names_of(local_steps); }
+std::vector<std::string> local_family_names() { return names_of(local_families); }
+
+DrawLocal local_draw_named(const std::string& family) { return choose("local_family", family, local_families); }
 
 }  // namespace manyclass

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "manyclass/objective/augment_reduce.hpp"
 #include "manyclass/select/all_classes.hpp"
 #include "manyclass/select/block.hpp"
 #include "manyclass/select/frequency.hpp"
@@ -31,6 +32,11 @@ struct Plan {
   Index head_size = 0;     // for selection "head_tail"
   std::span<Index> heads;  // N x head_size
   bool learn_heads = true;
+  // Augment and reduce with noise of this name; empty: `solver` says which step is made.
+  std::string noise;
+  std::string local_step = "natural";
+  double local_floor = 0;                       // of the gain of q
+  std::shared_ptr<const LocalFamily> family{};  // of q; not for Gumbel noise
   Settings settings;
 };
 
@@ -50,5 +56,11 @@ std::vector<std::string> solver_names();
 std::vector<std::string> formulation_names();
 std::vector<std::string> selection_names();
 std::vector<std::string> root_finder_names();
+std::vector<std::string> local_step_names();
+std::vector<std::string> local_family_names();
+
+// How to draw from the standard member of a family of q.
+using DrawLocal = double (*)(Rng&);
+DrawLocal local_draw_named(const std::string& family);
 
 }  // namespace manyclass

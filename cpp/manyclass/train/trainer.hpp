@@ -20,6 +20,7 @@ struct Problem {
   std::span<const Index> labels;  // N
   std::span<const float> x_sq;    // N, ||x_i||^2 without the intercept
   std::span<double> u;            // N
+  std::span<double> local_scale;  // N, or empty: see SampledPoint
   Linear<Rows> model;
   Index n_classes;
   std::optional<Average<Rows>> average;  // of the iterates since average->start, in passes

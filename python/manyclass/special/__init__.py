@@ -1,5 +1,25 @@
-"""Special functions as NumPy ufuncs; `manyclass.special.cython_special` has them for Cython's `cimport`."""
+"""Special functions as NumPy ufuncs, and the choice probabilities of random utility models.
 
-from manyclass.special._ufuncs import lambertw, wright_omega
+`manyclass.special.cython_special` has the functions of one number for Cython's `cimport`.
+"""
 
-__all__ = ["lambertw", "wright_omega"]
+from manyclass.special._ufuncs import (
+    lambertw,
+    log_expit,
+    log_expit_derivative,
+    log_ndtr,
+    log_ndtr_derivative,
+    wright_omega,
+)
+from manyclass.special._utilities import sampled_utility_log_probabilities, utility_probabilities
+
+__all__ = [
+    "lambertw",
+    "log_expit",
+    "log_expit_derivative",
+    "log_ndtr",
+    "log_ndtr_derivative",
+    "sampled_utility_log_probabilities",
+    "utility_probabilities",
+    "wright_omega",
+]

@@ -25,6 +25,14 @@ cdef extern from "manyclass/math/wright_omega.hpp":
 cdef extern from "manyclass/math/lambert_w.hpp":
     Ufunc LAMBERT_W "MANYCLASS_UFUNC(lambert_w, 1)"
 
+cdef extern from "manyclass/math/normal.hpp":
+    Ufunc LOG_NDTR "MANYCLASS_UFUNC(log_ndtr, 1)"
+    Ufunc LOG_NDTR_DERIVATIVE "MANYCLASS_UFUNC(log_ndtr_derivative, 1)"
+
+cdef extern from "manyclass/math/logistic.hpp":
+    Ufunc LOG_EXPIT "MANYCLASS_UFUNC(log_expit, 1)"
+    Ufunc LOG_EXPIT_DERIVATIVE "MANYCLASS_UFUNC(log_expit_derivative, 1)"
+
 
 # NumPy keeps pointers to the names and docstrings of ufuncs.
 cdef list names_and_docs = []
@@ -129,4 +137,164 @@ Examples
 >>> from manyclass.special import lambertw
 >>> lambertw([-np.exp(-1.0), 0.0, np.e])
 array([-1.,  0.,  1.])
+""")
+
+
+log_ndtr = ufunc(LOG_NDTR, "log_ndtr", r"""log_ndtr(x, /, out=None, *, where=True, **kwargs)
+
+Logarithm of the standard normal distribution function.
+
+:math:`\log \Phi(x)`, finite far below -38, where :math:`\Phi(x)` itself is 0 in floating point.
+
+Parameters
+----------
+x : array_like
+    Any real number or infinity. float32 gives float32; float64, Python's numbers and integers of 32 and
+    64 bits give float64; shorter types give float32, as they fit into it.
+out : ndarray, optional
+    Where the result is stored.
+where : array_like of bool, default=True
+    Where the result is computed; elsewhere `out` keeps its values.
+**kwargs
+    The other keyword arguments of :ref:`ufuncs <ufuncs.kwargs>`.
+
+Returns
+-------
+ndarray or scalar
+    log Phi(x), of x's shape: -inf at -inf, -0 at inf, NaN only for NaN.
+
+See Also
+--------
+log_ndtr_derivative : Its derivative.
+utility_probabilities : Where the multinomial probit model needs it.
+
+Notes
+-----
+The error is at most 4 units in the last place (ulp) over the whole real line, and 2 spacings where the
+result is subnormal. For x < -1 it is :math:`\log(M(-x) / \sqrt{2 \pi}) - x^2 / 2` with Mills' ratio
+:math:`M(t) = (1 - \Phi(t)) / \varphi(t)`, whose polynomial approximation stands in the C++ header.
+
+Examples
+--------
+>>> from manyclass.special import log_ndtr
+>>> log_ndtr([-100.0, 0.0]).round(4)
+array([-5.0055242e+03, -6.9310000e-01])
+""")
+
+
+log_ndtr_derivative = ufunc(LOG_NDTR_DERIVATIVE, "log_ndtr_derivative", r"""log_ndtr_derivative(x, /, out=None, *, where=True, **kwargs)
+
+Derivative of the logarithm of the standard normal distribution function.
+
+:math:`\varphi(x) / \Phi(x)`, the hazard rate at -x, also called the inverse Mills ratio.
+
+Parameters
+----------
+x : array_like
+    Any real number or infinity. float32 gives float32; float64, Python's numbers and integers of 32 and
+    64 bits give float64; shorter types give float32, as they fit into it.
+out : ndarray, optional
+    Where the result is stored.
+where : array_like of bool, default=True
+    Where the result is computed; elsewhere `out` keeps its values.
+**kwargs
+    The other keyword arguments of :ref:`ufuncs <ufuncs.kwargs>`.
+
+Returns
+-------
+ndarray or scalar
+    phi(x) / Phi(x), of x's shape: inf at -inf, 0 at inf, NaN only for NaN.
+
+See Also
+--------
+log_ndtr : The function itself.
+
+Notes
+-----
+The error is at most 4 units in the last place (ulp) over the whole real line, and 2 spacings where the
+result is subnormal. It falls from -x + o(1) to 0.
+
+Examples
+--------
+>>> from manyclass.special import log_ndtr_derivative
+>>> log_ndtr_derivative([-100.0, 0.0]).round(4)
+array([1.00010e+02, 7.97900e-01])
+""")
+
+
+log_expit = ufunc(LOG_EXPIT, "log_expit", r"""log_expit(x, /, out=None, *, where=True, **kwargs)
+
+Logarithm of the standard logistic distribution function, "log sigmoid".
+
+:math:`\log(1 / (1 + e^{-x})) = -\log(1 + e^{-x})`.
+
+Parameters
+----------
+x : array_like
+    Any real number or infinity. float32 gives float32; float64, Python's numbers and integers of 32 and
+    64 bits give float64; shorter types give float32, as they fit into it.
+out : ndarray, optional
+    Where the result is stored.
+where : array_like of bool, default=True
+    Where the result is computed; elsewhere `out` keeps its values.
+**kwargs
+    The other keyword arguments of :ref:`ufuncs <ufuncs.kwargs>`.
+
+Returns
+-------
+ndarray or scalar
+    Of x's shape: -inf at -inf, -0 at inf, NaN only for NaN.
+
+See Also
+--------
+log_expit_derivative : Its derivative.
+
+Notes
+-----
+The error is at most 2 units in the last place (ulp) over the whole real line.
+
+Examples
+--------
+>>> from manyclass.special import log_expit
+>>> log_expit([-1000.0, 0.0]).round(4)
+array([-1.000e+03, -6.931e-01])
+""")
+
+
+log_expit_derivative = ufunc(LOG_EXPIT_DERIVATIVE, "log_expit_derivative", r"""log_expit_derivative(x, /, out=None, *, where=True, **kwargs)
+
+Derivative of the logarithm of the standard logistic distribution function.
+
+:math:`1 / (1 + e^x)`, that is the distribution function at -x.
+
+Parameters
+----------
+x : array_like
+    Any real number or infinity. float32 gives float32; float64, Python's numbers and integers of 32 and
+    64 bits give float64; shorter types give float32, as they fit into it.
+out : ndarray, optional
+    Where the result is stored.
+where : array_like of bool, default=True
+    Where the result is computed; elsewhere `out` keeps its values.
+**kwargs
+    The other keyword arguments of :ref:`ufuncs <ufuncs.kwargs>`.
+
+Returns
+-------
+ndarray or scalar
+    Of x's shape: 1 at -inf, 0 at inf, NaN only for NaN.
+
+See Also
+--------
+log_expit : The function itself.
+
+Notes
+-----
+The error is at most 3 units in the last place (ulp) over the whole real line.
+
+Examples
+--------
+>>> from manyclass.special import log_expit_derivative
+>>> log_expit_derivative([-1000.0, 0.0])
+array([1. , 0.5])
 """)

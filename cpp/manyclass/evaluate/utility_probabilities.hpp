@@ -1,0 +1,47 @@
+// Choice probabilities P(psi_k + eps_k is the largest) of rows of mean utilities psi, for Gumbel, normal or logistic
+// noise: all classes, some, one label a row; and the importance sampler of Ruiz et al. for comparison.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "manyclass/core/simd.hpp"
+#include "manyclass/core/types.hpp"
+#include "manyclass/math/noise.hpp"
+
+namespace manyclass {
+
+using NoiseKind = std::variant<GumbelNoise, NormalNoise, LogisticNoise>;
+
+inline const std::vector<std::string>& noise_names() {
+  static const std::vector<std::string> names{"gumbel", "normal", "logistic"};
+  return names;
+}
+
+// Rows of K finite utilities.
+struct UtilityRows {
+  std::span<const double> psi;
+  std::size_t n_classes;
+
+  std::size_t size() const { return psi.size() / n_classes; }
+  std::span<const double> row(std::size_t i) const { return psi.subspan(i * n_classes, n_classes); }
+};
+
+// Row i of `out`: p, or log p, of every class.
+void utility_probabilities(const NoiseKind& noise, const UtilityRows& rows, bool log, int n_threads, Isa isa,
+                           std::span<double> out);
+
+// Row i of `out`: p, or log p, of row i of `classes`, both of `width` columns.
+void utility_probabilities_at(const NoiseKind& noise, const UtilityRows& rows, std::span<const Index> classes,
+                              std::size_t width, bool log, int n_threads, Isa isa, std::span<double> out);
+
+// out[i] = log of the estimate of p(labels[i]) by n_samples draws of the noise from N(5, 5^2), the draws of row i being
+// named by (seed, i).
+void sampled_utility_log_probabilities(const NoiseKind& noise, const UtilityRows& rows, std::span<const Index> labels,
+                                       int n_samples, std::uint64_t seed, int n_threads, Isa isa,
+                                       std::span<double> out);
+
+}  // namespace manyclass

@@ -1,0 +1,173 @@
+// Augment and reduce (Ruiz, Titsias, Dieng & Blei 2018): with the noise e of the label's utility as a latent variable,
+// the log-probability of a label is bounded from below by a sum over classes, of which a few can be drawn:
+//
+//   log p(y) >= E_q[log phi(e) + sum_{k != y} log Phi(e - d_k)] + H(q),   d_k = z_k - z_y            (eq. 7)
+//
+// For Gumbel noise, the softmax, q and the expectation are known: q = Gumbel(u, 1), -bound = u + e^-u A - 1 (eq. 8).
+// For others q is of a location-scale family, e = mu + s v, and expectations are sums over nodes of v. A visit moves q
+// first and takes the gradient in the scores at the new q. The loss is -bound there, as the selected classes show it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "manyclass/core/rng.hpp"
+#include "manyclass/math/logistic.hpp"
+#include "manyclass/objective/double_sum.hpp"
+#include "manyclass/objective/u_rules.hpp"
+#include "manyclass/objective/utility_noise.hpp"
+
+namespace manyclass {
+
+// The softmax.
+struct GumbelBound {
+  MovingAverage average;
+
+  Gradient gradient(const SampledPoint& point, double& u, std::span<float> g) const {
+    Gradient found = DoubleSum<MovingAverage>{0, average}.gradient(point, u, g);
+    found.loss = loss(u, found.loss);
+    return found;
+  }
+
+  static double loss(double u, double log_a) { return u + std::exp(log_a - u) - 1; }
+};
+
+// The family of q, by its standard member.
+struct LocalFamily {
+  // The rule for expectations: E f(v) = sum_j weights_j f(nodes_j).
+  std::vector<double> nodes, weights;
+  double mean, variance;  // by the rule
+  double entropy;
+  double largest_scale;  // s of the best q for the noise itself, which other classes can only narrow
+  double (*draw)(Rng&);
+};
+
+// q = mu + s v of one point.
+struct Local {
+  double& mu;
+  double& s;
+};
+
+// Expectations under q of the terms of the selected classes.
+struct ClassTerms {
+  std::span<float> hazards;     // E (log Phi)'(e - d_k): the gradient in z_k, but for alpha
+  std::span<float> curvatures;  // its slope in d_k
+  std::span<float> log_cdfs;    // E log Phi(e - d_k)
+};
+
+// What the bound has beside them.
+struct BoundTerms {
+  double known = 0;  // E log phi(e) + H(q)
+  double decay = 0;  // E e^-e
+};
+
+// sum_S alpha (log Phi)'(e - d_k); `terms` is scratch.
+template <class Noise>
+double sum_of_hazards(const SampledPoint& point, double e, std::span<float> terms) {
+  const auto base = static_cast<float>(e + point.label_score);
+  for (std::size_t k = 0; k < point.size(); ++k) terms[k] = point.alpha[k] * Noise::hazard(base - point.scores[k]);
+  return sum_of(terms);
+}
+
+// Adds the terms at a node e of q, or makes it the first.
+template <class Noise>
+void add_node(const SampledPoint& point, double e, double weight, bool first, const ClassTerms& terms,
+              BoundTerms& bound) {
+  bound.known += weight * Noise::log_density(e);
+  bound.decay += weight * std::exp(-e);
+  const auto base = static_cast<float>(e + point.label_score);
+  const auto w = static_cast<float>(weight), old = first ? 0.0F : 1.0F;
+  float* const hazards = terms.hazards.data();
+  float* const curvatures = terms.curvatures.data();
+  float* const log_cdfs = terms.log_cdfs.data();
+  for (std::size_t k = 0; k < point.size(); ++k) {
+    const float t = base - point.scores[k];
+    const float hazard = Noise::hazard(t);
+    hazards[k] = old * hazards[k] + w * hazard;
+    curvatures[k] = old * curvatures[k] + w * Noise::curvature(t, hazard);
+    log_cdfs[k] = old * log_cdfs[k] + w * Noise::log_cdf(t);
+  }
+}
+
+// q by natural gradients, expectations by the rule.
+//
+// At the best q, E[g] = 0 and E[g v] + 1/s = 0, g being the slope of log phi(e) + sum_S alpha log Phi(e - d_k): so
+// 1/s^2 moves by `gain` of the way to -E[g (v - E v)] / s, and mu by what Noise::move says. For normal noise and q the
+// two are the natural-gradient step. As g falls in e the precision stays positive, and as g is linear in the sampled
+// sum, q settles where it would with all classes.
+template <class Noise>
+struct NaturalBound {
+  std::shared_ptr<const LocalFamily> family;
+  double floor;  // of the gain (1 + t)^-power at visit t = 1, 2, ...
+  double power;
+
+  BoundTerms terms(const SampledPoint& point, Local q, const ClassTerms& terms) const {
+    const LocalFamily& f = *family;
+    move(point, q, terms.hazards);
+    BoundTerms bound{f.entropy + std::log(q.s)};
+    for (std::size_t j = 0; j < f.nodes.size(); ++j) {
+      add_node<Noise>(point, q.mu + q.s * f.nodes[j], f.weights[j], j == 0, terms, bound);
+    }
+    return bound;
+  }
+
+ private:
+  void move(const SampledPoint& point, Local q, std::span<float> scratch) const {
+    const LocalFamily& f = *family;
+    double slope = 0, narrowing = 0;
+    for (std::size_t j = 0; j < f.nodes.size(); ++j) {
+      const double e = q.mu + q.s * f.nodes[j];
+      const double g = f.weights[j] * (Noise::slope(e) + sum_of_hazards<Noise>(point, e, scratch));
+      slope += g;
+      narrowing -= g * (f.nodes[j] - f.mean);
+    }
+    const double gain = std::fmax(floor, std::pow(2 + point.visits, -power));
+    const double precision = (1 - gain) / (q.s * q.s) + gain * std::fmax(narrowing, 0.0) / q.s;
+    const double s = std::fmin(1 / std::sqrt(precision), f.largest_scale);
+    q.mu += (q.s - s) * f.mean + Noise::move(gain, slope, s * s * f.variance);
+    q.s = s;
+  }
+};
+
+// The paper's Algorithm 2: a gradient step on (mu, gamma), s = log(1 + e^gamma), from one draw of q (eq. 9), and the
+// terms from another. The entropy is log s and a constant.
+template <class Noise>
+struct MonteCarloBound {
+  std::shared_ptr<const LocalFamily> family;
+  double rate;  // times (1 + t)^-power at visit t = 1, 2, ...
+  double power;
+
+  BoundTerms terms(const SampledPoint& point, Local q, const ClassTerms& terms) const {
+    Rng rng(point.key, point.item);
+    const double v = family->draw(rng), e = q.mu + q.s * v;
+    const double slope = Noise::slope(e) + sum_of_hazards<Noise>(point, e, terms.hazards);
+    const double step = rate * std::pow(2 + point.visits, -power);
+    const double ds_dgamma = -std::expm1(-q.s);  // sigma(gamma) = 1 - e^-s
+    const double gamma = q.s + std::log(ds_dgamma);
+    q.mu += step * slope;
+    q.s = log_add(0, gamma + step * (slope * v + 1 / q.s) * ds_dgamma);
+
+    BoundTerms bound{family->entropy + std::log(q.s)};
+    add_node<Noise>(point, q.mu + q.s * family->draw(rng), 1, true, terms, bound);
+    return bound;
+  }
+};
+
+// Draws from the standard members.
+
+inline double draw_inside(Rng& rng) { return (static_cast<double>(rng.next() >> 12) + 0.5) * 0x1.0p-52; }  // ]0, 1[
+
+// Box & Muller 1958.
+inline double draw_normal(Rng& rng) {
+  const double radius = std::sqrt(-2 * std::log(draw_inside(rng)));
+  return radius * std::cos(6.28318530717958647693 * draw_inside(rng));
+}
+
+inline double draw_logistic(Rng& rng) { return logit(draw_inside(rng)); }
+
+inline double draw_gumbel(Rng& rng) { return -std::log(-std::log(draw_inside(rng))); }
+
+}  // namespace manyclass

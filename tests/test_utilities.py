@@ -1,0 +1,316 @@
+"""Choice probabilities of random utility models: closed forms, simulation, other integrators, a model's rows."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.integrate import quad
+from scipy.special import expit, log_softmax, ndtr, softmax
+
+from manyclass import _core
+from manyclass._checks import csr_parts
+from manyclass.special import (
+    log_expit,
+    log_ndtr,
+    sampled_utility_log_probabilities,
+    utility_probabilities,
+)
+
+NOISES = ["gumbel", "normal", "logistic"]
+INTEGRATED = ["normal", "logistic"]
+ISAS = ["baseline", "avx2", "avx512"]
+ISAS = ISAS[: ISAS.index(_core.best_isa()) + 1]
+
+# What the quadrature promises; its own tolerance is a tenth of it.
+ATOL = 1e-8
+GAPS = np.array([0, 1e-9, 1e-3, 0.3, 1, 3, 10, 30, 100, 600, 1e4, 1e150])
+
+
+def log_logistic_behind(d):
+    """log P of the class that is behind by d >= 0 among two with logistic noise: (e^-d)(e^-d - 1 + d)/(e^-d - 1)^2."""
+    if d < 1e-2:
+        # By expansion: 1/2 - d/6 + d^3/180 - ...; the term left out is below d^5 / 5040.
+        return np.log(0.5 - d / 6 + d**3 / 180)
+    return -d + np.log(np.expm1(-d) + d) - 2 * np.log(-np.expm1(-d))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_two_classes_with_normal_noise_have_the_closed_form(isa):
+    psi = np.stack([GAPS, np.zeros_like(GAPS)], axis=1) - 7
+    options = {"noise": "normal", "psi": psi, "n_threads": 1, "isa": isa}
+    signed = np.stack([GAPS, -GAPS], axis=1) / np.sqrt(2)
+    np.testing.assert_allclose(_core.utility_probabilities(log=False, **options), ndtr(signed), atol=ATOL, rtol=0)
+    logs = _core.utility_probabilities(log=True, **options)
+    near = GAPS < 100
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(logs[near], log_ndtr(signed[near]), atol=ATOL, rtol=0)
+        # The relative error that is promised for far logarithms.
+        np.testing.assert_allclose(logs[~near], log_ndtr(signed[~near]), atol=ATOL, rtol=1e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_two_classes_with_logistic_noise_have_the_closed_form(isa):
+    psi = np.stack([-GAPS, np.zeros_like(GAPS)], axis=1)
+    options = {"noise": "logistic", "psi": psi, "n_threads": 1, "isa": isa}
+    want = np.array([log_logistic_behind(d) for d in GAPS])
+    p = _core.utility_probabilities(log=False, **options)
+    np.testing.assert_allclose(p[:, 0], np.exp(want), atol=ATOL, rtol=0)
+    np.testing.assert_allclose(p[:, 1], -np.expm1(want), atol=ATOL, rtol=0)
+    logs = _core.utility_probabilities(log=True, **options)
+    np.testing.assert_allclose(logs[:, 0], want, atol=ATOL, rtol=1e-6)
+    near = GAPS < 1000
+    np.testing.assert_allclose(logs[near, 0], want[near], atol=ATOL, rtol=0)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 10, 100, 1000, 30_000, 1_000_000])
+def test_equal_utilities_are_equally_probable(noise, n_classes):
+    psi = np.full(n_classes, 3.5)
+    p = utility_probabilities(psi, noise)
+    np.testing.assert_allclose(p, 1 / n_classes, atol=ATOL / n_classes, rtol=0)
+    assert abs(p.sum() - 1) <= ATOL
+    some = [0, n_classes // 2, n_classes - 1]
+    log_p = utility_probabilities(psi, noise, classes=some, log=True)
+    np.testing.assert_allclose(log_p, -np.log(n_classes), atol=ATOL, rtol=0)
+
+
+def test_gumbel_noise_is_the_softmax(seed):
+    psi = np.random.default_rng(seed).normal(scale=30, size=(4, 5, 200))
+    # A few ulp of sums of 200 terms.
+    np.testing.assert_allclose(utility_probabilities(psi, "gumbel"), softmax(psi, axis=-1), rtol=1e-12)
+    logs = utility_probabilities(psi, "gumbel", log=True, classes=[3, 5])
+    np.testing.assert_allclose(logs, log_softmax(psi, axis=-1)[..., [3, 5]], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("n_classes", [5, 50, 1000])
+def test_frequencies_of_simulated_choices_agree(noise, n_classes, seed):
+    rng = np.random.default_rng(seed)
+    psi = rng.normal(size=n_classes)
+    draw = {"gumbel": rng.gumbel, "normal": rng.normal, "logistic": rng.logistic}[noise]
+    n, counts = 40_000, np.zeros(n_classes)
+    for _ in range(8):
+        choices = (psi + draw(size=(n // 8, n_classes))).argmax(axis=1)
+        counts += np.bincount(choices, minlength=n_classes)
+    p = utility_probabilities(psi, noise)
+    # Pearson's statistic of the classes that expect 5 choices or more, the rest as one: its mean is the number of
+    # cells and its variance about twice that; 6 standard deviations are passed once in 10^6 at most, by chance.
+    often = n * p >= 5
+    expected = np.append(n * p[often], n * p[~often].sum())
+    observed = np.append(counts[often], counts[~often].sum())
+    cells = expected > 1
+    statistic = ((observed - expected)[cells] ** 2 / expected[cells]).sum()
+    assert statistic <= cells.sum() + 6 * np.sqrt(2 * cells.sum()) + 6
+
+
+@pytest.mark.parametrize("noise", INTEGRATED)
+@pytest.mark.parametrize("scale", [0.1, 1, 5, 20])
+def test_scipys_integrator_agrees(noise, scale, seed):
+    psi = np.random.default_rng(seed).normal(scale=scale, size=7)
+    log_cdf = {"normal": log_ndtr, "logistic": log_expit}[noise]
+
+    def density(x):
+        return np.exp(-x * x / 2) / np.sqrt(2 * np.pi) if noise == "normal" else expit(x) * expit(-x)
+
+    def integrand(t, k):
+        return density(t - psi[k]) * np.exp(log_cdf(t - np.delete(psi, k)).sum())
+
+    ends = psi.min() - 40, psi.max() + 40
+    with np.errstate(under="ignore"):
+        want = [
+            quad(integrand, *ends, args=(k,), points=np.sort(psi), epsabs=1e-11, epsrel=0, limit=500)[0]
+            for k in range(7)
+        ]
+        np.testing.assert_allclose(utility_probabilities(psi, noise), want, atol=ATOL, rtol=0)
+
+
+@pytest.mark.parametrize("noise", INTEGRATED)
+def test_logarithms_agree_with_forty_digits(noise, seed):
+    rng = np.random.default_rng(seed)
+    psi = np.sort(rng.normal(scale=8, size=4))
+    log_p = utility_probabilities(psi, noise, log=True)
+    with mp.workdps(40):
+        if noise == "normal":
+            density, cdf = mp.npdf, mp.ncdf
+        else:
+            density = lambda x: mp.exp(-abs(x)) / (1 + mp.exp(-abs(x))) ** 2  # noqa: E731
+            cdf = lambda x: 1 / (1 + mp.exp(-x))  # noqa: E731
+        places = [mp.mpf(float(v)) for v in psi]
+        for k, place in enumerate(places):
+
+            def integrand(t, k=k, place=place):
+                return density(t - place) * mp.fprod(cdf(t - c) for j, c in enumerate(places) if j != k)
+
+            ends = [psi[0] - 12, *np.arange(np.floor(psi[0]) - 8, psi[-1] + 8, 4), psi[-1] + 60]
+            want = mp.log(mp.quad(integrand, [mp.mpf(float(e)) for e in ends]))
+            assert abs(float(want) - log_p[k]) <= ATOL
+
+
+@pytest.mark.parametrize("noise", INTEGRATED)
+@pytest.mark.parametrize("n_classes", [3, 60, 900, 5000])
+@pytest.mark.parametrize("scale", [0.01, 1, 4, 30])
+def test_all_ways_to_ask_agree(noise, n_classes, scale, seed):
+    """Above some hundred classes, all come from bins, and a few from the integrals themselves."""
+    rng = np.random.default_rng(seed)
+    psi = rng.normal(scale=scale, size=n_classes)
+    p = utility_probabilities(psi, noise)
+    assert abs(p.sum() - 1) <= ATOL
+    assert p.min() >= 0
+    # Sorted by utility, the probabilities are sorted too, to their accuracy.
+    assert np.diff(p[np.argsort(psi)]).min() >= -ATOL
+    chosen = np.concatenate([np.argsort(psi)[-2:], rng.integers(n_classes, size=3)])
+    np.testing.assert_allclose(utility_probabilities(psi, noise, classes=chosen), p[chosen], atol=ATOL, rtol=0)
+    some = utility_probabilities(psi, noise, classes=chosen, log=True)
+    np.testing.assert_allclose(np.exp(some), p[chosen], atol=ATOL, rtol=0)
+    if scale <= 4:
+        log_p = utility_probabilities(psi, noise, log=True)
+        np.testing.assert_allclose(log_p[chosen], some, atol=ATOL, rtol=1e-9)
+        assert abs(np.logaddexp.reduce(log_p)) <= ATOL
+
+
+@pytest.mark.parametrize("noise", INTEGRATED)
+def test_bins_agree_with_the_sum_over_all_classes(noise, seed):
+    # 600 classes within 3 are binned. One more far class per class, which adds nothing, makes none of them a bin.
+    psi = np.random.default_rng(seed).uniform(0, 3, size=600)
+    p = utility_probabilities(psi, noise)
+    alone = [utility_probabilities(psi, noise, classes=[k])[0] for k in range(0, 600, 100)]
+    np.testing.assert_allclose(p[::100], alone, atol=ATOL / 600, rtol=0)
+    t = np.linspace(-3, 40, 20_001)  # a spacing of 0.002, far below the scale of the density
+    log_cdf = {"normal": log_ndtr, "logistic": log_expit}[noise]
+    total = np.zeros_like(t)
+    for v in psi:
+        total += log_cdf(t - v)
+    for k in (0, 300):
+        x = t - psi[k]
+        log_f = -x * x / 2 - np.log(2 * np.pi) / 2 if noise == "normal" else log_expit(x) + log_expit(-x)
+        with np.errstate(under="ignore"):
+            want = np.exp(total - log_cdf(x) + log_f).sum() * (t[1] - t[0])
+        np.testing.assert_allclose(p[k], want, atol=ATOL / 600, rtol=0)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    "psi", [[0, 1e300], [-1.7e308, 1.7e308], [1e300, 1e300, -1e300], [0, -1e5, -1e10, 3], [1e16, 1e16 + 2]]
+)
+def test_no_finite_utilities_give_a_nan(noise, psi):
+    p = utility_probabilities(psi, noise)
+    assert abs(p.sum() - 1) <= ATOL
+    log_p = utility_probabilities(psi, noise, log=True)
+    assert not np.isnan(log_p).any()
+    np.testing.assert_allclose(np.exp(log_p), p, atol=ATOL)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_rows_do_not_depend_on_threads_or_on_each_other(noise, seed):
+    psi = np.random.default_rng(seed).normal(scale=3, size=(4, 5, 40))
+    p = utility_probabilities(psi, noise)
+    np.testing.assert_array_equal(p, utility_probabilities(psi, noise, n_jobs=2))
+    np.testing.assert_array_equal(p[2, 3], utility_probabilities(psi[2, 3], noise))
+    labels = np.random.default_rng(seed).integers(40, size=(4, 5, 1))
+    of_labels = utility_probabilities(psi, noise, classes=labels)
+    np.testing.assert_allclose(of_labels, np.take_along_axis(p, labels, axis=-1), atol=ATOL)
+    assert utility_probabilities(psi[:0], noise).shape == (0, 5, 40)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_memory_layout_and_dtype_do_not_matter(noise):
+    psi = np.round(np.linspace(-2, 3, 24).reshape(4, 6), 1).astype(np.float32)
+    want = utility_probabilities(psi.astype(np.float64), noise)
+    read_only = psi.copy()
+    read_only.flags.writeable = False
+    for given in [psi, read_only, psi.astype(">f8"), np.asfortranarray(psi), psi.tolist()]:
+        np.testing.assert_allclose(utility_probabilities(given, noise), want, atol=1e-6)
+    wide = np.repeat(psi, 2, axis=1)
+    np.testing.assert_array_equal(utility_probabilities(wide[:, ::2], noise), want)
+    np.testing.assert_array_equal(utility_probabilities([[3, 1, 2]], noise).shape, (1, 3))
+
+
+@pytest.mark.parametrize(
+    ("psi", "noise", "options", "error", "message"),
+    [
+        ([0.0, np.nan], "normal", {}, ValueError, r"psi is nan at \(1,\); utilities must be finite"),
+        ([[0.0, 1], [np.inf, 0]], "normal", {}, ValueError, r"psi is inf at \(1, 0\)"),
+        ([0.0, 1], "probit", {}, ValueError, "noise is 'probit'; it must be one of 'gumbel', 'normal', 'logistic'"),
+        (3.0, "normal", {}, ValueError, r"psi has shape \(\); its last axis"),
+        (np.zeros((3, 0)), "normal", {}, ValueError, r"psi has shape \(3, 0\); its last axis"),
+        ([1j, 0], "normal", {}, TypeError, "psi has dtype complex128; it must be of real numbers"),
+        (["a", "b"], "normal", {}, TypeError, "it must be of real numbers"),
+        ([0.0, 1], "normal", {"classes": [2]}, ValueError, r"classes has the class 2; it must be in \[0, 2\)"),
+        ([0.0, 1], "normal", {"classes": [0.5]}, TypeError, "classes has dtype float64; it must be of integers"),
+        ([0.0, 1], "normal", {"classes": 1}, ValueError, "classes is a single number"),
+        ([0.0, 1], "normal", {"n_jobs": 0}, ValueError, "n_jobs is 0"),
+    ],
+)
+def test_bad_input_is_refused_with_its_reason(psi, noise, options, error, message):
+    with pytest.raises(error, match=message):
+        utility_probabilities(psi, noise, **options)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_importance_sampler_agrees_within_its_error(noise, seed):
+    rng = np.random.default_rng(seed)
+    psi = np.tile(rng.normal(size=5), (400, 1))
+    estimates = sampled_utility_log_probabilities(psi, np.zeros(400, dtype=int), noise, random_state=seed)
+    p = np.exp(estimates)
+    want = utility_probabilities(psi[0], noise)[0]
+    # 5 standard errors of the mean of 400 estimates, as found from them.
+    assert abs(p.mean() - want) <= 5 * p.std() / 20
+    assert 0 < p.std() < 0.5 * want
+
+
+def test_importance_sampler_is_seeded_and_clipped():
+    psi = np.array([[0.0, 1.0], [0.0, 80.0]])
+    draw = {"labels": [1, 0], "noise": "normal", "random_state": 3}
+    got = sampled_utility_log_probabilities(psi, **draw)
+    np.testing.assert_array_equal(got, sampled_utility_log_probabilities(psi, n_jobs=2, **draw))
+    assert (got != sampled_utility_log_probabilities(psi, **draw | {"random_state": 4})).all()
+    assert got[1] < -26
+    np.testing.assert_array_equal(sampled_utility_log_probabilities(psi, clip=-26, **draw), [got[0], -26])
+    with pytest.raises(ValueError, match=r"labels have shape \(1,\)"):
+        sampled_utility_log_probabilities(psi, [0], "normal")
+    with pytest.raises(ValueError, match="n_samples is 0"):
+        sampled_utility_log_probabilities(psi, [0, 1], "normal", n_samples=0)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_models_rows_have_the_probabilities_of_their_scores(noise, dense, seed):
+    rng = np.random.default_rng(seed)
+    n, d, n_classes = 37, 6, 50
+    x = sp.random_array((n, d), density=0.5, format="csr", dtype=np.float32, rng=rng)
+    w = rng.normal(size=(n_classes, d)).astype(np.float32)
+    intercept = rng.normal(size=n_classes).astype(np.float32)
+    if dense:
+        data, matrix = x.toarray(), w
+    else:
+        data, matrix = csr_parts(x), np.zeros((d, 64), dtype=np.float32)
+        matrix[:, :n_classes] = w.T
+    none = np.zeros(0, dtype=np.float32)
+    weights = _core.Weights(matrix=matrix, intercept=intercept, scale=none, n_classes=n_classes)
+    scores = _core.scores(data, d, weights, 1)
+    p = utility_probabilities(scores, noise)
+    np.testing.assert_array_equal(_core.utility_predict_proba(noise, data, d, weights, False, 2), p)
+
+    labels = rng.integers(n_classes, size=n).astype(np.int32)
+    losses, ranks = _core.utility_log_losses(noise, data, d, weights, labels, 2)
+    np.testing.assert_allclose(np.exp(-losses), p[np.arange(n), labels], atol=ATOL)
+    np.testing.assert_array_equal(ranks, _core.log_losses(data, d, weights, labels, 1)[1])
+
+    classes, log_p = _core.utility_top_k(noise, data, d, weights, 5, 2)
+    np.testing.assert_array_equal(classes, _core.top_k(data, d, weights, 5, 1)[0])
+    # The logarithms are returned as float32.
+    np.testing.assert_allclose(np.exp(log_p), np.take_along_axis(p, classes, axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_model_whose_weights_overflowed_gives_nan(noise):
+    weights = _core.Weights(
+        matrix=np.array([[np.inf], [0]], dtype=np.float32),
+        intercept=np.zeros(0, dtype=np.float32),
+        scale=np.zeros(0, dtype=np.float32),
+        n_classes=2,
+    )
+    x = np.ones((1, 1), dtype=np.float32)
+    if noise != "gumbel":
+        assert np.isnan(_core.utility_predict_proba(noise, x, 1, weights, False, 1)).all()
+        assert np.isnan(_core.utility_log_losses(noise, x, 1, weights, np.zeros(1, dtype=np.int32), 1)[0]).all()
