@@ -228,8 +228,8 @@ def test_only_features_of_a_batch_and_classes_it_touches_move():
 
 def test_what_it_does_not_make_is_refused():
     X, y = np.eye(4, dtype=np.float32), np.arange(4)
-    for parameters in ({"averaging": "polyak"}, {"max_norm": 1.0}, {"parallel": "hogwild"}):
-        with pytest.raises(ValueError, match=r"minibatch_implicit' needs averaging='none', max_norm=None"):
+    for parameters in ({"max_norm": 1.0}, {"parallel": "hogwild"}):
+        with pytest.raises(ValueError, match=r"minibatch_implicit' needs max_norm=None and"):
             minibatch(**parameters).fit(X, y)
     with pytest.raises(ValueError, match="schedule='adaptive' needs a solver other than"):
         minibatch(schedule="adaptive").fit(X, y)

@@ -76,7 +76,7 @@ def test_scales_that_would_leave_single_precision_are_multiplied_in(averaging, s
         ("exact", "all", 0.3, 4, True),
     ],
 )
-def test_averages_are_the_mean_of_the_weights_after_every_visit(
+def test_averages_are_the_mean_of_the_weights_after_every_pass(
     solver, selection, alpha, max_iter, fit_intercept, averaging, storage, seed
 ):
     X, y = small_problem(seed)
@@ -92,6 +92,17 @@ def test_averages_are_the_mean_of_the_weights_after_every_visit(
     averaged, _ = assert_fit_equals_twin(X, y, storage, max_iter * len(y), averaging=averaging, **parameters)
     last = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y)
     assert np.abs(averaged.coef_ - last.coef_).max() > 0.01 * np.abs(last.coef_).max()
+
+
+def test_wide_weights_are_averaged_after_fewer_passes_counted_from_the_last(seed):
+    X, y = planted(np.random.default_rng(seed), 60, 2500, 21, density=0.001, scale=3)
+    parameters = {"random_state": 0, "n_negatives": 4, "alpha": 1e-3}
+    averaged = SoftmaxClassifier(averaging="polyak", max_iter=12, **parameters).fit(as_storage(X, "sparse"), y)
+    # Summing 2500 x 32 weights is taken to cost half of a pass of 60 visits: after every sixth pass, it is a tenth.
+    after = [SoftmaxClassifier(max_iter=n, **parameters).fit(as_storage(X, "sparse"), y) for n in (6, 12)]
+    for name in ("coef_", "intercept_"):
+        mean = sum(getattr(model, name) for model in after) / 2
+        np.testing.assert_allclose(getattr(averaged, name), mean, rtol=0, atol=2.0**-22 * np.abs(mean).max())
 
 
 @pytest.mark.parametrize("storage", STORAGES)

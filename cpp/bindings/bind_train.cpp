@@ -10,6 +10,7 @@
 #include "manyclass/core/rng.hpp"
 #include "manyclass/step/schedule.hpp"
 #include "manyclass/train/plan.hpp"
+#include "manyclass/weights/accumulate.hpp"
 #include "manyclass/weights/reorder.hpp"
 
 namespace manyclass {
@@ -40,11 +41,6 @@ struct State {
   Array<float> intercept;
   Array<float> scale;
   Array<double> norm_sq;
-  Array<float> moments;  // of the average, like weights
-  Array<float> intercept_moments;
-  Array<double> gamma;
-  Array<double> updated;
-  double average_start;
   Array<float> squares;  // of the adaptive step, like weights
   Array<float> intercept_squares;
   Array<Index> heads;
@@ -52,8 +48,7 @@ struct State {
   Array<double> local_scale{};  // of q, beside u
 
   std::vector<py::array> arrays() const {
-    return {labels, x_sq,    u,       weights,           intercept, scale,      norm_sq, moments, intercept_moments,
-            gamma,  updated, squares, intercept_squares, heads,     local_scale};
+    return {labels, x_sq, u, weights, intercept, scale, norm_sq, squares, intercept_squares, heads, local_scale};
   }
 };
 
@@ -70,12 +65,6 @@ void check_state(const State& state, py::ssize_t n_points) {
   optional("intercept", state.intercept, k);
   optional("scale", state.scale, k);
   optional("norm_sq", state.norm_sq, k);
-  optional("moments", state.moments, w);
-  if (state.moments.size() != 0) {
-    check_size("intercept_moments", state.intercept_moments.size(), state.intercept.size());
-    check_size("gamma", state.gamma.size(), k);
-    check_size("updated", state.updated.size(), k);
-  }
   optional("squares", state.squares, w);
   if (state.squares.size() != 0) {
     check_size("intercept_squares", state.intercept_squares.size(), state.intercept.size());
@@ -104,12 +93,7 @@ Problem<Rows> problem_of(const typename Rows::Data& x, State& state) {
                         {rows(state.weights), mutable_view(state.intercept), mutable_view(state.scale)},
                         as_index(state.n_classes, "n_classes"),
                         {},
-                        {},
                         mutable_view(state.intercept_squares)};
-  if (state.moments.size() != 0) {
-    problem.average = Average<Rows>{rows(state.moments), mutable_view(state.intercept_moments),
-                                    mutable_view(state.gamma), mutable_view(state.updated), state.average_start};
-  }
   if (state.squares.size() != 0) problem.squares = rows(state.squares);
   return problem;
 }
@@ -226,20 +210,15 @@ void bind_train(py::module_& m) {
            "Makes the plan one of augment and reduce.");
 
   py::class_<State>(m, "State")
-      .def(
-          py::init([](Array<Index> labels, Array<float> x_sq, Array<double> u, Array<float> weights,
-                      Array<float> intercept, Array<float> scale, Array<double> norm_sq, Array<float> moments,
-                      Array<float> intercept_moments, Array<double> gamma, Array<double> updated, double average_start,
-                      Array<float> squares, Array<float> intercept_squares, Array<Index> heads, py::ssize_t n_classes) {
-            return State{labels,   x_sq,          u,       weights,           intercept,
-                         scale,    norm_sq,       moments, intercept_moments, gamma,
-                         updated,  average_start, squares, intercept_squares, heads,
-                         n_classes};
-          }),
-          py::kw_only(), "labels"_a.noconvert(), "x_sq"_a.noconvert(), "u"_a.noconvert(), "weights"_a.noconvert(),
-          "intercept"_a.noconvert(), "scale"_a.noconvert(), "norm_sq"_a.noconvert(), "moments"_a.noconvert(),
-          "intercept_moments"_a.noconvert(), "gamma"_a.noconvert(), "updated"_a.noconvert(), "average_start"_a,
-          "squares"_a.noconvert(), "intercept_squares"_a.noconvert(), "heads"_a.noconvert(), "n_classes"_a)
+      .def(py::init([](Array<Index> labels, Array<float> x_sq, Array<double> u, Array<float> weights,
+                       Array<float> intercept, Array<float> scale, Array<double> norm_sq, Array<float> squares,
+                       Array<float> intercept_squares, Array<Index> heads, py::ssize_t n_classes) {
+             return State{labels, x_sq,     u, weights, intercept, scale, norm_sq, squares, intercept_squares,
+                          heads,  n_classes};
+           }),
+           py::kw_only(), "labels"_a.noconvert(), "x_sq"_a.noconvert(), "u"_a.noconvert(), "weights"_a.noconvert(),
+           "intercept"_a.noconvert(), "scale"_a.noconvert(), "norm_sq"_a.noconvert(), "squares"_a.noconvert(),
+           "intercept_squares"_a.noconvert(), "heads"_a.noconvert(), "n_classes"_a)
       .def_readwrite("local_scale", &State::local_scale);
 
   py::class_<Progress>(m, "Progress")
@@ -279,6 +258,22 @@ void bind_train(py::module_& m) {
         return order;
       },
       "n_classes"_a, "seed"_a);
+  m.def(
+      "accumulate",
+      [](Array<float> total, const Array<float>& weights, const Array<float>& scale, bool of_columns, int n_threads) {
+        if (weights.ndim() != 2) throw std::invalid_argument("weights must be a matrix");
+        check_size("total", total.size(), weights.size());
+        const py::ssize_t columns = weights.shape(1);
+        if (scale.size() > (of_columns ? columns : weights.shape(0))) {
+          throw std::invalid_argument("there are more factors than classes");
+        }
+        const std::span<float> sum = mutable_view(total);
+        const std::span<const float> w = view(weights), g = view(scale);
+        const py::gil_scoped_release nogil;
+        accumulate(sum, w, static_cast<std::size_t>(columns), of_columns ? g : std::span<const float>{},
+                   of_columns ? std::span<const float>{} : g, n_threads);
+      },
+      "total"_a.noconvert(), "weights"_a.noconvert(), "scale"_a.noconvert(), "of_columns"_a, "n_threads"_a);
   m.def(
       "reorder_columns",
       [](Array<float> weights, const Array<Index>& source, int n_threads) {

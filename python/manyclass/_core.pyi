@@ -21,6 +21,13 @@ def local_step_names() -> list[str]: ...
 def local_family_names() -> list[str]: ...
 def step_size(schedule: str, eta_0: float, decay: float, epoch: int) -> float: ...
 def class_order(n_classes: int, seed: int) -> NDArray[np.int32]: ...
+def accumulate(
+    total: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    of_columns: bool,
+    n_threads: int,
+) -> None: ...
 def reorder_columns(weights: NDArray[np.float32], source: NDArray[np.int32], n_threads: int) -> None: ...
 def reorder_rows(weights: NDArray[np.float32], source: NDArray[np.int32]) -> None: ...
 
@@ -74,11 +81,6 @@ class State:
         intercept: NDArray[np.float32],
         scale: NDArray[np.float32],
         norm_sq: NDArray[np.float64],
-        moments: NDArray[np.float32],
-        intercept_moments: NDArray[np.float32],
-        gamma: NDArray[np.float64],
-        updated: NDArray[np.float64],
-        average_start: float,
         squares: NDArray[np.float32],
         intercept_squares: NDArray[np.float32],
         heads: NDArray[np.int32],

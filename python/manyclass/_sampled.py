@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,13 @@ MOST_BATCHED_POINTS_ALL_CLASSES = 4
 MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
 MINIBATCH_POINTS = 10
 
+# Iterates are averaged after so many passes that it takes at most a tenth of the time of the steps. What a visit, a
+# weight moved in it and a weight summed cost was measured on two threads (bench_step.py); only the ratios matter.
+MOST_FOR_AVERAGING = 0.1
+SECONDS_PER_VISIT = 1e-6
+SECONDS_PER_MOVED = 4e-10
+SECONDS_PER_SUMMED = 4e-10
+
 EMPTY = np.zeros(0, dtype=np.float32)
 
 
@@ -36,32 +44,32 @@ class Memory:
     ----------
     scale, norm_sq : ndarray of shape (n_classes,)
         Factor of every row (ridge, projection) and its squared norm (projection).
-    moments, intercept_moments, gamma, updated : ndarrays
-        Of the average of the iterates: see Average in the core's model/linear.hpp.
-    average_start : float
-        Pass from which iterates are averaged.
+    total, intercept_total : ndarrays
+        Sums of the iterates that are averaged, and
+    n_averaged : int
+        how many there are; they are those after the passes `averaged`.
     squares, intercept_squares : ndarrays
         Running squares of the gradients (schedule="adaptive").
     """
 
     scale: NDArray[np.float32]
     norm_sq: NDArray[np.float64]
-    moments: NDArray[np.float32]
-    intercept_moments: NDArray[np.float32]
-    gamma: NDArray[np.float64]
-    updated: NDArray[np.float64]
-    average_start: float
+    total: NDArray[np.float32]
+    intercept_total: NDArray[np.float32]
+    averaged: range
     squares: NDArray[np.float32]
     intercept_squares: NDArray[np.float32]
+    n_averaged: int = 0
 
     @classmethod
-    def of(cls, estimator: Any, weights: LinearWeights) -> Memory:
+    def of(cls, estimator: Any, weights: LinearWeights, *, pass_seconds: float) -> Memory:
         """Make what the parameters ask for."""
         n_classes = weights.n_classes
         projects = estimator.max_norm is not None
         averages = estimator.averaging != "none"
         adaptive = estimator.schedule == "adaptive"
         start = estimator.max_iter // 2 if estimator.averaging == "suffix" else 0
+        between = max(1, math.ceil(SECONDS_PER_SUMMED * weights.matrix.size / (MOST_FOR_AVERAGING * pass_seconds)))
         n_intercepts = n_classes if estimator.fit_intercept else 0
 
         def like_weights(wanted: bool) -> NDArray[np.float32]:
@@ -70,35 +78,27 @@ class Memory:
         return cls(
             scale=np.ones(n_classes, dtype=np.float32) if projects or estimator.alpha > 0 else EMPTY,
             norm_sq=np.zeros(n_classes if projects else 0),
-            moments=like_weights(averages),
-            intercept_moments=np.zeros(n_intercepts if averages else 0, dtype=np.float32),
-            gamma=np.zeros(n_classes if averages else 0),
-            updated=np.full(n_classes if averages else 0, float(start)),
-            average_start=float(start),
+            total=like_weights(averages),
+            intercept_total=np.zeros(n_classes if averages else 0, dtype=np.float32),
+            averaged=range(estimator.max_iter, start if averages else estimator.max_iter, -between),
             squares=like_weights(adaptive),
             intercept_squares=np.zeros(n_intercepts if adaptive else 0, dtype=np.float32),
         )
 
-    def finish(self, weights: LinearWeights, now: float) -> None:
-        """Leave in `weights` the model itself: factors multiplied in, or the average up to time `now` (in passes)."""
-        if len(self.gamma) and now > self.average_start:
-            # Intercepts have no factor: their sum is age b + m.
-            age = now - self.average_start
-            if len(self.intercept_moments):
-                weights.intercept += self.intercept_moments / np.float32(age)
-            scale = self.scale if len(self.scale) else np.float32(1)
-            gamma = (self.gamma + scale * (now - self.updated)) / age
-            _multiply(weights, gamma.astype(np.float32))
-            for rows, moments in _row_blocks(weights.matrix, self.moments):
-                rows += moments / np.float32(age)
+    def after_pass(self, weights: LinearWeights, n_iter: int, n_threads: int) -> None:
+        """Add the iterate to the average, if it is to be in it."""
+        if n_iter in self.averaged:
+            _core.accumulate(self.total, weights.matrix, self.scale, weights.sparse, n_threads)
+            self.intercept_total += weights.intercept
+            self.n_averaged += 1
+
+    def finish(self, weights: LinearWeights) -> None:
+        """Leave in `weights` the model itself: factors multiplied in, or the average."""
+        if self.n_averaged:
+            np.multiply(self.total, np.float32(1 / self.n_averaged), out=weights.matrix)
+            np.multiply(self.intercept_total, np.float32(1 / self.n_averaged), out=weights.intercept)
         elif len(self.scale):
             _multiply(weights, self.scale)
-
-
-def _row_blocks(*matrices: NDArray[np.float32]) -> Any:
-    step = max(1, (1 << 22) // max(1, matrices[0].shape[1]))  # 16 MB at a time: temporaries stay small
-    for i in range(0, len(matrices[0]), step):
-        yield tuple(matrix[i : i + step] for matrix in matrices)
 
 
 def _multiply(weights: LinearWeights, factors: NDArray[np.float32]) -> None:
@@ -174,7 +174,10 @@ def fit_sampled(
     position[order] = np.arange(n_classes, dtype=np.int32)
 
     weights = LinearWeights.zeros(n_classes, n_features, sparse=sparse)
-    memory = Memory.of(estimator, weights)
+    n_stored = x.nnz if isinstance(x, sp.csr_array) else x.size
+    drawn = n_classes if estimator.selection == "all" else min(estimator.n_negatives, n_classes)
+    pass_seconds = n_samples * SECONDS_PER_VISIT + n_stored * (drawn + 1) * SECONDS_PER_MOVED
+    memory = Memory.of(estimator, weights, pass_seconds=pass_seconds)
     if estimator.selection != "head_tail":
         heads = np.zeros((0, 0), dtype=np.int32)
     elif candidates is None:
@@ -189,11 +192,6 @@ def fit_sampled(
         intercept=weights.intercept if estimator.fit_intercept else EMPTY,
         scale=memory.scale,
         norm_sq=memory.norm_sq,
-        moments=memory.moments,
-        intercept_moments=memory.intercept_moments,
-        gamma=memory.gamma,
-        updated=memory.updated,
-        average_start=memory.average_start,
         squares=memory.squares,
         intercept_squares=memory.intercept_squares,
         heads=heads,
@@ -242,7 +240,7 @@ def fit_sampled(
 
     noise = getattr(estimator, "noise", "gumbel")
     progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads, noise)
-    curve, now = run_passes(
+    curve = run_passes(
         trainer,
         schedule,
         n_samples=n_samples,
@@ -251,9 +249,10 @@ def fit_sampled(
         max_iter=estimator.max_iter,
         verbose=estimator.verbose,
         state=progress,
+        after_pass=lambda n_iter: memory.after_pass(weights, n_iter, n_threads),
         callback=callback,
         max_seconds=max_seconds,
     )
-    memory.finish(weights, now)
+    memory.finish(weights)
     weights.reorder(position, n_threads)
     return weights, curve

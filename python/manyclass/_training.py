@@ -90,12 +90,13 @@ def run_passes(
     max_iter: int,
     verbose: int,
     state: TrainingState,
+    after_pass: Callable[[int], None],
     callback: Callback | None,
     max_seconds: float = np.inf,
-) -> tuple[list[float], float]:
-    """Make up to `max_iter` passes, or train for `max_seconds`.
+) -> list[float]:
+    """Make up to `max_iter` passes, or train for `max_seconds`; `after_pass` belongs to the training.
 
-    Returns the running loss of each whole pass, and the passes made, with the part of the last one.
+    Returns the running loss of each whole pass.
 
     Warns
     -----
@@ -103,7 +104,6 @@ def run_passes(
         If training diverged or was interrupted; the weights are those reached before.
     """
     curve: list[float] = []
-    epoch = first = 0
     # Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing.
     visits = max(1, 1024 // batch) * batch
     bar = tqdm(total=max_iter * n_samples, disable=not verbose, unit="pt", unit_scale=True, smoothing=0.05)
@@ -121,7 +121,7 @@ def run_passes(
                 loss = progress.loss
                 if progress.diverged_at >= 0:
                     _warn_diverged(f"the step at point {progress.diverged_at} in pass {epoch + 1} was too large")
-                    return curve, epoch + first / n_samples
+                    return curve
                 bar.update(last - first)
                 bar.set_postfix_str(
                     f"pass {epoch + 1}/{max_iter}, loss {loss / last:.4f}, "
@@ -137,19 +137,22 @@ def run_passes(
                     visits = max(1, visits // batch // 2) * batch
             if first < n_samples:
                 break
+            begin = time.perf_counter()
+            after_pass(epoch + 1)
+            state.seconds += time.perf_counter() - begin
             state.n_iter, state.loss = epoch + 1, loss / n_samples
             curve.append(state.loss)
             if (callback is not None and callback(state)) or state.seconds >= max_seconds:
                 break
     except KeyboardInterrupt:
         warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 4)
-        return curve, epoch + first / n_samples
+        return curve
     finally:
         bar.close()
     # W = 0 has loss log K, so a model that ends well above it is worse than none.
     if curve and not curve[-1] <= 2 * np.log(n_classes):
         _warn_diverged(f"the loss of the last pass, {curve[-1]:.4g} nats, is above that of W = 0")
-    return curve, epoch + first / n_samples
+    return curve
 
 
 def _warn_diverged(what: str) -> None:

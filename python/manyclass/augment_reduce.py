@@ -101,8 +101,7 @@ class AugmentReduceClassifier(LinearClassifier):
         Ridge per point: the objective is the mean of -bound + alpha/2 ||W||^2, a Gaussian prior of precision
         n_samples alpha; intercepts are not penalised. A step shrinks the rows that it touches.
     averaging : {"none", "polyak", "suffix"}, default="none"
-        Return the last iterate, the mean of all, or the mean of those of the second half of max_iter passes. Takes the
-        memory of W once more.
+        Return the last iterate, or a mean of those after each pass: see `SoftmaxClassifier`.
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     n_jobs : int or None, default=None

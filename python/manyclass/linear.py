@@ -48,7 +48,7 @@ class SoftmaxClassifier(LinearClassifier):
         - "minibatch_implicit": the proximal point of the sampled objective of a whole batch, ridge included (their
           appendix F.3), found by Newton's method. `batch_size` points, a split made once, share n_negatives classes
           drawn from those that are no labels of the batch; stable for any step size. Runs on one thread; formulation,
-          selection, share_classes and root are not used, and averaging, max_norm, schedule="adaptive" and
+          selection, share_classes and root are not used, and max_norm, schedule="adaptive" and
           parallel="hogwild" are refused;
         - "umax": SGD in which a u_i that is certainly too small is raised first (their Algorithm 1);
         - "sgd": plain SGD on (u, W);
@@ -117,8 +117,8 @@ class SoftmaxClassifier(LinearClassifier):
     schedule : {"exponential", "inverse", "constant", "adaptive"}, default="exponential"
         Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), constant, or, for each
         weight, learning_rate * decay**t / sqrt(iterations) / (1 + sqrt(running mean of squared gradients)) on the
-        gradient of the summed loss (Ruiz et al. 2018, section 4); "adaptive" is for explicit solvers, without ridge,
-        averaging and max_norm, and takes the memory of W once more.
+        gradient of the summed loss (Ruiz et al. 2018, section 4); "adaptive" is for explicit solvers, without ridge
+        and max_norm, and takes the memory of W once more.
     decay : float, default=0.9
         Factor of the exponential and the adaptive schedule, in (0, 1].
     max_iter : int, default=20
@@ -138,8 +138,9 @@ class SoftmaxClassifier(LinearClassifier):
         Ridge per point: the objective is the mean log-loss + alpha/2 ||W||^2; intercepts are not penalised. A step
         shrinks the rows that it touches, by as much more as they are touched rarely.
     averaging : {"none", "polyak", "suffix"}, default="none"
-        Return the last iterate, the mean of all, or the mean of those of the second half of max_iter passes. Takes the
-        memory of W once more.
+        Return the last iterate, the mean of those after each pass, or after each pass of the second half of max_iter
+        (counted back from the last, only every second, third, ... pass where summing W would take more than about a
+        tenth of the time of a pass). Takes the memory of W once more.
     max_norm : float or None, default=None
         If given, each w_k is projected on the ball of this radius and u_i on the interval that follows from it
         (Fagan & Iyengar 2018, Lemma 2). Needs formulation="proposed", alpha=0, batch_size=None and runs on one thread.
@@ -350,20 +351,15 @@ class SoftmaxClassifier(LinearClassifier):
             raise ValueError(
                 f"solver={self.solver!r} draws the label too, which selection='head_tail' cannot; choose another"
             )
-        if self.solver == MINIBATCH_IMPLICIT and (
-            self.averaging != "none" or self.max_norm is not None or self.parallel != "deterministic"
-        ):
+        if self.solver == MINIBATCH_IMPLICIT and (self.max_norm is not None or self.parallel != "deterministic"):
             raise ValueError(
-                "solver='minibatch_implicit' needs averaging='none', max_norm=None and parallel='deterministic'; they "
-                f"are {self.averaging!r}, {self.max_norm!r} and {self.parallel!r}"
+                "solver='minibatch_implicit' needs max_norm=None and parallel='deterministic'; they are "
+                f"{self.max_norm!r} and {self.parallel!r}"
             )
-        if self.schedule == "adaptive" and (
-            self.solver in IMPLICIT or self.alpha > 0 or self.averaging != "none" or self.max_norm is not None
-        ):
+        if self.schedule == "adaptive" and (self.solver in IMPLICIT or self.alpha > 0 or self.max_norm is not None):
             raise ValueError(
                 "schedule='adaptive' needs a solver other than 'implicit', 'bregman' and 'minibatch_implicit', "
-                "alpha=0, averaging='none' and max_norm=None; they are "
-                f"{self.solver!r}, {self.alpha!r}, {self.averaging!r} and {self.max_norm!r}"
+                f"alpha=0 and max_norm=None; they are {self.solver!r}, {self.alpha!r} and {self.max_norm!r}"
             )
         if self.max_norm is not None:
             check_number("max_norm", self.max_norm, low=0, open_low=True)

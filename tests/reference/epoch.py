@@ -185,7 +185,7 @@ class Training:
     def run(self) -> Fit:
         """All passes."""
         o, n = self.options, len(self.X)
-        curve, start = [], n * (o.max_iter // 2 if o.averaging == "suffix" else 0)
+        curve, start = [], o.max_iter // 2 if o.averaging == "suffix" else 0
         for t in range(o.max_iter):
             eta = o.learning_rate * SCHEDULES[o.schedule](o.decay, t)
             eta_u = rate_of_u(o) * SCHEDULES[o.schedule](o.decay, t)
@@ -200,13 +200,13 @@ class Training:
                         self.apply_adaptively(move, eta, at // self.batch)
                     else:
                         self.apply(move)
-                    if at >= start:
-                        self.sums[0][:] += self.W
-                        self.sums[1][:] += self.b
                     loss += log_a
             curve.append(loss / n)
+            if t >= start:
+                self.sums[0][:] += self.W
+                self.sums[1][:] += self.b
         averages = o.averaging != "none"
-        W, b = (total / (n * o.max_iter - start) for total in self.sums) if averages else (self.W, self.b)
+        W, b = (total / (o.max_iter - start) for total in self.sums) if averages else (self.W, self.b)
         return Fit(W[self.position], b[self.position], curve, self.carried)
 
 

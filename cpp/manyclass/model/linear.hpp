@@ -12,38 +12,6 @@
 
 namespace manyclass {
 
-// The mean of all w_k(t) from some time on, at the cost of the updates alone.
-//
-// Between two moves of row k each step adds g_k r_k to the sum, so the sum is gamma_k r_k + m_k with gamma_k the sum of
-// the scales g_k: a move r += a x changes m by -gamma_k a x and leaves what is past as it was. Times are in passes.
-template <class Rows>
-struct Average {
-  Rows moments;                        // m, as the weights are stored
-  std::span<float> intercept_moments;  // K, or empty
-  std::span<double> gamma;             // K
-  std::span<double> updated;           // K, time up to which gamma_k is summed
-  double start = 0;
-
-  // Sums gamma up to `now` at rates `scale(c)`, and multiplies moves a of the rows by -gamma: the moves of m.
-  template <class Classes, class Scale>
-  void catch_up(const Classes& classes, const Scale& scale, double now, std::span<float> a) const {
-    const auto sums = at_classes(gamma, classes);
-    const auto times = at_classes(updated, classes);
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      sums[c] += static_cast<double>(scale(c)) * (now - times[c]);
-      times[c] = now;
-      a[c] *= -static_cast<float>(sums[c]);
-    }
-  }
-
-  // Moves all of the sum into m: what is past no longer depends on r.
-  void settle(Index k, const Rows& rows) {
-    double& sum = gamma[static_cast<std::size_t>(k)];
-    moments.add_row(k, static_cast<float>(sum), rows);
-    sum = 0;
-  }
-};
-
 template <class Rows>
 struct Linear {
   using Weight = typename Rows::Weight;
@@ -92,37 +60,18 @@ struct Linear {
     rows.add(x, classes, a);
   }
 
-  // The same, with the average kept; `now` is the time of the move.
-  template <class Row, class Classes>
-  void add(Row x, const Classes& classes, std::span<float> a, Average<Rows>& average, double now) {
-    const auto age = static_cast<float>(now - average.start);
-    if (!intercept.empty()) {
-      const auto m = at_classes(average.intercept_moments, classes);
-      for (std::size_t c = 0; c < classes.size(); ++c) m[c] -= age * a[c];
-    }
-    add(x, classes, a);  // leaves the moves of the rows r_k
-    if (scale.empty()) {
-      average.catch_up(classes, [](std::size_t) { return 1.0F; }, now, a);
-    } else {
-      average.catch_up(classes, [g = at_classes(scale, classes)](std::size_t c) { return g[c]; }, now, a);
-    }
-    average.moments.add(x, classes, a);
-  }
-
-  // w_k *= s_k. `average` may be null; if it is not, it is caught up to the present.
+  // w_k *= s_k.
   template <class Classes>
-  void shrink(const Classes& classes, std::span<const float> s, Average<Rows>* average) {
-    const float smallest = average ? smallest_averaged_scale : smallest_scale;
+  void shrink(const Classes& classes, std::span<const float> s) {
     const auto g = at_classes(scale, classes);
     int small = 0;
     for (std::size_t c = 0; c < classes.size(); ++c) {
       g[c] *= s[c];
-      small += g[c] < smallest ? 1 : 0;
+      small += g[c] < smallest_scale ? 1 : 0;
     }
     if (small == 0) return;
     for (std::size_t c = 0; c < classes.size(); ++c) {
-      if (g[c] >= smallest) continue;
-      if (average) average->settle(classes[c], rows);
+      if (g[c] >= smallest_scale) continue;
       rows.multiply(classes[c], g[c]);
       g[c] = 1;
     }
@@ -132,9 +81,6 @@ struct Linear {
   // A scale below it is multiplied into its row, which grows as the scale falls: this leaves both far from the ends of
   // single precision, 2^-126 and 2^127.
   static constexpr float smallest_scale = 0x1p-40F;
-  // The average is what is left of gamma r and m, which grow against it as the scale falls: of the 24 bits of a float
-  // at most 8 are lost so.
-  static constexpr float smallest_averaged_scale = 0x1p-8F;
 
   static std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 };

@@ -110,7 +110,6 @@ class Epoch final : public Trainer {
   void prefetch(const Slot& slot) const {
     const auto x = problem_.x.row(slot.point);
     problem_.model.rows.prefetch(x, slot.classes, label(slot.point));
-    if (problem_.average) problem_.average->moments.prefetch(x, slot.classes, label(slot.point));
   }
 
   // The step of a slot at the current weights; leaves -p in the slot, ready to be added.
@@ -218,11 +217,6 @@ class Epoch final : public Trainer {
     }
   }
 
-  // The average, if it has begun.
-  Average<Rows>* average_of(const Slot& slot) {
-    return problem_.average && slot.now >= problem_.average->start ? &*problem_.average : nullptr;
-  }
-
   void move_rows(const Slot& slot, const ClassLines& classes, std::span<float> moves, std::span<const float> shrinks,
                  const Stretch& stretch) {
     for_runs(classes, [&](ClassRange run, std::size_t c) {
@@ -238,12 +232,10 @@ class Epoch final : public Trainer {
     const auto x = problem_.x.row(slot.point);
     if (problem_.squares) {
       move_adaptively(slot, x, classes, moves, stretch);
-    } else if (Average<Rows>* average = average_of(slot)) {
-      problem_.model.add(x, classes, moves, *average, slot.now);
     } else {
       problem_.model.add(x, classes, moves);
     }
-    if (!shrinks.empty()) problem_.model.shrink(classes, shrinks, average_of(slot));
+    if (!shrinks.empty()) problem_.model.shrink(classes, shrinks);
   }
 
   // The rule takes gradients of the summed loss: `moves` are eta times those of one point's share of the mean. Its rate
@@ -282,8 +274,8 @@ class Epoch final : public Trainer {
       move_label(slot, stretch);
     });
     if (ball) {
-      for (std::size_t c = 0; c < size; ++c) ball->project(slot.classes[c], problem_.model, average_of(slot));
-      ball->project(label(slot.point), problem_.model, average_of(slot));
+      for (std::size_t c = 0; c < size; ++c) ball->project(slot.classes[c], problem_.model);
+      ball->project(label(slot.point), problem_.model);
     }
   }
 

@@ -25,7 +25,7 @@ namespace manyclass {
 // Beside the items of rng.hpp: the split into batches, an item of epoch 0.
 inline constexpr std::uint64_t batches_item = ~2ULL;
 
-// Visits are points; a stretch must begin where a batch does. Averages, adaptive steps and projections are not made,
+// Visits are points; a stretch must begin where a batch does. Adaptive steps and projections are not made,
 // and one thread runs.
 template <class Rows>
 class MinibatchImplicit final : public Trainer {
@@ -209,7 +209,7 @@ class MinibatchImplicit final : public Trainer {
     if (settings_.ridge > 0) {
       for (std::size_t k = 0; k < classes_.size(); ++k) {
         const auto shrink = static_cast<float>(shrinks_[k]);
-        problem_.model.shrink(ClassRange{classes_[k], 1}, std::span<const float>(&shrink, 1), nullptr);
+        problem_.model.shrink(ClassRange{classes_[k], 1}, std::span<const float>(&shrink, 1));
       }
     }
     Linear<Rows> features{problem_.model.rows, {}, problem_.model.scale};

@@ -26,11 +26,11 @@ class NormBall {
   }
 
   template <class Rows>
-  void project(Index k, Linear<Rows>& model, Average<Rows>* average) {
+  void project(Index k, Linear<Rows>& model) {
     const auto at = static_cast<std::size_t>(k);
     if (norm_sq_[at] <= radius_sq_) return;
     const auto factor = static_cast<float>(std::sqrt(radius_sq_ / norm_sq_[at]));
-    model.shrink(ClassRange{k, 1}, std::span<const float>(&factor, 1), average);
+    model.shrink(ClassRange{k, 1}, std::span<const float>(&factor, 1));
     norm_sq_[at] = radius_sq_;
   }
 

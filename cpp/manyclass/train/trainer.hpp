@@ -23,9 +23,8 @@ struct Problem {
   std::span<double> local_scale;  // N, or empty: see SampledPoint
   Linear<Rows> model;
   Index n_classes;
-  std::optional<Average<Rows>> average;  // of the iterates since average->start, in passes
-  std::optional<Rows> squares;           // running squares of gradients: the adaptive step is taken
-  std::span<float> intercept_squares;    // K, with `squares` and an intercept
+  std::optional<Rows> squares;         // running squares of gradients: the adaptive step is taken
+  std::span<float> intercept_squares;  // K, with `squares` and an intercept
 };
 
 struct Settings {

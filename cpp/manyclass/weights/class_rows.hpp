@@ -65,15 +65,6 @@ class ClassRows {
     for (Float& w : std::span<Float>(row(k), n_features_)) w *= a;
   }
 
-  // w_k += a v_k, v being `other`.
-  void add_row(Index k, float a, const ClassRows& other)
-    requires(!std::is_const_v<Float>)
-  {
-    Float* w = row(k);
-    const Float* v = other.row(k);
-    for (std::size_t j = 0; j < n_features_; ++j) w[j] += a * v[j];
-  }
-
   // See FeatureRows.
   template <class Classes>
   void add_adaptive(DenseRow x, const Classes& classes, std::span<const float> a, float rate, const ClassRows& squares)

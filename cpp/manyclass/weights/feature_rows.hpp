@@ -88,14 +88,6 @@ class FeatureRows {
     for (Float* w = weights_ + k; w < end_; w += stride_) *w *= a;
   }
 
-  // w_k += a v_k, v being `other`.
-  void add_row(Index k, float a, const FeatureRows& other)
-    requires(!std::is_const_v<Float>)
-  {
-    const Float* v = other.weights_ + k;
-    for (Float* w = weights_ + k; w < end_; w += stride_, v += stride_) *w += a * *v;
-  }
-
   // The adaptive step of Ruiz et al. 2018, section 4, for each weight of the classes, with ascent gradient G = a x_j:
   // see adapt.hpp.
   template <class Classes>
