@@ -171,7 +171,7 @@ def test_all_ways_to_ask_agree(noise, n_classes, scale, seed):
 
 @pytest.mark.parametrize("noise", INTEGRATED)
 def test_bins_agree_with_the_sum_over_all_classes(noise, seed):
-    # 600 classes within 3 are binned. One more far class per class, which adds nothing, makes none of them a bin.
+    # 600 classes within 3 fill 6 or 7 bins of 12 nodes; the reference sums over the classes themselves.
     psi = np.random.default_rng(seed).uniform(0, 3, size=600)
     p = utility_probabilities(psi, noise)
     alone = [utility_probabilities(psi, noise, classes=[k])[0] for k in range(0, 600, 100)]
