@@ -39,8 +39,8 @@ class ChebyshevBins {
     }
     std::size_t n_used = 0;
     for (std::size_t b = 0; b < n_bins; ++b) first_node_[b] = counts[b] > 0 ? order * n_used++ : none;
-    // Below a quarter of the points, the two passes over the classes cost more than they save.
-    binned_ = 4 * order * n_used < psi.size() - n_far;
+    // Above half as many nodes as classes, the two passes over the classes cost more than they save.
+    binned_ = 2 * order * n_used < psi.size() - n_far;
     if (binned_) {
       add_nodes(order * n_used);
     } else {

@@ -162,13 +162,15 @@ class UtilityQuadrature {
     const double right = end_of(c, mode, scale, top);
     // A logistic class that is behind by d has a plateau d wide, and log p = log d - d: beyond some thousand nodes a
     // spacing that misses its edges is still good to 1e-6 of log p.
-    const double wanted = std::ceil((right - left) / (0.75 * scale));
+    const double wanted = std::fmax(1.0, std::ceil((right - left) / (0.75 * scale)));
     const double n = wanted < most_nodes ? wanted : most_nodes;
-    spacing_ = (right - left) / n;
-    refine_ = wanted < most_nodes;
+    // Nodes that rounding has made one, 10^16 widths behind, are as good as any: log p is the integrand's to 1e-16.
+    const bool apart = right > left;
+    spacing_ = apart ? (right - left) / n : scale;
+    refine_ = apart && wanted < most_nodes;
     nodes_.clear();
     for (double j = 0; j <= n; ++j) {
-      const double t = left + j * spacing_;
+      const double t = apart ? left + j * spacing_ : mode;
       nodes_.push_back({t, maximum_.log_cdf(t)});
     }
     n_coarse_ = nodes_.size();

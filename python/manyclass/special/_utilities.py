@@ -34,7 +34,7 @@ def _integers(name: str, value: ArrayLike, n_classes: int) -> NDArray[np.int32]:
     outside = (given < 0) | (given >= n_classes)
     if outside.any():
         raise ValueError(f"{name} has the class {given[outside].flat[0]}; it must be in [0, {n_classes})")
-    return np.ascontiguousarray(given, dtype=np.int32)
+    return np.asarray(given, dtype=np.int32, order="C")
 
 
 def utility_probabilities(
