@@ -3,7 +3,8 @@
 from manyclass.datasets import load_xmc
 from manyclass.linear import SoftmaxClassifier
 from manyclass.persist import load
+from manyclass.search import SphericalClusterIndex
 
 __version__ = "0.1.0"
 
-__all__ = ["SoftmaxClassifier", "__version__", "load", "load_xmc"]
+__all__ = ["SoftmaxClassifier", "SphericalClusterIndex", "__version__", "load", "load_xmc"]

@@ -18,8 +18,8 @@ struct GroupBounds {
 };
 
 // A row can be among the k best only if its upper bound reaches the k-th best lower bound, the bar. Rows that reach the
-// bar of the moment are kept; the last bar then says whose exact score is needed. With k = 0 the bar stays where it was
-// set: all rows above a threshold.
+// bar are kept; now and then, once so many have come that it pays, the bar is raised and those below it are dropped.
+// With k = 0 the bar stays where it was set: all rows above a threshold.
 class Best {
  public:
   // `excluded` is sorted.
@@ -33,19 +33,24 @@ class Best {
   // Takes in what a scan of other rows for the same query has kept.
   void merge(const Best& other);
 
-  // The k best, or all above the bar's first place, by exact score; sorted.
+  // The k best, or all above the threshold, by exact score; sorted.
   std::span<const Scored> finish(const RowsView& rows, DenseRow q, Isa isa);
 
  private:
-  void raise(float lower);
-  void purge();
+  struct Kept {
+    float lower;
+    float upper;
+    Index id;
+  };
+
+  void raise_bar();
 
   std::size_t k_ = 0;
   float bar_ = 0;
   std::span<const Index> excluded_;
-  std::vector<float> lower_;  // the k best lower bounds, a heap with the worst on top
-  std::vector<Scored> kept_;  // with upper bounds for scores until the end
-  std::size_t purge_at_ = 0;
+  std::vector<Kept> kept_;
+  std::size_t raise_at_ = 0;  // rows kept
+  std::vector<Scored> scored_;
 };
 
 }  // namespace manyclass

@@ -2,8 +2,6 @@
 #include "manyclass/search/cluster_index.hpp"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 
 #include "manyclass/core/parallel.hpp"
 
@@ -16,20 +14,6 @@ constexpr std::size_t slack_share = 8;  // a new cluster has room for an eighth 
 
 std::size_t tiles_of(std::size_t n) { return (n + tile_rows - 1) / tile_rows; }
 
-void check(const RowsView& rows, std::size_t n, int n_threads, Isa isa) {
-  parallel_for(n_threads, tiles_of(n), [&](std::size_t tile) {
-    const std::size_t end = std::min(n, (tile + 1) * tile_rows);
-    for (std::size_t i = tile * tile_rows; i < end; ++i) {
-      double length = 0;
-      run_with(isa, [&] { length = norm(rows[static_cast<Index>(i)]); });
-      if (!(length <= static_cast<double>(largest_norm))) {
-        throw std::invalid_argument("row " + std::to_string(i) + " has a value that is not finite, or a norm above " +
-                                    "2^62; scores would not be finite");
-      }
-    }
-  });
-}
-
 }  // namespace
 
 ClusterIndex::ClusterIndex(std::vector<float> rows, Directions directions, std::vector<float> centroids,
@@ -37,10 +21,10 @@ ClusterIndex::ClusterIndex(std::vector<float> rows, Directions directions, std::
     : n_features_(directions.n_features() - (directions.radius() > 0 ? 1 : 0)),
       rows_(std::move(rows)),
       directions_(directions),
-      centroids_(std::move(centroids), directions.n_features()),
+      centroids_(std::move(centroids), directions.n_features(), isa),
       places_(rows_.size() / n_features_) {
   for (std::size_t c = 0; c < centroids_.size(); ++c) clusters_.emplace_back(n_features_);
-  check(this->rows(), n_rows(), n_threads, isa);
+  check_rows(this->rows(), n_rows(), n_threads, isa);
   if (labels.empty()) {
     const std::vector<Scored> found = nearest(this->rows(), n_rows(), n_threads, isa);
     for (std::size_t id = 0; id < n_rows(); ++id) places_[id].cluster = found[id].id;
@@ -53,16 +37,14 @@ ClusterIndex::ClusterIndex(std::vector<float> rows, Directions directions, std::
   }
   parallel_for(n_threads, n_clusters(), [&](std::size_t c) {
     clusters_[c].reserve(members[c].size() + members[c].size() / slack_share);
-    run_with(isa, [&] {
-      for (const Index id : members[c]) append(id, static_cast<Index>(c));
-    });
+    for (const Index id : members[c]) append(id, static_cast<Index>(c), isa);
   });
 }
 
-void ClusterIndex::append(Index id, Index cluster) {
+void ClusterIndex::append(Index id, Index cluster, Isa isa) {
   CodeBlock& block = clusters_[static_cast<std::size_t>(cluster)];
   places_[static_cast<std::size_t>(id)] = {cluster, static_cast<Index>(block.size())};
-  block.append(id, rows()[id]);
+  block.append(id, rows()[id], isa);
 }
 
 std::vector<Scored> ClusterIndex::nearest(const RowsView& rows, std::size_t n, int n_threads, Isa isa) const {
@@ -72,35 +54,31 @@ std::vector<Scored> ClusterIndex::nearest(const RowsView& rows, std::size_t n, i
     const std::size_t begin = tile * tile_rows;
     const std::size_t size = std::min(tile_rows, n - begin);
     std::vector<float> tile_directions(size * width);
-    run_with(isa, [&] {
-      for (std::size_t i = 0; i < size; ++i) {
-        directions_.write(rows[static_cast<Index>(begin + i)], std::span(tile_directions).subspan(i * width, width));
-      }
-    });
+    for (std::size_t i = 0; i < size; ++i) {
+      directions_.write(rows[static_cast<Index>(begin + i)], isa, std::span(tile_directions).subspan(i * width, width));
+    }
     centroids_.nearest(tile_directions, isa, std::span(found).subspan(begin, size));
   });
   return found;
 }
 
 void ClusterIndex::update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa) {
-  check(rows, ids.size(), n_threads, isa);
+  check_rows(rows, ids.size(), n_threads, isa);
   const std::vector<Scored> found = nearest(rows, ids.size(), n_threads, isa);
-  run_with(isa, [&] {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const Index id = ids[i];
-      const DenseRow row = rows[static_cast<Index>(i)];
-      std::ranges::copy(row, rows_.data() + static_cast<std::size_t>(id) * n_features_);
-      const Place place = places_[static_cast<std::size_t>(id)];
-      CodeBlock& block = clusters_[static_cast<std::size_t>(place.cluster)];
-      if (found[i].id == place.cluster) {
-        block.replace(static_cast<std::size_t>(place.slot), row);
-        continue;
-      }
-      const Index moved = block.remove(static_cast<std::size_t>(place.slot));
-      if (moved >= 0) places_[static_cast<std::size_t>(moved)].slot = place.slot;
-      append(id, found[i].id);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const Index id = ids[i];
+    const DenseRow row = rows[static_cast<Index>(i)];
+    std::ranges::copy(row, rows_.data() + static_cast<std::size_t>(id) * n_features_);
+    const Place place = places_[static_cast<std::size_t>(id)];
+    CodeBlock& block = clusters_[static_cast<std::size_t>(place.cluster)];
+    if (found[i].id == place.cluster) {
+      block.replace(static_cast<std::size_t>(place.slot), row, isa);
+      continue;
     }
-  });
+    const Index moved = block.remove(static_cast<std::size_t>(place.slot));
+    if (moved >= 0) places_[static_cast<std::size_t>(moved)].slot = place.slot;
+    append(id, found[i].id, isa);
+  }
 }
 
 }  // namespace manyclass

@@ -75,7 +75,7 @@ class ClusterIndex {
   };
 
   std::vector<Scored> nearest(const RowsView& rows, std::size_t n, int n_threads, Isa isa) const;
-  void append(Index id, Index cluster);
+  void append(Index id, Index cluster, Isa isa);
 
   std::size_t n_features_;
   std::vector<float> rows_;  // by id

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t most_tile = 1024;  // queries that share the reading of a cluster; their state stays in the cache
 // Bytes of codes below which one thread is sooner done than a second one has started.
-constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 20;
+constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 24;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
@@ -65,11 +65,9 @@ class Search {
         codes_(n, index.directions_.n_features()),
         best_(n),
         probes_(n * request.n_probe) {
-    run_with(request.isa, [&] {
-      for (std::size_t i = 0; i < n; ++i) {
-        if (!codes_.encode(i, tile_[i])) refuse(begin + i);
-      }
-    });
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!codes_.encode(i, tile_[i], request.isa)) refuse(begin + i);
+    }
     for (std::size_t i = 0; i < n; ++i) start(best_[i], i);
     probe();
   }

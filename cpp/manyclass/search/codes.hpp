@@ -34,7 +34,7 @@ inline constexpr float underflow_slack = 0x1p-100F;
 inline std::size_t chunks_of(std::size_t n_features) { return (n_features + chunk_dims - 1) / chunk_dims; }
 
 // Euclidean norm in double precision.
-double norm(DenseRow x);
+double norm(DenseRow x, Isa isa);
 
 // The coded query: what a scan needs of it.
 struct QueryCode {
@@ -52,7 +52,7 @@ class QueryCodes {
   QueryCodes(std::size_t n, std::size_t n_features);
 
   // False where x has a value that is not finite or a norm above largest_norm.
-  bool encode(std::size_t i, DenseRow x);
+  bool encode(std::size_t i, DenseRow x, Isa isa);
   const QueryCode& operator[](std::size_t i) const { return codes_[i]; }
   std::span<const QueryCode> some(std::size_t begin, std::size_t n) const { return {codes_.data() + begin, n}; }
 
@@ -65,9 +65,9 @@ class QueryCodes {
 
 // What stands behind the bytes of a group.
 struct GroupTail {
-  std::array<float, group_rows> scale;
+  std::array<float, group_rows> scale;  // NaN where there is no row
   std::array<float, group_rows> error;  // |w - s c|, rounded up
-  std::array<float, group_rows> norm;   // |w|, rounded up; minus infinity where there is no row
+  std::array<float, group_rows> norm;   // |w|, rounded up
   std::array<Index, group_rows> ids;
 };
 
@@ -82,12 +82,12 @@ class CodeBlock {
   std::size_t stride() const { return stride_; }
   std::size_t chunks() const { return chunks_; }
   const std::byte* group(std::size_t g) const { return data_.get() + g * stride_; }
-  const GroupTail& tail(std::size_t g) const { return *tail_at(data_.get() + g * stride_); }
+  const GroupTail& tail(std::size_t g) const { return tail_of(data_.get() + g * stride_); }
   Index id(std::size_t slot) const { return tail(slot / group_rows).ids[slot % group_rows]; }
 
   void reserve(std::size_t n_rows);
-  void append(Index id, DenseRow w);
-  void replace(std::size_t slot, DenseRow w);
+  void append(Index id, DenseRow w, Isa isa);
+  void replace(std::size_t slot, DenseRow w, Isa isa);
   // Returns the id of the row that has taken the slot, or -1 where the last slot was removed.
   Index remove(std::size_t slot);
 
@@ -97,9 +97,7 @@ class CodeBlock {
     void operator()(std::byte* p) const { ::operator delete(p, alignment); }
   };
 
-  static GroupTail* tail_at(std::byte* group, std::size_t chunks);
-  const GroupTail* tail_at(const std::byte* group) const;
-  void encode(std::size_t slot, DenseRow w);
+  GroupTail& tail_of(std::byte* group) const;
 
   std::size_t chunks_;
   std::size_t stride_;

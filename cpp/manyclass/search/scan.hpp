@@ -13,7 +13,7 @@
 namespace manyclass {
 
 inline constexpr std::size_t most_queries = 4;  // scored in one pass over a group
-inline constexpr std::size_t most_groups = 2;   // passed at once
+inline constexpr std::size_t most_groups = 4;   // passed at once
 
 // sums[(i * n_groups + g) * 16 + r] = c.b of query i and row r of group g. Groups stand `stride` bytes apart.
 using ScanKernel = void (*)(const std::byte* groups, std::size_t stride, std::size_t chunks, const QueryCode* queries,

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
@@ -31,14 +33,14 @@ Start draw_start(const RowsView& rows, std::size_t n_rows, const Directions& dir
   Start start;
   std::vector<Index>& order = start.sample;
   for (std::size_t i = 0; i < n_rows; ++i) {
-    if (directions.write(rows[static_cast<Index>(i)], direction)) order.push_back(static_cast<Index>(i));
+    if (directions.write(rows[static_cast<Index>(i)], options.isa, direction)) order.push_back(static_cast<Index>(i));
   }
   shuffle(order, Rng({options.seed, 0}, visit_order_item));
   start.centroids.assign(options.n_clusters * width, 0);
   for (std::size_t c = 0; c < options.n_clusters; ++c) {
     const auto centroid = std::span(start.centroids).subspan(c * width, width);
     if (c < order.size()) {
-      directions.write(rows[order[c]], centroid);
+      directions.write(rows[order[c]], options.isa, centroid);
     } else {
       centroid[c % width] = 1;
     }
@@ -86,8 +88,20 @@ std::size_t repair(std::span<Scored> nearest, std::vector<Index>& sizes) {
 
 }  // namespace
 
-bool Directions::write(DenseRow w, std::span<float> direction) const {
-  const double length = norm(w);
+void check_rows(const RowsView& rows, std::size_t n, int n_threads, Isa isa) {
+  parallel_for(n_threads, (n + tile_rows - 1) / tile_rows, [&](std::size_t tile) {
+    const std::size_t end = std::min(n, (tile + 1) * tile_rows);
+    for (std::size_t i = tile * tile_rows; i < end; ++i) {
+      if (!(norm(rows[static_cast<Index>(i)], isa) <= static_cast<double>(largest_norm))) {
+        throw std::invalid_argument("row " + std::to_string(i) + " has a value that is not finite, or a norm above " +
+                                    "2^62; scores would not be finite");
+      }
+    }
+  });
+}
+
+bool Directions::write(DenseRow w, Isa isa, std::span<float> direction) const {
+  const double length = norm(w, isa);
   double unit = length;
   if (radius_ > 0) {
     const double r = static_cast<double>(radius_);
@@ -96,23 +110,24 @@ bool Directions::write(DenseRow w, std::span<float> direction) const {
     direction[n_features_] = static_cast<float>(std::sqrt((1 - part) * (1 + part)));
   }
   const double inverse = unit > 0 ? 1 / unit : 0;
-  for (std::size_t j = 0; j < n_features_; ++j) direction[j] = static_cast<float>(static_cast<double>(w[j]) * inverse);
+  run_with(isa, [&] {
+    for (std::size_t j = 0; j < n_features_; ++j)
+      direction[j] = static_cast<float>(static_cast<double>(w[j]) * inverse);
+  });
   return unit > 0;
 }
 
-Centroids::Centroids(std::vector<float> rows, std::size_t n_features)
+Centroids::Centroids(std::vector<float> rows, std::size_t n_features, Isa isa)
     : rows_(std::move(rows)), n_features_(n_features), codes_(n_features) {
   const std::size_t n = rows_.size() / n_features_;
   codes_.reserve(n);
-  for (std::size_t c = 0; c < n; ++c) codes_.append(static_cast<Index>(c), this->rows()[static_cast<Index>(c)]);
+  for (std::size_t c = 0; c < n; ++c) codes_.append(static_cast<Index>(c), this->rows()[static_cast<Index>(c)], isa);
 }
 
 void Centroids::nearest(std::span<const float> directions, Isa isa, std::span<Scored> best) const {
   const RowsView x{directions.data(), n_features_};
   QueryCodes codes(best.size(), n_features_);
-  run_with(isa, [&] {
-    for (std::size_t i = 0; i < best.size(); ++i) codes.encode(i, x[static_cast<Index>(i)]);
-  });
+  for (std::size_t i = 0; i < best.size(); ++i) codes.encode(i, x[static_cast<Index>(i)], isa);
   std::array<Best, most_queries> kept;
   std::array<Best*, most_queries> to;
   std::ranges::transform(kept, to.begin(), [](Best& b) { return &b; });
@@ -128,6 +143,7 @@ void Centroids::nearest(std::span<const float> directions, Isa isa, std::span<Sc
 
 KMeansResult spherical_kmeans(const RowsView& rows, std::size_t n_rows, const Directions& directions,
                               const KMeansOptions& options) {
+  check_rows(rows, n_rows, options.n_threads, options.isa);
   const std::size_t width = directions.n_features();
   const std::size_t n_clusters = options.n_clusters;
   Start start = draw_start(rows, n_rows, directions, options);
@@ -139,16 +155,14 @@ KMeansResult spherical_kmeans(const RowsView& rows, std::size_t n_rows, const Di
   std::vector<Scored> nearest(n);
   std::vector<float> centroids = std::move(start.centroids);
   for (int iteration = 0; iteration < options.n_iter && n > 0; ++iteration) {
-    const Centroids search(centroids, width);
+    const Centroids search(centroids, width, options.isa);
     parallel_for(options.n_threads, (n + tile_rows - 1) / tile_rows, [&](std::size_t tile) {
       const std::size_t begin = tile * tile_rows;
       const std::size_t size = std::min(tile_rows, n - begin);
       std::vector<float> tile_directions(size * width);
-      run_with(options.isa, [&] {
-        for (std::size_t i = 0; i < size; ++i) {
-          directions.write(rows[sample[begin + i]], std::span(tile_directions).subspan(i * width, width));
-        }
-      });
+      for (std::size_t i = 0; i < size; ++i) {
+        directions.write(rows[sample[begin + i]], options.isa, std::span(tile_directions).subspan(i * width, width));
+      }
       search.nearest(tile_directions, options.isa, std::span(nearest).subspan(begin, size));
     });
 
@@ -173,7 +187,7 @@ KMeansResult spherical_kmeans(const RowsView& rows, std::size_t n_rows, const Di
       double squares = 0;
       run_with(options.isa, [&] {
         for (std::size_t m = clusters.begin[c]; m < clusters.begin[c + 1]; ++m) {
-          directions.write(rows[sample[clusters.members[m]]], direction);
+          directions.write(rows[sample[clusters.members[m]]], options.isa, direction);
           for (std::size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(direction[j]);
         }
         for (const double s : sum) squares += s * s;

@@ -15,6 +15,9 @@
 
 namespace manyclass {
 
+// Throws std::invalid_argument where a row is not finite or longer than largest_norm.
+void check_rows(const RowsView& rows, std::size_t n, int n_threads, Isa isa);
+
 // What is clustered: the directions w / |w|. With an augmenting radius M > 0 they have one more coordinate,
 // (w / M, sqrt(1 - |w|^2 / M^2)), all of unit length for |w| <= M: c.(q, 0) then prefers the clusters of long rows
 // (Auvolat et al. 2015, section 3). A row longer than M counts as one of length M.
@@ -26,7 +29,7 @@ class Directions {
   float radius() const { return radius_; }
 
   // False, and zeros, where w is zero and radius is, too.
-  bool write(DenseRow w, std::span<float> direction) const;
+  bool write(DenseRow w, Isa isa, std::span<float> direction) const;
 
  private:
   std::size_t n_features_;
@@ -36,7 +39,7 @@ class Directions {
 // Unit vectors to be nearest to, with their codes.
 class Centroids {
  public:
-  Centroids(std::vector<float> rows, std::size_t n_features);
+  Centroids(std::vector<float> rows, std::size_t n_features, Isa isa);
 
   std::size_t size() const { return codes_.size(); }
   RowsView rows() const { return {rows_.data(), n_features_}; }
@@ -74,7 +77,7 @@ struct KMeansResult {
   std::size_t n_sampled = 0;
 };
 
-// Stops before n_iter where no row moves. The same bits for any number of threads.
+// Stops before n_iter where no row moves; throws as check_rows does. The same bits for any number of threads.
 KMeansResult spherical_kmeans(const RowsView& rows, std::size_t n_rows, const Directions& directions,
                               const KMeansOptions& options);
 
