@@ -1,10 +1,10 @@
 """Does SphericalClusterIndex answer, build and follow changes faster than faiss's IndexIVFFlat at equal recall?
 
 200,000 x 128, float32, two threads both, inner product, k = 10: "clustered", 2,000 planted directions with spread and
-log-normal norms, and "isotropic". Microseconds per query of a batch of 2,000 and of single queries at recall@10 of 0.5 and
-0.9, each library with the better of the same two numbers of clusters and the fewest probes that reach the recall;
-seconds to build; milliseconds to replace 1 % of the rows. Rounds of both are interleaved; minima, medians beside. A plot
-of microseconds against recall is written where MANYCLASS_PLOT says:
+log-normal norms, and "isotropic". Microseconds per query of a batch of 2,000 and of single queries at recall@10 of 0.5
+and 0.9, each library with the better of the same two numbers of clusters and the fewest probes that reach the recall;
+seconds to build; milliseconds to replace 1 % of the rows. Rounds of both are interleaved; minima, medians beside. A
+plot of microseconds against recall is written where MANYCLASS_PLOT says:
 
     MANYCLASS_PLOT=curve.png python -m pytest bench/bench_index.py -s
 """
@@ -25,6 +25,7 @@ K, D, TOP, THREADS = 200_000, 128, 10, 2
 N_BATCH, N_SINGLE, ROUNDS = 2_000, 100, 7
 CLUSTERS = (512, 1024)
 RECALLS = (0.5, 0.9)
+CENTERS = np.random.default_rng(1).standard_normal((2_000, D)) / np.sqrt(D)
 CURVE = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -32,8 +33,8 @@ def isotropic(rng, n, norms):
     return rng.standard_normal((n, D), dtype=np.float32)
 
 
-def clustered(rng, n, norms, centers=np.random.default_rng(1).standard_normal((2_000, D)) / np.sqrt(D)):
-    X = centers[rng.integers(0, len(centers), n)] + rng.standard_normal((n, D)) / np.sqrt(D)
+def clustered(rng, n, norms):
+    X = CENTERS[rng.integers(0, len(CENTERS), n)] + rng.standard_normal((n, D)) / np.sqrt(D)
     return (X * np.exp(0.3 * rng.standard_normal((n, 1)) * norms)).astype(np.float32)
 
 
@@ -174,7 +175,9 @@ def plot(name, finders, true, path):
     figure, axes = plt.subplots()
     for (who, c), find in finders.items():
         probes = [n for n in CURVE if n <= c]
-        times = [interleaved({who: lambda n=n: find(n)}, rounds=2)[who].min() / N_BATCH * 1e6 for n in probes]
+        times = [
+            interleaved({who: lambda n=n, find=find: find(n)}, rounds=2)[who].min() / N_BATCH * 1e6 for n in probes
+        ]
         axes.plot([recall(find(n), true) for n in probes], times, marker="o", label=f"{who}, {c} clusters")
     axes.set(xlabel="recall@10", ylabel="microseconds per query (batch)", yscale="log", title=f"{name}, {K} x {D}")
     axes.legend()

@@ -19,6 +19,10 @@ MOST_COLUMNS = 1 << 22  # sums of D products of bytes must be 32-bit integers
 _NOTHING: Excluded = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
 
 
+def _is_sparse(x: Any) -> bool:
+    return bool(sp.issparse(x))
+
+
 def _as_float32(name: str, x: Any) -> NDArray[np.float32]:
     """A dense array of real numbers as float32; C-contiguous, so that read-only memory is read where it is."""
     array = np.asarray(x)
@@ -38,7 +42,8 @@ def checked_rows(name: str, W: Rows, n_features: int | None = None) -> NDArray[n
     ValueError
         If it is no such matrix.
     """
-    dense = _as_float32(name, W.toarray() if isinstance(W, sp.sparray | sp.spmatrix) else W)
+    given: Any = W
+    dense = _as_float32(name, given.toarray() if _is_sparse(given) else given)
     if dense.ndim != 2:
         raise ValueError(f"{name} has {dense.ndim} dimensions; it must have 2")
     if n_features is not None and dense.shape[1] != n_features:
@@ -58,11 +63,12 @@ def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
     ValueError
         If Q does not have one or two dimensions or the columns of the index.
     """
-    if isinstance(Q, sp.sparray | sp.spmatrix):
-        if Q.ndim != 2 or Q.shape[1] != n_features:
-            raise ValueError(f"Q has shape {Q.shape}; it must have {n_features} columns, as the index")
-        return csr_parts(canonical_csr(sp.csr_array(Q))), Q.shape[0], False
-    dense = _as_float32("Q", Q)
+    given: Any = Q
+    if _is_sparse(given):
+        if given.ndim != 2 or given.shape[1] != n_features:
+            raise ValueError(f"Q has shape {given.shape}; it must have {n_features} columns, as the index")
+        return csr_parts(canonical_csr(sp.csr_array(given))), given.shape[0], False
+    dense = _as_float32("Q", given)
     single = dense.ndim == 1
     if single:
         dense = dense.reshape(1, -1)
@@ -71,6 +77,15 @@ def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
     if dense.shape[1] != n_features:
         raise ValueError(f"Q has {dense.shape[1]} columns; the index has {n_features}")
     return dense, dense.shape[0], single
+
+
+def dense_queries(Q: Rows, n_features: int) -> NDArray[np.float32]:
+    """Return queries as a dense (n, n_features) matrix; raises as `queries_of` does."""
+    queries, n, _ = queries_of(Q, n_features)
+    if not isinstance(queries, tuple):
+        return np.asarray(queries)
+    indptr, indices, data = queries
+    return np.asarray(sp.csr_array((data, indices, indptr), shape=(n, n_features)).toarray())
 
 
 def checked_ids(name: str, ids: ArrayLike, n_rows: int) -> NDArray[np.int32]:
@@ -108,13 +123,14 @@ def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
     """
     if exclude is None:
         return _NOTHING
-    if isinstance(exclude, sp.sparray | sp.spmatrix):
-        if exclude.shape != (n, n_rows):
-            raise ValueError(f"exclude has shape {exclude.shape}; it must be {(n, n_rows)}: queries by rows")
-        pattern = sp.csr_array(exclude, copy=True)
+    given: Any = exclude
+    if _is_sparse(given):
+        if given.shape != (n, n_rows):
+            raise ValueError(f"exclude has shape {given.shape}; it must be {(n, n_rows)}: queries by rows")
+        pattern = sp.csr_array(given, copy=True)
         pattern.sum_duplicates()
         return np.asarray(pattern.indptr, dtype=np.int64), np.asarray(pattern.indices, dtype=np.int32)
-    lists: Sequence[Any] = [exclude] if single and np.ndim(exclude[0] if len(exclude) else 0) == 0 else exclude
+    lists: Sequence[Any] = [given] if single and np.ndim(given[0] if len(given) else 0) == 0 else given
     if len(lists) != n:
         raise ValueError(f"exclude has {len(lists)} lists; there are {n} queries")
     ids = [np.sort(checked_ids(f"exclude[{i}]", some, n_rows)) for i, some in enumerate(lists)]

@@ -6,14 +6,13 @@ import json
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass._checks import check_choice, check_number, n_threads_from, seed_from
-from manyclass._search_checks import Exclude, Rows, checked_ids, checked_rows, exclusions, queries_of
+from manyclass._search_checks import Exclude, Rows, checked_ids, checked_rows, dense_queries, exclusions, queries_of
 from manyclass._tensor_file import PathLike, open_tensors, write_tensors
 
 # Up to this many rows one cluster is as fast as any number of them (bench/README.md), and exact.
@@ -34,7 +33,7 @@ FORMAT_VERSION = 1
 
 
 class SphericalClusterIndex(BaseEstimator):
-    r"""Index over the rows of W for the largest :math:`w_k \cdot q`, made by spherical k-means, that follows changes of W.
+    r"""Index over the rows of W for the largest :math:`w_k \cdot q`, that follows changes of W.
 
     Rows stand in C clusters of similar direction; a query scans the `n_probe` clusters whose unit centroids c have the
     largest :math:`c \cdot q` (Yen et al. 2018, section 4, after Auvolat et al. 2015). A scan reads rows as bytes with a
@@ -49,8 +48,8 @@ class SphericalClusterIndex(BaseEstimator):
         Clusters that a query scans unless it says otherwise. "auto" is the smallest number that finds 90 % of the best
         ten rows when rows of W are the queries (each without itself); `tune` finds one for other queries.
     augment_norm : bool, default=False
-        Cluster (w / M, sqrt(1 - |w|^2 / M^2)) instead of w / |w|, M being the largest norm at the time of `fit`, so that
-        clusters of long rows are probed earlier. Rows that become longer than M count as long as M.
+        Cluster (w / M, sqrt(1 - |w|^2 / M^2)) instead of w / |w|, M being the largest norm when the clusters
+        are made, so that clusters of long rows are probed earlier. Rows that become longer than M count as long as M.
     n_iter : int, default=10
         Iterations of k-means at most; it stops where no row moves.
     sample_per_cluster : int or None, default=256
@@ -275,8 +274,7 @@ class SphericalClusterIndex(BaseEstimator):
             Share of the k best rows of all queries that n_probe = 1, ..., C clusters find.
         """
         _, ids = self.query(Q, k, n_probe=self.n_clusters_, exclude=exclude)
-        dense = Q.toarray() if isinstance(Q, sp.sparray | sp.spmatrix) else np.asarray(Q, dtype=np.float32)
-        toward = np.atleast_2d(dense).astype(np.float32) @ self.cluster_centers_[:, : self.n_features_in_].T
+        toward = dense_queries(Q, self.n_features_in_) @ self.cluster_centers_[:, : self.n_features_in_].T
         ranks = np.empty(toward.shape, dtype=np.int64)
         order = np.argsort(-toward, axis=1, kind="stable")
         np.put_along_axis(ranks, order, np.arange(self.n_clusters_)[None, :], axis=1)
@@ -320,8 +318,9 @@ class SphericalClusterIndex(BaseEstimator):
             parameters["random_state"] = None
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
         state = {name: getattr(self, name) for name in _STATE}
-        tensors = {"rows": index.rows(), "cluster_centers": self.cluster_centers_, "labels": index.labels()}
-        tensors |= {f"kmeans.{name}": array for name, array in self.kmeans_stats_.items()}
+        tensors: dict[str, NDArray[Any]] = {"rows": index.rows(), "labels": index.labels()}
+        tensors["cluster_centers"] = self.cluster_centers_
+        tensors |= {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}
         metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION)}
         write_tensors(path, tensors, metadata | {"parameters": json.dumps(plain), "state": json.dumps(state)})
 
@@ -421,7 +420,7 @@ class SphericalClusterIndex(BaseEstimator):
             seed=(self._seed + self.n_reclusterings_) % 2**64,
             n_threads=self._n_threads(),
         )
-        self.kmeans_stats_ = {
+        self.kmeans_stats_: dict[str, NDArray[Any]] = {
             "mean_cosine": np.array(made["mean_cosine"], dtype=np.float64),
             "moved": np.array(made["moved"], dtype=np.int64),
             "repaired": np.array(made["repaired"], dtype=np.int64),
@@ -497,7 +496,7 @@ def exact_search(
     rows = checked_rows("W", W)
     check_number("k", k, low=1, high=len(rows), integer=True)
     _, n, single = queries_of(Q, rows.shape[1])
-    dense = checked_rows("Q", Q.reshape(1, -1) if single and isinstance(Q, np.ndarray) else np.atleast_2d(Q))
+    dense = dense_queries(Q, rows.shape[1])
     indptr, ids = exclusions(exclude, n, single, len(rows))
     scores = np.full((n, k), -np.inf, dtype=np.float32)
     best = np.full((n, k), -1, dtype=np.int64)
