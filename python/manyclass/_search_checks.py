@@ -64,6 +64,8 @@ def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
         If Q does not have one or two dimensions or the columns of the index.
     """
     given: Any = Q
+    if type(given) is np.ndarray and given.dtype == np.float32 and given.shape == (n_features,):
+        return np.ascontiguousarray(given).reshape(1, -1), 1, True  # a single query waits for each microsecond
     if _is_sparse(given):
         if given.ndim != 2 or given.shape[1] != n_features:
             raise ValueError(f"Q has shape {given.shape}; it must have {n_features} columns, as the index")

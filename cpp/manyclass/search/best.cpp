@@ -41,16 +41,34 @@ void Best::merge(const Best& other) {
 std::span<const Scored> Best::finish(const RowsView& rows, DenseRow q, Isa isa) {
   raise_bar();
   scored_.clear();
-  for (const Kept& row : kept_) scored_.push_back({0, row.id});
-  exact_scores(rows, q, isa, scored_);
   if (k_ == 0) {
+    score(kept_, rows, q, isa);
     std::erase_if(scored_, [threshold = bar_](const Scored& row) { return !(row.score > threshold); });
     std::sort(scored_.begin(), scored_.end());
     return scored_;
   }
-  const std::size_t k = std::min(k_, scored_.size());
+  // The k of largest upper bounds first: their worst score is a higher bar for the others than a lower bound is.
+  const std::size_t k = std::min(k_, kept_.size());
+  const auto others = kept_.begin() + static_cast<std::ptrdiff_t>(k);
+  if (others != kept_.end()) {
+    std::nth_element(kept_.begin(), others, kept_.end(),
+                     [](const Kept& a, const Kept& b) { return a.upper > b.upper; });
+  }
+  score(std::span(kept_).first(k), rows, q, isa);
+  if (others != kept_.end()) {
+    const float worst = std::ranges::min(scored_, {}, &Scored::score).score;
+    kept_.erase(kept_.begin(), others);
+    std::erase_if(kept_, [worst](const Kept& row) { return row.upper < worst; });
+    score(kept_, rows, q, isa);
+  }
   std::partial_sort(scored_.begin(), scored_.begin() + static_cast<std::ptrdiff_t>(k), scored_.end());
   return {scored_.data(), k};
+}
+
+void Best::score(std::span<const Kept> some, const RowsView& rows, DenseRow q, Isa isa) {
+  const std::size_t before = scored_.size();
+  for (const Kept& row : some) scored_.push_back({0, row.id});
+  exact_scores(rows, q, isa, std::span(scored_).subspan(before));
 }
 
 void Best::raise_bar() {

@@ -44,6 +44,7 @@ class Best {
   };
 
   void raise_bar();
+  void score(std::span<const Kept> some, const RowsView& rows, DenseRow q, Isa isa);
 
   std::size_t k_ = 0;
   float bar_ = 0;
