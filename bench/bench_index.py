@@ -88,12 +88,12 @@ def recall(found, true):
     return np.mean([len(np.intersect1d(a, b)) for a, b in zip(found, true, strict=True)]) / TOP
 
 
-def fewest_probes(find, n_clusters, true, target):
+def fewest_probes(find, Q, n_clusters, true, target):
     """Bisection: recall grows with the probes."""
     low, high = 1, n_clusters
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if recall(find(middle), true) >= target else (middle + 1, high)
+        low, high = (low, middle) if recall(find(middle, Q), true) >= target else (middle + 1, high)
     return low
 
 

@@ -36,7 +36,7 @@ class SphericalClusterIndex(BaseEstimator):
     r"""Index over the rows of W for the largest :math:`w_k \cdot q`, that follows changes of W.
 
     Rows stand in C clusters of similar direction; a query scans the `n_probe` clusters whose unit centroids c have the
-    largest :math:`c \cdot q` (Yen et al. 2018, section 4, after Auvolat et al. 2015). A scan reads rows as bytes with a
+    largest :math:`c \cdot q` (Yen et al. 2018, section 4). A scan reads rows as bytes with a
     bound on the error of each score, then computes in single precision the scores of the few rows that may be among the
     best: the answer is that of a scan of all probed rows in single precision, equal scores by id.
 

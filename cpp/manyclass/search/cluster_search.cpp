@@ -14,8 +14,10 @@ namespace manyclass {
 
 namespace {
 
-constexpr std::size_t most_tile = 1024;  // queries that share the reading of a cluster; their state stays in the cache
-// Bytes of codes below which one thread is sooner done than a second one has started.
+// Queries that share the reading of a cluster; what they keep stays in the second-level cache.
+constexpr std::size_t most_tile = 1024;
+// Bytes of codes below which a query stays on one thread: about a millisecond of reading. A team costs microseconds on
+// an idle machine, but its slowest member's time slice, tens of milliseconds, on a busy one.
 constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 24;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }

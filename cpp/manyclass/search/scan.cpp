@@ -1,7 +1,7 @@
 // Sums of products of bytes: see the header.
 //
-// By intrinsics, because the instructions that multiply bytes and add four neighbours (or words and add two) are out of
-// the vectoriser's reach: measured gain over the plain loop at the end of bench/README.md's section on the index.
+// By intrinsics, because the instructions that multiply bytes and add four neighbours, or words and add two, are out of
+// the vectoriser's reach: gain over the plain loop in bench/README.md (bench_index.py, test_instruction_sets).
 #include "manyclass/search/scan.hpp"
 
 #include <algorithm>

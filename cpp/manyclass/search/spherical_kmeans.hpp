@@ -1,8 +1,8 @@
 // Spherical k-means: unit centroids, each row with the centroid of largest cosine.
 //
-// Lloyd's iteration for   max over centroids, |c_j| = 1, of the sum over rows of max_j c_j.w_i / |w_i|:   assign, then
-// c_j = the mean direction of its rows (Dhillon & Modha, Machine Learning 2001). A cluster left empty takes the row
-// that its own centroid fits worst.
+// Lloyd's iteration for   max over centroids, |c_j| = 1, of the sum over rows of max_j c_j.w_i / |w_i|:   each row goes
+// to the best centroid, then each centroid to the best place for its rows, their summed directions made a unit vector
+// (by Cauchy and Schwarz). A cluster left empty takes the row that its own centroid fits worst.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ namespace manyclass {
 void check_rows(const RowsView& rows, std::size_t n, int n_threads, Isa isa);
 
 // What is clustered: the directions w / |w|. With an augmenting radius M > 0 they have one more coordinate,
-// (w / M, sqrt(1 - |w|^2 / M^2)), all of unit length for |w| <= M: c.(q, 0) then prefers the clusters of long rows
-// (Auvolat et al. 2015, section 3). A row longer than M counts as one of length M.
+// (w / M, sqrt(1 - |w|^2 / M^2)), all of unit length for |w| <= M: short rows gather in clusters whose centroid has
+// little left for c.(q, 0), so that clusters of long rows are probed first. A row longer than M counts as one of length
+// M.
 class Directions {
  public:
   Directions(std::size_t n_features, float radius) : n_features_(n_features), radius_(radius) {}
