@@ -65,7 +65,18 @@ std::vector<Scored> ClusterIndex::nearest(const RowsView& rows, std::size_t n, i
 void ClusterIndex::update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa) {
   check_rows(rows, ids.size(), n_threads, isa);
   const std::vector<Scored> found = nearest(rows, ids.size(), n_threads, isa);
+  constexpr std::size_t ahead = 2;  // rows whose memory is on its way
   for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (i + ahead < ids.size()) {
+      const Place next = places_[static_cast<std::size_t>(ids[i + ahead])];
+      const CodeBlock& from = clusters_[static_cast<std::size_t>(next.cluster)];
+      const CodeBlock& to = clusters_[static_cast<std::size_t>(found[i + ahead].id)];
+      from.prefetch(static_cast<std::size_t>(next.slot));
+      if (&from != &to) {
+        from.prefetch(from.size() - 1);
+        to.prefetch(to.size());
+      }
+    }
     const Index id = ids[i];
     const DenseRow row = rows[static_cast<Index>(i)];
     std::ranges::copy(row, rows_.data() + static_cast<std::size_t>(id) * n_features_);

@@ -88,6 +88,12 @@ class CodeBlock {
   void reserve(std::size_t n_rows);
   void append(Index id, DenseRow w, Isa isa);
   void replace(std::size_t slot, DenseRow w, Isa isa);
+  // Asks for the cache lines of a slot's group, one a chunk: a change of a row touches them all.
+  void prefetch(std::size_t slot) const {
+    if (slot >= capacity_ * group_rows) return;
+    const std::byte* start = group(slot / group_rows);
+    for (std::size_t b = 0; b < stride_; b += 64) __builtin_prefetch(start + b, 1);
+  }
   // Returns the id of the row that has taken the slot, or -1 where the last slot was removed.
   Index remove(std::size_t slot);
 
