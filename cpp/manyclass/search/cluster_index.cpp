@@ -63,8 +63,12 @@ std::vector<Scored> ClusterIndex::nearest(const RowsView& rows, std::size_t n, i
 }
 
 void ClusterIndex::update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa) {
-  check_rows(rows, ids.size(), n_threads, isa);
-  const std::vector<Scored> found = nearest(rows, ids.size(), n_threads, isa);
+  // Some 10 ms of one thread; below that a busy machine takes longer to start a second thread than the work takes.
+  constexpr double products_worth_a_thread = 0x1p30;
+  const double products = static_cast<double>(ids.size() * n_clusters()) * static_cast<double>(n_features_);
+  const int threads = products < products_worth_a_thread ? 1 : n_threads;
+  check_rows(rows, ids.size(), threads, isa);
+  const std::vector<Scored> found = nearest(rows, ids.size(), threads, isa);
   constexpr std::size_t ahead = 2;  // rows whose memory is on its way
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (i + ahead < ids.size()) {
