@@ -15,6 +15,7 @@ PYBIND11_MODULE(_core, m) {
   bind_gradient(m);
   bind_math(m);
   bind_parts(m);
+  bind_search(m);
 }
 
 }  // namespace manyclass

@@ -12,5 +12,6 @@ void bind_utilities(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);
 void bind_math(pybind11::module_& m);
 void bind_parts(pybind11::module_& m);
+void bind_search(pybind11::module_& m);
 
 }  // namespace manyclass

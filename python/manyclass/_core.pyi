@@ -1,5 +1,6 @@
 # The extension module manyclass._core; one section per bind_<stage>.cpp.
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,6 +205,60 @@ def balanced_softmax(
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
+
+# bind_search
+
+def spherical_kmeans(
+    rows: NDArray[np.float32],
+    *,
+    n_clusters: int,
+    n_iter: int,
+    sample_per_cluster: int,
+    radius: float,
+    seed: int,
+    n_threads: int,
+    isa: str = "auto",
+) -> dict[str, Any]: ...
+
+class ClusterIndex:
+    def __init__(
+        self,
+        rows: NDArray[np.float32],
+        centroids: NDArray[np.float32],
+        *,
+        radius: float,
+        labels: NDArray[np.int32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> None: ...
+    def query(
+        self,
+        x: _Data,
+        *,
+        k: int,
+        n_probe: int,
+        excluded_indptr: NDArray[np.int64],
+        excluded_ids: NDArray[np.int32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+    def query_above(
+        self,
+        x: _Data,
+        *,
+        thresholds: NDArray[np.float32],
+        n_probe: int,
+        excluded_indptr: NDArray[np.int64],
+        excluded_ids: NDArray[np.int32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]: ...
+    def update(
+        self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
+    ) -> None: ...
+    def rows(self) -> NDArray[np.float32]: ...
+    def labels(self) -> NDArray[np.int32]: ...
+    def sizes(self) -> NDArray[np.int32]: ...
 
 # math
 def _exp_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...

@@ -1,0 +1,88 @@
+// An index for maximum inner product search that follows its rows: coded rows by cluster, probed nearest cluster first.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "manyclass/core/csr.hpp"
+#include "manyclass/core/simd.hpp"
+#include "manyclass/search/best.hpp"
+#include "manyclass/search/codes.hpp"
+#include "manyclass/search/exact.hpp"
+#include "manyclass/search/spherical_kmeans.hpp"
+
+namespace manyclass {
+
+using Queries = std::variant<DenseView, CsrView>;
+
+// Ids that each query does not want: ids[indptr[i] .. indptr[i + 1]) sorted; no indptr: none for all.
+struct Excluded {
+  std::span<const Offset> indptr;
+  std::span<const Index> ids;
+
+  std::span<const Index> of(std::size_t i) const {
+    if (indptr.empty()) return {};
+    const auto begin = static_cast<std::size_t>(indptr[i]);
+    return ids.subspan(begin, static_cast<std::size_t>(indptr[i + 1]) - begin);
+  }
+};
+
+struct Request {
+  std::size_t k = 0;                  // best rows wanted; 0: all whose score is above `thresholds`
+  std::span<const float> thresholds;  // a query each; read where k is 0
+  std::size_t n_probe = 0;            // clusters scanned, in [1, C]
+  Excluded excluded;
+  int n_threads = 1;
+  Isa isa = Isa::baseline;
+};
+
+// Called for each query once, from any thread, with its rows best first.
+using Deliver = std::function<void(std::size_t query, std::span<const Scored> rows)>;
+
+class ClusterIndex {
+ public:
+  // `labels` (K) says the cluster of each row; where it is empty each row goes to the nearest centroid. Throws
+  // std::invalid_argument where a row is not finite or longer than largest_norm.
+  ClusterIndex(std::vector<float> rows, Directions directions, std::vector<float> centroids,
+               std::span<const Index> labels, int n_threads, Isa isa);
+
+  std::size_t n_rows() const { return places_.size(); }
+  std::size_t n_features() const { return n_features_; }
+  std::size_t n_clusters() const { return clusters_.size(); }
+  RowsView rows() const { return {rows_.data(), n_features_}; }
+  RowsView centroids() const { return centroids_.rows(); }
+  float radius() const { return directions_.radius(); }
+  Index label(std::size_t id) const { return places_[id].cluster; }
+  std::size_t size_of(std::size_t cluster) const { return clusters_[cluster].size(); }
+
+  // Row ids[i] becomes rows[i] and goes to the nearest centroid: K_r C D operations for K_r rows (Yen et al. 2018,
+  // section 4). Ids are distinct and in [0, K). Changes nothing where it throws, as the constructor does.
+  void update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa);
+
+  // The answer depends on the rows, the centroids, the labels and the request, not on where rows stand, on the other
+  // queries or on the number of threads. Throws std::invalid_argument where a query is not finite or too long.
+  void search(const Queries& queries, const Request& request, const Deliver& deliver) const;
+
+ private:
+  friend class Search;
+
+  struct Place {
+    Index cluster;
+    Index slot;
+  };
+
+  std::vector<Scored> nearest(const RowsView& rows, std::size_t n, int n_threads, Isa isa) const;
+  void append(Index id, Index cluster, Isa isa);
+
+  std::size_t n_features_;
+  std::vector<float> rows_;  // by id
+  Directions directions_;
+  Centroids centroids_;
+  std::vector<CodeBlock> clusters_;
+  std::vector<Place> places_;  // by id
+};
+
+}  // namespace manyclass
