@@ -110,7 +110,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes), float32; for two classes, as scikit-learn has it, of shape
         (n_samples,): the score of the second less that of the first.
         """
-        scores = self._weights.scores(self._validated(X), n_threads_from(self.n_jobs))
+        x = self._validated(X)
+        scores = self._weights.scores(x, n_threads_from(self.n_jobs))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     # What depends on the distribution of a label given its scores; a subclass replaces it. Classes rank by their scores
