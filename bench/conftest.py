@@ -24,3 +24,11 @@ def dataset():
     if "MANYCLASS_DATA" not in os.environ:
         pytest.skip("MANYCLASS_DATA does not name a folder of data sets")
     return load_multiclass
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder that MANYCLASS_DATA names."""
+    if "MANYCLASS_DATA" not in os.environ:
+        pytest.skip("MANYCLASS_DATA does not name a folder of data sets")
+    return Path(os.environ["MANYCLASS_DATA"])

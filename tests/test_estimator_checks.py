@@ -2,7 +2,7 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manyclass import SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier
 
 
 @parametrize_with_checks(
@@ -11,6 +11,9 @@ from manyclass import SoftmaxClassifier
         SoftmaxClassifier(solver="exact"),
         SoftmaxClassifier(solver="umax"),
         SoftmaxClassifier(selection="uniform", n_negatives=1, formulation="raman"),
+        AugmentReduceClassifier(),
+        AugmentReduceClassifier(noise="logistic", selection="uniform", n_negatives=1),
+        AugmentReduceClassifier(noise="gumbel", solver="sgd"),
     ]
 )
 def test_estimator_keeps_the_contract_of_scikit_learn(estimator, check):

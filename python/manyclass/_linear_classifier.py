@@ -110,24 +110,27 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes), float32; for two classes, as scikit-learn has it, of shape
         (n_samples,): the score of the second less that of the first.
         """
-        scores = self._scores(X)
+        x = self._validated(X)
+        scores = self._weights.scores(x, n_threads_from(self.n_jobs))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def _scores(self, X: Data) -> NDArray[np.float32]:
-        x = self._validated(X)
-        return self._weights.scores(x, n_threads_from(self.n_jobs))
+    # What depends on the distribution of a label given its scores; a subclass replaces it. Classes rank by their scores
+    # under every independent, identically distributed noise.
 
-    # What a subclass with other noise than the softmax's replaces. Classes rank by their scores under all of them.
-
-    def _log_probabilities(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Log-probabilities of all classes, of the shape of `scores`."""
-        z = scores.astype(np.float64)
+    def _log_probabilities(self, x: Matrix) -> NDArray[np.float64]:
+        """Log-probabilities of all classes."""
+        z = self._weights.scores(x, n_threads_from(self.n_jobs)).astype(np.float64)
         z -= z.max(axis=1, keepdims=True)
         z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
         return z
 
-    def _noise(self) -> str:
-        return "gumbel"
+    def _log_losses(self, x: Matrix, labels: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Log-loss of each point, and the rank of its label (0: predicted)."""
+        return self._weights.log_losses(x, labels, n_threads_from(self.n_jobs))
+
+    def _top_k(self, x: Matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Positions and log-probabilities of the k best classes of each point, best first."""
+        return self._weights.top_k(x, k, n_threads_from(self.n_jobs))
 
     def predict_log_proba(self, X: Data) -> NDArray[np.float64]:
         """Return the log-probabilities of all classes, in nats.
@@ -141,7 +144,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples, n_classes), float64
             Takes 8 n_samples n_classes bytes; see `predict_top_k` for the best classes only.
         """
-        return self._log_probabilities(self._scores(X))
+        return self._log_probabilities(self._validated(X))
 
     def predict_proba(self, X: Data) -> NDArray[np.float64]:
         """Return the probabilities of all classes; rows sum to one.
@@ -169,7 +172,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_samples,), with the dtype of `classes_`
         """
         x = self._validated(X)
-        best, _ = self._weights.top_k(x, 1, n_threads_from(self.n_jobs))
+        best, _ = self._top_k(x, 1)
         labels: NDArray[Any] = self.classes_[best[:, 0]]
         return labels
 
@@ -195,7 +198,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """
         x = self._validated(X)
         check_number("k", k, low=1, high=len(self.classes_), integer=True)
-        best, log_probabilities = self._weights.top_k(x, int(k), n_threads_from(self.n_jobs), self._noise())
+        best, log_probabilities = self._top_k(x, int(k))
         return self.classes_[best], log_probabilities
 
     def evaluate(self, X: Data, y: ArrayLike) -> dict[str, float]:
@@ -219,8 +222,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             If X and y differ in length or y has a label unseen in fit.
         """
         x = self._validated(X)
-        labels = self._labels_of(y, x)
-        return summarize(*self._weights.log_losses(x, labels, n_threads_from(self.n_jobs), noise=self._noise()))
+        return summarize(*self._log_losses(x, self._labels_of(y, x)))
 
     def _labels_of(self, y: ArrayLike, x: Matrix) -> NDArray[np.int32]:
         y = np.asarray(y)

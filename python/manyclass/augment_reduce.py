@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass._checks import check_choice, check_number, n_threads_from
 from manyclass._linear_classifier import LinearClassifier
 from manyclass._local import LocalFamily, best_bounds
+from manyclass._posterior import fit_posterior, predictive_tiles
 from manyclass._sampled import fit_sampled, row_norms_sq
 from manyclass._training import Callback, Schedule
-from manyclass._weights import Data
+from manyclass._weights import Data, LinearWeights, Matrix
 
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 # Of the three families the one with the tightest bound. Gaps in nats at equal scores of 2, 10 and 1,000 classes, normal
@@ -23,7 +26,7 @@ ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 AUTO_FAMILY = {"normal": "normal", "logistic": "gumbel"}
 PAPERS_FAMILY = {"normal": "normal", "logistic": "logistic"}
 # Of the gradient in the scores they leave errors of at most 1%, but where a point is all but certain.
-AUTO_NODES = {"normal": 3, "logistic": 5, "gumbel": 5}
+AUTO_NODES = {"normal": 3, "logistic": 5, "gumbel": 4}
 MOST_NODES = 31
 # Parameters of the training loop that this estimator does not have.
 FIXED = {
@@ -68,8 +71,9 @@ class AugmentReduceClassifier(LinearClassifier):
         paper; else "normal" for normal and "gumbel" for logistic noise, whose bounds are tighter. Not used with
         noise="gumbel".
     n_nodes : int or "auto", default="auto"
-        Nodes of the Gauss rule for expectations under q, from 2 to 31; "auto" is 3 for the normal family, 5 for others.
-        Not used with noise="gumbel" nor, but for its moments, with local_step="monte_carlo".
+        Nodes of the Gauss rule for expectations under q, from 2 to 31; "auto" is 3 for the normal family, 4 for the
+        Gumbel and 5 for the logistic one. Not used with noise="gumbel" nor, but for moments, with
+        local_step="monte_carlo".
     selection : {"block", "uniform", "all", "frequency", "head_tail"}, default="block"
         Which wrong classes a step sees; see `SoftmaxClassifier`.
     n_negatives : int, default=64
@@ -102,6 +106,15 @@ class AugmentReduceClassifier(LinearClassifier):
         n_samples alpha; intercepts are not penalised. A step shrinks the rows that it touches.
     averaging : {"none", "polyak", "suffix"}, default="none"
         Return the last iterate, or a mean of those after each pass: see `SoftmaxClassifier`.
+    posterior : {"point", "gaussian"}, default="point"
+        What is kept of W: the maximum of the bound (with the ridge), or a Gaussian posterior with diagonal covariance
+        under the prior of precision n_samples alpha; needs alpha > 0. Its loop is NumPy's and runs on one thread:
+        batches of `batch_size` points (None: 16) share n_negatives distinct classes; `solver`, `share_classes`,
+        `shuffle` and `verbose` are not used. Predictions then average probabilities over draws of the scores, `coef_`
+        holds the means and `elbo_curve_` has the divergence from the prior in it. Takes the memory of W three times
+        more.
+    n_draws : int, default=32
+        Draws for predictions with posterior="gaussian", the same at every call.
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     n_jobs : int or None, default=None
@@ -119,6 +132,8 @@ class AugmentReduceClassifier(LinearClassifier):
         Distinct labels, sorted.
     coef_ : ndarray of shape (n_classes, n_features), float32
         Weights; a view, not a copy.
+    coef_var_ : ndarray of shape (n_classes, n_features), float32
+        Posterior variances, with posterior="gaussian".
     intercept_ : ndarray of shape (n_classes,), float32
         Intercepts; zeros without fit_intercept.
     elbo_curve_ : ndarray of shape (n_iter_,), float64
@@ -152,6 +167,8 @@ class AugmentReduceClassifier(LinearClassifier):
     True
     """
 
+    _variances: NDArray[np.float32] | None
+
     def __init__(
         self,
         *,
@@ -173,6 +190,8 @@ class AugmentReduceClassifier(LinearClassifier):
         shuffle: bool = True,
         alpha: float = 0.0,
         averaging: str = "none",
+        posterior: str = "point",
+        n_draws: int = 32,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
         parallel: str = "deterministic",
@@ -197,6 +216,8 @@ class AugmentReduceClassifier(LinearClassifier):
         self.shuffle = shuffle
         self.alpha = alpha
         self.averaging = averaging
+        self.posterior = posterior
+        self.n_draws = n_draws
         self.fit_intercept = fit_intercept
         self.n_jobs = n_jobs
         self.parallel = parallel
@@ -245,6 +266,16 @@ class AugmentReduceClassifier(LinearClassifier):
         x, labels, classes = self._training_data(X, y)
         self.classes_ = classes
         x_sq = row_norms_sq(x)
+        family = None if self.noise == "gumbel" else self._family(len(classes))
+        if self.posterior == "gaussian":
+            if callback is not None or max_seconds is not None:
+                raise ValueError("posterior='gaussian' knows no callback and no max_seconds; they must be None")
+            self._weights, self._variances, curve = fit_posterior(
+                self, x, labels, len(classes), schedule=self._schedule(x_sq), family=family
+            )
+            self.loss_curve_, self.n_iter_ = np.array(curve), len(curve)
+            return self
+        self._variances = None
         self._weights, curve = fit_sampled(
             SimpleNamespace(**FIXED, **self.get_params(deep=False)),
             x,
@@ -256,7 +287,7 @@ class AugmentReduceClassifier(LinearClassifier):
             candidates=None,
             callback=callback,
             max_seconds=np.inf if max_seconds is None else max_seconds,
-            local=None if self.noise == "gumbel" else self._family(len(classes)),
+            local=family,
         )
         self.loss_curve_ = np.array(curve)
         self.n_iter_ = len(curve)
@@ -287,8 +318,10 @@ class AugmentReduceClassifier(LinearClassifier):
         Raises
         ------
         ValueError
-            If X and y differ in length or y has a label unseen in fit.
+            If X and y differ in length or y has a label unseen in fit, or with posterior="gaussian".
         """
+        if self.posterior == "gaussian":
+            raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")
         if self.noise == "gumbel":
             return -self.evaluate(X, y)["log_loss"]
         x = self._validated(X)
@@ -298,16 +331,61 @@ class AugmentReduceClassifier(LinearClassifier):
             total += float(best_bounds(self.noise, scores, labels[first : first + len(scores)], family).sum())
         return total / max(1, len(labels))
 
-    def _noise(self) -> str:
-        return self.noise
+    @property
+    def coef_var_(self) -> NDArray[np.float32]:
+        """Posterior variances of the weights, (n_classes, n_features), float32; a view. With posterior="gaussian"."""
+        check_is_fitted(self, "_weights")
+        if self._variances is None:
+            raise AttributeError(f"coef_var_ needs posterior='gaussian'; it is {self.posterior!r}")
+        return LinearWeights(self._variances, self._weights.intercept, self._weights.sparse).coef
 
-    def _log_probabilities(self, scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _predictive(self, x: Matrix) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Posterior-mean probabilities of all classes, some points at a time; the same draws at every call."""
+        assert self._variances is not None
+        return predictive_tiles(
+            self.noise,
+            self._weights,
+            self._variances,
+            x,
+            n_draws=self.n_draws,
+            seed=0,
+            n_threads=n_threads_from(self.n_jobs),
+        )
+
+    def _log_probabilities(self, x: Matrix) -> NDArray[np.float64]:
+        if self._variances is not None:
+            p = np.concatenate([p for _, p in self._predictive(x)])
+            with np.errstate(divide="ignore"):
+                np.log(p, out=p)
+            return p
         if self.noise == "gumbel":
-            return super()._log_probabilities(scores)
+            return super()._log_probabilities(x)
+        n_threads = n_threads_from(self.n_jobs)
+        psi = self._weights.scores(x, n_threads).astype(np.float64)
         log_p: NDArray[np.float64] = _core.utility_probabilities(
-            noise=self.noise, psi=scores.astype(np.float64), log=True, n_threads=n_threads_from(self.n_jobs)
+            noise=self.noise, psi=psi, log=True, n_threads=n_threads
         )
         return log_p
+
+    def _log_losses(self, x: Matrix, labels: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        if self._variances is None:
+            return self._weights.log_losses(x, labels, n_threads_from(self.n_jobs), noise=self.noise)
+        losses, ranks = [], []
+        for first, p in self._predictive(x):
+            own = np.take_along_axis(p, labels[first : first + len(p), np.newaxis], axis=1)
+            losses.append(-np.log(np.maximum(own[:, 0], np.finfo(np.float64).tiny)))
+            ranks.append((p > own).sum(axis=1))
+        return np.concatenate(losses), np.concatenate(ranks).astype(np.int32)
+
+    def _top_k(self, x: Matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        if self._variances is None:
+            return self._weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
+        classes, log_p = [], []
+        for _, p in self._predictive(x):
+            best = np.argsort(-p, axis=1, kind="stable")[:, :k]
+            classes.append(best.astype(np.int32))
+            log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
+        return np.concatenate(classes), np.concatenate(log_p)
 
     def _check_parameters(self) -> None:
         check_choice("noise", self.noise, _core.noise_names())
@@ -320,7 +398,23 @@ class AugmentReduceClassifier(LinearClassifier):
             check_choice("n_nodes", self.n_nodes, ("auto",))
         else:
             check_number("n_nodes", self.n_nodes, low=2, high=MOST_NODES, integer=True)
+        check_choice("posterior", self.posterior, ("point", "gaussian"))
+        check_number("n_draws", self.n_draws, low=1, integer=True)
         self._check_sampling()
+        if self.posterior == "gaussian" and (
+            not self.alpha > 0
+            or self.selection not in ("block", "uniform", "all")
+            or self.local_step != "natural"
+            or self.schedule == "adaptive"
+            or self.averaging != "none"
+            or self.parallel != "deterministic"
+        ):
+            raise ValueError(
+                "posterior='gaussian' needs alpha > 0, selection 'block', 'uniform' or 'all', local_step='natural', "
+                "averaging='none', parallel='deterministic' and a schedule other than 'adaptive'; they are "
+                f"{self.alpha!r}, {self.selection!r}, {self.local_step!r}, {self.averaging!r}, {self.parallel!r} and "
+                f"{self.schedule!r}"
+            )
         if self.schedule == "adaptive" and (self.solver != "sgd" or self.alpha > 0 or self.averaging != "none"):
             raise ValueError(
                 "schedule='adaptive' needs solver='sgd', alpha=0 and averaging='none'; they are "

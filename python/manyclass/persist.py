@@ -49,6 +49,9 @@ def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any]
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)
     tensors = {"weights": weights.matrix, "intercept": weights.intercept}
+    variances = getattr(model, "_variances", None)
+    if variances is not None:
+        tensors["variances"] = variances
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
     tensors["loss_curve"] = np.asarray(model.loss_curve_, dtype=np.float64)
     if hasattr(model, "feature_names_in_"):
@@ -190,6 +193,10 @@ def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
     if "feature_names.text" in file.entries:
         model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
     model._weights = _read_weights(file, info["layout"], len(model.classes_), model.n_features_in_, mmap)
+    if cls is _classes()["AugmentReduceClassifier"]:
+        shape = model._weights.matrix.shape
+        gaussian = "variances" in file.entries
+        model._variances = file.read(_checked(file, "variances", np.float32, shape)) if gaussian else None
     return model
 
 

@@ -88,7 +88,7 @@ void add_node(const SampledPoint& point, double e, double weight, bool first, co
     const float hazard = Noise::hazard(t);
     hazards[k] = old * hazards[k] + w * hazard;
     curvatures[k] = old * curvatures[k] + w * Noise::curvature(t, hazard);
-    log_cdfs[k] = old * log_cdfs[k] + w * Noise::log_cdf(t);
+    log_cdfs[k] = old * log_cdfs[k] + w * Noise::log_cdf(t, hazard);
   }
 }
 

@@ -14,7 +14,7 @@ namespace manyclass {
 struct NormalUtility {
   static double log_density(double e) { return -0.5 * e * e - 0.91893853320467274178; }  // log sqrt(2 pi)
   static double slope(double e) { return -e; }                                           // (log phi)'
-  static float log_cdf(float t) { return vec::log_ndtr(t); }
+  static float log_cdf(float t, float) { return vec::log_ndtr(t); }     // shares most of its work with the hazard
   static float hazard(float t) { return vec::log_ndtr_derivative(t); }  // (log Phi)'
   // -(log Phi)'' = h (h + t), in ]0, 1[; far to the left, where h + t cancels, rounding would leave that interval.
   static float curvature(float t, float hazard) {
@@ -35,7 +35,12 @@ struct NormalUtility {
 struct LogisticUtility {
   static double log_density(double e) { return log_expit(e) + log_expit(-e); }
   static double slope(double e) { return -std::tanh(0.5 * e); }
-  static float log_cdf(float t) { return vec::log_expit(t); }
+  // log sigma(t) = log(1 - h) = t + log h with h = sigma(-t); the logarithm is of a number of at least 1/2, so that its
+  // absolute error is that of a float near 1.
+  static float log_cdf(float t, float hazard) {
+    const bool right = t > 0.0F;
+    return vec::log(right ? 1.0F - hazard : hazard) + (right ? 0.0F : t);
+  }
   static float hazard(float t) { return vec::log_expit_derivative(t); }
   static float curvature(float, float hazard) { return hazard * (1.0F - hazard); }
 

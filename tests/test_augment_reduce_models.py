@@ -1,0 +1,173 @@
+"""AugmentReduceClassifier for its users: bounds, probabilities, planted models, real data, parameters, saving."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference.problems import as_storage, planted
+from scipy.special import log_softmax
+
+import manyclass
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier
+from manyclass.datasets import load_multiclass
+from manyclass.special import utility_probabilities
+
+NOISES = ["gumbel", "normal", "logistic"]
+
+
+def utilities(rng, noise, n, n_features, n_classes, scale):
+    """Points, labels of the largest utility, and the planted W."""
+    X = (rng.normal(size=(n, n_features)) / np.sqrt(n_features)).astype(np.float32)
+    W = scale * rng.normal(size=(n_classes, n_features))
+    law = {"gumbel": rng.gumbel, "normal": rng.normal, "logistic": rng.logistic}[noise]
+    y = np.argmax(X @ W.T + law(size=(n, n_classes)), axis=1)
+    y[rng.permutation(n)[:n_classes]] = np.arange(n_classes)
+    return X, y, W
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_bound_never_exceeds_the_log_likelihood(noise, storage, seed):
+    X, y, _ = utilities(np.random.default_rng(seed), noise, 400, 8, 25, 3.0)
+    x = as_storage(X, storage)
+    families = ["normal", "logistic", "gumbel"] if noise != "gumbel" else ["auto"]
+    for family in families:
+        model = AugmentReduceClassifier(
+            noise=noise, local_family=family, n_negatives=5, max_iter=4, random_state=seed
+        ).fit(x, y)
+        log_likelihood = -model.evaluate(x, y)["log_loss"]
+        bound = model.elbo(x, y)
+        assert bound <= log_likelihood + 1e-7  # quadrature to 1e-8, twice
+        assert bound > log_likelihood - 0.2  # the worst family's gap is .15 nats in the limit of many classes
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_curve_is_the_bound_where_all_classes_are_seen(noise, seed):
+    X, y, _ = utilities(np.random.default_rng(seed), noise, 400, 5, 12, 2.0)
+    # Steps so small that W hardly moves: q settles, and the curve is the bound of W = 0 at the best q.
+    model = AugmentReduceClassifier(
+        noise=noise, selection="all", learning_rate=1e-9, max_iter=3, n_nodes=15, random_state=seed
+    ).fit(X, y)
+    assert model.elbo_curve_[-1] == pytest.approx(model.elbo(X, y), abs=1e-5)
+    if noise == "gumbel":
+        assert model.elbo_curve_[-1] == pytest.approx(-np.log(12), abs=1e-6)
+    np.testing.assert_array_equal(model.elbo_curve_, -model.loss_curve_)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_planted_models_are_recovered(noise, seed):
+    rng = np.random.default_rng(seed)
+    X, y, W = utilities(rng, noise, 12000, 4, 40, 2.0)
+    model = AugmentReduceClassifier(noise=noise, n_negatives=16, max_iter=30, random_state=seed).fit(X, y)
+    z, true = model.decision_function(X[:2000]), X[:2000] @ W.T
+    centred = [s - s.mean(axis=1, keepdims=True) for s in (z, true)]
+    # 300 points a class: the maximum of the likelihood itself has about .99.
+    assert np.corrcoef(centred[0].ravel(), centred[1].ravel())[0, 1] > 0.97
+    found = -model.evaluate(X, y)["log_loss"]
+    planted_value = np.mean(np.log(utility_probabilities(X @ W.T, noise)[np.arange(len(y)), y] + 1e-300))
+    assert found > planted_value - 0.03
+    assert model.elbo(X, y) <= found + 1e-7
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_predictions_are_those_of_the_model_and_not_of_the_bound(noise, seed):
+    X, y, _ = utilities(np.random.default_rng(seed), noise, 300, 6, 15, 2.0)
+    model = AugmentReduceClassifier(noise=noise, max_iter=3, random_state=seed).fit(X, y)
+    z = model.decision_function(X).astype(float)
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p, utility_probabilities(z, noise), atol=1e-7)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
+    if noise == "gumbel":
+        np.testing.assert_allclose(model.predict_log_proba(X), log_softmax(z, axis=1), atol=1e-6)
+    np.testing.assert_array_equal(model.predict(X), p.argmax(axis=1))
+    labels, log_p = model.predict_top_k(X, 4)
+    np.testing.assert_allclose(np.exp(log_p), np.take_along_axis(p, labels, axis=1), atol=1e-6)
+    assert np.all(np.diff(log_p, axis=1) <= 1e-5)
+    found = model.evaluate(X, y)
+    assert found["log_loss"] == pytest.approx(-np.log(p[np.arange(len(y)), y]).mean(), abs=1e-6)
+    assert found["error"] == np.mean(p.argmax(axis=1) != y)
+    seen = []
+    again = AugmentReduceClassifier(noise=noise, max_iter=3, random_state=seed)
+    again.fit(X, y, callback=lambda state: seen.append(state.evaluate(X, y.astype(np.int32))["log_loss"]))
+    assert seen[-1] == pytest.approx(found["log_loss"], abs=1e-6)
+
+
+def test_two_probit_classes_have_the_closed_form(seed):
+    from scipy.stats import norm
+
+    X, y, _ = utilities(np.random.default_rng(seed), "normal", 200, 3, 2, 2.0)
+    model = AugmentReduceClassifier(random_state=seed).fit(X, y)
+    expected = norm.cdf(model.decision_function(X) / np.sqrt(2))
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_result_is_the_same_for_any_number_of_threads(noise, seed):
+    X, y = planted(np.random.default_rng(seed), 2400, 8, 1100)
+    fits = [
+        AugmentReduceClassifier(noise=noise, max_iter=2, n_jobs=n, random_state=seed).fit(sp.csr_array(X), y)
+        for n in (1, 2)
+    ]
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+    np.testing.assert_array_equal(fits[0].elbo_curve_, fits[1].elbo_curve_)
+
+
+def test_the_softmax_by_either_estimator_goes_the_same_way(seed):
+    # noise="gumbel", solver="sgd" is SoftmaxClassifier's solver "augment_reduce" but for the least gain, here 1/K.
+    X, y = planted(np.random.default_rng(seed), 1000, 6, 400, scale=3)
+    common = {"selection": "uniform", "n_negatives": 1, "learning_rate": 0.05, "max_iter": 2, "random_state": 0}
+    ours = AugmentReduceClassifier(noise="gumbel", solver="sgd", **common).fit(X, y)
+    other = SoftmaxClassifier(solver="augment_reduce", **common).fit(X, y)
+    np.testing.assert_array_equal(ours.coef_, other.coef_)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_saved_model_predicts_the_same(noise, tmp_path, seed):
+    X, y, _ = utilities(np.random.default_rng(seed), noise, 100, 5, 9, 2.0)
+    model = AugmentReduceClassifier(noise=noise, max_iter=2, random_state=0).fit(X, y)
+    model.save(tmp_path / "model")
+    for other in (manyclass.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        assert other.get_params() == model.get_params()
+        np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
+        np.testing.assert_array_equal(other.elbo_curve_, model.elbo_curve_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"noise": "cauchy"}, "noise is 'cauchy'; it must be one of 'gumbel', 'normal', 'logistic'"),
+        ({"solver": "lbfgs"}, "solver is 'lbfgs'; it must be one of 'implicit', 'sgd'"),
+        ({"local_step": "exact"}, "local_step is 'exact'; it must be one of 'natural', 'monte_carlo'"),
+        ({"local_family": "cauchy"}, "local_family is 'cauchy'; it must be one of"),
+        ({"noise": "gumbel", "local_step": "monte_carlo"}, "with noise='gumbel' it must be 'natural'"),
+        ({"n_nodes": 1}, "n_nodes is 1; it must be finite, at least 2 and at most 31"),
+        ({"n_nodes": "all"}, "n_nodes is 'all'; it must be one of 'auto'"),
+        ({"schedule": "adaptive"}, "schedule='adaptive' needs solver='sgd'"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0"),
+        ({"selection": "best"}, "selection is 'best'"),
+        ({"batch_size": 3, "parallel": "hogwild"}, "batch_size is 3"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_with_its_value_and_the_choices(parameters, message, seed):
+    X, y = planted(np.random.default_rng(seed), 30, 4, 5)
+    with pytest.raises(ValueError, match=message):
+        AugmentReduceClassifier(**parameters).fit(X, y)
+
+
+# Ruiz et al. 2018, Table 3: log-likelihood and accuracy of softmax, probit and logistic. Bibtex's labels stand in
+# another order there (2,413 test points, here 2,512), so that its numbers are a guide.
+@pytest.mark.parametrize(
+    ("noise", "log_likelihood", "accuracy"),
+    [("gumbel", -3.036, 0.361), ("normal", -4.184, 0.346), ("logistic", -3.151, 0.353)],
+)
+def test_bibtex_is_predicted_better_than_in_the_paper(noise, log_likelihood, accuracy, data_dir):
+    data = load_multiclass(os.path.join(data_dir, "bibtex"), scale=None)
+    model = AugmentReduceClassifier(noise=noise, random_state=0).fit(data.X_train, data.y_train)
+    found = model.evaluate(data.X_test, data.y_test)
+    assert -found["log_loss"] > log_likelihood
+    assert 1 - found["error"] > accuracy
+    some = slice(0, 200)
+    bound = model.elbo(data.X_test[some], data.y_test[some])
+    assert bound <= -model.evaluate(data.X_test[some], data.y_test[some])["log_loss"] + 1e-7
