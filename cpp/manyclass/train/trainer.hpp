@@ -20,12 +20,12 @@ struct Problem {
   std::span<const Index> labels;  // N
   std::span<const float> x_sq;    // N, ||x_i||^2 without the intercept
   std::span<double> u;            // N
-  std::span<double> local_scale;  // N, or empty: see SampledPoint
   Linear<Rows> model;
   Index n_classes;
   std::optional<Average<Rows>> average;  // of the iterates since average->start, in passes
   std::optional<Rows> squares;           // running squares of gradients: the adaptive step is taken
   std::span<float> intercept_squares;    // K, with `squares` and an intercept
+  std::span<double> local_scale{};       // N, or empty: see SampledPoint
 };
 
 struct Settings {
