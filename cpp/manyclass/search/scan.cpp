@@ -40,8 +40,8 @@ void plain(const std::byte* data, std::size_t stride, std::size_t chunks, const 
 
 // Half a group (8 rows) at a time: bytes widened to words, pairs multiplied and added, halves added at the end.
 template <int queries, int groups>
-__attribute__((target("avx2"))) void avx2(const std::byte* data, std::size_t stride, std::size_t chunks,
-                                          const QueryCode* query, std::int32_t* sums) {
+__attribute__((target("avx2"))) void run_avx2_scan(const std::byte* data, std::size_t stride, std::size_t chunks,
+                                                   const QueryCode* query, std::int32_t* sums) {
   for (std::size_t g = 0; g < groups; ++g) {
     for (std::size_t half = 0; half < 2; ++half) {
       const std::byte* c = data + g * stride + half * 32;
@@ -69,9 +69,9 @@ __attribute__((target("avx2"))) void avx2(const std::byte* data, std::size_t str
 }
 
 template <int queries, int groups>
-__attribute__((target("avx512f,avx512bw,avx512vnni"))) void vnni(const std::byte* data, std::size_t stride,
-                                                                 std::size_t chunks, const QueryCode* query,
-                                                                 std::int32_t* sums) {
+__attribute__((target("avx512f,avx512bw,avx512vnni"))) void run_avx512_scan(const std::byte* data, std::size_t stride,
+                                                                            std::size_t chunks, const QueryCode* query,
+                                                                            std::int32_t* sums) {
   __m512i acc[queries][groups];
   for (int i = 0; i < queries; ++i) {
     for (int g = 0; g < groups; ++g) acc[i][g] = _mm512_set1_epi32(query[i].offset);
@@ -110,8 +110,8 @@ constexpr ScanKernels table(const Kernel& kernel) {
 
 constexpr ScanKernels plain_kernels = table([]<int q, int g>() { return &plain<q, g>; });
 #ifdef MANYCLASS_AVX2
-constexpr ScanKernels avx2_kernels = table([]<int q, int g>() { return &avx2<q, g>; });
-constexpr ScanKernels vnni_kernels = table([]<int q, int g>() { return &vnni<q, g>; });
+constexpr ScanKernels avx2_kernels = table([]<int q, int g>() { return &run_avx2_scan<q, g>; });
+constexpr ScanKernels vnni_kernels = table([]<int q, int g>() { return &run_avx512_scan<q, g>; });
 #endif
 
 // Bounds of a group's scores; returns how many may reach the bar.
