@@ -1,8 +1,8 @@
 """What does a step cost: sixteen negatives by block against one drawn singly, ridge and averaging against neither?
 
-Microseconds per step (one visited point), one thread, median and minimum of 7 passes over the same data, of processor
-time. Data: the first 100,000 training rows of yso-en with all its classes, eurlex57k, yelp-next. The solver is the
-implicit one. Needs MANYCLASS_DATA:
+Microseconds of processor time per step (one visited point), one thread, median and minimum of 7 passes over the same
+data, after 7 to warm up. Data: the first 100,000 training rows of yso-en with all its classes, eurlex57k, yelp-next.
+The solver is the implicit one. Needs MANYCLASS_DATA:
 
     python -m pytest bench/bench_step.py -s
 """
@@ -17,8 +17,8 @@ from manyclass import SoftmaxClassifier
 
 
 def step_times(X, y, variants, rounds=7):
-    """Microseconds per step of each variant in each pass but the first, a warm-up."""
-    common = {"random_state": 0, "learning_rate": 1.0, "schedule": "constant", "max_iter": 1 + rounds}
+    """Microseconds per step of each variant in each of the last `rounds` passes; as many before warm up."""
+    common = {"random_state": 0, "learning_rate": 1.0, "schedule": "constant", "max_iter": 2 * rounds}
     runs = {}
     for name, parameters in variants.items():
         seconds = []

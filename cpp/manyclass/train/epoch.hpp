@@ -184,11 +184,13 @@ class Epoch final : public Trainer {
     const auto x_sq = static_cast<float>(features_sq(slot.point));
     const auto constant = static_cast<float>(intercept_sq());
     const Index y = label(slot.point);
-    const auto weight = at_classes(std::span<const float>(visit_weight_), slot.classes);
-    for (std::size_t c = 0; c < size; ++c) slot.shrinks[c] = 1 / (1 + rate * weight[c]);
-    for (std::size_t c = 0; c < size; ++c) {
-      if (slot.classes[c] == y || c >= n_shrink) slot.shrinks[c] = 1;
-    }
+    for_runs(slot.classes, [&](ClassRange run, std::size_t at) {
+      const auto weight = at_classes(std::span<const float>(visit_weight_), run);
+      const std::span<float> shrinks = slot.shrinks.subspan(at, run.size());
+      for (std::size_t c = 0; c < run.size(); ++c) shrinks[c] = 1 / (1 + rate * weight[c]);
+      if (y >= run.begin && y < run.end()) shrinks[static_cast<std::size_t>(y - run.begin)] = 1;
+    });
+    for (std::size_t c = n_shrink; c < size; ++c) slot.shrinks[c] = 1;
     for (std::size_t c = 0; c < size; ++c) slot.x_sqs[c] = slot.shrinks[c] * x_sq + constant;
     slot.label_shrink = 1 / (1 + rate * visit_weight_[static_cast<std::size_t>(y)]);
     if (!step_->shrinks_first()) return;
@@ -198,8 +200,11 @@ class Epoch final : public Trainer {
       for (std::size_t c = 0; c < size; ++c) slot.scores[c] *= slot.shrinks[c];
       z_y *= slot.label_shrink;
     } else {
-      const auto b = at_classes(problem_.model.intercept, slot.classes);
-      for (std::size_t c = 0; c < size; ++c) slot.scores[c] = b[c] + slot.shrinks[c] * (slot.scores[c] - b[c]);
+      for_runs(slot.classes, [&](ClassRange run, std::size_t at) {
+        const auto b = at_classes(problem_.model.intercept, run);
+        const auto scores = slot.scores.subspan(at, run.size());
+        for (std::size_t c = 0; c < run.size(); ++c) scores[c] = b[c] + slot.shrinks[at + c] * (scores[c] - b[c]);
+      });
       const float b_y = problem_.model.intercept[static_cast<std::size_t>(y)];
       z_y = b_y + slot.label_shrink * (z_y - b_y);
     }
