@@ -14,6 +14,7 @@ PYBIND11_MODULE(_core, m) {
   bind_gradient(m);
   bind_math(m);
   bind_parts(m);
+  bind_skip_gram(m);
 }
 
 }  // namespace manyclass

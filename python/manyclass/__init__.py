@@ -3,7 +3,9 @@
 from manyclass.datasets import load_xmc
 from manyclass.linear import SoftmaxClassifier
 from manyclass.persist import load
+from manyclass.skip_gram import SkipGram
+from manyclass.word_vectors import WordVectors
 
 __version__ = "0.1.0"
 
-__all__ = ["SoftmaxClassifier", "__version__", "load", "load_xmc"]
+__all__ = ["SkipGram", "SoftmaxClassifier", "WordVectors", "__version__", "load", "load_xmc"]
