@@ -120,8 +120,9 @@ void bind_skip_gram(py::module_& m) {
              for (std::size_t i = 0; i < self.n_words(); ++i) words.append(py::bytes(std::string(self.word(i))));
              return words;
            })
-      .def("counts",
-           [](const TextReader& self) { return array_of(std::vector<Offset>(self.counts().begin(), self.counts().end())); });
+      .def("counts", [](const TextReader& self) {
+        return array_of(std::vector<Offset>(self.counts().begin(), self.counts().end()));
+      });
 
   py::class_<BoundText>(m, "SkipGramText")
       .def(py::init<Array<Index>, Array<Offset>, Array<double>, py::ssize_t, bool>(), py::kw_only(),

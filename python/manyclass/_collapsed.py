@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass._skip_gram_training import NO_PAIRS
 
 BLOCK_FLOATS = 1 << 23  # of scores at a time: 32 MB
 SMALLEST_STEP = 1e-6  # of descent: a step that must be shorter still to go down has arrived
@@ -67,7 +68,7 @@ class Collapsed:
             )
         total = int(counts.sum())
         if total == 0:
-            raise ValueError("the corpus has no pair of words within a window: every sentence has one word left")
+            raise ValueError(NO_PAIRS)
         sums = np.concatenate([[0], np.cumsum(counts)])[starts]
         rows = np.diff(sums)
         share = (counts / np.repeat(rows, np.diff(starts))).astype(np.float32)

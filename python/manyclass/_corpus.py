@@ -9,6 +9,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
@@ -162,5 +163,5 @@ def _cut(sentences: NDArray[np.int64]) -> NDArray[np.int64]:
     lengths = np.diff(sentences)
     if lengths.max() <= LONGEST_SENTENCE:
         return sentences
-    starts = [np.arange(a, b, LONGEST_SENTENCE) for a, b in zip(sentences[:-1], sentences[1:], strict=True)]
+    starts = [np.arange(a, b, LONGEST_SENTENCE) for a, b in pairwise(sentences)]
     return np.concatenate([*starts, sentences[-1:]])

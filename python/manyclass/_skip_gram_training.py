@@ -15,6 +15,7 @@ from manyclass import _core
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
 FIRST_SLICE = 256  # sentences
+NO_PAIRS = "the corpus has no pair of words within a window: every sentence has one word left"
 
 
 @dataclass
@@ -43,7 +44,6 @@ class SkipGramState:
     n_words: int = 0
     n_pairs: int = 0
     loss: float = np.nan
-    refused: int = field(default=0, repr=False)
     _value: Callable[[int | None], float] | None = field(default=None, repr=False)
 
     def objective_value(self, sample: int | None = None) -> float:
@@ -77,6 +77,7 @@ class Passes:
     learning_rate: float
     last_learning_rate: float
     u_learning_rate: float
+    worst_loss: float  # what no training should end above
 
     def ends(self, n: int) -> tuple[float, float]:
         """The step sizes at the two ends of pass n."""
@@ -86,8 +87,13 @@ class Passes:
 
 def run_passes(
     passes: Passes, n_sentences: int, state: SkipGramState, callback: Callback | None, *, verbose: bool, n_words: int
-) -> list[float]:
-    """Make the passes; return the mean loss of each.
+) -> tuple[list[float], bool]:
+    """Make the passes; return the mean loss of each, and whether training is to go on.
+
+    Raises
+    ------
+    ValueError
+        If the corpus has no pair to train on.
 
     Warns
     -----
@@ -95,6 +101,7 @@ def run_passes(
         If it is interrupted, or if steps had to be refused because they ran away.
     """
     curve: list[float] = []
+    go_on = True
     state.objective = passes.objective
     bar = tqdm(total=passes.n_passes * n_words, disable=not verbose, unit="words", unit_scale=True, smoothing=0.05)
     slice_size = FIRST_SLICE
@@ -130,20 +137,29 @@ def run_passes(
                     slice_size *= 2
                 elif seconds > 2 * SLICE_SECONDS:
                     slice_size = max(1, slice_size // 2)
+            if state.n_pairs == 0:
+                raise ValueError(NO_PAIRS)
             state.n_iter += 1
             state.loss = loss / loss_pairs if loss_pairs else np.nan
             curve.append(state.loss)
             if callback is not None and callback(state):
+                go_on = False
                 break
     except KeyboardInterrupt:
+        go_on = False
         warnings.warn("training was interrupted; the vectors are those reached so far", ConvergenceWarning, 4)
     finally:
         bar.close()
     if refused:
-        warnings.warn(
-            f"training diverged: {refused} of {state.n_pairs} steps were too large to take. Lower learning_rate, or "
-            "use solver='implicit', which bears larger steps",
-            ConvergenceWarning,
-            4,
-        )
-    return curve
+        _warn_diverged(f"{refused} steps were too large to take")
+    elif curve and not curve[-1] <= passes.worst_loss:
+        _warn_diverged(f"the loss of the last pass is {curve[-1]:.4g} nats")
+    return curve, go_on
+
+
+def _warn_diverged(what: str) -> None:
+    warnings.warn(
+        f"training diverged: {what}. Lower learning_rate, or use solver='implicit', which bears larger steps",
+        ConvergenceWarning,
+        5,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,7 +31,7 @@ OBJECTIVES = {
     "sampled_softmax": "css",
 }
 SOLVERS = ("implicit", "umax", "ema", "sgd", "gd")
-LEARNING_RATES = {"ove": 1e-4, "gd": 1.0}
+LEARNING_RATES = {"ove": 1e-4, "umax": 0.003, "sgd": 0.003, "gd": 1.0}
 LEARNING_RATE = 0.025
 LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
 WARMED_UP = ("softmax", "ove", "nce", "sampled_softmax")
@@ -45,8 +46,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     .. math:: \sum_x q_x \Bigl[\log \sum_{y'} e^{h_x \cdot v_{y'}} - \sum_y q_{y|x}\, h_x \cdot v_y\Bigr],
 
     without normalising in the loop: log Z_x is a number carried for each word, and with it the objective is a sum over
-    pairs *and* words, of which a few drawn words give an unbiased gradient (Fagan & Iyengar 2018). Every other objective
-    here replaces the softmax by something else; `objective_value` says what that costs.
+    pairs *and* words, of which a few drawn words give an unbiased gradient (Fagan & Iyengar 2018). Every other
+    objective here replaces the softmax by something else; `objective_value` says what that costs.
 
     Parameters
     ----------
@@ -64,10 +65,10 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         "sqrt": the above, as word2vec's authors printed it. "word2vec": min(1, sqrt(sample / f) + sample / f), as they
         and gensim programmed it.
     objective : {"softmax", "negative_sampling", "hierarchical", "ove", "nce", "sampled_softmax"}, default="softmax"
-        "negative_sampling": tell y from n_negatives drawn words. "hierarchical": a Huffman tree over the words, which is
-        normalised but another model. "ove": one-vs-each, a bound. "nce": negative sampling with the draws' probabilities
-        taken out of the scores. "sampled_softmax": the softmax over y and the draws, each weighted by one over its
-        expected number of draws.
+        "negative_sampling": tell y from n_negatives drawn words. "hierarchical": a Huffman tree over the words, which
+        is normalised but another model. "ove": one-vs-each, a bound. "nce": negative sampling with the draws'
+        probabilities taken out of the scores. "sampled_softmax": the softmax over y and the draws, each weighted by one
+        over its expected number of draws.
     solver : {"implicit", "umax", "ema", "sgd", "gd"}, default="implicit"
         For objective="softmax". "implicit": the proximal step in the output vectors and log Z_x. "sgd", "umax", "ema":
         explicit steps, log Z_x by its gradient, by U-max's rule, or as a moving average with weight u_gain. "gd":
@@ -83,7 +84,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         All pairs of one centre see the same drawn words. Faster, and noisier; for "negative_sampling" only.
     learning_rate : float or "auto", default="auto"
         Step size at the beginning; it falls linearly over the words of all passes, to 0.004 times itself. "auto" is
-        0.025, but 0.0001 for "ove", whose gradient is a sum over all words, and 1 for "gd", which finds its own.
+        0.025, but 0.003 for "umax" and "sgd", which larger ones make diverge, 0.0001 for "ove", whose gradient is a
+        sum over all words, and 1 for "gd", which finds its own.
     u_learning_rate : float, default=0.1
         Step size of log Z_x; see solver.
     u_gain : float, default=0.01
@@ -118,7 +120,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     n_iter_ : int
         Passes made, those of the warm-up among them.
     words_per_second_ : float
-        Words of the corpus, before sub-sampling, per second of training; NaN for "gd".
+        Words of the corpus, before sub-sampling, per second of training; for "gd", of the warm-up, NaN without one.
 
     Examples
     --------
@@ -184,8 +186,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : path or iterable of lists of str
-            A text file, plain, ``.gz`` or ``.xz``: words between white space, a sentence a line. Or the sentences. Either
-            is read once. A sentence of more than 10,000 words is cut.
+            A text file, plain, ``.gz`` or ``.xz``: words between white space, a sentence a line. Or the sentences.
+            Either is read once. A sentence of more than 10,000 words is cut.
         y : None
             Ignored.
         callback : callable, optional
@@ -199,7 +201,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter is out of range, or the corpus has fewer than two words that are frequent enough.
+            If a parameter is out of range, or the corpus has fewer than two words that are frequent enough or no two of
+            them near each other.
         """
         self._check_parameters()
         n_threads = n_threads_from(self.n_jobs)
@@ -213,16 +216,18 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         self.loss_curve_: list[float] = []
         state = SkipGramState(_value=self.objective_value)
         n_warmup = self.n_warmup if self.objective in WARMED_UP else 0
+        go_on = True
         if n_warmup:
-            self._run("negative_sampling", 0, n_warmup, LEARNING_RATE, state, callback, n_threads)
-        if self.objective == "softmax" and self.solver == "gd":
+            go_on = self._run("negative_sampling", 0, n_warmup, LEARNING_RATE, state, callback, n_threads)
+        seconds = state.seconds
+        if go_on and self.objective == "softmax" and self.solver == "gd":
             self._descend(state, callback)
-        else:
+        elif go_on:
             solver = OBJECTIVES.get(self.objective, self.solver)
             self._run(solver, n_warmup, self.max_iter, self._first_rate(), state, callback, n_threads)
+            seconds = state.seconds
         self.n_iter_ = state.n_iter
-        gd = self.objective == "softmax" and self.solver == "gd"
-        self.words_per_second_ = np.nan if gd or state.seconds == 0 else state.n_words / state.seconds
+        self.words_per_second_ = state.n_words / seconds if seconds > 0 else np.nan
         return self
 
     @property
@@ -241,8 +246,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         """Evaluate the objective exactly, by scoring all words for each centre word.
 
         It is the collapsed objective of the softmax of the vectors, whatever they were trained for; for
-        objective="hierarchical", of the tree's probabilities. The pairs are those of one sub-sampling of the corpus, that
-        of the first pass, with windows that shrink counted by their probabilities.
+        objective="hierarchical", of the tree's probabilities. The pairs are those of one sub-sampling of the corpus,
+        that of the first pass, with windows that shrink counted by their probabilities.
 
         Parameters
         ----------
@@ -359,7 +364,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         state: SkipGramState,
         callback: Callback | None,
         n_threads: int,
-    ) -> None:
+    ) -> bool:
         assert self._corpus is not None
         needs_normalizers = solver in SOLVERS
         trainer = _core.SkipGramTrainer(
@@ -379,8 +384,18 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             isa="auto",
         )
         name = "negative_sampling" if solver == "negative_sampling" else self.objective
-        passes = Passes(name, trainer, n_passes, first_pass, rate, LAST_SHARE * rate, float(self.u_learning_rate))
-        self.loss_curve_ += run_passes(
+        passes = Passes(
+            name,
+            trainer,
+            n_passes,
+            first_pass,
+            rate,
+            LAST_SHARE * rate,
+            float(self.u_learning_rate),
+            # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
+            worst_loss=2 * (np.log(len(self.counts_)) + self.n_negatives + 1),
+        )
+        curve, go_on = run_passes(
             passes,
             len(self._corpus.sentences) - 1,
             state,
@@ -388,10 +403,10 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             verbose=self.verbose > 0,
             n_words=len(self._corpus.tokens),
         )
+        self.loss_curve_ += curve
+        return go_on
 
     def _descend(self, state: SkipGramState, callback: Callback | None) -> None:
-        import time
-
         state.objective = self.objective
         descent = Descent(self._collapsed_form(), self._tables, self._first_rate())
         for _ in range(self.max_iter):

@@ -221,7 +221,9 @@ class WordVectorQueries:
         words = self._words()
         for word in words:
             if len(word.split()) != 1 or word.split()[0] != word:
-                raise ValueError(f"the word {word!r} holds white space or is empty; the word2vec formats cannot keep it")
+                raise ValueError(
+                    f"the word {word!r} holds white space or is empty; the word2vec formats cannot keep it"
+                )
         vectors = np.ascontiguousarray(self.vectors_, dtype="<f4")
         with open(path, "wb") as file:
             file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
@@ -262,7 +264,7 @@ class WordVectorQueries:
 
     def _unit_vectors(self) -> NDArray[np.float32]:
         norms = np.linalg.norm(self.vectors_, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = self.vectors_ / np.where(norms > 0, norms, 1)
+        unit: NDArray[np.float32] = self.vectors_ / np.where(norms > 0, norms, np.float32(1))
         return unit
 
 

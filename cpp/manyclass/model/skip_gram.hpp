@@ -11,11 +11,11 @@
 namespace manyclass {
 
 struct SkipGramText {
-  std::span<const Index> tokens;       // words by number, in [0, V)
-  std::span<const Offset> sentences;   // positions in tokens: sentence s is [sentences[s], sentences[s + 1])
-  std::span<const double> keep;        // V: the probability that sub-sampling leaves a word in
-  Index window;                        // words on either side of the centre
-  bool shrink;                         // whether a centre's window is drawn from 1, ..., window, as word2vec does
+  std::span<const Index> tokens;      // words by number, in [0, V)
+  std::span<const Offset> sentences;  // positions in tokens: sentence s is [sentences[s], sentences[s + 1])
+  std::span<const double> keep;       // V: the probability that sub-sampling leaves a word in
+  Index window;                       // words on either side of the centre
+  bool shrink;                        // whether a centre's window is drawn from 1, ..., window, as word2vec does
 
   std::size_t n_sentences() const { return sentences.size() - 1; }
   std::span<const Index> sentence(std::size_t s) const {
