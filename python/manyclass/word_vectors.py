@@ -264,8 +264,7 @@ class WordVectorQueries:
 
     def _unit_vectors(self) -> NDArray[np.float32]:
         norms = np.linalg.norm(self.vectors_, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = self.vectors_ / np.where(norms > 0, norms, np.float32(1))
-        return unit
+        return np.divide(self.vectors_, np.where(norms > 0, norms, 1), dtype=np.float32)
 
 
 class WordVectors(WordVectorQueries):
