@@ -134,6 +134,12 @@ def test_words_that_are_not_ascii_are_kept_and_those_that_are_not_utf8_refused(t
         _corpus.read_corpus(path, 5)
 
 
+def test_real_text_has_the_vocabulary_that_is_said_of_it(data_dir):
+    corpus = _corpus.read_corpus(data_dir / "text" / "novels100.txt.xz", 5)
+    assert len(corpus.words) == 36_869
+    np.testing.assert_array_equal(np.bincount(corpus.tokens), corpus.counts)
+
+
 def test_sub_sampling_keeps_words_with_the_probability_of_its_rule(seed):
     text = [["often"] * 9 + ["rare"]] * 400
     for rule, more in (("sqrt", 0.0), ("word2vec", 0.1 / 0.9)):

@@ -247,7 +247,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
 
         It is the collapsed objective of the softmax of the vectors, whatever they were trained for; for
         objective="hierarchical", of the tree's probabilities. The pairs are those of one sub-sampling of the corpus,
-        that of the first pass, with windows that shrink counted by their probabilities.
+        that of the first pass, with windows that shrink counted by their probabilities. Counting runs on n_jobs
+        threads, matrix products on as many as BLAS takes.
 
         Parameters
         ----------
