@@ -31,7 +31,7 @@ OBJECTIVES = {
     "sampled_softmax": "css",
 }
 SOLVERS = ("implicit", "umax", "ema", "sgd", "gd")
-LEARNING_RATES = {"ove": 1e-4, "umax": 0.003, "sgd": 0.003, "gd": 1.0}
+LEARNING_RATES = {"ove": 1e-5, "umax": 0.003, "ema": 0.003, "sgd": 0.003, "gd": 1.0}
 LEARNING_RATE = 0.025
 LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
 WARMED_UP = ("softmax", "ove", "nce", "sampled_softmax")
@@ -84,8 +84,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         All pairs of one centre see the same drawn words. Faster, and noisier; for "negative_sampling" only.
     learning_rate : float or "auto", default="auto"
         Step size at the beginning; it falls linearly over the words of all passes, to 0.004 times itself. "auto" is
-        0.025, but 0.003 for "umax" and "sgd", which larger ones make diverge, 0.0001 for "ove", whose gradient is a
-        sum over all words, and 1 for "gd", which finds its own.
+        0.025, but 0.003 for "umax", "ema" and "sgd", which larger ones make diverge, 0.00001 for "ove", whose gradient
+        is a sum over all words, and 1 for "gd", which finds its own.
     u_learning_rate : float, default=0.1
         Step size of log Z_x; see solver.
     u_gain : float, default=0.01
