@@ -13,5 +13,6 @@ void bind_gradient(pybind11::module_& m);
 void bind_math(pybind11::module_& m);
 void bind_parts(pybind11::module_& m);
 void bind_search(pybind11::module_& m);
+void bind_skip_gram(pybind11::module_& m);
 
 }  // namespace manyclass

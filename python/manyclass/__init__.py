@@ -5,7 +5,18 @@ from manyclass.datasets import load_xmc
 from manyclass.linear import SoftmaxClassifier
 from manyclass.persist import load
 from manyclass.search import SphericalClusterIndex
+from manyclass.skip_gram import SkipGram
+from manyclass.word_vectors import WordVectors
 
 __version__ = "0.1.0"
 
-__all__ = ["AugmentReduceClassifier", "SoftmaxClassifier", "SphericalClusterIndex", "__version__", "load", "load_xmc"]
+__all__ = [
+    "AugmentReduceClassifier",
+    "SkipGram",
+    "SoftmaxClassifier",
+    "SphericalClusterIndex",
+    "WordVectors",
+    "__version__",
+    "load",
+    "load_xmc",
+]

@@ -364,3 +364,64 @@ def _find_root(
     close: float,
     f: Callable[[float], tuple[float, float, float]],
 ) -> float: ...
+
+# skip_gram
+
+class TextReader:
+    def __init__(self) -> None: ...
+    def add(self, text: bytes, last: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
+    def words(self) -> list[bytes]: ...
+    def counts(self) -> NDArray[np.int64]: ...
+
+class SkipGramText:
+    def __init__(
+        self,
+        *,
+        tokens: NDArray[np.int32],
+        sentences: NDArray[np.int64],
+        keep: NDArray[np.float64],
+        window: int,
+        shrink: bool,
+    ) -> None: ...
+
+def cooccurrences(
+    *, text: SkipGramText, seed: int, n_threads: int, memory: int, folder: str
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], int]: ...
+def huffman_tree(
+    counts: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+
+class SkipGramProgress:
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def pairs(self) -> int: ...
+    @property
+    def loss(self) -> float: ...
+    @property
+    def loss_pairs(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
+
+class SkipGramTrainer:
+    def __init__(
+        self,
+        *,
+        text: SkipGramText,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        carried: NDArray[np.float64],
+        counts: NDArray[np.int64],
+        solver: str,
+        n_negatives: int,
+        power: float,
+        share: bool,
+        delta: float,
+        u_gain: float,
+        seed: int,
+        n_threads: int,
+        isa: str,
+    ) -> None: ...
+    def run(
+        self, *, n_pass: int, first: int, last: int, eta_begin: float, eta_end: float, eta_u: float
+    ) -> SkipGramProgress: ...

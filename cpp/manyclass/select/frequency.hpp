@@ -42,7 +42,10 @@ class AliasTable {
     for (const std::size_t k : large) accept_[k] = 1;
   }
 
+  std::size_t size() const { return q_.size(); }
   double probability(Index k) const { return q_[static_cast<std::size_t>(k)]; }
+  double accept(std::size_t k) const { return accept_[k]; }
+  Index alias(std::size_t k) const { return alias_[k]; }
 
   Index draw(Rng& rng) const {
     const std::uint32_t k = rng.below(static_cast<std::uint32_t>(q_.size()));

@@ -140,6 +140,15 @@ def read_labelled(args: argparse.Namespace, path: str, n_features: int | None) -
     return Labelled(X, y, dropped)
 
 
+def check_writable(path: str) -> None:
+    """Raise unless a file can be written there."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder; it must be a file")
+    if not os.access(folder, os.W_OK):
+        raise FileNotFoundError(f"{path} cannot be written: {folder} is not a folder that this user may write to")
+
+
 def print_table(rows: Mapping[str, Any]) -> None:
     """Print names and values in two columns."""
     width = max(len(name) for name in rows)

@@ -18,7 +18,7 @@ import numpy as np
 from manyclass import SoftmaxClassifier
 from manyclass._checks import check_number, n_threads_from
 from manyclass.cli._arguments import add_parameters, parameters_from
-from manyclass.cli._data import FORM, Labelled, add_data_options, note, print_table, read_labelled
+from manyclass.cli._data import FORM, Labelled, add_data_options, check_writable, note, print_table, read_labelled
 from manyclass.cli._evaluate import evaluated
 from manyclass.persist import save_model
 
@@ -79,11 +79,7 @@ def _check_before_work(args: argparse.Namespace, model: SoftmaxClassifier) -> No
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
     for path in filter(None, (args.model, args.plot)):
-        folder = os.path.dirname(os.path.realpath(path))
-        if os.path.isdir(path):
-            raise IsADirectoryError(f"{path} is a folder; it must be a file")
-        if not os.access(folder, os.W_OK):
-            raise FileNotFoundError(f"{path} cannot be written: {folder} is not a folder that this user may write to")
+        check_writable(path)
     if args.plot and importlib.util.find_spec("matplotlib") is None:
         raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
 

@@ -12,10 +12,10 @@ from typing import NoReturn
 from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
-from manyclass.cli import _demo, _evaluate, _fit, _info, _predict
+from manyclass.cli import _demo, _evaluate, _fit, _info, _predict, _skipgram
 from manyclass.cli._arguments import HelpFormatter
 
-COMMANDS = (_demo, _fit, _evaluate, _predict, _info)
+COMMANDS = (_demo, _fit, _evaluate, _predict, _info, _skipgram)
 USER_ERROR, INTERRUPTED, CLOSED_PIPE = 2, 130, 141  # the shell's numbers: 128 + SIGINT, 128 + SIGPIPE
 
 

@@ -1,0 +1,167 @@
+"""Reading a corpus: running text in a file, or lists of words, to word numbers and a vocabulary in one pass."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass import _core
+
+PIECE_BYTES = 1 << 22  # of text read at a time
+PIECE_TOKENS = 1 << 22  # of tokens renumbered at a time
+LONGEST_SENTENCE = 10_000  # words; a longer line is cut, so that threads can share a text of one line
+
+Documents = Iterable[Iterable[str]]
+
+
+@dataclass
+class Corpus:
+    """A text as numbers of the words of its vocabulary.
+
+    Attributes
+    ----------
+    tokens : ndarray of int32
+        The words that are in the vocabulary, in order; mapped from a temporary file that has no name.
+    sentences : ndarray of int64
+        Sentence s is tokens[sentences[s]:sentences[s + 1]].
+    words : list of str
+        The vocabulary, most frequent first; equally frequent ones in alphabetical order.
+    counts : ndarray of int64
+        How often each occurs.
+    """
+
+    tokens: NDArray[np.int32]
+    sentences: NDArray[np.int64]
+    words: list[str]
+    counts: NDArray[np.int64]
+
+
+def read_corpus(source: str | os.PathLike[str] | Documents, min_count: int) -> Corpus:
+    """Read a corpus; words seen fewer than `min_count` times are left out.
+
+    One pass: words are numbered as they first appear, and renumbered when their counts are known. Memory holds the
+    words and the ends of sentences; the text itself passes through temporary files.
+
+    Raises
+    ------
+    ValueError
+        If fewer than two words are frequent enough, a word is not UTF-8, or a compressed file is not complete.
+    TypeError
+        If `source` holds something else than lists of words.
+    """
+    with tempfile.TemporaryFile() as first:
+        if isinstance(source, str | os.PathLike):
+            ends, words, counts = _number_file(source, first)
+        else:
+            ends, words, counts = _number_lists(source, first)
+        kept = np.flatnonzero(counts >= min_count)
+        if len(kept) < 2:
+            raise ValueError(
+                f"{len(kept)} of {len(counts)} distinct words occur at least min_count={min_count} times; "
+                "it must be two or more"
+            )
+        names = [_decoded(words[i]) for i in kept]
+        order = sorted(range(len(kept)), key=lambda i: (-counts[kept[i]], names[i]))
+        row = np.full(len(counts), -1, dtype=np.int32)
+        row[kept[order]] = np.arange(len(kept), dtype=np.int32)
+        tokens, sentences = _renumbered(first, row, ends)
+    return Corpus(tokens, _cut(sentences), [names[i] for i in order], counts[kept[order]])
+
+
+def _decoded(word: bytes | str) -> str:
+    if isinstance(word, str):
+        return word
+    try:
+        return word.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the word {word!r} is not UTF-8; text must be") from None
+
+
+Numbered = tuple[NDArray[np.int64], list[Any], NDArray[np.int64]]  # ends of sentences, words, counts
+
+
+def _number_file(path: str | os.PathLike[str], out: IO[bytes]) -> Numbered:
+    reader = _core.TextReader()
+    ends = []
+    try:
+        for piece in _pieces(path):
+            tokens, piece_ends = reader.add(piece, last=not piece)
+            out.write(tokens.tobytes())
+            ends.append(piece_ends)
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(f"{os.fspath(path)} is not a complete compressed file: {error}") from error
+    return np.concatenate(ends), reader.words(), reader.counts()
+
+
+def _pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """The text of a file, and then an empty piece."""
+    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(os.path.splitext(path)[1], open)
+    with opener(path, "rb") as file:
+        piece = b"-"
+        while piece:
+            piece = file.read(PIECE_BYTES)
+            yield piece
+
+
+def _number_lists(documents: Documents, out: IO[bytes]) -> Numbered:
+    index: dict[str, int] = {}
+    counts: list[int] = []
+    ends: list[int] = []
+    n_tokens = 0
+    for words in documents:
+        if isinstance(words, str | bytes):
+            raise TypeError(f"a sentence is {words!r}; it must be a list of words, such as {words.split()!r}")
+        numbers = []
+        for word in words:
+            if not isinstance(word, str):
+                raise TypeError(f"a word is {word!r}; it must be a str")
+            number = index.setdefault(word, len(index))
+            if number == len(counts):
+                counts.append(0)
+            counts[number] += 1
+            numbers.append(number)
+        if numbers:
+            out.write(np.array(numbers, dtype=np.int32).tobytes())
+            n_tokens += len(numbers)
+            ends.append(n_tokens)
+    return np.array(ends, dtype=np.int64), list(index), np.array(counts, dtype=np.int64)
+
+
+def _renumbered(
+    first: IO[bytes], row: NDArray[np.int32], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Tokens by their row, those with row -1 dropped, and where the sentences then end."""
+    first.seek(0)
+    new_ends = np.zeros_like(ends)
+    n_read = n_kept = 0
+    with tempfile.TemporaryFile() as out:
+        while len(tokens := np.frombuffer(first.read(4 * PIECE_TOKENS), dtype=np.int32)):
+            rows = row[tokens]
+            kept = rows >= 0
+            before = np.concatenate([[0], np.cumsum(kept)])
+            here = slice(*np.searchsorted(ends, [n_read + 1, n_read + len(tokens) + 1]))
+            new_ends[here] = n_kept + before[ends[here] - n_read]
+            out.write(rows[kept].tobytes())
+            n_read += len(tokens)
+            n_kept += int(before[-1])
+        out.flush()
+        tokens = np.memmap(out, dtype=np.int32, mode="r", shape=(n_kept,))
+    return tokens, np.unique(np.concatenate([[0], new_ends]))
+
+
+def _cut(sentences: NDArray[np.int64]) -> NDArray[np.int64]:
+    lengths = np.diff(sentences)
+    if lengths.max() <= LONGEST_SENTENCE:
+        return sentences
+    starts = [np.arange(a, b, LONGEST_SENTENCE) for a, b in pairwise(sentences)]
+    return np.concatenate([*starts, sentences[-1:]])

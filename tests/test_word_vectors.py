@@ -1,0 +1,149 @@
+"""Word vectors: neighbours, analogies, scores, and file formats that other programs read."""
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from manyclass import WordVectors
+from manyclass.word_vectors import load_analogies, load_word_pairs
+
+
+def some(seed, n=30, dim=5):
+    vectors = np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32)
+    return WordVectors([f"w{i}é" for i in range(n)], vectors)
+
+
+def test_neighbours_are_in_the_order_of_their_cosines(seed):
+    vectors = some(seed)
+    unit = vectors.vectors_ / np.linalg.norm(vectors.vectors_, axis=1, keepdims=True)
+    cosines = unit @ unit[3]
+    order = [i for i in np.argsort(-cosines) if i != 3]
+    found = vectors.most_similar("w3é", k=29)
+    assert [word for word, _ in found] == [f"w{i}é" for i in order]
+    np.testing.assert_allclose([c for _, c in found], cosines[order], atol=1e-6)
+    assert vectors.most_similar("w3é", k=4) == found[:4]
+    assert len(vectors.most_similar("w3é", k=1000)) == 29
+    assert vectors.similarity("w3é", found[0][0]) == pytest.approx(found[0][1], abs=1e-6)
+
+
+def test_an_analogy_is_answered_by_the_sum_of_unit_vectors_and_never_by_its_own_words():
+    words = ["man", "king", "woman", "queen", "stone"]
+    vectors = WordVectors(words, [[1, 0, 0], [1, 0, 1], [0, 1, 0], [0, 1, 1], [-1, -1, 0]])
+    assert vectors.analogy("man", "king", "woman")[0][0] == "queen"
+    assert vectors.analogy("man", "man", "stone")[0][0] not in ("man", "stone")
+    with pytest.raises(KeyError, match="'dog' is not in the vocabulary of 5 words"):
+        vectors.analogy("man", "king", "dog")
+
+
+def test_similarity_is_scored_by_spearman_over_the_pairs_that_are_known(seed, tmp_path):
+    vectors = some(seed)
+    rng = np.random.default_rng(seed)
+    pairs = [(f"w{a}é", f"w{b}é", float(rng.normal())) for a, b in rng.integers(30, size=(40, 2))]
+    cosines = [vectors.similarity(a, b) for a, b, _ in pairs]
+    expected = spearmanr(cosines, [s for *_, s in pairs]).statistic
+    found = vectors.score_similarity([*pairs, ("w1é", "absent", 1.0)])
+    assert found == {"spearman": pytest.approx(expected, abs=1e-12), "n_pairs": 40, "n_missing": 1}
+    path = tmp_path / "pairs"
+    path.write_text("# a comment\n" + "".join(f"{a}\t{b}\t{s!r}\tmore\n" for a, b, s in pairs), encoding="utf-8")
+    assert load_word_pairs(path) == pairs
+    assert vectors.score_similarity(path)["spearman"] == pytest.approx(expected, abs=1e-12)
+    assert np.isnan(vectors.score_similarity([])["spearman"])
+    assert vectors.similarity("w1é", "w1é") == pytest.approx(1)
+
+
+def test_analogies_in_a_file_are_answered_as_one_by_one(seed, tmp_path):
+    vectors = some(seed)
+    questions = np.random.default_rng(seed).permutation(30)[:28].reshape(7, 4)
+    lines = [" ".join(f"W{i}É" for i in q) for q in questions]
+    path = tmp_path / "questions"
+    path.write_text("\n".join([": one", *lines[:3], "", ": two", *lines[3:], "absent w1é w2é w3é"]), encoding="utf-8")
+    assert {name: len(found) for name, found in load_analogies(path).items()} == {"one": 3, "two": 5}
+    right = [vectors.analogy(*(f"w{i}é" for i in q[:3]))[0][0] == f"w{q[3]}é" for q in questions]
+    assert vectors.score_analogies(path) == {"accuracy": pytest.approx(np.mean(right)), "n_questions": 7}
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_both_formats_give_the_same_bits_back(binary, seed, tmp_path):
+    vectors = some(seed)
+    vectors.vectors_[0] = [0, -0.0, 1e-40, 3.4e38, -1 / 3]  # a subnormal, and nearly the largest
+    vectors.vectors_[1] = np.array([10, 32, 10, 32, 10], dtype=np.uint8).repeat(4).view(np.float32)  # newlines, blanks
+    vectors.save_word2vec(tmp_path / "v", binary=binary)
+    found = WordVectors.load_word2vec(tmp_path / "v", binary=binary)
+    assert list(found.vocabulary_) == list(vectors.vocabulary_)
+    np.testing.assert_array_equal(found.vectors_.view(np.uint32), vectors.vectors_.view(np.uint32))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_files_round_trip_with_gensim(binary, seed, tmp_path):
+    gensim = pytest.importorskip("gensim.models", reason="needs gensim, which is not installed")
+    vectors = some(seed)
+    vectors.save_word2vec(tmp_path / "ours", binary=binary)
+    theirs = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "ours"), binary=binary)
+    assert theirs.index_to_key == list(vectors.vocabulary_)
+    np.testing.assert_array_equal(theirs.vectors, vectors.vectors_)
+    theirs.save_word2vec_format(str(tmp_path / "theirs"), binary=binary)
+    back = WordVectors.load_word2vec(tmp_path / "theirs", binary=binary)
+    assert back.vocabulary_ == vectors.vocabulary_
+    np.testing.assert_array_equal(back.vectors_, vectors.vectors_)
+
+
+def test_keyed_vectors_and_back(seed):
+    pytest.importorskip("gensim.models", reason="needs gensim, which is not installed")
+    vectors = some(seed)
+    keyed = vectors.to_keyed_vectors()
+    ours = vectors.most_similar("w3é", k=5)
+    theirs = keyed.most_similar("w3é", topn=5)
+    assert [word for word, _ in theirs] == [word for word, _ in ours]
+    np.testing.assert_allclose([c for _, c in theirs], [c for _, c in ours], atol=1e-6)
+    back = WordVectors.from_keyed_vectors(keyed)
+    assert back.vocabulary_ == vectors.vocabulary_
+    np.testing.assert_array_equal(back.vectors_, vectors.vectors_)
+
+
+def test_without_gensim_the_error_says_what_to_install(seed, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "gensim.models", None)
+    with pytest.raises(ImportError, match="to_keyed_vectors needs gensim: pip install gensim"):
+        some(seed).to_keyed_vectors()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"nonsense\n", "it must be the numbers of words and dimensions"),
+        (b"2 2\na 1 2\n", "has 1 words; its first line promises 2"),
+        (b"1 2\na 1 2 3\n", "line 2: 3 numbers; its first line promises 2"),
+    ],
+)
+def test_a_text_file_that_is_not_one_is_refused(text, message, tmp_path):
+    (tmp_path / "v").write_bytes(text)
+    with pytest.raises(ValueError, match=message):
+        WordVectors.load_word2vec(tmp_path / "v")
+
+
+def test_other_errors_say_what_is_wrong(tmp_path, seed):
+    vectors = some(seed)
+    vectors.save_word2vec(tmp_path / "v.bin", binary=True)
+    whole = (tmp_path / "v.bin").read_bytes()
+    (tmp_path / "v.bin").write_bytes(whole[:-10])
+    with pytest.raises(ValueError, match="ends in word 30; its first line promises 30 words"):
+        WordVectors.load_word2vec(tmp_path / "v.bin")
+    with pytest.raises(ValueError, match=r"vectors have shape \(1, 2\); it must be \(2, dim\)"):
+        WordVectors(["a", "b"], [[1, 2]])
+    with pytest.raises(ValueError, match="1 words occur twice"):
+        WordVectors(["a", "a"], [[1], [2]])
+    with pytest.raises(ValueError, match="the word 'new york' holds white space or is empty"):
+        WordVectors(["new york"], [[1]]).save_word2vec(tmp_path / "v")
+    (tmp_path / "pairs").write_text("a b 1\na b\n")
+    with pytest.raises(ValueError, match="line 2: 'a b' is not two words and a number"):
+        load_word_pairs(tmp_path / "pairs")
+    (tmp_path / "questions").write_text(": a\na b c\n")
+    with pytest.raises(ValueError, match="line 2: 'a b c' is not four words"):
+        load_analogies(tmp_path / "questions")
+
+
+def test_the_real_files_are_read(data_dir):
+    sizes = {"wordsim353.tsv": 353, "simlex999.txt": 999, "EN-MEN-TR-3k.txt": 3000, "EN-RW-STANFORD.txt": 2034}
+    for name, size in sizes.items():
+        assert len(load_word_pairs(data_dir / "wordeval" / name)) == size
+    questions = load_analogies(data_dir / "wordeval" / "questions-words.txt")
+    assert sum(map(len, questions.values())) == 19_544
