@@ -89,12 +89,12 @@ Problem<Rows> problem_of(const typename Rows::Data& x, State& state) {
                         view(state.labels),
                         view(state.x_sq),
                         mutable_view(state.u),
-                        mutable_view(state.local_scale),
                         {rows(state.weights), mutable_view(state.intercept), mutable_view(state.scale)},
                         as_index(state.n_classes, "n_classes"),
                         {},
                         mutable_view(state.intercept_squares)};
   if (state.squares.size() != 0) problem.squares = rows(state.squares);
+  problem.local_scale = mutable_view(state.local_scale);
   return problem;
 }
 

@@ -20,11 +20,11 @@ struct Problem {
   std::span<const Index> labels;  // N
   std::span<const float> x_sq;    // N, ||x_i||^2 without the intercept
   std::span<double> u;            // N
-  std::span<double> local_scale;  // N, or empty: see SampledPoint
   Linear<Rows> model;
   Index n_classes;
   std::optional<Rows> squares;         // running squares of gradients: the adaptive step is taken
   std::span<float> intercept_squares;  // K, with `squares` and an intercept
+  std::span<double> local_scale{};     // N, or empty: see SampledPoint
 };
 
 struct Settings {
