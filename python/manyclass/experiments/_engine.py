@@ -15,12 +15,14 @@ import math
 import os
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 import manyclass
@@ -287,11 +289,12 @@ def _made(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
 
 @contextmanager
 def _warnings_of() -> Iterator[list[str]]:
+    """Texts of the warnings that training diverged or did not end; complete once the block has ended."""
     told: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield told
-    told += dict.fromkeys(str(warning.message) for warning in caught)
+    told += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
 
 
 def _append(file: Path, record: Mapping[str, Any]) -> None:
@@ -305,12 +308,13 @@ def _append(file: Path, record: Mapping[str, Any]) -> None:
 
 
 def _with_failures(report: Report, records: Sequence[Mapping[str, Any]]) -> Report:
-    troubles = [
-        [r["data"], r["part"], r["method"], r["seed"], what]
-        for r in records
-        for what in ([f"failed: {r['error']}"] if "error" in r else r.get("warnings", []))
-    ]
-    if not troubles:
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for r in records:
+        # Of a warning its first words: what follows the colon differs from run to run, and is in the records.
+        texts = [f"failed: {r['error']}"] if "error" in r else [text.partition(":")[0] for text in r["warnings"]]
+        counts.update((r["data"], r["part"], r["method"], text) for text in texts)
+    if not counts:
         return report
-    table = Table("troubles", "Runs that failed or warned", ("data", "part", "method", "seed", "what"), troubles)
+    rows = [[*key, count] for key, count in counts.items()]
+    table = Table("troubles", "Runs that failed or warned", ("data", "part", "method", "what", "runs"), rows)
     return Report((*report.tables, table), report.plots, report.notes)

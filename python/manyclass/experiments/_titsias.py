@@ -154,8 +154,6 @@ def _classification(run: Run, context: Context) -> Results:
     data: Problem = context.data
     alpha = 1 / len(data.y_train)
     curve: list[float] = []
-    if run.method == "SOFT" and "soft" in context.memo:
-        del context.memo["soft"]
     rate = None
     if run.method == "OVE-SGD":
         squares = data.X_train.multiply(data.X_train) if sp.issparse(data.X_train) else np.square(data.X_train)
