@@ -16,6 +16,7 @@ from typing import Any
 Cell = str | int | float | None
 
 NO_PLOTS = "no plots were drawn: they need matplotlib (pip install 'manyclass[plot]')"
+MOST_IN_THE_AXES = 9  # lines whose legend does not hide them yet
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; margin: 1em 0; }
@@ -163,7 +164,8 @@ def draw(plot: Plot) -> dict[str, bytes]:
         if plot.log_y and drawn:
             axes.set_yscale("log")
         if drawn:
-            axes.legend(fontsize="x-small")
+            beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if drawn > MOST_IN_THE_AXES else {}
+            axes.legend(fontsize="x-small", **beside)
     for axes in grid[len(plot.panels) :]:
         axes.set_axis_off()
     images = {}
