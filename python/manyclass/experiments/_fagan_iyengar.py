@@ -31,7 +31,7 @@ from manyclass.experiments._published import (
     FAGAN_IYENGAR_SOLVERS,
 )
 from manyclass.experiments._report import Panel, Plot, Report, Series, Table
-from manyclass.experiments._summary import by_key, mean, of_seeds, ratio, spread
+from manyclass.experiments._summary import by_key, evenly_spaced, mean, of_seeds, ratio, spread
 
 NAME = "fagan-iyengar"
 PASSES, CHECKPOINTS = 50, 10
@@ -108,7 +108,7 @@ def perform(run: Run, context: Context) -> Results:
         X, y = X[some], y[some]
     labels = np.unique(y, return_inverse=True)[1].astype(np.int32)
     max_iter = run.model["max_iter"]
-    at = {max(1, round(max_iter * (i + 1) / CHECKPOINTS)) for i in range(CHECKPOINTS)}
+    at = evenly_spaced(max_iter, CHECKPOINTS)
     curve: dict[str, list[float]] = {"epoch": [], "log_loss": [], "error": [], "seconds": []}
 
     def note(state: TrainingState) -> None:

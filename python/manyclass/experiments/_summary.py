@@ -1,4 +1,4 @@
-"""Records put together for a table: grouped, and averaged over seeds."""
+"""What the experiments share: passes to look at, and records put together for a table."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def by_key(records: Records, *keys: str) -> dict[Any, Records]:
 def of_seeds(records: Records) -> dict[tuple[str, str], Records]:
     """Records of the same data and method."""
     return by_key(records, "data", "method")
+
+
+def evenly_spaced(last: int, count: int) -> set[int]:
+    """At most `count` numbers from 1 to `last`, the last one among them."""
+    return {max(1, round(last * (i + 1) / count)) for i in range(count)}
 
 
 def mean(values: Iterable[float | None]) -> float | None:
