@@ -52,6 +52,17 @@ class TrainingState:
         at = self._position[labels]
         return summarize(*self._weights.log_losses(X, at, self._n_threads, self._scale, self._noise))
 
+    def scores(self, X: Matrix) -> NDArray[np.float32]:
+        """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
+        return self._weights.scores(X, self._n_threads, self._scale)[:, self._position]
+
+    def squared_norm(self) -> float:
+        """Return ||W||^2 of the current iterate, without intercepts."""
+        W = self._weights.coef
+        squares = np.einsum("kj,kj->k", W, W, dtype=np.float64)
+        scale = self._scale.astype(np.float64)
+        return float(squares @ np.square(scale) if len(scale) else squares.sum())
+
 
 Callback = Callable[[TrainingState], bool | None]
 

@@ -157,7 +157,7 @@ class LinearWeights:
         weights = self._core_weights()
         return np.concatenate([_core.log_normalizers(x, d, weights, n_threads) for x, d in self._blocks(X)])
 
-    def scores(self, X: Matrix, n_threads: int) -> NDArray[np.float32]:
-        """Return all scores, (n_samples, n_classes)."""
-        weights = self._core_weights()
+    def scores(self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Return all scores, (n_samples, n_classes), rows times `scale`."""
+        weights = self._core_weights(scale)
         return np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in self._blocks(X)])

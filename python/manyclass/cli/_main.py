@@ -12,10 +12,10 @@ from typing import NoReturn
 from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
-from manyclass.cli import _demo, _evaluate, _fit, _info, _predict, _skipgram
+from manyclass.cli import _demo, _evaluate, _experiment, _fit, _info, _predict, _skipgram
 from manyclass.cli._arguments import HelpFormatter
 
-COMMANDS = (_demo, _fit, _evaluate, _predict, _info, _skipgram)
+COMMANDS = (_demo, _fit, _evaluate, _predict, _info, _skipgram, _experiment)
 USER_ERROR, INTERRUPTED, CLOSED_PIPE = 2, 130, 141  # the shell's numbers: 128 + SIGINT, 128 + SIGPIPE
 
 
@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0; 2 after a user's error, told in one line on stderr; 130 after Ctrl-C (but `fit` saves the model
-        so far and ends with 0); 141 if the reader of the output has gone.
+        Exit code: 0; 1 if a run of an experiment failed; 2 after a user's error, told in one line on stderr; 130 after
+        Ctrl-C (but `fit` saves the model so far and ends with 0); 141 if the reader of the output has gone.
     """
     try:
         args = build_parser().parse_args(argv)
