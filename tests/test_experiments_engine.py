@@ -6,10 +6,12 @@ import sys
 import warnings
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
+from manyclass import SoftmaxClassifier
 from manyclass.experiments import Experiment, Options, run_experiment, write_report
 from manyclass.experiments._engine import RECORDS, MissingDataError, Run, finite
 from manyclass.experiments._report import NO_PLOTS, Panel, Plot, Report, Series, Table
@@ -168,6 +170,23 @@ def test_an_interrupt_keeps_what_was_made(tmp_path, notes):
     with pytest.raises(KeyboardInterrupt):
         run(counting, tmp_path, notes)
     assert [r["data"] for r in lines(tmp_path)] == ["one", "one"]
+
+
+@pytest.mark.parametrize("solver", ["implicit", "lbfgs"])
+def test_an_interrupt_that_the_estimator_takes_for_itself_leaves_no_record_of_a_part(solver, tmp_path, notes):
+    def interrupted(run, context):
+        def press(state):
+            raise KeyboardInterrupt
+
+        X, y = np.eye(3, dtype=np.float32)[[0, 1, 2] * 5], np.array([0, 1, 2] * 5)
+        SoftmaxClassifier(solver=solver).fit(X, y, callback=press)
+        return {"value": 1.0}
+
+    counting = Counting()
+    object.__setattr__(counting.experiment, "perform", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(counting, tmp_path, notes)
+    assert not (tmp_path / RECORDS).exists()
 
 
 @pytest.mark.parametrize(("what", "options"), [("data set", {"data": ("x",)}), ("method", {"methods": ("x",)})])

@@ -30,6 +30,7 @@ from manyclass.experiments._machine import machine
 from manyclass.experiments._report import Report, Table
 
 RECORDS = "runs.jsonl"
+INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
 
 Results = dict[str, Any]
 Records = list[dict[str, Any]]
@@ -281,6 +282,8 @@ def _made(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
         # One run of many: the others are worth making, and this one's record says what happened.
         except Exception as error:
             record["error"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if any(INTERRUPTED in text for text in told):
+        raise KeyboardInterrupt  # the estimator took Ctrl-C for itself, and the run is not whole
     record["seconds"] = round(time.perf_counter() - begin, 3)
     record["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     record["warnings"] = told
