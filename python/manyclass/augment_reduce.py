@@ -74,13 +74,13 @@ class AugmentReduceClassifier(LinearClassifier):
         Nodes of the Gauss rule for expectations under q, from 2 to 31; "auto" is 3 for the normal family, 4 for the
         Gumbel and 5 for the logistic one. Not used with noise="gumbel" nor, but for moments, with
         local_step="monte_carlo".
-    selection : {"block", "uniform", "all", "frequency", "head_tail"}, default="block"
+    selection : {"block", "uniform", "all", "frequency", "frequency_block", "head_tail"}, default="frequency_block"
         Which wrong classes a step sees; see `SoftmaxClassifier`.
     n_negatives : int, default=64
-        Classes per step (of the block, with "head_tail"); more than there are means all. Not used with
-        selection="all".
+        Classes per step (of the block, with "head_tail"; rounded up to a multiple of 16 with "frequency_block"); more
+        than there are means all of them, or as many draws. Not used with selection="all".
     frequency_power : float, default=0.75
-        For selection="frequency".
+        For the selections by frequency.
     n_head : int, default=16
         For selection="head_tail": how many of the highest-scored wrong classes met so far each point remembers; at most
         64. Takes 4 n_samples n_head bytes.
@@ -109,10 +109,10 @@ class AugmentReduceClassifier(LinearClassifier):
     posterior : {"point", "gaussian"}, default="point"
         What is kept of W: the maximum of the bound (with the ridge), or a Gaussian posterior with diagonal covariance
         under the prior of precision n_samples alpha; needs alpha > 0. Its loop is NumPy's and runs on one thread:
-        batches of `batch_size` points (None: 16) share n_negatives distinct classes; `solver`, `share_classes`,
-        `shuffle` and `verbose` are not used. Predictions then average probabilities over draws of the scores, `coef_`
-        holds the means and `elbo_curve_` has the divergence from the prior in it. Takes the memory of W three times
-        more.
+        batches of `batch_size` points (None: 16) share n_negatives distinct uniform classes, with every `selection`
+        but "all"; `solver`, `share_classes`, `shuffle` and `verbose` are not used. Predictions then average
+        probabilities over draws of the scores, `coef_` holds the means and `elbo_curve_` has the divergence from the
+        prior in it. Takes the memory of W three times more.
     n_draws : int, default=32
         Draws for predictions with posterior="gaussian", the same at every call.
     fit_intercept : bool, default=True
@@ -177,7 +177,7 @@ class AugmentReduceClassifier(LinearClassifier):
         local_step: str = "natural",
         local_family: str = "auto",
         n_nodes: int | str = "auto",
-        selection: str = "block",
+        selection: str = "frequency_block",
         n_negatives: int = 64,
         frequency_power: float = 0.75,
         n_head: int = 16,
@@ -403,14 +403,15 @@ class AugmentReduceClassifier(LinearClassifier):
         self._check_sampling()
         if self.posterior == "gaussian" and (
             not self.alpha > 0
-            or self.selection not in ("block", "uniform", "all")
+            or self.selection in ("frequency", "head_tail")
             or self.local_step != "natural"
             or self.schedule == "adaptive"
             or self.averaging != "none"
             or self.parallel != "deterministic"
         ):
             raise ValueError(
-                "posterior='gaussian' needs alpha > 0, selection 'block', 'uniform' or 'all', local_step='natural', "
+                "posterior='gaussian' needs alpha > 0, selection 'frequency_block', 'block', 'uniform' or 'all', "
+                "local_step='natural', "
                 "averaging='none', parallel='deterministic' and a schedule other than 'adaptive'; they are "
                 f"{self.alpha!r}, {self.selection!r}, {self.local_step!r}, {self.averaging!r}, {self.parallel!r} and "
                 f"{self.schedule!r}"
