@@ -32,7 +32,16 @@ UNBIASED = {
     "sgd": U_RATES,
     "exact": {},
 }
-BIASED = {"css": {}, "ema": GAINS, "softplus": GAINS, "ove": {}, "nce": {}, "negative_sampling": {}, "bouchard": {}, "is": {}}
+BIASED = {
+    "css": {},
+    "ema": GAINS,
+    "softplus": GAINS,
+    "ove": {},
+    "nce": {},
+    "negative_sampling": {},
+    "bouchard": {},
+    "is": {},
+}
 RATES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 
