@@ -8,7 +8,7 @@ score is above a label's less 1. Where there is no wrong class they are 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,7 @@ from manyclass._checks import check_number
 
 Positives = ArrayLike | Sequence[ArrayLike] | sp.sparray | sp.spmatrix
 Losses = tuple[NDArray[np.float64], NDArray[np.float32]]
+_Float = TypeVar("_Float", bound=np.floating[Any])
 _Rows = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32]]
 
 # M = A'A in single precision is symmetric and without negative eigenvalues to a few ulp of its largest entry, times
@@ -204,9 +205,9 @@ def nca(distances: ArrayLike, positives: Positives) -> Losses:
     TypeError, ValueError
         As `cross_entropy`.
     """
-    d = _real("distances", distances)
-    values, gradients = _losses(-d, positives, loss="cross_entropy")
-    return values, -gradients
+    (d, indptr, ids), shape = _checked(distances, positives, "distances")
+    values, gradients = _core.losses(-d, indptr, ids, loss="cross_entropy")
+    return values, -gradients.reshape(shape)
 
 
 def project_bisimplex(z: ArrayLike, positives: Positives) -> NDArray[np.float32]:
@@ -309,14 +310,18 @@ def _real(name: str, array: ArrayLike) -> NDArray[Any]:
     given = np.asarray(array)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"{name} has dtype {given.dtype}; it must hold real numbers")
-    return given.astype(np.float64) if given.dtype.kind in "iu" else given
+    return given
 
 
-def _finite(name: str, array: NDArray[Any]) -> None:
+def _as_finite(name: str, given: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
+    with np.errstate(over="ignore"):  # what overflows is refused
+        array = np.ascontiguousarray(given, dtype=dtype)
     finite = np.isfinite(array)
     if not finite.all():
         where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise ValueError(f"{name}[{', '.join(map(str, where))}] is {array[where]}; it must be finite")
+        at = f"{name}[{', '.join(map(str, where))}]"
+        raise ValueError(f"{at} is {given[where]}; it must be finite as {np.dtype(dtype)}")
+    return array
 
 
 def _checked(scores: ArrayLike, positives: Positives, name: str = "scores") -> tuple[_Rows, tuple[int, ...]]:
@@ -324,9 +329,7 @@ def _checked(scores: ArrayLike, positives: Positives, name: str = "scores") -> t
     given = _real(name, scores)
     if given.ndim not in (1, 2) or given.shape[-1] == 0:
         raise ValueError(f"{name} has shape {given.shape}; it must have shape (K,) or (n, K), K >= 1")
-    with np.errstate(over="ignore"):  # what overflows is refused
-        z = np.ascontiguousarray(given, dtype=np.float32)
-    _finite(name, z)
+    z = _as_finite(name, given, np.float32)
     rows = z.reshape(-1, z.shape[-1])
     return (rows, *_labels(positives, *rows.shape, given.ndim == 1)), given.shape
 
@@ -372,14 +375,12 @@ def _sorted_ids(name: str, ids: ArrayLike, n_classes: int) -> NDArray[np.int32]:
 
 
 def _metric_arguments(points: ArrayLike, M: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], Any]:
-    given, metric = _real("points", points), _real("M", M).astype(np.float64)
+    given, metric = _real("points", points), _as_finite("M", _real("M", M), np.float64)
     if given.ndim != 2:
         raise ValueError(f"points has {given.ndim} dimensions; it must have 2")
     d = given.shape[1]
     if metric.shape != (d, d):
         raise ValueError(f"M has shape {metric.shape}; it must be {(d, d)}, for points of {d} columns")
-    _finite("points", given)
-    _finite("M", metric)
     most = METRIC_TOLERANCE * np.abs(metric).max(initial=0.0)
     if np.abs(metric - metric.T).max(initial=0.0) > most:
         raise ValueError("M is not symmetric; the distance (x - y)'M(x - y) needs a symmetric M")
@@ -387,4 +388,4 @@ def _metric_arguments(points: ArrayLike, M: ArrayLike) -> tuple[NDArray[np.float
     lowest = np.linalg.eigvalsh(metric).min(initial=0.0)
     if lowest < -most * d:
         raise ValueError(f"M has the eigenvalue {lowest:g}; it must be positive semi-definite")
-    return given.astype(np.float64), metric, np.float32 if given.dtype == np.float32 else np.float64
+    return _as_finite("points", given, np.float64), metric, np.float32 if given.dtype == np.float32 else np.float64
