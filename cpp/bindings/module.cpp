@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, m) {
   m.def("best_isa", [] { return name_of(best_isa()); }, "Widest instruction set of this processor that is used.");
   bind_io(m);
   bind_train(m);
+  bind_labels(m);
   bind_evaluate(m);
   bind_utilities(m);
   bind_gradient(m);

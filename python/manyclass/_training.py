@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from manyclass import _core
+from manyclass._mapped_weights import MappedWeights
 from manyclass._weights import LinearWeights, Matrix
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
@@ -38,7 +40,7 @@ class TrainingState:
     seconds: float
     loss: float
     class_updates: int
-    _weights: LinearWeights = field(repr=False)
+    _weights: LinearWeights | MappedWeights = field(repr=False)
     _scale: NDArray[np.float32] = field(repr=False)
     _position: NDArray[np.int32] = field(repr=False)
     _n_threads: int = field(repr=False)
@@ -67,6 +69,12 @@ class TrainingState:
 Callback = Callable[[TrainingState], bool | None]
 
 
+class Trainer(Protocol):
+    """What makes visits: a trainer of the core, or what changes it between passes."""
+
+    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> _core.Progress: ...
+
+
 def summarize(losses: NDArray[np.float64], ranks: NDArray[np.int32]) -> dict[str, float]:
     """Mean log-loss in nats, error and top-5 error."""
     return {
@@ -92,7 +100,7 @@ class Schedule:
 
 
 def run_passes(
-    trainer: _core.Trainer,
+    trainer: Trainer,
     schedule: Schedule,
     *,
     n_samples: int,
@@ -104,8 +112,11 @@ def run_passes(
     after_pass: Callable[[int], None],
     callback: Callback | None,
     max_seconds: float = np.inf,
+    loss_at_zero: float | None = None,
 ) -> list[float]:
     """Make up to `max_iter` passes, or train for `max_seconds`; `after_pass` belongs to the training.
+
+    `loss_at_zero` is that of W = 0, log K unless given.
 
     Returns the running loss of each whole pass.
 
@@ -160,8 +171,8 @@ def run_passes(
         return curve
     finally:
         bar.close()
-    # W = 0 has loss log K, so a model that ends well above it is worse than none.
-    if curve and not curve[-1] <= 2 * np.log(n_classes):
+    # A model that ends well above W = 0 is worse than none.
+    if curve and not curve[-1] <= 2 * (np.log(n_classes) if loss_at_zero is None else loss_at_zero):
         _warn_diverged(f"the loss of the last pass, {curve[-1]:.4g} nats, is above that of W = 0")
     return curve
 

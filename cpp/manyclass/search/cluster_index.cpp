@@ -68,7 +68,10 @@ void ClusterIndex::update(std::span<const Index> ids, const RowsView& rows, int 
   const double products = static_cast<double>(ids.size() * n_clusters()) * static_cast<double>(n_features_);
   const int threads = products < products_worth_a_thread ? 1 : n_threads;
   check_rows(rows, ids.size(), threads, isa);
-  const std::vector<Scored> found = nearest(rows, ids.size(), threads, isa);
+  replace(ids, rows, nearest(rows, ids.size(), threads, isa), isa);
+}
+
+void ClusterIndex::replace(std::span<const Index> ids, const RowsView& rows, std::span<const Scored> found, Isa isa) {
   constexpr std::size_t ahead = 2;  // rows whose memory is on its way
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (i + ahead < ids.size()) {

@@ -62,6 +62,11 @@ class ClusterIndex {
   // section 4). Ids are distinct and in [0, K). Changes nothing where it throws, as the constructor does.
   void update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa);
 
+  // The two halves of an update, for a caller that shares out the first: the nearest centroid of each of n rows, and
+  // row ids[i] becoming rows[i], in the cluster nearest[i]. Rows are finite and no longer than largest_norm.
+  std::vector<Scored> nearest(const RowsView& rows, std::size_t n, int n_threads, Isa isa) const;
+  void replace(std::span<const Index> ids, const RowsView& rows, std::span<const Scored> nearest, Isa isa);
+
   // The answer depends on the rows, the centroids, the labels and the request, not on where rows stand, on the other
   // queries or on the number of threads. Throws std::invalid_argument where a query is not finite or too long.
   void search(const Queries& queries, const Request& request, const Deliver& deliver) const;
@@ -74,7 +79,6 @@ class ClusterIndex {
     Index slot;
   };
 
-  std::vector<Scored> nearest(const RowsView& rows, std::size_t n, int n_threads, Isa isa) const;
   void append(Index id, Index cluster, Isa isa);
 
   std::size_t n_features_;

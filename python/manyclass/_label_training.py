@@ -1,0 +1,253 @@
+"""Training of points with one or several labels: from an estimator's parameters to the core's loop and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from manyclass import _core
+from manyclass._checks import check_choice, check_number, csr_parts, seed_from
+from manyclass._mapped_weights import MappedWeights
+from manyclass._training import Callback, Schedule, TrainingState, run_passes
+from manyclass._weights import Matrix
+from manyclass.decomposed import DecomposedIndex
+from manyclass.search import SphericalClusterIndex
+
+SEARCHES = ("exact", "sampled", "mips", "decomposed")
+ACTIVATIONS = ("linear", "relu")
+# Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
+# two threads. Yen et al. (2018, section 5) take 10.
+BATCH_POINTS = 32
+# Adagrad's rate, learning_rate="auto": how far a row moves at first. Embeddings start with length 1, and what is in
+# many rows of X moves often, so they take half of it. Of 0.3, 1, 3 (rows) and 0.1, 0.5, 1 (embeddings) the best on
+# eurlex57k by P@1 after three passes.
+ADAPTIVE_RATE = 1.0
+EMBEDDING_SHARE = 0.5
+# budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
+MARGIN_BUDGET = 64
+SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
+SEARCH_QUERIES = 256  # points by which the number of clusters to probe is chosen
+
+
+@dataclass
+class Labels:
+    """The labels of all points: those of point i are `ids[indptr[i]:indptr[i + 1]]`, sorted and distinct."""
+
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @classmethod
+    def single(cls, labels: NDArray[np.int32]) -> Labels:
+        """One label for each point."""
+        return cls(np.arange(len(labels) + 1, dtype=np.int64), labels)
+
+    def some(self, points: NDArray[np.int64]) -> list[NDArray[np.int32]]:
+        """The lists of some points."""
+        return [self.ids[self.indptr[i] : self.indptr[i + 1]] for i in points]
+
+
+def check_label_parameters(estimator: Any) -> None:
+    """Check the parameters that this training has beside those of all."""
+    check_choice("activation", estimator.activation, ACTIVATIONS)
+    if estimator.embedding_dim is not None:
+        check_number("embedding_dim", estimator.embedding_dim, low=1, high=1 << 20, integer=True)
+    if estimator.budget is not None:
+        check_number("budget", estimator.budget, low=1, integer=True)
+    check_number("warm_up", estimator.warm_up, low=0, integer=True)
+    search_name(estimator.search)
+
+
+def search_name(search: Any) -> str:
+    """Name of a strategy that may be given as an index.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    if isinstance(search, SphericalClusterIndex):
+        return "mips"
+    if isinstance(search, DecomposedIndex):
+        return "decomposed"
+    check_choice("search", search, SEARCHES)
+    return str(search)
+
+
+def fit_labels(
+    estimator: Any,
+    x: Matrix,
+    labels: Labels,
+    n_classes: int,
+    *,
+    loss: str,
+    smoothing: float,
+    implicit: bool,
+    n_threads: int,
+    callback: Callback | None,
+    max_seconds: float,
+) -> tuple[MappedWeights, list[float]]:
+    """Train on points that have labels and return the weights with the mean loss of each pass."""
+    seed = seed_from(estimator.random_state)
+    weights = MappedWeights.start(
+        n_classes,
+        x.shape[1],
+        embedding_dim=estimator.embedding_dim,
+        intercept=bool(estimator.fit_intercept),
+        relu=estimator.activation == "relu",
+        rng=np.random.default_rng(seed),
+    )
+    training = _LabelTraining(estimator, x, labels, weights, loss, smoothing, implicit, n_threads, seed)
+    position = np.arange(n_classes, dtype=np.int32)
+    state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, n_threads)
+    at_zero = {"cross_entropy": np.log(n_classes) * len(labels.ids) / len(labels), "margin": 1.0}
+    curve = run_passes(
+        training,
+        training.schedule(),
+        n_samples=len(labels),
+        n_classes=n_classes,
+        batch=training.batch,
+        max_iter=estimator.max_iter,
+        verbose=estimator.verbose,
+        state=state,
+        after_pass=training.after_pass,
+        callback=callback,
+        max_seconds=max_seconds,
+        loss_at_zero=at_zero[loss],
+    )
+    return weights, curve
+
+
+class _LabelTraining:
+    """The core's trainer of the present pass, and the index that follows it."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        x: Matrix,
+        labels: Labels,
+        weights: MappedWeights,
+        loss: str,
+        smoothing: float,
+        implicit: bool,
+        n_threads: int,
+        seed: int,
+    ) -> None:
+        self._estimator, self._x, self._labels, self._weights = estimator, x, labels, weights
+        self._loss, self._smoothing, self._implicit = loss, smoothing, implicit
+        self._n_threads, self._seed = n_threads, seed
+        self.batch = min(estimator.batch_size or BATCH_POINTS, len(labels))
+        self._search = search_name(estimator.search)
+        self._index: Any = None
+        self._moved = 0
+        adaptive = estimator.schedule == "adaptive"
+        self._arrays = _core.LabelArrays(
+            x=csr_parts(x) if isinstance(x, sp.csr_array) else x,
+            labels_indptr=labels.indptr,
+            labels=labels.ids,
+            embeddings=weights.embeddings,
+            embedding_squares=np.zeros(len(weights.embeddings) if adaptive else 0, dtype=np.float32),
+            classes=weights.rows,
+            class_squares=np.zeros(len(weights.rows) if adaptive else 0, dtype=np.float32),
+            n_features=x.shape[1],
+            n_hidden=weights.n_hidden,
+            intercept=weights.intercept_column,
+            relu=weights.relu,
+        )
+        self._trainer, self._made_for = self._make(self._strategy(0)), self._strategy(0)
+
+    def _strategy(self, epoch: int) -> str:
+        """Searches find nothing in W = 0: the first passes sample (Yen et al. 2018, section 4)."""
+        searches = self._search in ("mips", "decomposed")
+        return "sampled" if searches and epoch < self._estimator.warm_up else self._search
+
+    def run(self, *, epoch: int, **stretch: Any) -> _core.Progress:
+        """Make some visits of a pass."""
+        strategy = self._strategy(epoch)
+        if strategy != self._made_for:
+            self._trainer, self._made_for = self._make(strategy), strategy
+        progress = self._trainer.run(epoch=epoch, **stretch)
+        self._moved += progress.class_updates
+        return progress
+
+    def after_pass(self, _: int) -> None:
+        """Let the index see whether its clusters still fit."""
+        if self._index is not None and self._index._follow_training(self._moved):
+            self._trainer = self._make(self._made_for)
+        self._moved = 0
+
+    def schedule(self) -> Schedule:
+        """Step sizes of classes and embeddings."""
+        estimator = self._estimator
+        rate = estimator.learning_rate
+        if isinstance(rate, str):
+            rate = ADAPTIVE_RATE if estimator.schedule == "adaptive" else self._plain_rate()
+        return Schedule(estimator.schedule, float(rate), float(rate) * EMBEDDING_SHARE, float(estimator.decay))
+
+    def _plain_rate(self) -> float:
+        """One over the mean of |phi|^2: a point's step then moves its scores by the gradient."""
+        if len(self._weights.embeddings):
+            return 0.5  # |phi|^2 is about 1, beside the 1 of the intercept
+        x = self._x
+        total = x.data @ x.data if isinstance(x, sp.csr_array) else np.einsum("ij,ij->", x, x, dtype=np.float64)
+        mean = float(total) / x.shape[0] + self._weights.intercept_column
+        return 1 / max(mean, float(np.finfo(np.float32).tiny))
+
+    def _make(self, strategy: str) -> _core.LabelTrainer:
+        estimator = self._estimator
+        if strategy in ("mips", "decomposed") and self._index is None:
+            self._index = self._new_index(strategy)
+        return _core.LabelTrainer(
+            self._arrays,
+            loss=self._loss,
+            smoothing=self._smoothing,
+            implicit=self._implicit,
+            source=strategy,
+            n_negatives=estimator.n_negatives,
+            # A margin compares scores with 1: an inclusion probability has no place in them.
+            log_q=self._loss == "cross_entropy" and bool(estimator.log_q),
+            power=float(estimator.frequency_power),
+            index=None if self._index is None else self._index._index,
+            budget=self._budget(),
+            n_probe=1 if self._index is None else self._index.n_probe_,
+            seed=self._seed,
+            n_threads=self._n_threads,
+            batch=self.batch,
+            shuffle=bool(estimator.shuffle),
+            isa="auto",
+        )
+
+    def _budget(self) -> int:
+        n_classes = self._weights.n_classes
+        budget = self._estimator.budget
+        if budget is None:
+            budget = MARGIN_BUDGET if self._loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
+        return int(min(budget, n_classes))
+
+    def _new_index(self, strategy: str) -> Any:
+        """An index of the present rows that probes as many clusters as points of the training data need."""
+        given = self._estimator.search
+        if isinstance(given, str):
+            index: Any = SphericalClusterIndex() if strategy == "mips" else DecomposedIndex()
+            index.set_params(random_state=self._seed % 2**32)
+        else:
+            index = clone(given)
+        index.set_params(n_jobs=self._n_threads)
+        index.fit(self._weights.columns)
+        if index.n_probe == "auto" and index.n_clusters_ > 1:
+            sample = np.random.default_rng(self._seed).choice(
+                len(self._labels), min(SEARCH_QUERIES, len(self._labels)), replace=False
+            )
+            index.tune(
+                self._weights.mapped_columns(self._x[np.sort(sample)]),
+                k=min(10, self._budget()),
+                exclude=self._labels.some(np.sort(sample)),
+            )
+        return index
