@@ -31,6 +31,7 @@ struct LabelGradient {
 struct LossMemory {
   std::vector<float> floats;
   std::vector<float> more_floats;
+  std::vector<double> doubles;
 };
 
 }  // namespace manyclass
