@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core, m) {
   bind_math(m);
   bind_parts(m);
   bind_search(m);
+  bind_decomposed(m);  // after bind_search, whose index it adds to
   bind_skip_gram(m);
 }
 

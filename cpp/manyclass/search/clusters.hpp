@@ -98,7 +98,8 @@ class Clusters {
       const std::size_t size = std::min(tile_rows, n - begin);
       std::vector<float> tile_directions(size * width);
       for (std::size_t i = 0; i < size; ++i) {
-        directions_.write(rows[static_cast<Index>(begin + i)], isa, std::span(tile_directions).subspan(i * width, width));
+        directions_.write(rows[static_cast<Index>(begin + i)], isa,
+                          std::span(tile_directions).subspan(i * width, width));
       }
       centroids_.nearest(tile_directions, isa, std::span(found).subspan(begin, size));
     });

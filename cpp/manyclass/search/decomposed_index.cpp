@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -67,7 +69,7 @@ void keep_best(std::span<const float> scores, std::span<const Index> ids, std::s
   for (std::size_t i = 0; i < n; ++i) {
     *in = *on = {scores[i], ids[i]};
     in += memory.bins[i] < edge ? 1 : 0;
-    on += memory.bins[i] == edge && on + 1 < memory.edge.data() + n ? 1 : 0;
+    on += memory.bins[i] == edge ? 1 : 0;
   }
   const std::size_t left = budget - above;
   std::nth_element(memory.edge.data(), memory.edge.data() + left - 1, memory.edge.data() + counts[edge]);
@@ -76,6 +78,14 @@ void keep_best(std::span<const float> scores, std::span<const Index> ids, std::s
 }
 
 }  // namespace
+
+void check_query(DenseRow phi, Isa isa) {
+  if (!(norm(phi, isa) <= static_cast<double>(largest_norm))) {
+    throw std::invalid_argument(
+        "a query has a value that is not finite, or a norm above 2^62; scores would not be "
+        "finite");
+  }
+}
 
 DecomposedIndex::DecomposedIndex(std::vector<float> rows, std::size_t n_features,
                                  std::vector<std::vector<float>> centroids, std::span<const std::vector<Index>> labels,
@@ -92,11 +102,11 @@ DecomposedIndex::DecomposedIndex(std::vector<float> rows, std::size_t n_features
       probed.append(static_cast<Index>(c), units[static_cast<Index>(c)], isa);
     }
     const std::vector<float> own = columns(this->rows(), n_rows(), begin, width);
-    blocks_.push_back({begin, width,
-                       Clusters<FloatBlock>({own.data(), width}, n_rows(), Directions(width, 0),
-                                            std::move(centroids[j]),
-                                            labels.empty() ? std::span<const Index>() : labels[j], n_threads, isa),
-                       std::move(probed)});
+    blocks_.push_back(
+        {begin, width,
+         Clusters<FloatBlock>({own.data(), width}, n_rows(), Directions(width, 0), std::move(centroids[j]),
+                              labels.empty() ? std::span<const Index>() : labels[j], n_threads, isa),
+         std::move(probed)});
   }
 }
 
@@ -118,13 +128,6 @@ void DecomposedIndex::update(std::span<const Index> ids, const RowsView& rows, i
   });
   for (std::size_t i = 0; i < ids.size(); ++i) {
     std::ranges::copy(rows[static_cast<Index>(i)], rows_.data() + at(ids[i]) * n_features_);
-  }
-}
-
-void DecomposedIndex::check(DenseRow phi, Isa isa) const {
-  if (!(norm(phi, isa) <= static_cast<double>(largest_norm))) {
-    throw std::invalid_argument("a query has a value that is not finite, or a norm above 2^62; scores would not be "
-                                "finite");
   }
 }
 

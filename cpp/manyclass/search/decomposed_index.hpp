@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -40,6 +39,9 @@ struct FindMemory {
   std::vector<std::size_t> excluded;
 };
 
+// Throws std::invalid_argument where a query is not finite or too long.
+void check_query(DenseRow phi, Isa isa);
+
 class DecomposedIndex {
  public:
   // centroids[j]: C x d_j, for each block j; labels[j]: the cluster of each row in block j, or empty: the nearest.
@@ -58,8 +60,7 @@ class DecomposedIndex {
   // distinct and in [0, K). Changes nothing where it throws, as the constructor does.
   void update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa);
 
-  // Throws std::invalid_argument where a query is not finite or too long.
-  void check(DenseRow phi, Isa isa) const;
+  void check(DenseRow phi, Isa isa) const { check_query(phi, isa); }
 
   // Appends to `found` the wanted classes among those read in a block, in no order, but those in `excluded`; which ones
   // does not depend on where rows stand (equal scores by id).

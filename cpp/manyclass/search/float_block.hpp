@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -47,14 +48,20 @@ class FloatBlock {
   std::vector<Index> ids_;
 };
 
+// By the compiler's own vectors (GCC and Clang lower them to what the target has): the same loop over sixteen floats of an
+// array stays scalar, ten times slower.
 inline void FloatBlock::scores(DenseRow q, float* z) const {
+  using Lanes = float __attribute__((vector_size(sizeof(Line))));
   const Line* line = lines_.data();
-  for (std::size_t begin = 0; begin < ids_.size(); begin += group_rows, line += n_features_) {
-    std::array<float, group_rows> sums{};
-    for (std::size_t j = 0; j < n_features_; ++j) {
-      for (std::size_t r = 0; r < group_rows; ++r) sums[r] += line[j].of_row[r] * q[j];
+  const std::size_t width = q.size();
+  for (std::size_t begin = 0; begin < ids_.size(); begin += group_rows, line += width) {
+    Lanes sums{};
+    for (std::size_t j = 0; j < width; ++j) {
+      Lanes w;
+      std::memcpy(&w, &line[j], sizeof w);
+      sums += w * q[j];
     }
-    for (std::size_t r = 0; r < group_rows; ++r) z[begin + r] = sums[r];
+    std::memcpy(z + begin, &sums, sizeof sums);
   }
 }
 
