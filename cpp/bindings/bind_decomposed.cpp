@@ -67,8 +67,9 @@ struct Answers {
 template <class Source>
 Answers answers(const Source& index, const DenseView& x, const Excluded& labels, const GmpOptions& options,
                 const LabelLoss& any_loss, int n_threads) {
-  constexpr std::size_t tile = 16;  // points that share a memory
   const auto n = static_cast<std::size_t>(x.n_rows());
+  const auto shares = static_cast<std::size_t>(4 * std::max(n_threads, 1));
+  const std::size_t tile = std::max<std::size_t>((n + shares - 1) / shares, 1);  // points that share a memory
   Answers out(n);
   std::visit(
       [&](const auto& loss) {

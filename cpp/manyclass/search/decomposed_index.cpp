@@ -67,9 +67,11 @@ void keep_best(std::span<const float> scores, std::span<const Index> ids, std::s
   Scored* in = found.data() + before;
   Scored* on = memory.edge.data();
   for (std::size_t i = 0; i < n; ++i) {
-    *in = *on = {scores[i], ids[i]};
-    in += memory.bins[i] < edge ? 1 : 0;
-    on += memory.bins[i] == edge ? 1 : 0;
+    const Scored row{scores[i], ids[i]};
+    *in = row;
+    *on = row;
+    in += static_cast<std::ptrdiff_t>(memory.bins[i] < edge);
+    on += static_cast<std::ptrdiff_t>(memory.bins[i] == edge);
   }
   const std::size_t left = budget - above;
   std::nth_element(memory.edge.data(), memory.edge.data() + left - 1, memory.edge.data() + counts[edge]);
