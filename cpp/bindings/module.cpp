@@ -13,6 +13,7 @@ PYBIND11_MODULE(_core, m) {
   bind_evaluate(m);
   bind_utilities(m);
   bind_gradient(m);
+  bind_losses(m);
   bind_math(m);
   bind_parts(m);
   bind_search(m);

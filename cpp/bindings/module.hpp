@@ -6,6 +6,7 @@
 namespace manyclass {
 
 void bind_io(pybind11::module_& m);
+void bind_losses(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 void bind_evaluate(pybind11::module_& m);
 void bind_utilities(pybind11::module_& m);

@@ -206,6 +206,45 @@ def balanced_softmax(
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 
+# bind_losses
+
+def losses(
+    scores: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    *,
+    loss: str,
+    smoothing: float = 0.0,
+    isa: str = "auto",
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]: ...
+def implicit_margins(
+    scores: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    *,
+    smoothing: float,
+    eta: float,
+    x_sq: NDArray[np.float64],
+    isa: str = "auto",
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]: ...
+def bisimplex_projections(
+    scores: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    *,
+    isa: str = "auto",
+) -> NDArray[np.float32]: ...
+def _label_loss(
+    loss: str,
+    smoothing: float,
+    positives: NDArray[np.float32],
+    negatives: NDArray[np.float32],
+    *,
+    rest: float,
+    rest_score: float,
+    isa: str = "auto",
+) -> tuple[float, NDArray[np.float32], NDArray[np.float32], float, bool]: ...
+
 # bind_search
 
 def spherical_kmeans(
