@@ -96,6 +96,16 @@ std::shared_ptr<const AliasTable> label_noise(const LabelProblem& problem, doubl
   return std::make_shared<const AliasTable>(std::move(weights));
 }
 
+template <class Rows>
+SearchOptions search_options(const LabelProblem& problem, const Rows& index, py::ssize_t budget, py::ssize_t n_probe) {
+  if (index.n_rows() != problem.classes.size() || index.n_features() != problem.map.n_columns() || n_probe < 1 ||
+      static_cast<std::size_t>(n_probe) > index.n_clusters() || budget < 1 ||
+      static_cast<std::size_t>(budget) > index.n_rows()) {
+    throw std::invalid_argument("the index does not fit the classes or the options");
+  }
+  return {static_cast<std::size_t>(budget), static_cast<std::size_t>(n_probe)};
+}
+
 }  // namespace
 
 void bind_labels(py::module_& m) {
@@ -117,8 +127,9 @@ void bind_labels(py::module_& m) {
                        py::ssize_t budget, py::ssize_t n_probe, std::uint64_t seed, int n_threads, py::ssize_t batch,
                        bool shuffle, const std::string& isa) {
              const LabelProblem problem = label_problem(arrays);
-             const SourceSettings settings{problem.classes, label_loss(loss, smoothing), implicit, n_threads,
-                                           isa_named(isa)};
+             const SourceSettings settings{
+                 problem.classes, problem.map.n_columns(), label_loss(loss, smoothing), implicit,
+                 n_threads,       isa_named(isa)};
              std::unique_ptr<ClassSource> classes;
              if (source == "exact") {
                classes = all_classes_source(settings);
@@ -127,14 +138,13 @@ void bind_labels(py::module_& m) {
                                         power == 0 ? nullptr : label_noise(problem, power));
              } else if (source == "mips") {
                auto& rows = index.cast<ClusterIndex&>();
-               const auto probes = static_cast<std::size_t>(as_index(n_probe, "n_probe"));
-               if (rows.n_rows() != problem.classes.size() || rows.n_features() != problem.classes.width() ||
-                   probes < 1 || probes > rows.n_clusters() || budget < 1) {
-                 throw std::invalid_argument("the index does not fit the classes or the options");
-               }
-               classes = searched_source(settings, rows, {static_cast<std::size_t>(budget), probes});
+               classes = searched_source(settings, rows, search_options(problem, rows, budget, n_probe));
+             } else if (source == "decomposed") {
+               auto& rows = index.cast<DecomposedIndex&>();
+               classes = decomposed_source(settings, rows, search_options(problem, rows, budget, n_probe));
              } else {
-               throw std::invalid_argument("source is '" + source + "'; it must be one of 'exact', 'sampled', 'mips'");
+               throw std::invalid_argument("source is '" + source +
+                                           "'; it must be one of 'exact', 'sampled', 'mips', 'decomposed'");
              }
              if (batch < 1 || n_threads < 1) throw std::invalid_argument("batch and n_threads must be at least 1");
              const LabelSettings loop{seed, n_threads, as_index(batch, "batch"), shuffle, isa_named(isa)};

@@ -14,9 +14,11 @@ PYBIND11_MODULE(_core, m) {
   bind_evaluate(m);
   bind_utilities(m);
   bind_gradient(m);
+  bind_losses(m);
   bind_math(m);
   bind_parts(m);
   bind_search(m);
+  bind_decomposed(m);  // after bind_search, whose index it adds to
   bind_skip_gram(m);
 }
 

@@ -2,6 +2,7 @@
 
 from manyclass.augment_reduce import AugmentReduceClassifier
 from manyclass.datasets import load_xmc
+from manyclass.decomposed import DecomposedIndex
 from manyclass.linear import SoftmaxClassifier
 from manyclass.persist import load
 from manyclass.search import SphericalClusterIndex
@@ -12,6 +13,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AugmentReduceClassifier",
+    "DecomposedIndex",
     "SkipGram",
     "SoftmaxClassifier",
     "SphericalClusterIndex",

@@ -206,6 +206,45 @@ def balanced_softmax(
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 
+# bind_losses
+
+def losses(
+    scores: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    *,
+    loss: str,
+    smoothing: float = 0.0,
+    isa: str = "auto",
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]: ...
+def implicit_margins(
+    scores: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    *,
+    smoothing: float,
+    eta: float,
+    x_sq: NDArray[np.float64],
+    isa: str = "auto",
+) -> tuple[NDArray[np.float64], NDArray[np.float32]]: ...
+def bisimplex_projections(
+    scores: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    *,
+    isa: str = "auto",
+) -> NDArray[np.float32]: ...
+def _label_loss(
+    loss: str,
+    smoothing: float,
+    positives: NDArray[np.float32],
+    negatives: NDArray[np.float32],
+    *,
+    rest: float,
+    rest_score: float,
+    isa: str = "auto",
+) -> tuple[float, NDArray[np.float32], NDArray[np.float32], float, bool]: ...
+
 # bind_search
 
 def spherical_kmeans(
@@ -259,6 +298,74 @@ class ClusterIndex:
     def rows(self) -> NDArray[np.float32]: ...
     def labels(self) -> NDArray[np.int32]: ...
     def sizes(self) -> NDArray[np.int32]: ...
+    def loss_and_gradient(
+        self,
+        x: NDArray[np.float32],
+        labels_indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        *,
+        loss: str,
+        smoothing: float,
+        budget: int,
+        threshold: float,
+        n_probe: int,
+        until_enough: bool,
+        n_iter: int,
+        step: str,
+        tolerance: float,
+        rest: str,
+        n_threads: int,
+        isa: str = "auto",
+    ) -> dict[str, Any]: ...
+
+# bind_decomposed
+
+class DecomposedIndex:
+    def __init__(
+        self,
+        rows: NDArray[np.float32],
+        centroids: list[NDArray[np.float32]],
+        *,
+        labels: list[NDArray[np.int32]],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> None: ...
+    def query(
+        self,
+        x: NDArray[np.float32],
+        *,
+        k: int,
+        budget: int,
+        n_probe: int,
+        excluded_indptr: NDArray[np.int64],
+        excluded_ids: NDArray[np.int32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+    def update(
+        self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
+    ) -> None: ...
+    def rows(self) -> NDArray[np.float32]: ...
+    def labels(self) -> NDArray[np.int32]: ...
+    def loss_and_gradient(
+        self,
+        x: NDArray[np.float32],
+        labels_indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        *,
+        loss: str,
+        smoothing: float,
+        budget: int,
+        threshold: float,
+        n_probe: int,
+        until_enough: bool,
+        n_iter: int,
+        step: str,
+        tolerance: float,
+        rest: str,
+        n_threads: int,
+        isa: str = "auto",
+    ) -> dict[str, Any]: ...
 
 # math
 def _exp_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...

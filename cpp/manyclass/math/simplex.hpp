@@ -74,12 +74,18 @@ class Basin {
   double squares_ = 0;
 };
 
-// The level of `water` in a basin of its own.
-inline double level_of(Basin basin, double water) {
-  do {
-    basin.wet_next();
-  } while (basin.next_at() < water);
-  return basin.level(water);
+// Water in both basins when their levels add up to `gap` > 0, or `most` of it.
+inline double pour(Basin& n, Basin& p, double gap, double most) {
+  n.wet_next();
+  p.wet_next();
+  for (;;) {
+    // A level is the mean of the wet heights plus water / wet.
+    const double meet = (gap - n.mean_height() - p.mean_height()) / (1 / n.wet() + 1 / p.wet());
+    const double water = std::clamp(meet, 0.0, most);
+    const double next_n = n.next_at(), next_p = p.next_at();
+    if (water <= std::min(next_n, next_p)) return water;
+    (next_n <= next_p ? n : p).wet_next();
+  }
 }
 
 // The levels, from which mu alpha follows class by class.
@@ -142,29 +148,21 @@ inline BiSimplex project_bisimplex(std::span<const float> positives, std::span<c
   out.gap = (out.best_n - out.best_p) + margin;
   if (!(out.gap > 0)) return out;
 
-  // Neither level is above v, nor above that of all the water in some of the cells: 16 of them tell most others apart.
+  far.clear();
+  for (const float score : positives) far.push_back(-score);
+  // Over some of the wrong classes the water stands higher, also where it stops at levels that add up to v. So 16 high
+  // ones tell which of the others stay dry: 0.5 ms instead of 20 ms for 10^6 normal scores, 3 labels and mu = 5 or 100
+  // (AMD EPYC, AVX-512).
   double dry = std::min(mu, out.gap);
   if (negatives.size() >= bisimplex::lanes) {
-    dry = std::min(dry, level_of(Basin(maxima.of, out.best_n), mu));
+    Basin some(maxima.of, out.best_n), p(far, -out.best_p);
+    dry = std::min(dry, some.level(pour(some, p, out.gap, mu)));
   }
   near.clear();
   bisimplex::collect(negatives, out.best_n, dry, near);
-  far.clear();
-  for (const float score : positives) far.push_back(-score);
 
-  Basin n(near, out.best_n, rest, out.best_n - static_cast<double>(rest_score));
-  Basin p(far, -out.best_p);
-  n.wet_next();
-  p.wet_next();
-  double water = 0;
-  for (;;) {
-    // The levels, the means of the wet heights plus water / wet(), add up to v at
-    const double meet = (out.gap - n.mean_height() - p.mean_height()) / (1 / n.wet() + 1 / p.wet());
-    water = std::clamp(meet, 0.0, mu);
-    const double next_n = n.next_at(), next_p = p.next_at();
-    if (water <= std::min(next_n, next_p)) break;
-    (next_n <= next_p ? n : p).wet_next();
-  }
+  Basin n(near, out.best_n, rest, out.best_n - static_cast<double>(rest_score)), p(far, -out.best_p);
+  const double water = pour(n, p, out.gap, mu);
   out.level_n = n.level(water);
   out.level_p = p.level(water);
   out.value = water * out.gap - n.cost(out.level_n) - p.cost(out.level_p);

@@ -26,6 +26,7 @@ struct FeatureMap {
   std::size_t n_points() const {
     return std::visit([](const auto& data) { return static_cast<std::size_t>(data.n_rows()); }, x);
   }
+  std::size_t n_columns() const { return n_hidden + (intercept ? 1 : 0); }  // of phi with the 1
   bool learns() const { return !embeddings.empty(); }
 
   // Writes phi(x_i).

@@ -63,8 +63,8 @@ class Search {
         request_(request),
         begin_(begin),
         n_(n),
-        tile_(queries, begin, n, index.directions_.n_features()),
-        codes_(n, index.directions_.n_features()),
+        tile_(queries, begin, n, index.clusters_.directions().n_features()),
+        codes_(n, index.clusters_.directions().n_features()),
         best_(n),
         probes_(n * request.n_probe) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -113,7 +113,7 @@ class Search {
   std::size_t bytes() const {
     std::size_t groups = 0;
     for (std::size_t p = 0; p < request_.n_probe; ++p) groups += block(probes_[p]).n_groups();
-    return groups * index_.clusters_.front().stride();
+    return groups * index_.clusters_[0].stride();
   }
 
   void finish(const Deliver& deliver) {
@@ -138,7 +138,7 @@ class Search {
 
   // Fills probes_: the n_probe centroids of largest score for each query, the largest of all in front.
   void probe() {
-    const Centroids& centroids = index_.centroids_;
+    const Centroids& centroids = index_.clusters_.centroids();
     const std::size_t n_probe = request_.n_probe;
     const std::size_t n_clusters = centroids.size();
     if (n_probe == n_clusters) {

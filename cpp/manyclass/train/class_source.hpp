@@ -13,6 +13,7 @@
 #include "manyclass/core/simd.hpp"
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/search/cluster_index.hpp"
+#include "manyclass/search/decomposed_index.hpp"
 #include "manyclass/select/frequency.hpp"
 #include "manyclass/weights/vector_rows.hpp"
 
@@ -55,6 +56,7 @@ class ClassSource {
 
 struct SourceSettings {
   VectorRows classes;
+  std::size_t n_columns = 0;  // of W that are not padding: what an index holds
   LabelLoss loss;
   bool implicit = false;  // the margin's proximal step instead of its gradient
   int n_threads = 1;
@@ -71,13 +73,16 @@ std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, std:
                                             std::shared_ptr<const AliasTable> noise);
 
 struct SearchOptions {
-  std::size_t budget;   // classes that a search returns
-  std::size_t n_probe;  // clusters it scans
+  std::size_t budget;   // classes that a search (of a block) returns
+  std::size_t n_probe;  // clusters that it scans
 };
 
-// The best rows by an index of W, which follows W; other wrong classes are left out of the loss. The index is brought
-// up to date as often as that costs no more than the searches.
+// The best rows by an index of W, which follows W; other wrong classes are left out of the loss (Algorithm 1).
 std::unique_ptr<ClassSource> searched_source(const SourceSettings& settings, ClusterIndex& index,
                                              SearchOptions options);
+
+// Greedy message passing over an index of blocks of columns, which follows W; one full step (Algorithm 2 with T = 1).
+std::unique_ptr<ClassSource> decomposed_source(const SourceSettings& settings, DecomposedIndex& index,
+                                               SearchOptions options);
 
 }  // namespace manyclass

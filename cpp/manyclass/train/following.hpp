@@ -17,8 +17,13 @@ namespace manyclass {
 
 class Following {
  public:
-  Following(VectorRows classes, double query_cost, double row_cost)
-      : classes_(classes), query_cost_(query_cost), row_cost_(row_cost), waits_(classes.size()) {}
+  // Of each row the index has the first n_columns.
+  Following(VectorRows classes, std::size_t n_columns, double query_cost, double row_cost)
+      : classes_(classes),
+        n_columns_(n_columns),
+        query_cost_(query_cost),
+        row_cost_(row_cost),
+        waits_(classes.size()) {}
 
   void note(std::span<const Index> moved, std::size_t n_queries) {
     if (due_) {
@@ -34,36 +39,30 @@ class Following {
     spent_ += query_cost_ * static_cast<double>(n_queries);
     due_ = !rows_.empty() && row_cost_ * static_cast<double>(rows_.size()) <= spent_;
     if (!due_) return;
-    values_.resize(rows_.size() * classes_.width());
-    found_.resize(rows_.size());
+    values_.resize(rows_.size() * n_columns_);
   }
 
-  // Rows are to be put right now; then they are rows().
+  // Rows are to be put right now: ids() with the values that copy() has made of them.
   bool due() const { return due_; }
-  std::span<const Index> rows() const { return rows_; }
+  std::span<const Index> ids() const { return rows_; }
+  RowsView values(std::size_t begin = 0) const { return {values_.data() + begin * n_columns_, n_columns_}; }
 
-  void nearest(const ClusterIndex& index, std::size_t begin, std::size_t end, Isa isa) {
-    const std::size_t width = classes_.width();
+  void copy(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      std::ranges::copy(classes_[rows_[i]], values_.begin() + static_cast<std::ptrdiff_t>(i * width));
+      std::ranges::copy(classes_[rows_[i]].first(n_columns_),
+                        values_.begin() + static_cast<std::ptrdiff_t>(i * n_columns_));
     }
-    const std::vector<Scored> some = index.nearest({values_.data() + begin * width, width}, end - begin, 1, isa);
-    std::ranges::copy(some, found_.begin() + static_cast<std::ptrdiff_t>(begin));
-  }
-
-  void replace(ClusterIndex& index, Isa isa) const {
-    index.replace(rows_, {values_.data(), classes_.width()}, found_, isa);
   }
 
  private:
   VectorRows classes_;
+  std::size_t n_columns_;
   double query_cost_, row_cost_;
   double spent_ = 0;
   bool due_ = false;
   std::vector<char> waits_;  // by row
   std::vector<Index> rows_;
   std::vector<float> values_;
-  std::vector<Scored> found_;
 };
 
 }  // namespace manyclass

@@ -15,14 +15,18 @@ class Searched final : public ClassSource {
         index_(index),
         options_(options),
         work_(static_cast<std::size_t>(settings.n_threads)),
-        following_(settings.classes, probe_cost(index, options), static_cast<double>(index.n_clusters())) {}
+        following_(settings.classes, settings.n_columns, probe_cost(index, options),
+                   static_cast<double>(index.n_clusters())) {}
 
   void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) override {
     if (points.empty()) return;
     Work& work = work_[static_cast<std::size_t>(me.rank())];
     work.indptr.assign(1, 0);
     work.excluded.clear();
+    work.queries.clear();
     for (const LabelPoint& point : points) {
+      work.queries.insert(work.queries.end(), point.phi.begin(),
+                          point.phi.begin() + static_cast<std::ptrdiff_t>(settings_.n_columns));
       work.excluded.insert(work.excluded.end(), point.labels.begin(), point.labels.end());
       work.indptr.push_back(static_cast<Offset>(work.excluded.size()));
     }
@@ -31,10 +35,7 @@ class Searched final : public ClassSource {
     request.n_probe = options_.n_probe;
     request.excluded = {work.indptr, work.excluded};
     request.isa = settings_.isa;
-    const std::size_t width = settings_.classes.width();
-    const DenseView queries{{points.front().phi.data(), points.size() * width},
-                            static_cast<Index>(points.size()),
-                            static_cast<Index>(width)};
+    const DenseView queries{work.queries, static_cast<Index>(points.size()), static_cast<Index>(settings_.n_columns)};
     index_.search(queries, request, [&](std::size_t b, std::span<const Scored> found) {
       ListedScores& listed = work.listed;
       listed.wrong.clear();
@@ -54,16 +55,21 @@ class Searched final : public ClassSource {
     me.barrier();
     if (!following_.due()) return;
     // Each member finds the nearest clusters of a share of the rows; one puts them there.
-    const auto [begin, end] = me.share(following_.rows().size());
-    following_.nearest(index_, begin, end, settings_.isa);
+    const auto [begin, end] = me.share(following_.ids().size());
+    following_.copy(begin, end);
+    if (me.rank() == 0) nearest_.resize(following_.ids().size());
     me.barrier();
-    if (me.rank() == 0) following_.replace(index_, settings_.isa);
+    std::ranges::copy(index_.nearest(following_.values(begin), end - begin, settings_.isa),
+                      nearest_.begin() + static_cast<std::ptrdiff_t>(begin));
+    me.barrier();
+    if (me.rank() == 0) index_.replace(following_.ids(), following_.values(), nearest_, settings_.isa);
     me.barrier();
   }
 
  private:
   struct Work {
     ListedScores listed;
+    std::vector<float> queries;
     std::vector<Offset> indptr;
     std::vector<Index> excluded;
   };
@@ -79,6 +85,7 @@ class Searched final : public ClassSource {
   SearchOptions options_;
   std::vector<Work> work_;
   Following following_;
+  std::vector<Scored> nearest_;
 };
 
 }  // namespace
