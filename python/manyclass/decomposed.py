@@ -234,8 +234,8 @@ class DecomposedIndex(ClusteredRows):
             z is then replaced by numbers within B times the threshold).
         answer : {"blocks", "active"}, default="blocks"
             The mean over blocks, as in the paper, which counts classes that are high in one block by chance; or the
-            loss of the exact scores of the labels and of the few classes that were active in some round, the others left
-            out (or counted with score 0, by `rest`).
+            loss of the exact scores of the labels and of the few classes that were active in some round, the others
+            left out (or counted with score 0, by `rest`).
 
         Returns
         -------
