@@ -119,7 +119,8 @@ def test_a_search_by_threshold_is_within_it_times_the_lipschitz_constant(loss, p
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("step", ["full", "frank_wolfe"])
 @pytest.mark.parametrize(("limit", "rest"), [(7, "mask"), (7, "zero"), (0.8, "zero"), (0.8, "mask")])
-def test_the_core_passes_messages_as_its_twin_and_their_sum_stays_zero(loss, step, limit, rest, seed):
+@pytest.mark.parametrize("answer", ["blocks", "active"])
+def test_the_core_passes_messages_as_its_twin_and_their_sum_stays_zero(loss, step, limit, rest, answer, seed):
     W, Q, Y = problem(seed)
     index = fitted(W)
     search = {"budget": limit} if isinstance(limit, int) else {"threshold": limit}
@@ -136,14 +137,14 @@ def test_the_core_passes_messages_as_its_twin_and_their_sum_stays_zero(loss, ste
                 n_iter=n_iter,
                 step=step,
                 rest=rest,
+                answer=answer,
                 negligible=1e-3 * len(P) / K if loss == "cross_entropy" else 0,
             )
             for messages in passed.messages:
                 assert np.abs(messages.sum(axis=0)).max() < 1e-12
             expected.append((passed.loss, passed.gradient))
-        assert_answers(
-            index.loss_and_gradient(Q, Y, loss, n_iter=n_iter, step=step, rest=rest, **search), expected, loss
-        )
+        options = {"n_iter": n_iter, "step": step, "rest": rest, "answer": answer}
+        assert_answers(index.loss_and_gradient(Q, Y, loss, **options, **search), expected, loss)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

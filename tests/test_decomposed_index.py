@@ -239,6 +239,7 @@ BAD = [
     (lambda i, W: i.loss_and_gradient(W, Y, "hinge"), ValueError, "loss is 'hinge'; it must be one of 'cross_entropy'"),
     (lambda i, W: i.loss_and_gradient(W, Y, step="half"), ValueError, "step is 'half'; it must be one of 'full'"),
     (lambda i, W: i.loss_and_gradient(W, Y, rest="some"), ValueError, "rest is 'some'; it must be one of 'mask'"),
+    (lambda i, W: i.loss_and_gradient(W, Y, answer="all"), ValueError, "answer is 'all'; it must be one of 'blocks'"),
     (lambda i, W: i.loss_and_gradient(W, Y, budget=0), ValueError, "budget is 0; it must be finite, at least 1"),
     (lambda i, W: i.loss_and_gradient(W, Y, threshold=-1), ValueError, "threshold is -1; it must be finite, at least"),
     (lambda i, W: i.loss_and_gradient(W, Y, budget=1, threshold=1), ValueError, "budget and threshold are both given"),

@@ -11,6 +11,7 @@
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/search/message_passing.hpp"
+#include "manyclass/search/whole_rows.hpp"
 
 namespace manyclass {
 
@@ -116,7 +117,8 @@ template <class I>
 py::dict loss_and_gradient(const I& index, const Array<float>& x, const Array<Offset>& labels_indptr,
                            const Array<Index>& labels, const std::string& loss, double smoothing, std::size_t budget,
                            float threshold, std::size_t n_probe, bool until_enough, int n_iter, const std::string& step,
-                           float tolerance, const std::string& rest, int n_threads, const std::string& isa) {
+                           float tolerance, const std::string& rest, const std::string& answer, int n_threads,
+                           const std::string& isa) {
   const DenseView queries = queries_view(x, index.n_features());
   const Excluded positives = lists_of(labels_indptr, labels, queries.n_rows(), index.n_rows());
   GmpOptions options;
@@ -126,6 +128,7 @@ py::dict loss_and_gradient(const I& index, const Array<float>& x, const Array<Of
   options.step = step == "full" ? GmpStep::full : GmpStep::frank_wolfe;
   options.tolerance = tolerance;
   options.rest = rest == "mask" ? Rest::masked : Rest::zero;
+  options.answer = answer == "blocks" ? GmpAnswer::blocks : GmpAnswer::active;
   const LabelLoss by_name = label_loss(loss, smoothing);
   const Answers found = [&] {
     const py::gil_scoped_release nogil;
@@ -142,8 +145,8 @@ template <class Class>
 void def_loss_and_gradient(Class& bound) {
   bound.def("loss_and_gradient", loss_and_gradient<typename Class::type>, "x"_a.noconvert(),
             "labels_indptr"_a.noconvert(), "labels"_a.noconvert(), py::kw_only(), "loss"_a, "smoothing"_a, "budget"_a,
-            "threshold"_a, "n_probe"_a, "until_enough"_a, "n_iter"_a, "step"_a, "tolerance"_a, "rest"_a, "n_threads"_a,
-            "isa"_a = "auto");
+            "threshold"_a, "n_probe"_a, "until_enough"_a, "n_iter"_a, "step"_a, "tolerance"_a, "rest"_a, "answer"_a,
+            "n_threads"_a, "isa"_a = "auto");
 }
 
 py::tuple top_k_rows(const DecomposedIndex& index, const Array<float>& x, py::ssize_t k, std::size_t budget,

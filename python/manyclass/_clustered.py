@@ -196,10 +196,12 @@ class ClusteredRows(BaseEstimator):
         rest: str | None,
         n_iter: int,
         step: str,
+        answer: str,
     ) -> tuple[NDArray[np.float64], sp.csr_array]:
         index = self._fitted()
         check_choice("loss", loss, LOSSES)
         check_choice("step", step, ("full", "frank_wolfe"))
+        check_choice("answer", answer, ("blocks", "active"))
         check_number("smoothing", smoothing, low=0)
         check_number("tolerance", tolerance, low=0)
         check_number("n_iter", n_iter, low=0, high=2**31 - 1, integer=True)
@@ -228,6 +230,7 @@ class ClusteredRows(BaseEstimator):
             step=step,
             tolerance=float(tolerance),
             rest=rest,
+            answer=answer,
             n_threads=self._n_threads(),
         )
         parts = (found["values"], found["ids"], found["indptr"])

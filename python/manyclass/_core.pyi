@@ -314,6 +314,7 @@ class ClusterIndex:
         step: str,
         tolerance: float,
         rest: str,
+        answer: str,
         n_threads: int,
         isa: str = "auto",
     ) -> dict[str, Any]: ...
@@ -363,6 +364,7 @@ class DecomposedIndex:
         step: str,
         tolerance: float,
         rest: str,
+        answer: str,
         n_threads: int,
         isa: str = "auto",
     ) -> dict[str, Any]: ...

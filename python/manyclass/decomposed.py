@@ -195,12 +195,13 @@ class DecomposedIndex(ClusteredRows):
         step: str = "full",
         tolerance: float = 1e-3,
         rest: str | None = None,
+        answer: str = "blocks",
     ) -> tuple[NDArray[np.float64], sp.csr_array]:
         r"""Approximate losses of the scores z = W q, and their gradients in z, by greedy message passing.
 
         Algorithm 2 of Yen et al. (ICML 2018): the mean over blocks of :math:`L(B (z_j + \lambda_j))`, which is at least
-        L(z) where all classes are found, and its gradient, the messages :math:`\lambda_j` having been moved `n_iter`
-        times towards their optimum :math:`z / B - z_j` for the labels and the classes that had a gradient.
+        L(z) where all classes are found, and its gradient (but see `answer`). The messages :math:`\lambda_j` have been
+        moved `n_iter` times towards their optimum :math:`z / B - z_j`, for labels and classes that had a gradient.
 
         Parameters
         ----------
@@ -231,6 +232,10 @@ class DecomposedIndex(ClusteredRows):
             Whether classes that were not found in a block are left out of it, or count there with score 0, their
             gradients left out. By default they are left out with a budget, and count with a threshold (as in the paper:
             z is then replaced by numbers within B times the threshold).
+        answer : {"blocks", "active"}, default="blocks"
+            The mean over blocks, as in the paper, which counts classes that are high in one block by chance; or the
+            loss of the exact scores of the labels and of the few classes that were active in some round, the others
+            left out (or counted with score 0, by `rest`).
 
         Returns
         -------
@@ -254,6 +259,7 @@ class DecomposedIndex(ClusteredRows):
             rest=rest,
             n_iter=n_iter,
             step=step,
+            answer=answer,
         )
 
     @property

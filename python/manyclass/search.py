@@ -356,6 +356,7 @@ class SphericalClusterIndex(ClusteredRows):
             rest=rest,
             n_iter=0,
             step="full",
+            answer="blocks",
         )
 
     def _more_tensors(self) -> dict[str, NDArray[Any]]:

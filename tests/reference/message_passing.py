@@ -59,6 +59,7 @@ def message_passing(
     tolerance: float = 1e-3,
     rest: str = "mask",
     negligible: float = 0.0,
+    answer: str = "blocks",
 ) -> Passed:
     """Pass messages between the blocks' scores `parts` (B, K), of which a search has found some.
 
@@ -97,6 +98,12 @@ def message_passing(
         known[:, active] = True
         eta = 1.0 if step == "full" else 2 / (t + 2)
         messages[:, active] = eta * (z / n_blocks - parts)[:, active] + (1 - eta) * messages[:, active]
+    if answer == "active":
+        listed = np.arange(n_classes) if rest == "zero" else np.flatnonzero(exact)
+        passed.loss, some = loss(np.where(exact, z, 0)[listed], list(np.searchsorted(listed, P)))
+        passed.gradient[listed] = some
+        passed.gradient[~exact] = 0
+        return passed
     gradients[(np.abs(gradients) <= negligible) & ~exact] = 0
     passed.loss = passed.objectives[-1]
     passed.gradient = gradients.mean(axis=0)

@@ -11,7 +11,11 @@
 //   repeat T times:
 //     A          = P and the classes with |dL(B (z_j + lambda_j))/dz_k| > tau_2 in some block j
 //     lambda_j   <- eta (z/B - z_j) + (1 - eta) lambda_j   on A,   eta = 1 ("full") or 2 / (t + 2)
-//   answer       the means over j of L(B (z_j + lambda_j)) and of its gradient
+//   answer       the means over j of L(B (z_j + lambda_j)) and of its gradient ("blocks")
+//
+// The mean counts classes B times that are high in one block by chance; where a point is learned they are most of it.
+// The other answer ("active") is L of the exact scores of P and of the classes that were active in some round, beside
+// no others: the blocks then only propose classes, a few in each round.
 //
 // Kept instead of lambda is s_j = B (z_j + lambda_j), for which the step is s_j <- eta z + (1 - eta) s_j: the B scores
 // of a class go to their mean z, and that this mean stays is sum_j lambda_j = 0. A class that was active once has its
@@ -30,116 +34,9 @@
 
 #include "manyclass/objective/cross_entropy.hpp"
 #include "manyclass/objective/label_scores.hpp"
-#include "manyclass/search/decomposed_index.hpp"
+#include "manyclass/search/gmp_options.hpp"
 
 namespace manyclass {
-
-enum class GmpStep { full, frank_wolfe };
-enum class Rest { masked, zero };
-
-struct GmpOptions {
-  FindOptions find;  // S_j
-  // Search again for twice as many classes in twice as many clusters while those found are not enough (enough() below).
-  bool until_enough = false;
-  int n_iter = 1;  // T
-  GmpStep step = GmpStep::full;
-  float tolerance = 1e-3F;  // tau_2, and the share of Z that cross-entropy may do without
-  Rest rest = Rest::masked;
-};
-
-// Kept between calls of one thread: no call allocates once the vectors are as long as the longest point needs.
-struct GmpMemory {
-  struct Block {
-    std::vector<Index> ids;     // found here and never active,
-    std::vector<float> scores;  // with their s_j
-    std::vector<float> exact;   // s_j of the classes with exact scores: the labels, then what was active once
-  };
-
-  FindMemory find;
-  LossMemory loss;
-  std::vector<Scored> found;
-  std::vector<Block> blocks;
-  std::vector<Index> exact_ids;
-  std::vector<float> exact;  // z
-  std::vector<char> active;  // of exact_ids
-  std::vector<Index> slots;  // by class: place in the answer, or -1 (for all, between calls)
-  std::vector<Index> newcomers;
-  std::vector<float> new_scores;
-  std::vector<float> negatives;
-  std::vector<float> positive_gradient;
-  std::vector<float> negative_gradient;
-
-  // Of the last call:
-  std::size_t n_found = 0;  // classes found, over all blocks
-  std::size_t n_exact = 0;  // classes whose exact score was computed
-  bool enough = false;      // whether all blocks had enough at first, if the search has found the best there are
-};
-
-// Whether the classes found are enough where those not found score no higher and are masked.
-//
-// Cross-entropy: the share of Z that n others of at most the lowest score found can have, over the Z of what was found,
-// is at most the tolerance (a sharper bound than that of section 4, which adds up Z in decreasing order). Margins:
-// their own rule, by which the gradient is then that of all classes.
-template <class Loss>
-bool enough(const Loss& loss, const LabelGradient& g, std::size_t n_others, float tolerance) {
-  if (n_others == 0) return true;
-  if (g.negatives.empty()) return false;
-  if constexpr (std::same_as<Loss, CrossEntropy>) {
-    // g = |P| p for a wrong class
-    const double lowest = static_cast<double>(std::ranges::min(g.negatives));
-    return static_cast<double>(n_others) * lowest <=
-           static_cast<double>(tolerance) * static_cast<double>(g.positives.size());
-  } else {
-    return loss.top_is_enough(g);
-  }
-}
-
-// A ClusterIndex as one block of all columns, for Algorithm 1. Allocates a few vectors a search.
-class WholeRows {
- public:
-  explicit WholeRows(const ClusterIndex& index) : index_(index) {}
-
-  std::size_t n_rows() const { return index_.n_rows(); }
-  std::size_t n_blocks() const { return 1; }
-  std::size_t n_clusters() const { return index_.n_clusters(); }
-
-  void check(DenseRow phi, Isa isa) const { check_query(phi, isa); }
-
-  void find(std::size_t, DenseRow phi, const FindOptions& options, std::span<const Index> excluded, FindMemory& memory,
-            std::vector<Scored>& found) const {
-    search(phi, options, excluded, 1, found);
-    if (options.budget > 0) return;
-    memory.scores.resize(phi.size());
-    std::ranges::transform(phi, memory.scores.begin(), [](float x) { return -x; });
-    search(memory.scores, options, excluded, -1, found);
-  }
-
-  void block_scores(std::span<const Index> ids, DenseRow phi, Isa isa, std::span<float> z) const {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      Scored one{0, ids[i]};
-      exact_scores(index_.rows(), phi, isa, {&one, 1});
-      z[i] = one.score;
-    }
-  }
-
- private:
-  void search(DenseRow q, const FindOptions& options, std::span<const Index> excluded, float sign,
-              std::vector<Scored>& found) const {
-    const Offset ends[] = {0, static_cast<Offset>(excluded.size())};
-    Request request;
-    request.k = options.budget;
-    request.thresholds = {&options.threshold, 1};
-    request.n_probe = options.n_probe;
-    request.excluded = {ends, excluded};
-    request.isa = options.isa;
-    index_.search(DenseView{q, 1, static_cast<Index>(q.size())}, request,
-                  [&](std::size_t, std::span<const Scored> rows) {
-                    for (const Scored& row : rows) found.push_back({sign * row.score, row.id});
-                  });
-  }
-
-  const ClusterIndex& index_;
-};
 
 template <class Source, class Loss>
 class GreedyMessagePassing {
@@ -162,7 +59,8 @@ class GreedyMessagePassing {
       activate();
       step(options_.step == GmpStep::full ? 1.0F : 2.0F / static_cast<float>(t + 2));
     }
-    return answer(ids, g);
+    memory_.n_exact = memory_.exact_ids.size();
+    return options_.answer == GmpAnswer::blocks ? mean_over_blocks(ids, g) : of_active_classes(ids, g);
   }
 
  private:
@@ -206,15 +104,17 @@ class GreedyMessagePassing {
   }
 
   // L(s_j); its gradient is then gradient().
-  double evaluate(std::size_t j) {
-    const GmpMemory::Block& block = memory_.blocks[j];
+  double evaluate(std::size_t j) { return evaluate(memory_.blocks[j].exact, memory_.blocks[j].scores); }
+
+  // L of some scores of the classes with exact scores, and of others.
+  double evaluate(std::span<const float> exact, std::span<const float> others) {
     const std::size_t n_labels = positives_.size();
-    memory_.negatives.assign(block.exact.begin() + static_cast<std::ptrdiff_t>(n_labels), block.exact.end());
-    memory_.negatives.insert(memory_.negatives.end(), block.scores.begin(), block.scores.end());
+    memory_.negatives.assign(exact.begin() + static_cast<std::ptrdiff_t>(n_labels), exact.end());
+    memory_.negatives.insert(memory_.negatives.end(), others.begin(), others.end());
     memory_.positive_gradient.resize(n_labels);
     memory_.negative_gradient.resize(memory_.negatives.size());
     LabelScores z;
-    z.positives = std::span(block.exact).first(n_labels);
+    z.positives = exact.first(n_labels);
     z.negatives = memory_.negatives;
     if (options_.rest == Rest::zero) z.rest = static_cast<double>(n_wrong_ - memory_.negatives.size());
     LabelGradient g = gradient();
@@ -292,8 +192,16 @@ class GreedyMessagePassing {
     }
   }
 
-  double answer(std::vector<Index>& ids, std::vector<float>& g) {
-    memory_.n_exact = memory_.exact_ids.size();
+  double of_active_classes(std::vector<Index>& ids, std::vector<float>& g) {
+    ids.assign(memory_.exact_ids.begin(), memory_.exact_ids.end());
+    g.clear();
+    const double loss = evaluate(memory_.exact, {});
+    for (std::size_t e = 0; e < memory_.n_exact; ++e) g.push_back(exact_gradient(e));
+    finish(ids, g);
+    return loss;
+  }
+
+  double mean_over_blocks(std::vector<Index>& ids, std::vector<float>& g) {
     ids.assign(memory_.exact_ids.begin(), memory_.exact_ids.end());
     g.assign(ids.size(), 0);
     const float share = 1 / static_cast<float>(n_blocks_);
@@ -314,6 +222,12 @@ class GreedyMessagePassing {
         g[static_cast<std::size_t>(slot(id))] += share * found[i];
       }
     }
+    finish(ids, g);
+    return loss;
+  }
+
+  // Leaves the memory as it was, and only classes that have a gradient.
+  void finish(std::vector<Index>& ids, std::vector<float>& g) {
     for (const Index id : ids) slot(id) = -1;
     std::size_t left = 0;
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -323,7 +237,6 @@ class GreedyMessagePassing {
     }
     ids.resize(left);
     g.resize(left);
-    return loss;
   }
 
   // Gradients that need not be listed. Of cross-entropy, which gives each class one: all K together are then at most a
