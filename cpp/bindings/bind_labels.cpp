@@ -139,12 +139,13 @@ void bind_labels(py::module_& m) {
              } else if (source == "mips") {
                auto& rows = index.cast<ClusterIndex&>();
                classes = searched_source(settings, rows, search_options(problem, rows, budget, n_probe));
-             } else if (source == "decomposed") {
+             } else if (source == "decomposed" || source == "messages") {
                auto& rows = index.cast<DecomposedIndex&>();
-               classes = decomposed_source(settings, rows, search_options(problem, rows, budget, n_probe));
+               classes = decomposed_source(settings, rows, search_options(problem, rows, budget, n_probe),
+                                           source == "messages");
              } else {
                throw std::invalid_argument("source is '" + source +
-                                           "'; it must be one of 'exact', 'sampled', 'mips', 'decomposed'");
+                                           "'; it must be one of 'exact', 'sampled', 'mips', 'decomposed', 'messages'");
              }
              if (batch < 1 || n_threads < 1) throw std::invalid_argument("batch and n_threads must be at least 1");
              const LabelSettings loop{seed, n_threads, as_index(batch, "batch"), shuffle, isa_named(isa)};

@@ -81,8 +81,9 @@ struct SearchOptions {
 std::unique_ptr<ClassSource> searched_source(const SourceSettings& settings, ClusterIndex& index,
                                              SearchOptions options);
 
-// Greedy message passing over an index of blocks of columns, which follows W; one full step (Algorithm 2 with T = 1).
+// What searches in blocks of columns find, by an index that follows W: their union with exact scores, or (`messages`)
+// joined by greedy message passing, one full step (Algorithm 2 with T = 1).
 std::unique_ptr<ClassSource> decomposed_source(const SourceSettings& settings, DecomposedIndex& index,
-                                               SearchOptions options);
+                                               SearchOptions options, bool messages);
 
 }  // namespace manyclass
