@@ -387,6 +387,11 @@ class AugmentReduceClassifier(LinearClassifier):
             log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
         return np.concatenate(classes), np.concatenate(log_p)
 
+    def _not_softmax(self) -> str:
+        if self._variances is not None:
+            return "posterior is 'gaussian', whose predictions average over draws of all scores"
+        return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
+
     def _check_parameters(self) -> None:
         check_choice("noise", self.noise, _core.noise_names())
         check_choice("solver", self.solver, ("implicit", "sgd"))
