@@ -44,7 +44,6 @@ class Plan:
         delta: float,
         u_gain: float,
         power: float,
-        learn_heads: bool,
         seed: int,
         n_threads: int,
         batch: int,
