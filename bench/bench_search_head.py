@@ -2,8 +2,8 @@
 
 Nats of training and test log-loss after about the same processor time of training (one thread, searches counted,
 evaluation not), each selection at the better of the learning rates, given as multiples of 1 / mean (|x|^2 + 1), which
-fall to a tenth in that time. The solver is the implicit one; a head is found before each pass but the first. Needs
-MANYCLASS_DATA for the real sets:
+fall to a tenth in that time. The solver is the implicit one; a head is found before each pass but the first, or
+before every third or tenth. Needs MANYCLASS_DATA for the real sets:
 
     python -m pytest bench/bench_search_head.py -s
 """
@@ -20,7 +20,7 @@ from manyclass import SoftmaxClassifier
 SELECTIONS = {
     "64 by frequency_block": {"selection": "frequency_block", "n_negatives": 64},
     "block of 64": {"selection": "block", "n_negatives": 64},
-    "head of 16, block of 16": {"selection": "head_tail", "n_negatives": 16},
+    "head of 16, block of 16": {"selection": "head_tail", "n_negatives": 16, "refresh": 1},
     "head of 16, block of 64, every 3 passes": {"selection": "head_tail", "n_negatives": 64, "refresh": 3},
     "head of 16, block of 64, every 10 passes": {"selection": "head_tail", "n_negatives": 64, "refresh": 10},
 }
@@ -34,7 +34,7 @@ def passes_in(seconds, data, parameters):
     searched, plain = np.diff(ticks)[:2]  # the second pass ends with a search, the third does not
     search = max(0.0, searched - plain) if parameters["selection"] == "head_tail" else 0.0
     passes = 2
-    while (passes + 1) * plain + passes // parameters.get("refresh", 1) * search <= seconds:
+    while (passes + 1) * plain + passes // parameters.get("refresh", passes + 1) * search <= seconds:
         passes += 1
     return passes, plain, search
 

@@ -103,15 +103,15 @@ def heads_after_each_pass(monkeypatch, n_passes, **parameters):
 
 def test_heads_are_searched_for_every_refresh_passes_but_not_for_a_pass_that_does_not_come(monkeypatch):
     # The callback comes after the search: a search that ends pass t sees t - 1.
-    assert heads_after_each_pass(monkeypatch, 4) == [0, 1, 2]
+    assert heads_after_each_pass(monkeypatch, 4, refresh=1) == [0, 1, 2]
     assert heads_after_each_pass(monkeypatch, 7, refresh=3) == [2, 5]
-    assert heads_after_each_pass(monkeypatch, 1) == []
+    assert heads_after_each_pass(monkeypatch, 10) == []  # by default after ten passes
 
 
 def test_given_candidates_are_not_searched_for(monkeypatch, seed):
     monkeypatch.setattr(HeadSearch, "refresh", lambda *_: pytest.fail("candidates were given"))
     X, y = planted(np.random.default_rng(seed), 90, 5, 12)
-    SoftmaxClassifier(selection="head_tail", max_iter=3).fit(X, y, candidates=np.zeros((90, 2), dtype=int))
+    SoftmaxClassifier(selection="head_tail", refresh=1, max_iter=3).fit(X, y, candidates=np.zeros((90, 2), dtype=int))
 
 
 @STORAGES
@@ -121,7 +121,9 @@ def test_searched_heads_learn_peaked_classes_better_than_their_tails_alone(stora
     data = as_storage(X, storage)
     parameters = {"n_negatives": 8, "max_iter": 8, "random_state": seed, "n_jobs": n_jobs}
     head, tail = (
-        SoftmaxClassifier(selection=selection, n_head=8, **parameters).fit(data, y).evaluate(data, y)["log_loss"]
+        SoftmaxClassifier(selection=selection, n_head=8, refresh=1, **parameters)
+        .fit(data, y)
+        .evaluate(data, y)["log_loss"]
         for selection in ("head_tail", "block")
     )
     assert head < tail

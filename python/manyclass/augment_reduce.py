@@ -36,7 +36,7 @@ FIXED = {
     "u_gain": 1.0,
     "u_init": "log_n_classes",
     "max_norm": None,
-    "refresh": 1,
+    "refresh": 10,
 }
 
 
@@ -83,8 +83,8 @@ class AugmentReduceClassifier(LinearClassifier):
     frequency_power : float, default=0.75
         For the selections by frequency.
     n_head : int, default=16
-        For selection="head_tail": how many of its highest-scored wrong classes are found for each point between passes;
-        at most 64. See `SoftmaxClassifier`.
+        For selection="head_tail": how many of its highest-scored wrong classes are found for each point after every
+        tenth pass; at most 64. See `SoftmaxClassifier`.
     batch_size : int or None, default=None
         Points whose steps are made at the same weights and averaged. None: steps are made one by one or, from 1,024
         classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`).

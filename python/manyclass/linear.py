@@ -88,8 +88,8 @@ class SoftmaxClassifier(LinearClassifier):
         - "block": n_negatives neighbours in a random order of the classes;
         - "uniform": distinct uniform draws;
         - "frequency": draws with replacement by frequency ** frequency_power;
-        - "head_tail": a certain head, the candidates given to `fit` or, from the second pass on, what a search through
-          the weights finds, and a random block;
+        - "head_tail": a certain head, the candidates given to `fit` or, after the first `refresh` passes, what a
+          search through the weights finds, and a random block;
         - "all".
     n_negatives : int, default=64
         Classes per step (of the block, with "head_tail"; rounded up to a multiple of 16 with "frequency_block"); more
@@ -100,8 +100,9 @@ class SoftmaxClassifier(LinearClassifier):
         For selection="head_tail" without candidates: how many of its highest-scored wrong classes are found for each
         point; at most 64. Takes 4 n_samples n_head bytes. Dense data: through a `SphericalClusterIndex` whose copy
         of W is updated before each search; sparse data: by scoring all classes, as one exact pass would.
-    refresh : int, default=1
-        For selection="head_tail" without candidates: passes between searches.
+    refresh : int, default=10
+        For selection="head_tail" without candidates: passes before and between searches, each of which takes the time
+        of several passes.
     batch_size : int or None, default=None
         Points whose steps are made at the same weights and averaged. None: steps are made one by one or, from 1,024
         classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`). The
@@ -204,7 +205,7 @@ class SoftmaxClassifier(LinearClassifier):
         n_negatives: int = 64,
         frequency_power: float = 0.75,
         n_head: int = 16,
-        refresh: int = 1,
+        refresh: int = 10,
         batch_size: int | None = None,
         share_classes: bool = False,
         learning_rate: float | str = "auto",
