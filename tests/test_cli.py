@@ -203,6 +203,25 @@ def test_evaluate_and_predict_normalize_as_fit_did(tmp_path, data, capsys):
         assert json.loads(capsys.readouterr().out)["log_loss"] == fitted.evaluate(rows, first_label(Y))["log_loss"]
 
 
+def test_predict_searches_through_an_index_when_asked(data, model, capsys, monkeypatch):
+    run("predict", model, data, "-k", 2, "--approximate")
+    exact = capsys.readouterr().out
+    run("predict", model, data, "-k", 2)
+    assert capsys.readouterr().out == exact  # few classes are all scored
+    monkeypatch.setattr("manyclass._approximate.EXACT_CLASSES", 0)
+    monkeypatch.setattr("manyclass._approximate.TAIL", 3)
+    monkeypatch.setattr("manyclass._approximate.HEAD", 2)
+    run("predict", model, data, "-k", 2, "--approximate", "--recall", 1)
+    estimated = capsys.readouterr().out
+    assert estimated != exact
+    assert [line.split("\t")[0::2] for line in estimated.splitlines()] == [
+        line.split("\t")[0::2] for line in exact.splitlines()
+    ]
+    assert the_error(capsys, "predict", model, data, "--approximate", "--recall", 2).startswith(
+        "recall is 2.0; it must"
+    )
+
+
 @pytest.mark.parametrize("mode", [(), ("--probabilities",)])
 def test_predict_writes_the_best_labels_in_each_format(tmp_path, data, model, capsys, mode, monkeypatch):
     monkeypatch.setattr("manyclass.cli._predict.BLOCK_CELLS", 21)  # seven rows a block: the last one is not full

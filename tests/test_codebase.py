@@ -126,6 +126,8 @@ def length_without_docstrings(text: str) -> list[str]:
 
 def public_scopes(tree: ast.Module | ast.ClassDef):
     for node in tree.body:
+        if any(ast.unparse(d) == "overload" for d in getattr(node, "decorator_list", [])):
+            continue  # a signature of the function that follows, which says what it does
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
             yield node
             if isinstance(node, ast.ClassDef):

@@ -79,6 +79,7 @@ def test_fit_equals_its_twin(solver, formulation, selection, options, seed):
         selection=selection,
         n_negatives=4,
         n_head=3,
+        refresh=1,
         learning_rate=rate_of(solver),
         u_learning_rate=0.5 * rate_of(solver) if shuffle else rate_of(solver),
         u_init="zero" if solver in ("implicit", "umax") and not fit_intercept else "log_n_classes",

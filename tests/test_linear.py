@@ -258,7 +258,6 @@ def test_the_core_refuses_what_does_not_fit(problem):
         delta=1.0,
         u_gain=0.5,
         power=0.75,
-        learn_heads=True,
         seed=0,
         n_threads=1,
         batch=1,

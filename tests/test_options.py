@@ -42,6 +42,7 @@ def test_ridge_equals_its_twin(solver, formulation, selection, storage, fit_inte
         "selection": selection,
         "n_negatives": 4,  # the last block has one class: heads that follow it pay no ridge
         "n_head": 3,
+        "refresh": 1,
         "learning_rate": rate_of(solver),
         "fit_intercept": fit_intercept,
         "max_iter": 3,
@@ -179,6 +180,7 @@ def test_steps_of_a_batch_are_averaged_as_the_twin_does(
         share_classes=share_classes,
         alpha=alpha,
         averaging=averaging,
+        refresh=1,
         n_negatives=4,
         learning_rate=10 * rate_of(solver) if batch_size > 10 else rate_of(solver),
         u_learning_rate=rate_of(solver),

@@ -44,7 +44,6 @@ class Plan:
         delta: float,
         u_gain: float,
         power: float,
-        learn_heads: bool,
         seed: int,
         n_threads: int,
         batch: int,
@@ -292,6 +291,18 @@ class ClusterIndex:
         n_threads: int,
         isa: str = "auto",
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]: ...
+    def log_normalizers(
+        self,
+        x: _Data,
+        *,
+        scores: NDArray[np.float32],
+        ids: NDArray[np.int64],
+        sample_size: int,
+        seed: int,
+        first: int,
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
     def update(
         self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
     ) -> None: ...

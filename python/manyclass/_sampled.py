@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass._checks import csr_parts, seed_from
 from manyclass._local import LocalFamily
+from manyclass._search_head import HeadSearch
 from manyclass._training import Callback, Schedule, TrainingState, run_passes
 from manyclass._weights import LinearWeights, Matrix, aligned_zeros
 
@@ -178,10 +179,12 @@ def fit_sampled(
     drawn = n_classes if estimator.selection == "all" else min(estimator.n_negatives, n_classes)
     pass_seconds = n_samples * SECONDS_PER_VISIT + n_stored * (drawn + 1) * SECONDS_PER_MOVED
     memory = Memory.of(estimator, weights, pass_seconds=pass_seconds)
+    search: HeadSearch | None = None
     if estimator.selection != "head_tail":
         heads = np.zeros((0, 0), dtype=np.int32)
-    elif candidates is None:
+    elif candidates is None:  # none in the first pass, which warms up by its tails alone
         heads = np.full((n_samples, min(estimator.n_head, n_classes - 1)), -1, dtype=np.int32)
+        search = HeadSearch(x, position[labels], heads, bool(estimator.fit_intercept), seed, n_threads)
     else:
         heads = np.ascontiguousarray(position[candidates])
     state = _core.State(
@@ -209,7 +212,6 @@ def fit_sampled(
         delta=estimator.delta,
         u_gain=estimator.u_gain,
         power=estimator.frequency_power,
-        learn_heads=candidates is None,
         seed=seed,
         n_threads=n_threads,
         batch=batch,
@@ -238,6 +240,11 @@ def fit_sampled(
     else:
         trainer = _core.Trainer.dense(plan, x, state)
 
+    def after_pass(n_iter: int) -> None:
+        memory.after_pass(weights, n_iter, n_threads)
+        if search is not None and n_iter % estimator.refresh == 0 and n_iter < estimator.max_iter:
+            search.refresh(weights, memory.scale)
+
     noise = getattr(estimator, "noise", "gumbel")
     progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads, noise)
     curve = run_passes(
@@ -249,7 +256,7 @@ def fit_sampled(
         max_iter=estimator.max_iter,
         verbose=estimator.verbose,
         state=progress,
-        after_pass=lambda n_iter: memory.after_pass(weights, n_iter, n_threads),
+        after_pass=after_pass,
         callback=callback,
         max_seconds=max_seconds,
     )

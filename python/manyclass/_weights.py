@@ -112,13 +112,18 @@ class LinearWeights:
         return np.concatenate(losses), np.concatenate(ranks)
 
     def top_k(
-        self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel"
+        self,
+        X: Matrix,
+        k: int,
+        n_threads: int,
+        noise: str = "gumbel",
+        scale: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return classes and log-probabilities, (n_samples, k), best first."""
-        parts = [_core.top_k(x, d, self._core_weights(), k, n_threads) for x, d in self._blocks(X)]
+        """Return classes and log-probabilities, (n_samples, k), best first; rows times `scale`."""
+        parts = [_core.top_k(x, d, self._core_weights(scale), k, n_threads) for x, d in self._blocks(X)]
         classes, log_p = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         if noise != "gumbel":
-            log_p = self._log_probabilities_at(noise, X, classes, n_threads).astype(np.float32)
+            log_p = self._log_probabilities_at(noise, X, classes, n_threads, scale).astype(np.float32)
         return classes, log_p
 
     def _log_probabilities_at(

@@ -88,7 +88,8 @@ class SoftmaxClassifier(LinearClassifier):
         - "block": n_negatives neighbours in a random order of the classes;
         - "uniform": distinct uniform draws;
         - "frequency": draws with replacement by frequency ** frequency_power;
-        - "head_tail": a certain head and a random block;
+        - "head_tail": a certain head, the candidates given to `fit` or, after the first `refresh` passes, what a
+          search through the weights finds, and a random block;
         - "all".
     n_negatives : int, default=64
         Classes per step (of the block, with "head_tail"; rounded up to a multiple of 16 with "frequency_block"); more
@@ -96,8 +97,12 @@ class SoftmaxClassifier(LinearClassifier):
     frequency_power : float, default=0.75
         For the selections by frequency.
     n_head : int, default=16
-        For selection="head_tail" without candidates: how many of the highest-scored wrong classes met so far each point
-        remembers; at most 64. Takes 4 n_samples n_head bytes.
+        For selection="head_tail" without candidates: how many of its highest-scored wrong classes are found for each
+        point; at most 64. Takes 4 n_samples n_head bytes. Dense data: through a `SphericalClusterIndex` whose copy
+        of W is updated before each search; sparse data: by scoring all classes, as one exact pass would.
+    refresh : int, default=10
+        For selection="head_tail" without candidates: passes before and between searches, each of which takes the time
+        of several passes.
     batch_size : int or None, default=None
         Points whose steps are made at the same weights and averaged. None: steps are made one by one or, from 1,024
         classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`). The
@@ -200,6 +205,7 @@ class SoftmaxClassifier(LinearClassifier):
         n_negatives: int = 64,
         frequency_power: float = 0.75,
         n_head: int = 16,
+        refresh: int = 10,
         batch_size: int | None = None,
         share_classes: bool = False,
         learning_rate: float | str = "auto",
@@ -229,6 +235,7 @@ class SoftmaxClassifier(LinearClassifier):
         self.n_negatives = n_negatives
         self.frequency_power = frequency_power
         self.n_head = n_head
+        self.refresh = refresh
         self.batch_size = batch_size
         self.share_classes = share_classes
         self.learning_rate = learning_rate
@@ -270,7 +277,7 @@ class SoftmaxClassifier(LinearClassifier):
             Labels of any sortable type, at least two distinct ones.
         candidates : array-like of shape (n_samples, n_candidates), default=None
             Labels that make the certain head of each point, for selection="head_tail"; the true label among them does
-            no harm. By default each point remembers the wrong classes that scored highest.
+            no harm. By default heads are searched for between passes.
         callback : callable, default=None
             Called after each pass with a `TrainingState`; training stops when it returns True.
         max_seconds : float, default=None
@@ -338,6 +345,7 @@ class SoftmaxClassifier(LinearClassifier):
             raise ValueError(f"loss is {self.loss!r} and solver {self.solver!r}; such a loss needs solver='lbfgs'")
         check_choice("formulation", self.formulation, _core.formulation_names())
         self._check_sampling()
+        check_number("refresh", self.refresh, low=1, integer=True)
         check_choice("root", self.root, _core.root_finder_names())
         check_choice("u_init", self.u_init, ("log_n_classes", "zero"))
         if isinstance(self.u_learning_rate, str):

@@ -4,20 +4,17 @@
 #include <cstddef>
 #include <functional>
 #include <span>
-#include <variant>
 #include <vector>
 
-#include "manyclass/core/csr.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/search/best.hpp"
 #include "manyclass/search/clusters.hpp"
 #include "manyclass/search/codes.hpp"
+#include "manyclass/search/dense_tile.hpp"
 #include "manyclass/search/exact.hpp"
 #include "manyclass/search/spherical_kmeans.hpp"
 
 namespace manyclass {
-
-using Queries = std::variant<DenseView, CsrView>;
 
 // Ids that each query does not want: ids[indptr[i] .. indptr[i + 1]) sorted; no indptr: none for all.
 struct Excluded {

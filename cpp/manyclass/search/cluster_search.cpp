@@ -22,37 +22,6 @@ constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 24;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-// Queries of one tile as dense rows of `width` floats: as they stand in memory where that is possible.
-class DenseTile {
- public:
-  DenseTile(const Queries& queries, std::size_t begin, std::size_t n, std::size_t width) : width_(width) {
-    const auto* dense = std::get_if<DenseView>(&queries);
-    if (dense != nullptr && static_cast<std::size_t>(dense->n_cols) == width) {
-      data_ = dense->data.data() + begin * width;
-      return;
-    }
-    copy_.resize(n * width);
-    for (std::size_t i = 0; i < n; ++i) {
-      float* out = copy_.data() + i * width;
-      const auto row = static_cast<Index>(begin + i);
-      if (dense != nullptr) {
-        std::ranges::copy(dense->row(row), out);
-      } else {
-        const SparseRow sparse = std::get<CsrView>(queries).row(row);
-        for (std::size_t j = 0; j < sparse.indices.size(); ++j) out[sparse.indices[j]] = sparse.values[j];
-      }
-    }
-    data_ = copy_.data();
-  }
-
-  DenseRow operator[](std::size_t i) const { return {data_ + i * width_, width_}; }
-
- private:
-  std::size_t width_;
-  const float* data_ = nullptr;
-  std::vector<float> copy_;
-};
-
 }  // namespace
 
 // Some neighbouring queries on their way from codes to clusters to rows.
