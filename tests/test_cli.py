@@ -328,7 +328,10 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         (("fit", data, "--model", tmp_path / "no" / "m"), r".* is not a folder that this user may write to"),
         (("fit", data, "--model", tmp_path), r".* is a folder; it must be a file"),
         ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'implicit', .*"),
-        ((*fit, "--learning-rate", "fast"), r"argument --learning-rate: 'fast' is not one of: float, \"auto\" .*"),
+        (
+            (*fit, "--learning-rate", "fast"),
+            r"argument --learning-rate: 'fast' is not one of: float, \"auto\", \"grid\" .*",
+        ),
         ((*fit, "--n-negatives", "0"), r"n_negatives is 0; .*"),
         ((*fit, "--n-jobs", "0"), r"n_jobs is 0; .*"),
         ((*fit, "--max-seconds", "-1"), r"max_seconds is -1.0; .*"),

@@ -1,5 +1,6 @@
 """Categorical models with very many classes, trained on the true normalised likelihood."""
 
+from manyclass._tuning import tune_learning_rate
 from manyclass.augment_reduce import AugmentReduceClassifier
 from manyclass.datasets import load_xmc
 from manyclass.decomposed import DecomposedIndex
@@ -21,4 +22,5 @@ __all__ = [
     "__version__",
     "load",
     "load_xmc",
+    "tune_learning_rate",
 ]

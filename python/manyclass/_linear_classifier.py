@@ -29,15 +29,15 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     """
 
     selection: str
-    n_negatives: int
+    n_negatives: Any  # an int, or "auto" for some, as alpha
     frequency_power: float
     n_head: int
     batch_size: int | None
     learning_rate: float | str
     schedule: str
-    decay: float
-    max_iter: int
-    alpha: float
+    decay: Any
+    max_iter: Any
+    alpha: Any
     averaging: str
     n_jobs: int | None
     parallel: str

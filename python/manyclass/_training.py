@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -109,12 +110,12 @@ def run_passes(
     max_iter: int,
     verbose: int,
     state: TrainingState,
-    after_pass: Callable[[int], None],
+    after_pass: Callable[[int], bool],
     callback: Callback | None,
     max_seconds: float = np.inf,
     loss_at_zero: float | None = None,
 ) -> list[float]:
-    """Make up to `max_iter` passes, or train for `max_seconds`; `after_pass` belongs to the training.
+    """Make up to `max_iter` passes, or train for `max_seconds`; `after_pass` belongs to the training and may end it.
 
     `loss_at_zero` is that of W = 0, log K unless given.
 
@@ -160,14 +161,14 @@ def run_passes(
             if first < n_samples:
                 break
             begin = time.perf_counter()
-            after_pass(epoch + 1)
+            done = after_pass(epoch + 1)
             state.seconds += time.perf_counter() - begin
             state.n_iter, state.loss = epoch + 1, loss / n_samples
             curve.append(state.loss)
-            if (callback is not None and callback(state)) or state.seconds >= max_seconds:
+            if (callback is not None and callback(state)) or done or state.seconds >= max_seconds:
                 break
     except KeyboardInterrupt:
-        warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 4)
+        warn_user("training was interrupted; the model is the one reached so far")
         return curve
     finally:
         bar.close()
@@ -177,10 +178,16 @@ def run_passes(
     return curve
 
 
+def warn_user(what: str) -> None:
+    """Warn of a training that did not converge, at the line outside of this package that asked for it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "manyclass":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(what, ConvergenceWarning, stacklevel=level)
+
+
 def _warn_diverged(what: str) -> None:
-    warnings.warn(
+    warn_user(
         f"training diverged: {what}. Lower learning_rate, scale the rows of X to unit length, or use "
-        "solver='implicit', which bears larger steps",
-        ConvergenceWarning,
-        5,
+        "solver='implicit', which bears larger steps"
     )

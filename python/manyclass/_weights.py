@@ -62,6 +62,13 @@ class LinearWeights:
         """W as a (n_classes, n_features) view."""
         return self.matrix[:, : self.n_classes].T if self.sparse else self.matrix
 
+    def multiply_rows(self, factors: NDArray[np.float32]) -> None:
+        """Multiply the weights of class k by factors[k], in place; intercepts stay."""
+        if self.sparse:
+            self.matrix[:, : self.n_classes] *= factors
+        else:
+            self.matrix *= factors[:, np.newaxis]
+
     def reorder(self, source: NDArray[np.int32], n_threads: int) -> None:
         """Put class source[k] in place k, in place."""
         if self.sparse:

@@ -63,6 +63,7 @@ def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any]
         "classes": label_info,
         "n_features_in": int(model.n_features_in_),
         "n_iter": int(model.n_iter_),
+        "automatic": _automatic(model),
     }
     metadata = {
         "format": FORMAT,
@@ -176,6 +177,32 @@ def _parameters(model: LinearClassifier) -> dict[str, Any]:
     return parameters
 
 
+# What a fit chose and how, by attribute. JSON has neither numbers as keys nor infinite ones: tables become lists of
+# pairs, and a trial that diverged null.
+_TABLES = ("alpha_path_", "learning_rate_table_")
+
+
+def _automatic(model: LinearClassifier) -> dict[str, Any]:
+    if not hasattr(model, "resolved_params_"):
+        return {}
+    found: dict[str, Any] = {
+        "resolved_params_": dict(model.resolved_params_),
+        "validation_curve_": model.validation_curve_.tolist(),
+        "best_iter_": int(model.best_iter_),
+    }
+    for name in _TABLES:
+        found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(model, name).items()]
+    return found
+
+
+def _set_automatic(model: LinearClassifier, found: Mapping[str, Any]) -> None:
+    model.resolved_params_ = dict(found.get("resolved_params_", {}))
+    model.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)
+    model.best_iter_ = int(found.get("best_iter_", model.n_iter_))
+    for name in _TABLES:
+        setattr(model, name, {key: np.inf if loss is None else loss for key, loss in found.get(name, [])})
+
+
 def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
     info = json.loads(file.metadata["model"])
     if info["class"] not in _classes():
@@ -193,6 +220,8 @@ def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
     if "feature_names.text" in file.entries:
         model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
     model._weights = _read_weights(file, info["layout"], len(model.classes_), model.n_features_in_, mmap)
+    if cls is _classes()["SoftmaxClassifier"]:
+        _set_automatic(model, info.get("automatic", {}))
     if cls is _classes()["AugmentReduceClassifier"]:
         shape = model._weights.matrix.shape
         gaussian = "variances" in file.entries

@@ -22,7 +22,8 @@ SCHEDULES = {
     "constant": lambda decay, t: 1.0,
     "adaptive": lambda decay, t: decay**t,
 }
-DEFAULTS = {**SoftmaxClassifier().get_params(), "candidates": None}
+BY_HAND = {"solver": "implicit", "n_negatives": 64, "alpha": 0.0, "averaging": "none", "max_iter": 20, "decay": 0.9}
+DEFAULTS = {**SoftmaxClassifier().get_params(), **BY_HAND, "candidates": None}
 
 
 @dataclass
