@@ -5,6 +5,7 @@ from manyclass.augment_reduce import AugmentReduceClassifier
 from manyclass.datasets import load_xmc
 from manyclass.decomposed import DecomposedIndex
 from manyclass.linear import SoftmaxClassifier
+from manyclass.margin import MarginClassifier
 from manyclass.persist import load
 from manyclass.search import SphericalClusterIndex
 from manyclass.skip_gram import SkipGram
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AugmentReduceClassifier",
     "DecomposedIndex",
+    "MarginClassifier",
     "SkipGram",
     "SoftmaxClassifier",
     "SphericalClusterIndex",

@@ -8,9 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass._clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
+from manyclass._mapped_weights import MappedWeights
 from manyclass._search_checks import queries_of
 from manyclass._weights import LinearWeights, Matrix
-from manyclass.search import CLUSTERS_PER_ROOT, EXACT_ROWS, SphericalClusterIndex
+from manyclass.search import SphericalClusterIndex
 
 # Up to so many classes, whose index would be one cluster, all are scored.
 EXACT_CLASSES = EXACT_ROWS
@@ -30,7 +32,7 @@ BLOCK_ROWS = 4096  # a multiple of the core's queries_per_sample
 
 
 def class_rows(
-    weights: LinearWeights, has_intercept: bool, scale: NDArray[np.float32] | None = None
+    weights: LinearWeights | MappedWeights, has_intercept: bool, scale: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
     """Return a dense row of weights, times `scale`, and intercept for each class, less their mean.
 
@@ -74,7 +76,7 @@ class ClassIndex:
         For building it.
     """
 
-    def __init__(self, weights: LinearWeights, seed: int, n_threads: int) -> None:
+    def __init__(self, weights: LinearWeights | MappedWeights, seed: int, n_threads: int) -> None:
         self._seed = seed
         n_clusters = round(CLUSTERS_PER_ROOT * weights.n_classes**0.5)
         index = SphericalClusterIndex(min(n_clusters, weights.n_classes), random_state=seed % 2**32, n_jobs=n_threads)

@@ -57,6 +57,10 @@ class ClusteredRows(BaseEstimator):
         """Arrays of a file beside rows, labels and centroids."""
         return {}
 
+    def _follow_training(self, n_replaced: int) -> bool:
+        """Note rows that a trainer has replaced in the core; return whether the clusters were made anew."""
+        return False
+
     def _restore(self, file: TensorFile) -> None:
         """Take in what `_more_tensors` has given."""
 

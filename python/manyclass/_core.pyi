@@ -109,6 +109,48 @@ class Trainer:
     def dense(plan: Plan, data: NDArray[np.float32], state: State) -> Trainer: ...
     def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> Progress: ...
 
+# bind_labels
+
+class LabelArrays:
+    def __init__(
+        self,
+        *,
+        x: _Data,
+        labels_indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        embeddings: NDArray[np.float32],
+        embedding_squares: NDArray[np.float32],
+        classes: NDArray[np.float32],
+        class_squares: NDArray[np.float32],
+        n_features: int,
+        n_hidden: int,
+        intercept: bool,
+        relu: bool,
+    ) -> None: ...
+
+class LabelTrainer:
+    def __init__(
+        self,
+        arrays: LabelArrays,
+        *,
+        loss: str,
+        smoothing: float,
+        implicit: bool,
+        source: str,
+        n_negatives: int,
+        log_q: bool,
+        power: float,
+        index: Any,
+        budget: int,
+        n_probe: int,
+        seed: int,
+        n_threads: int,
+        batch: int,
+        shuffle: bool,
+        isa: str,
+    ) -> None: ...
+    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> Progress: ...
+
 # bind_evaluate
 
 class Weights:

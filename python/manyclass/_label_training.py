@@ -18,7 +18,7 @@ from manyclass._weights import Matrix
 from manyclass.decomposed import DecomposedIndex
 from manyclass.search import SphericalClusterIndex
 
-SEARCHES = ("exact", "sampled", "mips", "decomposed")
+SEARCHES = ("exact", "sampled", "mips", "decomposed", "messages")
 ACTIVATIONS = ("linear", "relu")
 # Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
 # two threads. Yen et al. (2018, section 5) take 10.
@@ -31,6 +31,8 @@ EMBEDDING_SHARE = 0.5
 # budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
 MARGIN_BUDGET = 64
 SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
+# search=None: up to so many classes all of them are scored.
+MOST_EXACT = 8192
 SEARCH_QUERIES = 256  # points by which the number of clusters to probe is chosen
 
 
@@ -55,14 +57,26 @@ class Labels:
 
 
 def check_label_parameters(estimator: Any) -> None:
-    """Check the parameters that this training has beside those of all."""
+    """Check the parameters of this training."""
     check_choice("activation", estimator.activation, ACTIVATIONS)
-    if estimator.embedding_dim is not None:
-        check_number("embedding_dim", estimator.embedding_dim, low=1, high=1 << 20, integer=True)
-    if estimator.budget is not None:
-        check_number("budget", estimator.budget, low=1, integer=True)
+    check_choice("schedule", estimator.schedule, _core.schedule_names())
+    for name, high in (("embedding_dim", 1 << 20), ("budget", np.inf), ("batch_size", np.inf)):
+        value = getattr(estimator, name)
+        if value is not None:
+            check_number(name, value, low=1, high=high, integer=True)
+    for name in ("max_iter", "n_negatives"):
+        check_number(name, getattr(estimator, name), low=1, integer=True)
+    if isinstance(estimator.learning_rate, str):
+        check_choice("learning_rate", estimator.learning_rate, ("auto",))
+    else:
+        check_number("learning_rate", estimator.learning_rate, low=0, open_low=True)
     check_number("warm_up", estimator.warm_up, low=0, integer=True)
-    search_name(estimator.search)
+    check_number("decay", estimator.decay, low=0, open_low=True, high=1)
+    check_number("frequency_power", estimator.frequency_power)
+    if estimator.embedding_dim is None and estimator.activation != "linear":
+        raise ValueError(f"activation is {estimator.activation!r}, which needs embedding_dim")
+    if estimator.search is not None:
+        search_name(estimator.search)
 
 
 def search_name(search: Any) -> str:
@@ -107,7 +121,8 @@ def fit_labels(
     training = _LabelTraining(estimator, x, labels, weights, loss, smoothing, implicit, n_threads, seed)
     position = np.arange(n_classes, dtype=np.int32)
     state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, n_threads)
-    at_zero = {"cross_entropy": np.log(n_classes) * len(labels.ids) / len(labels), "margin": 1.0}
+    n_labels = len(labels.ids) / len(labels)
+    at_zero = {"cross_entropy": np.log(n_classes) * n_labels, "margin": 1.0, "triplet": n_classes * n_labels}
     curve = run_passes(
         training,
         training.schedule(),
@@ -144,10 +159,14 @@ class _LabelTraining:
         self._loss, self._smoothing, self._implicit = loss, smoothing, implicit
         self._n_threads, self._seed = n_threads, seed
         self.batch = min(estimator.batch_size or BATCH_POINTS, len(labels))
-        self._search = search_name(estimator.search)
+        by_default = "exact" if len(weights.rows) <= MOST_EXACT else "sampled"
+        self._search = by_default if estimator.search is None else search_name(estimator.search)
         self._index: Any = None
         self._moved = 0
-        adaptive = estimator.schedule == "adaptive"
+        # Where the step size is left open so is the rule, and Adagrad needs none.
+        self._adaptive = adaptive = estimator.schedule == "adaptive" or (
+            loss == "cross_entropy" and estimator.learning_rate == "auto"
+        )
         self._arrays = _core.LabelArrays(
             x=csr_parts(x) if isinstance(x, sp.csr_array) else x,
             labels_indptr=labels.indptr,
@@ -165,7 +184,7 @@ class _LabelTraining:
 
     def _strategy(self, epoch: int) -> str:
         """Searches find nothing in W = 0: the first passes sample (Yen et al. 2018, section 4)."""
-        searches = self._search in ("mips", "decomposed")
+        searches = self._search not in ("exact", "sampled")
         return "sampled" if searches and epoch < self._estimator.warm_up else self._search
 
     def run(self, *, epoch: int, **stretch: Any) -> _core.Progress:
@@ -177,18 +196,19 @@ class _LabelTraining:
         self._moved += progress.class_updates
         return progress
 
-    def after_pass(self, _: int) -> None:
-        """Let the index see whether its clusters still fit."""
+    def after_pass(self, _: int) -> bool:
+        """Let the index see whether its clusters still fit; never ends training."""
         if self._index is not None and self._index._follow_training(self._moved):
             self._trainer = self._make(self._made_for)
         self._moved = 0
+        return False
 
     def schedule(self) -> Schedule:
         """Step sizes of classes and embeddings."""
         estimator = self._estimator
         rate = estimator.learning_rate
         if isinstance(rate, str):
-            rate = ADAPTIVE_RATE if estimator.schedule == "adaptive" else self._plain_rate()
+            rate = ADAPTIVE_RATE if self._adaptive else self._plain_rate()
         return Schedule(estimator.schedule, float(rate), float(rate) * EMBEDDING_SHARE, float(estimator.decay))
 
     def _plain_rate(self) -> float:
@@ -198,11 +218,11 @@ class _LabelTraining:
         x = self._x
         total = x.data @ x.data if isinstance(x, sp.csr_array) else np.einsum("ij,ij->", x, x, dtype=np.float64)
         mean = float(total) / x.shape[0] + self._weights.intercept_column
-        return 1 / max(mean, float(np.finfo(np.float32).tiny))
+        return float(1 / max(mean, float(np.finfo(np.float32).tiny)))
 
     def _make(self, strategy: str) -> _core.LabelTrainer:
         estimator = self._estimator
-        if strategy in ("mips", "decomposed") and self._index is None:
+        if strategy not in ("exact", "sampled") and self._index is None:
             self._index = self._new_index(strategy)
         return _core.LabelTrainer(
             self._arrays,
@@ -241,7 +261,7 @@ class _LabelTraining:
             index = clone(given)
         index.set_params(n_jobs=self._n_threads)
         index.fit(self._weights.columns)
-        if index.n_probe == "auto" and index.n_clusters_ > 1:
+        if isinstance(index, SphericalClusterIndex) and index.n_probe == "auto" and index.n_clusters_ > 1:
             sample = np.random.default_rng(self._seed).choice(
                 len(self._labels), min(SEARCH_QUERIES, len(self._labels)), replace=False
             )

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import _approximate, _core
 from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from, seed_from
+from manyclass._mapped_weights import MappedWeights
 from manyclass._training import summarize
 from manyclass._weights import Data, LinearWeights, Matrix
 
@@ -46,7 +47,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     loss_curve_: NDArray[np.float64]
     n_iter_: int
-    _weights: LinearWeights
+    _weights: LinearWeights | MappedWeights
 
     def _training_data(self, X: Data, y: ArrayLike) -> tuple[Matrix, NDArray[np.int32], NDArray[Any]]:
         """Check the data of a fit; return X for the core, the labels as positions among the classes, and the classes.
@@ -248,11 +249,17 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"approximate=True needs the probabilities of a softmax; {self._not_softmax()}")
         if approximate and len(self.classes_) > _approximate.EXACT_CLASSES:
             n_threads = n_threads_from(self.n_jobs)
-            best, log_probabilities, std = self._class_index(n_threads).top_k(x, int(k), float(recall), n_threads)
+            best, log_probabilities, std = self._class_index(n_threads).top_k(
+                self._mapped(x), int(k), float(recall), n_threads
+            )
         else:
             best, log_probabilities = self._top_k(x, int(k))
         labels = self.classes_[best]
         return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
+
+    def _mapped(self, x: Matrix) -> Matrix:
+        """The features that W is multiplied with."""
+        return x
 
     def _not_softmax(self) -> str:
         """Why probabilities are not those of a softmax of the scores, or nothing."""

@@ -244,17 +244,15 @@ def fit_sampled(
     else:
         trainer = _core.Trainer.dense(plan, x, state)
 
-    def after_pass(n_iter: int) -> None:
-        memory.after_pass(weights, n_iter, n_threads)
-        if search is not None and n_iter % estimator.refresh == 0 and n_iter < estimator.max_iter:
-            search.refresh(weights, memory.scale)
-
-    noise = getattr(estimator, "noise", "gumbel")
-
     def after_pass(n_iter: int) -> bool:
         memory.after_pass(weights, n_iter, n_threads)
-        return validation is not None and validation.after_pass(*memory.model(weights), position)
+        if validation is not None and validation.after_pass(*memory.model(weights), position):
+            return True
+        if search is not None and n_iter % estimator.refresh == 0 and n_iter < estimator.max_iter:
+            search.refresh(weights, memory.scale)
+        return False
 
+    noise = getattr(estimator, "noise", "gumbel")
     progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads, noise)
     curve = run_passes(
         trainer,

@@ -170,6 +170,8 @@ class AugmentReduceClassifier(LinearClassifier):
 
     _variances: NDArray[np.float32] | None
 
+    _weights: LinearWeights
+
     def __init__(
         self,
         *,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass._auto import without_automatic
 from manyclass._certificate import duality_gap
 from manyclass._checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass._full_batch import fit_full_batch
-from manyclass._linear_classifier import MOST_HEAD, LinearClassifier, positions_of
+from manyclass._label_classifier import LabelClassifier, is_indicator
+from manyclass._label_training import check_label_parameters
+from manyclass._linear_classifier import MOST_HEAD, positions_of
+from manyclass._mapped_weights import MappedWeights
 from manyclass._sampled import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, fit_sampled, row_norms_sq
 from manyclass._training import Callback, Schedule
 from manyclass._tuning import resolve
@@ -30,7 +35,11 @@ IMPLICIT_U_RATE = 3.0
 IMPLICIT = ("implicit", "bregman", MINIBATCH_IMPLICIT)
 
 
-class SoftmaxClassifier(LinearClassifier):
+# "auto" with several labels, embeddings or a search.
+LABEL_AUTO = {"n_negatives": 256, "max_iter": 10, "decay": 0.9}
+
+
+class SoftmaxClassifier(LabelClassifier):
     r"""Softmax (multinomial logistic) regression by unbiased stochastic gradients whose cost is independent of K.
 
     Minimises the mean log-loss
@@ -178,6 +187,26 @@ class SoftmaxClassifier(LinearClassifier):
         (Fagan & Iyengar 2018, Lemma 2). Needs formulation="proposed", alpha=0, batch_size=None and runs on one thread.
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
+    embedding_dim : int or None, default=None
+        Train embeddings of the features, of this length: scores are W phi(x) + b, phi(x) being the sum of the point's
+        embeddings. With it, with `search` or with an indicator matrix y, the loss is the cross-entropy of several
+        labels, :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), trained by minibatches
+        of `batch_size` points (32) as `MarginClassifier` is: by Adagrad where learning_rate is "auto". Of the parameters
+        above, those of the double sum are not used, and solver, alpha, averaging, early_stopping, selection and
+        parallel must keep their defaults.
+    activation : {"linear", "relu"}, default="linear"
+        What the sum of embeddings goes through.
+    search : str, index or None, default=None
+        Which classes a step sees, as of `MarginClassifier`: "exact", "sampled" (n_negatives draws by
+        frequency ** frequency_power), "mips", "decomposed" or "messages". None is "exact" up to 8,192 classes, else
+        "sampled". All but "exact" are biased: by the classes left out, or by the logarithm of a sampled sum.
+    budget : int or None, default=None
+        Classes that a search returns (of each block); None is K / 100.
+    warm_up : int, default=1
+        Passes that draw classes before the search begins.
+    log_q : bool, default=True
+        Divide e^z of a drawn class by how often it is expected, so that the mean of the sampled sum is the true one
+        (Jean et al. 2015). Without it, and with uniform draws, it is the sampled softmax of Yen et al.
     root : {"newton", "bisection"}, default="newton"
         How the implicit step's equation is solved: safeguarded Newton, or the paper's bisection. Used by "implicit"
         and "bregman".
@@ -268,6 +297,12 @@ class SoftmaxClassifier(LinearClassifier):
         n_iter_no_change: int = 5,
         max_norm: float | None = None,
         fit_intercept: bool = True,
+        embedding_dim: int | None = None,
+        activation: str = "linear",
+        search: Any = None,
+        budget: int | None = None,
+        warm_up: int = 1,
+        log_q: bool = True,
         root: str = "newton",
         n_jobs: int | None = None,
         parallel: str = "deterministic",
@@ -301,6 +336,12 @@ class SoftmaxClassifier(LinearClassifier):
         self.n_iter_no_change = n_iter_no_change
         self.max_norm = max_norm
         self.fit_intercept = fit_intercept
+        self.embedding_dim = embedding_dim
+        self.activation = activation
+        self.search = search
+        self.budget = budget
+        self.warm_up = warm_up
+        self.log_q = log_q
         self.root = root
         self.n_jobs = n_jobs
         self.parallel = parallel
@@ -351,8 +392,10 @@ class SoftmaxClassifier(LinearClassifier):
         self._check_parameters()
         if max_seconds is not None:
             check_number("max_seconds", max_seconds, low=0)
+        if is_indicator(y) or self.embedding_dim is not None or self.search is not None:
+            return self._fit_by_labels(X, y, candidates, callback, max_seconds)
         x, labels, classes = self._training_data(X, y)
-        self.classes_ = classes
+        self.classes_, self.multilabel_, self.n_labels_ = classes, False, 1
         candidates = self._candidates(candidates, classes, len(labels))
         plan, notes = resolve(
             self, x, labels, len(classes), candidates=candidates is not None, timed=max_seconds is not None
@@ -378,6 +421,30 @@ class SoftmaxClassifier(LinearClassifier):
         self.resolved_params_ = notes.params
         self.alpha_path_ = notes.alpha_path
         self.learning_rate_table_ = notes.learning_rates
+        return self
+
+    def _fit_by_labels(
+        self, X: Data, y: Any, candidates: ArrayLike | None, callback: Callback | None, max_seconds: float | None
+    ) -> Self:
+        """Fit with several labels, embeddings or a search: another loop, without the parameters of the double sum."""
+        unused = {"solver": ("auto",), "alpha": ("auto", 0), "averaging": ("auto", "none"), "max_norm": (None,)}
+        unused |= {"early_stopping": (False,), "parallel": ("deterministic",), "selection": ("frequency_block",)}
+        for name, allowed in unused.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; with several labels, embedding_dim or search it must be "
+                    f"{allowed[0]!r}"
+                )
+        if candidates is not None:
+            raise ValueError("candidates are given; they are for selection='head_tail' without embeddings or search")
+        plan = copy.copy(self)
+        for name, value in LABEL_AUTO.items():
+            if getattr(plan, name) == "auto":
+                setattr(plan, name, value)
+        self._fit_labels(X, y, plan, loss="cross_entropy", callback=callback, max_seconds=max_seconds)
+        self.resolved_params_ = {name: getattr(plan, name) for name in LABEL_AUTO}
+        self.validation_curve_, self.best_iter_ = np.zeros(0), self.n_iter_
+        self.alpha_path_, self.learning_rate_table_ = {}, {}
         return self
 
     def _train(
@@ -434,6 +501,7 @@ class SoftmaxClassifier(LinearClassifier):
         without_automatic(self)._check_values()
 
     def _check_values(self) -> None:
+        check_label_parameters(self)
         check_choice("solver", self.solver, (*_core.solver_names(), MINIBATCH_IMPLICIT, "lbfgs"))
         check_choice("loss", self.loss, _core.full_batch_loss_names())
         if self.loss != "softmax" and self.solver != "lbfgs":
@@ -536,6 +604,9 @@ class SoftmaxClassifier(LinearClassifier):
         ValueError
             If X and y differ in length or y has a label unseen in fit.
         """
+        check_is_fitted(self, "_weights")
+        if isinstance(self._weights, MappedWeights):
+            raise ValueError("the model was fitted with several labels, embedding_dim or search; it has no certificate")
         x = self._validated(X)
         return duality_gap(
             self._weights,

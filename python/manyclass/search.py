@@ -237,6 +237,14 @@ class SphericalClusterIndex(ClusteredRows):
             self._cluster(self.rows_)
         return self
 
+    def _follow_training(self, n_replaced: int) -> bool:
+        self._replaced += n_replaced
+        if self.recluster != "auto" or not self._has_worn():
+            return False
+        self.n_reclusterings_ += 1
+        self._cluster(self._index.rows())
+        return True
+
     def tune(self, Q: Rows, *, k: int = 10, recall: float = 0.9, exclude: Exclude = None) -> int:
         """Set `n_probe_` to the smallest number of clusters that finds a share of the k best rows of these queries.
 
