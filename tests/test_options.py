@@ -116,7 +116,7 @@ def test_averages_of_projected_weights_equal_the_twin(storage, seed):
 @pytest.mark.parametrize("solver", ["is", "nce"])
 def test_norms_are_followed_where_the_label_is_among_the_draws(solver, seed):
     X, y = small_problem(seed)
-    parameters = {"solver": "implicit", "learning_rate": 0.2, "n_negatives": 12, "max_norm": 0.05, "max_iter": 3}
+    parameters = {"learning_rate": 0.2, "n_negatives": 12, "max_norm": 0.05, "max_iter": 3}
     fitted, _ = assert_fit_equals_twin(X, y, "sparse", 2 * 3 * len(y), solver=solver, **parameters)
     assert np.linalg.norm(fitted.coef_, axis=1).max() <= 0.05 * (1 + 1e-5)
 
@@ -189,7 +189,7 @@ def test_steps_of_a_batch_are_averaged_as_the_twin_does(
 def test_points_of_a_batch_share_their_classes_when_asked(seed):
     n_classes = 1100
     X, y = planted(np.random.default_rng(seed), 2300, 6, n_classes)
-    parameters = {"solver": "implicit", "n_negatives": 40, "learning_rate": 1.0, "max_iter": 1}
+    parameters = {"n_negatives": 40, "learning_rate": 1.0, "max_iter": 1}
     for share_classes in (False, True):
         assert_fit_equals_twin(X, y, "sparse", 200, solver="implicit", share_classes=share_classes, **parameters)
 
