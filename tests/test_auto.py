@@ -98,7 +98,7 @@ def test_options_of_sampled_steps_make_the_solver_implicit(given, seed):
 
 def test_a_solver_chosen_by_hand_changes_nothing_else(seed):
     X, y = problem(seed)
-    model = SoftmaxClassifier(solver="umax", learning_rate=0.1, u_learning_rate=0.1, max_iter=2).fit(X, y)
+    model = SoftmaxClassifier(solver="umax", learning_rate=0.1, u_learning_rate=0.1).fit(X, y)
     assert model.resolved_params_ == BY_HAND
 
 

@@ -86,6 +86,17 @@ def test_fit_gives_the_model_that_python_gives(tmp_path, data, capsys):
     assert err == ""
 
 
+def test_fit_reaches_what_is_chosen_automatically(tmp_path, data, capsys):
+    run("fit", data, "--model", tmp_path / "m", "--learning-rate", "grid", "--early-stopping", "--max-iter", "3")
+    loaded = manyclass.load(tmp_path / "m")
+    rate = loaded.resolved_params_["learning_rate"]
+    assert rate == min(loaded.learning_rate_table_, key=loaded.learning_rate_table_.get)
+    assert len(loaded.validation_curve_) == 3
+    assert re.search(rf"chosen .*learning_rate={rate:.4g}, .*solver=exact", capsys.readouterr().out)
+    run("info", tmp_path / "m")
+    assert "solver='exact'" in capsys.readouterr().out
+
+
 def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default(capsys):
     parser = _main.build_parser()
     parameters = inspect.signature(SoftmaxClassifier).parameters
@@ -97,7 +108,7 @@ def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default
     run("fit", "--help")
     shown = " ".join(capsys.readouterr().out.split())
     assert "--selection {block,uniform,all,frequency,frequency_block,head_tail}" in shown
-    assert "Factor of the exponential and the adaptive schedule, in (0, 1]. (default: 0.9)" in shown
+    assert 'below its bound. Only for "umax". (default: 1.0)' in shown
     for name in parameters:
         assert (f"--{name.replace('_', '-')} " in shown) == (name != "verbose")
 
