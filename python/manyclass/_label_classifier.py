@@ -83,7 +83,7 @@ class LabelClassifier(LinearClassifier):
         self.classes_ = np.arange(lists.shape[1])
         self.multilabel_, self._sparse_labels = True, sp.issparse(y)
         self.n_labels_ = max(1, round(lists.nnz / len(labelled)))
-        x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
+        x: Matrix = canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
         if len(labelled) < X.shape[0]:
             x, lists = x[labelled], lists[labelled]
         return x, Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
@@ -123,9 +123,10 @@ class LabelClassifier(LinearClassifier):
             If the model was fitted without embeddings.
         """
         x = self._validated(X)
-        if self.embedding_.size:
-            found: NDArray[np.float32] = self._weights.transform(x)
-        return found
+        weights = self._weights
+        if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
+            raise AttributeError("the model has no embeddings; fit it with embedding_dim")
+        return weights.transform(x)
 
     def predict(self, X: Data) -> Any:
         """Return the most probable label of each point; of equals, the first in `classes_`.

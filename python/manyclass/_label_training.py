@@ -135,7 +135,8 @@ def fit_labels(
         after_pass=training.after_pass,
         callback=callback,
         max_seconds=max_seconds,
-        loss_at_zero=at_zero[loss],
+        # Message passing reports a bound that starts far above the loss.
+        loss_at_zero=np.inf if estimator.search == "messages" else at_zero[loss],
     )
     return weights, curve
 
@@ -256,9 +257,10 @@ class _LabelTraining:
         given = self._estimator.search
         if isinstance(given, str):
             index: Any = SphericalClusterIndex() if strategy == "mips" else DecomposedIndex()
-            index.set_params(random_state=self._seed % 2**32)
         else:
             index = clone(given)
+        if index.random_state is None:
+            index.set_params(random_state=self._seed % 2**32)
         index.set_params(n_jobs=self._n_threads)
         index.fit(self._weights.columns)
         if isinstance(index, SphericalClusterIndex) and index.n_probe == "auto" and index.n_clusters_ > 1:

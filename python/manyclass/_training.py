@@ -174,7 +174,7 @@ def run_passes(
         bar.close()
     # A model that ends well above W = 0 is worse than none.
     if curve and not curve[-1] <= 2 * (np.log(n_classes) if loss_at_zero is None else loss_at_zero):
-        _warn_diverged(f"the loss of the last pass, {curve[-1]:.4g} nats, is above that of W = 0")
+        _warn_diverged(f"the loss of the last pass, {curve[-1]:.4g}, is above that of W = 0")
     return curve
 
 

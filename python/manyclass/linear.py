@@ -191,7 +191,7 @@ class SoftmaxClassifier(LabelClassifier):
         Train embeddings of the features, of this length: scores are W phi(x) + b, phi(x) being the sum of the point's
         embeddings. With it, with `search` or with an indicator matrix y, the loss is the cross-entropy of several
         labels, :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), trained by minibatches
-        of `batch_size` points (32) as `MarginClassifier` is: by Adagrad where learning_rate is "auto". Of the parameters
+        of `batch_size` points (32) as `MarginClassifier` is: by Adagrad where learning_rate is "auto". Of the others
         above, those of the double sum are not used, and solver, alpha, averaging, early_stopping, selection and
         parallel must keep their defaults.
     activation : {"linear", "relu"}, default="linear"
