@@ -351,7 +351,7 @@ class SoftmaxClassifier(LabelClassifier):
     def fit(
         self,
         X: Data,
-        y: ArrayLike,
+        y: Any,
         *,
         candidates: ArrayLike | None = None,
         callback: Callback | None = None,
@@ -363,8 +363,9 @@ class SoftmaxClassifier(LabelClassifier):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Data; made float32. Sparse data train feature-major weights, dense data class-major ones.
-        y : array-like of shape (n_samples,)
-            Labels of any sortable type, at least two distinct ones.
+        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
+            Labels of any sortable type, at least two distinct ones; or 0 and 1, dense or sparse, for several labels a
+            row: see `embedding_dim`. Rows without a label are left out then.
         candidates : array-like of shape (n_samples, n_candidates), default=None
             Labels that make the certain head of each point, for selection="head_tail"; the true label among them does
             no harm. By default heads are searched for between passes.
