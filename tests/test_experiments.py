@@ -11,7 +11,7 @@ from manyclass.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.experiments import EXPERIMENTS, _published
 from manyclass.experiments._augment_reduce import _one_vs_each_of_all, synthetic_counts
 
-XMC = ("bibtex", "delicious", "eurlex57k", "20news", "yso-en")
+XMC = ("bibtex", "delicious", "eurlex57k", "20news", "yso-en", "gowalla")
 
 
 @pytest.fixture
@@ -54,18 +54,23 @@ TINY = {
     "fagan-iyengar": ["--max-iter", "2"],
     "titsias": ["--max-iter", "3", "--scale", "0.003"],
     "augment-reduce": ["--max-iter", "2", "--scale", "0.01"],
+    "loss-decomposition": ["--max-iter", "2", "--scale", "0.0005"],
     "race": ["--seconds", "0.02", "--max-iter", "20"],
 }
 TABLES = {
     "fagan-iyengar": {"table-1", "table-2", "table-3", "sensitivity"},
     "titsias": {"figure-1a", "figure-1c", "figure-2", "table-2"},
     "augment-reduce": {"synthetic", "table-1", "table-2", "table-3"},
+    "loss-decomposition": {
+        f"loss-decomposition-{name}" for name in ("omniglot", "faces", "eurlex57k", "yso-en", "gowalla")
+    },
     "race": {"race-bibtex", "race-delicious", "race-eurlex57k", "race-yso-en"},
 }
 PLOTS = {
     "fagan-iyengar": {"figure-1", "figure-2", "figure-3"},
     "titsias": {"figure-1c", "figure-2ab", "figure-2c", "figure-3"},
     "augment-reduce": {"synthetic", "figure-2"},
+    "loss-decomposition": {"loss-decomposition-time", "loss-decomposition-passes"},
     "race": {"race"},
 }
 

@@ -106,7 +106,7 @@ class LabelClassifier(LinearClassifier):
             raise AttributeError("the model has no embeddings; fit it with embedding_dim")
         return weights.embeddings[:, : weights.n_hidden]
 
-    def transform(self, X: Data) -> NDArray[np.float32]:
+    def embed(self, X: Data) -> NDArray[np.float32]:
         """Return the points as the hidden layer has them, of which scores are linear.
 
         Parameters
@@ -209,7 +209,10 @@ def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
     matrix = canonical_csr(matrix)
     if not np.isin(matrix.data, (0, 1)).all():
         value = matrix.data[~np.isin(matrix.data, (0, 1))][0]
-        raise ValueError(f"y holds {value!r}; an indicator matrix of labels holds 0 and 1")
+        raise ValueError(
+            f"y has shape {np.shape(y)} and holds {value:g}; a matrix of labels holds 0 and 1, one label for each point "
+            "is a 1d array"
+        )
     if not matrix.data.all():
         matrix = matrix.copy()
         matrix.eliminate_zeros()
