@@ -191,7 +191,10 @@ class LabelClassifier(LinearClassifier):
 
 def is_indicator(y: Any) -> bool:
     """Whether y is a matrix of labels rather than a label for each point."""
-    return sp.issparse(y) or (np.ndim(y) == 2 and np.shape(y)[1] != 1)
+    if sp.issparse(y):
+        return True
+    shape = np.asarray(y).shape
+    return len(shape) == 2 and shape[1] != 1
 
 
 def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
@@ -205,13 +208,13 @@ def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
     given: Any = y if sp.issparse(y) else np.asarray(y)
     matrix = sp.csr_array(given)
     if matrix.ndim != 2 or matrix.shape[0] != n_samples:
-        raise ValueError(f"X has {n_samples} rows, y has shape {np.shape(y)}; it must have as many rows")
+        raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
     matrix = canonical_csr(matrix)
     if not np.isin(matrix.data, (0, 1)).all():
         value = matrix.data[~np.isin(matrix.data, (0, 1))][0]
         raise ValueError(
-            f"y has shape {np.shape(y)} and holds {value:g}; a matrix of labels holds 0 and 1, one label for each point "
-            "is a 1d array"
+            f"y has shape {matrix.shape} and holds {value:g}; a matrix of labels holds 0 and 1, one label for each "
+            "point is a 1d array"
         )
     if not matrix.data.all():
         matrix = matrix.copy()
