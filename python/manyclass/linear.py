@@ -88,8 +88,8 @@ class SoftmaxClassifier(LabelClassifier):
         - "nce": noise-contrastive estimation with normaliser 1 (Mnih & Teh 2012);
         - "negative_sampling": as in word2vec; its scores are not log-probabilities.
         - "lbfgs": full-batch L-BFGS in double precision over the exact gradient, to the optimum; of the parameters
-          below it uses only `loss`, `alpha`, `tol`, `max_iter`, `fit_intercept`, `n_jobs` and `verbose`. It keeps about
-          30 float64 copies of W.
+          below it uses only `loss`, `alpha`, `tol`, `max_iter`, those of early stopping, `fit_intercept`, `n_jobs` and
+          `verbose`. It keeps about 30 float64 copies of W.
     loss : {"softmax", "ove", "bouchard"}, default="softmax"
         What "lbfgs" minimises: the mean log-loss, or the upper bounds of it by Titsias (2016, eq. 15) and Bouchard
         (with the best parameter for each point).
@@ -499,14 +499,14 @@ class SoftmaxClassifier(LabelClassifier):
         check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
         if isinstance(self.learning_rate, str):
             check_choice("learning_rate", self.learning_rate, ("auto", "grid"))
-        without_automatic(self)._check_values()
+        without_automatic(self)._check_values(self.solver)
 
-    def _check_values(self) -> None:
+    def _check_values(self, asked: str) -> None:
         check_label_parameters(self)
         check_choice("solver", self.solver, (*_core.solver_names(), MINIBATCH_IMPLICIT, "lbfgs"))
         check_choice("loss", self.loss, _core.full_batch_loss_names())
         if self.loss != "softmax" and self.solver != "lbfgs":
-            raise ValueError(f"loss is {self.loss!r} and solver {self.solver!r}; such a loss needs solver='lbfgs'")
+            raise ValueError(f"loss is {self.loss!r} and solver {asked!r}; such a loss needs solver='lbfgs'")
         check_choice("formulation", self.formulation, _core.formulation_names())
         self._check_sampling()
         check_number("refresh", self.refresh, low=1, integer=True)
@@ -530,8 +530,8 @@ class SoftmaxClassifier(LabelClassifier):
             )
         if self.schedule == "adaptive" and (self.solver in IMPLICIT or self.alpha > 0 or self.max_norm is not None):
             raise ValueError(
-                "schedule='adaptive' needs a solver other than 'implicit', 'bregman' and 'minibatch_implicit', "
-                f"alpha=0 and max_norm=None; they are {self.solver!r}, {self.alpha!r} and {self.max_norm!r}"
+                "schedule='adaptive' needs a solver other than 'auto', 'implicit', 'bregman' and 'minibatch_implicit', "
+                f"alpha=0 and max_norm=None; they are {asked!r}, {self.alpha!r} and {self.max_norm!r}"
             )
         if self.max_norm is not None:
             check_number("max_norm", self.max_norm, low=0, open_low=True)
