@@ -73,7 +73,9 @@ Callback = Callable[[TrainingState], bool | None]
 class Trainer(Protocol):
     """What makes visits: a trainer of the core, or what changes it between passes."""
 
-    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> _core.Progress: ...
+    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> _core.Progress:
+        """Make the visits [first, last) of a pass."""
+        ...
 
 
 def summarize(losses: NDArray[np.float64], ranks: NDArray[np.int32]) -> dict[str, float]:

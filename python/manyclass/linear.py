@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
@@ -35,7 +36,16 @@ IMPLICIT_U_RATE = 3.0
 IMPLICIT = ("implicit", "bregman", MINIBATCH_IMPLICIT)
 
 
-# "auto" with several labels, embeddings or a search.
+# With several labels, embeddings or a search: what must be left as it is, and what "auto" stands for.
+WITH_LABELS: dict[str, tuple[Any, ...]] = {
+    "solver": ("auto",),
+    "alpha": ("auto", 0),
+    "averaging": ("auto", "none"),
+    "max_norm": (None,),
+    "early_stopping": (False,),
+    "parallel": ("deterministic",),
+    "selection": ("frequency_block",),
+}
 LABEL_AUTO = {"n_negatives": 256, "max_iter": 10, "decay": 0.9}
 
 
@@ -424,18 +434,25 @@ class SoftmaxClassifier(LabelClassifier):
         self.learning_rate_table_ = notes.learning_rates
         return self
 
+    def _refused_with_labels(self) -> str | None:
+        """The first parameter of the double sum that is not left as it is."""
+        return next((name for name, allowed in WITH_LABELS.items() if getattr(self, name) not in allowed), None)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = self._refused_with_labels() is None
+        return tags
+
     def _fit_by_labels(
         self, X: Data, y: Any, candidates: ArrayLike | None, callback: Callback | None, max_seconds: float | None
     ) -> Self:
         """Fit with several labels, embeddings or a search: another loop, without the parameters of the double sum."""
-        unused = {"solver": ("auto",), "alpha": ("auto", 0), "averaging": ("auto", "none"), "max_norm": (None,)}
-        unused |= {"early_stopping": (False,), "parallel": ("deterministic",), "selection": ("frequency_block",)}
-        for name, allowed in unused.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; with several labels, embedding_dim or search it must be "
-                    f"{allowed[0]!r}"
-                )
+        refused = self._refused_with_labels()
+        if refused:
+            raise ValueError(
+                f"{refused} is {getattr(self, refused)!r}; with several labels, embedding_dim or search it must be "
+                f"{WITH_LABELS[refused][0]!r}"
+            )
         if candidates is not None:
             raise ValueError("candidates are given; they are for selection='head_tail' without embeddings or search")
         plan = copy.copy(self)
