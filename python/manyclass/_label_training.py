@@ -21,11 +21,13 @@ from manyclass.search import SphericalClusterIndex
 SEARCHES = ("exact", "sampled", "mips", "decomposed", "messages")
 ACTIVATIONS = ("linear", "relu")
 # Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
-# two threads. Yen et al. (2018, section 5) take 10.
+# two threads (Yen et al. 2018, section 5, take 10); and fewer where there are few classes, because the steps of points
+# that move the same row are added.
 BATCH_POINTS = 32
-# Adagrad's rate, learning_rate="auto": how far a row moves at first. Embeddings start with length 1, and what is in
-# many rows of X moves often, so they take half of it. Of 0.3, 1, 3 (rows) and 0.1, 0.5, 1 (embeddings) the best on
-# eurlex57k by P@1 after three passes.
+CLASSES_PER_BATCHED_POINT = 16
+# Adagrad's rate, learning_rate="auto", over the root mean square of |x|: how far a row moves at first. Embeddings start
+# with length 1, and what is in many rows of X moves often, so they take half of it. Of 0.3, 1, 3 (rows) and 0.1, 0.5, 1
+# (embeddings) the best on eurlex57k by P@1 after three passes.
 ADAPTIVE_RATE = 1.0
 EMBEDDING_SHARE = 0.5
 # budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
@@ -159,7 +161,8 @@ class _LabelTraining:
         self._estimator, self._x, self._labels, self._weights = estimator, x, labels, weights
         self._loss, self._smoothing, self._implicit = loss, smoothing, implicit
         self._n_threads, self._seed = n_threads, seed
-        self.batch = min(estimator.batch_size or BATCH_POINTS, len(labels))
+        by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
+        self.batch = min(estimator.batch_size or by_classes, len(labels))
         by_default = "exact" if len(weights.rows) <= MOST_EXACT else "sampled"
         self._search = by_default if estimator.search is None else search_name(estimator.search)
         self._index: Any = None
@@ -209,17 +212,17 @@ class _LabelTraining:
         estimator = self._estimator
         rate = estimator.learning_rate
         if isinstance(rate, str):
-            rate = ADAPTIVE_RATE if self._adaptive else self._plain_rate()
+            square = self._mean_square()
+            rate = ADAPTIVE_RATE / square**0.5 if self._adaptive else 1 / (square + self._weights.intercept_column)
         return Schedule(estimator.schedule, float(rate), float(rate) * EMBEDDING_SHARE, float(estimator.decay))
 
-    def _plain_rate(self) -> float:
-        """One over the mean of |phi|^2: a point's step then moves its scores by the gradient."""
+    def _mean_square(self) -> float:
+        """Mean of |phi|^2 without the intercept's 1; with embeddings as they start, and unit rows, about 1."""
         if len(self._weights.embeddings):
-            return 0.5  # |phi|^2 is about 1, beside the 1 of the intercept
+            return 1.0
         x = self._x
         total = x.data @ x.data if isinstance(x, sp.csr_array) else np.einsum("ij,ij->", x, x, dtype=np.float64)
-        mean = float(total) / x.shape[0] + self._weights.intercept_column
-        return float(1 / max(mean, float(np.finfo(np.float32).tiny)))
+        return float(max(float(total) / x.shape[0], float(np.finfo(np.float32).tiny)))
 
     def _make(self, strategy: str) -> _core.LabelTrainer:
         estimator = self._estimator

@@ -63,10 +63,10 @@ class MarginClassifier(LabelClassifier):
         "implicit" is the proximal step, in closed form: that of the margin smoothed by
         :math:`\mu + \eta|\phi(x)|^2`. It needs schedule other than "adaptive" and no embeddings.
     batch_size : int or None, default=None
-        Points whose steps are made at the same weights and added; None is 32.
+        Points whose steps are made at the same weights and added; None is 32, and n_classes / 16 up to 512 classes.
     learning_rate : float or "auto", default="auto"
-        Step size, > 0; embeddings take half of it. "auto" is 1 with schedule="adaptive", else 1 / mean
-        :math:`|\phi|^2`.
+        Step size, > 0; embeddings take half of it. "auto" is 1 over the root mean square of the rows' lengths with
+        schedule="adaptive", else 1 / mean :math:`|(x, 1)|^2`; with embeddings the lengths count as 1.
     schedule : {"adaptive", "exponential", "inverse", "constant"}, default="adaptive"
         "adaptive": each row of W and each embedding has its own step size, learning_rate over the root of the sum of
         its squared gradients (Adagrad), times decay ** pass. The others: as of `SoftmaxClassifier`.
