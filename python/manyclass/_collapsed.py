@@ -115,8 +115,12 @@ class Collapsed:
             log_z = _exponentiate(p)
             total += _normalised(p).T @ weighted - observed.T @ weighted
             value += float(q @ (log_z - _row_products(h, observed @ tables.output)))
+        return value, self.per_context(total)
+
+    def per_context(self, gradient: Doubles) -> Floats:
+        """Each row divided by its word's share of the contexts."""
         shares = self.words_as_contexts[:, np.newaxis]
-        return value, np.divide(total, shares, out=np.zeros_like(total), where=shares > 0).astype(np.float32)
+        return np.divide(gradient, shares, out=np.zeros_like(gradient), where=shares > 0).astype(np.float32)
 
     def tree_losses(self, tables: Tables, rows: NDArray[np.intp], tree: _Tree) -> Doubles:
         """-sum_y q_{y|x} log p(y | x) of some centre words, p being that of a Huffman tree."""
@@ -183,6 +187,9 @@ class Descent:
         self.collapsed = collapsed
         self.tables = tables
         self.rates = {"input": learning_rate, "output": learning_rate}
+        # The centre words on which a step is tried, and their weights.
+        rows = np.flatnonzero(collapsed.centres)
+        self.tried = rows, collapsed.centres[rows]
 
     def step(self) -> float:
         """Move both tables; F after it."""
@@ -191,22 +198,26 @@ class Descent:
             ("output", self.collapsed.output_gradient),
         ):
             value, gradient = gradient_of(self.tables)
-            value = self._move(name, value, gradient)
-        return value
+            (value,) = self._move(name, np.array([value]), gradient)
+        return float(value)
 
-    def _move(self, name: str, value: float, gradient: Floats) -> float:
+    def _move(self, name: str, values: Doubles, gradient: Floats) -> Doubles:
         table = getattr(self.tables, name)
         before = table.copy()
-        rows = np.flatnonzero(self.collapsed.centres)
         while self.rates[name] > SMALLEST_STEP:
             np.subtract(before, np.float32(self.rates[name]) * gradient, out=table)
-            after = float(self.collapsed.centres[rows] @ self.collapsed.losses(self.tables, rows))
-            if after < value:
+            after = self._values()
+            if (after < values).all():
                 self.rates[name] *= 1.1
                 return after
             self.rates[name] /= 2
         table[:] = before
-        return value
+        return values
+
+    def _values(self) -> Doubles:
+        """What a step must lower."""
+        rows, weights = self.tried
+        return np.array([weights @ self.collapsed.losses(self.tables, rows)])
 
 
 def _blocks(n_rows: int, width: int) -> Iterator[slice]:
