@@ -67,9 +67,9 @@ def index_for(search: str | Index, *, seed: int, n_jobs: int | None) -> Index:
 class MaskedGradients:
     """Each centre's best Q words and its contexts, the others left out.
 
-    F is then that of the words found. Of a DecomposedIndex these are what all its blocks find, with exact scores and one
-    loss. Its mean over the blocks is the same where all words found are active and the messages have been passed once
-    with a full step, and counts words that are high in one block by chance where they are not.
+    F is then that of the words found. Of a DecomposedIndex these are what all its blocks find, with exact scores and
+    one loss: the paper's mean over the blocks is no better, and where it is not the same counts words that are high in
+    one block by chance (bench/README.md).
     """
 
     def __init__(self, collapsed: Collapsed, index: Index, budget: int, dim: int) -> None:
