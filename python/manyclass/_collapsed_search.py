@@ -11,7 +11,7 @@ not find y. All are dense products of few rows: 2 Q / K of the scores of all pai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -152,6 +152,8 @@ class SampledGradients:
             max(1, len(self.centres) // GROUP), n_probe=1, recluster="never", random_state=seed % 2**32
         ).set_params(n_jobs=index.n_jobs)
         self.drawn: list[Group] = []
+        # The mean score of observed pairs. One of its factors stays in a sweep: so does its product with the counts.
+        self._observed_scores: Callable[[Tables], float]
 
     def moved(self, tables: Tables) -> None:
         """Follow both tables."""
@@ -179,18 +181,19 @@ class SampledGradients:
             self.drawn.append((rows, np.concatenate([head, sample]).astype(np.int32), np.log(weights)))
 
     def value(self, tables: Tables) -> float:
-        """An estimate of F."""
-        value = -float(_row_products(tables.input, self._targets(tables)) @ self.collapsed.centres)
+        """The estimate of F after a move of the table whose gradient was asked for last."""
+        value = -self._observed_scores(tables)
         for rows, words, log_weights in self.drawn:
             p = tables.input[rows] @ tables.output[words].T + log_weights
             value += float(self.collapsed.centres[rows] @ _exponentiate(p))
         return value
 
     def input_gradient(self, tables: Tables) -> tuple[float, Floats]:
-        """The estimate of F, and its gradient in each h_x divided by q_x."""
-        target = self._targets(tables)
+        """An estimate of F, and its gradient in each h_x divided by q_x."""
+        target = self.collapsed.contexts @ tables.output
+        self._observed_scores = lambda moved: float(_row_products(moved.input, target) @ self.collapsed.centres)
         gradient = -target
-        value = -float(_row_products(tables.input, target) @ self.collapsed.centres)
+        value = -self._observed_scores(tables)
         for rows, words, log_weights in self.drawn:
             v = tables.output[words]
             p = tables.input[rows] @ v.T + log_weights
@@ -199,12 +202,13 @@ class SampledGradients:
         return value, gradient
 
     def output_gradient(self, tables: Tables) -> tuple[float, Floats]:
-        """The estimate of F, and one of F's gradient in each v_y divided by y's share of the contexts."""
+        """An estimate of F, and one of F's gradient in each v_y divided by y's share of the contexts."""
         weighted = (tables.input * self.collapsed.centres[:, np.newaxis]).astype(np.float32)
         observed = self.collapsed.contexts.T @ weighted
+        self._observed_scores = lambda moved: float(_row_products(observed, moved.output).sum())
         # Single precision: float64 would take twice the time of this loop, and a word has some hundred terms.
         total = -observed
-        value = -float(_row_products(observed, tables.output).sum())
+        value = -self._observed_scores(tables)
         for rows, words, log_weights in self.drawn:
             p = tables.input[rows] @ tables.output[words].T + log_weights
             value += float(self.collapsed.centres[rows] @ _exponentiate(p))
@@ -229,10 +233,6 @@ class SampledGradients:
             for row, x in zip(p, drawn[part].tolist(), strict=True):
                 row[found_for[x]] = 0
             total += p.T @ (h * (times[part] / n_drawn).astype(np.float32)[:, np.newaxis])
-
-    def _targets(self, tables: Tables) -> Floats:
-        targets: Floats = self.collapsed.contexts @ tables.output
-        return targets
 
     def _groups(self) -> Iterator[NDArray[np.intp]]:
         labels = self.grouping.labels_
