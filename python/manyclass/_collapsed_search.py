@@ -11,7 +11,7 @@ not find y. All are dense products of few rows: 2 Q / K of the scores of all pai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -89,15 +89,15 @@ class MaskedGradients:
         """Follow the output table."""
         _follow(self.index, tables.output[:, : self.dim])
 
-    def input_gradient(self, tables: Tables) -> tuple[float, Floats]:
-        """F of the words found, and its gradient in each h_x divided by q_x."""
+    def input_gradient(self, tables: Tables) -> tuple[Doubles, Floats]:
+        """The loss of each centre by the words found, and its gradient in h_x."""
         gradient = np.zeros_like(tables.input)
-        value = 0.0
-        for rows, losses, found in self._found(tables):
+        losses = np.zeros(len(gradient))
+        for rows, of_found, found in self._found(tables):
             shift = self.shift[rows] @ tables.output
             gradient[rows] = found @ tables.output + shift
-            value += float(self.collapsed.centres[rows] @ (losses + _row_products(tables.input[rows], shift)))
-        return value, gradient
+            losses[rows] = of_found + _row_products(tables.input[rows], shift)
+        return losses, gradient
 
     def output_gradient(self, tables: Tables) -> tuple[float, Floats]:
         """F of the words found, and its gradient in each v_y divided by y's share of the contexts."""
@@ -152,8 +152,9 @@ class SampledGradients:
             max(1, len(self.centres) // GROUP), n_probe=1, recluster="never", random_state=seed % 2**32
         ).set_params(n_jobs=index.n_jobs)
         self.drawn: list[Group] = []
-        # The mean score of observed pairs. One of its factors stays in a sweep: so does its product with the counts.
-        self._observed_scores: Callable[[Tables], float]
+        # Products of the counts with the table that stays in a sweep.
+        self.target: Floats = np.zeros((0, 0), dtype=np.float32)
+        self.observed: Floats = self.target
 
     def moved(self, tables: Tables) -> None:
         """Follow both tables."""
@@ -180,35 +181,42 @@ class SampledGradients:
             weights[len(head) :] = (n_words - len(head)) / max(len(sample), 1)
             self.drawn.append((rows, np.concatenate([head, sample]).astype(np.int32), np.log(weights)))
 
+    def losses(self, tables: Tables) -> Doubles:
+        """Estimates of the loss of each centre, after a move of the input table."""
+        losses = -_row_products(tables.input, self.target)
+        losses[self.collapsed.centres == 0] = 0
+        for rows, words, log_weights in self.drawn:
+            losses[rows] += _exponentiate(tables.input[rows] @ tables.output[words].T + log_weights)
+        return losses
+
     def value(self, tables: Tables) -> float:
-        """The estimate of F after a move of the table whose gradient was asked for last."""
-        value = -self._observed_scores(tables)
+        """The estimate of F after a move of the output table."""
+        value = -float(_row_products(self.observed, tables.output).sum())
         for rows, words, log_weights in self.drawn:
             p = tables.input[rows] @ tables.output[words].T + log_weights
             value += float(self.collapsed.centres[rows] @ _exponentiate(p))
         return value
 
-    def input_gradient(self, tables: Tables) -> tuple[float, Floats]:
-        """An estimate of F, and its gradient in each h_x divided by q_x."""
-        target = self.collapsed.contexts @ tables.output
-        self._observed_scores = lambda moved: float(_row_products(moved.input, target) @ self.collapsed.centres)
-        gradient = -target
-        value = -self._observed_scores(tables)
+    def input_gradient(self, tables: Tables) -> tuple[Doubles, Floats]:
+        """Estimates of the loss of each centre, and their gradients in h_x."""
+        self.target = self.collapsed.contexts @ tables.output
+        gradient = -self.target
+        losses = -_row_products(tables.input, self.target)
+        losses[self.collapsed.centres == 0] = 0
         for rows, words, log_weights in self.drawn:
             v = tables.output[words]
             p = tables.input[rows] @ v.T + log_weights
-            value += float(self.collapsed.centres[rows] @ _exponentiate(p))
+            losses[rows] += _exponentiate(p)
             gradient[rows] += _normalised(p) @ v
-        return value, gradient
+        return losses, gradient
 
     def output_gradient(self, tables: Tables) -> tuple[float, Floats]:
         """An estimate of F, and one of F's gradient in each v_y divided by y's share of the contexts."""
         weighted = (tables.input * self.collapsed.centres[:, np.newaxis]).astype(np.float32)
-        observed = self.collapsed.contexts.T @ weighted
-        self._observed_scores = lambda moved: float(_row_products(observed, moved.output).sum())
+        self.observed = self.collapsed.contexts.T @ weighted
         # Single precision: float64 would take twice the time of this loop, and a word has some hundred terms.
-        total = -observed
-        value = -self._observed_scores(tables)
+        total = -self.observed
+        value = -float(_row_products(self.observed, tables.output).sum())
         for rows, words, log_weights in self.drawn:
             p = tables.input[rows] @ tables.output[words].T + log_weights
             value += float(self.collapsed.centres[rows] @ _exponentiate(p))
@@ -246,8 +254,9 @@ class SampledGradients:
 class SearchedDescent(Descent):
     """Descent by gradients from a search.
 
-    A step must lower the exact losses: with "mask" of all centres; with "sample" of drawn ones, and the estimated
-    losses of all. The indexes are fitted at the first pass and follow the tables before each later one.
+    With "mask" a step must lower exact losses; with "sample" one of h_x must lower the estimate of x's loss, and one of
+    the output table that of F and the exact losses of drawn centre words. The indexes are fitted at the first pass and
+    follow the tables before each later one.
     """
 
     def __init__(
@@ -269,34 +278,42 @@ class SearchedDescent(Descent):
             if rest == "mask"
             else SampledGradients(collapsed, index, budget, dim, seed)
         )
-        self.rng = np.random.default_rng(seed)
+        rows = np.flatnonzero(collapsed.centres)
+        self.tried = rows, collapsed.centres[rows]
+        if rest == "sample" and len(rows) > TRIED:
+            drawn = np.random.default_rng(seed).choice(rows, TRIED, p=collapsed.centres[rows])
+            rows, times = np.unique(drawn, return_counts=True)
+            self.tried = rows, times / TRIED
 
     def step(self) -> float:
         """Move both tables; F after it, with "sample" an estimate."""
         self.gradients.moved(self.tables)
-        for name in ("input", "output"):
-            if isinstance(self.gradients, SampledGradients):
-                self._draw()
-                self.gradients.draw(self.tables)
-            estimate, gradient = getattr(self.gradients, f"{name}_gradient")(self.tables)
-            values = super()._values()
-            if isinstance(self.gradients, SampledGradients):
-                values = np.array([*values, estimate])
-            values = self._move(name, values, gradient)
-        return float(values[-1])
-
-    def _values(self) -> Doubles:
-        values = super()._values()
+        self._draw()
+        self._move_input(*self.gradients.input_gradient(self.tables))
+        self._draw()
+        value, gradient = self.gradients.output_gradient(self.tables)
+        values = self._exact()
         if isinstance(self.gradients, SampledGradients):
-            return np.array([*values, self.gradients.value(self.tables)])
-        return values
+            values = np.append(values, value)
+        return float(self._move_output(values, gradient)[-1])
 
     def _draw(self) -> None:
-        """Choose the centre words on which the next step is tried, by their shares."""
-        rows = np.flatnonzero(self.collapsed.centres)
-        if len(rows) > TRIED:
-            rows, times = np.unique(self.rng.choice(rows, TRIED, p=self.collapsed.centres[rows]), return_counts=True)
-            self.tried = rows, times / TRIED
+        if isinstance(self.gradients, SampledGradients):
+            self.gradients.draw(self.tables)
+
+    def _losses(self) -> Doubles:
+        return self.gradients.losses(self.tables) if isinstance(self.gradients, SampledGradients) else super()._losses()
+
+    def _values(self) -> Doubles:
+        values = self._exact()
+        if isinstance(self.gradients, SampledGradients):
+            return np.append(values, self.gradients.value(self.tables))
+        return values
+
+    def _exact(self) -> Doubles:
+        """F, or its mean over the centre words on which steps are tried."""
+        rows, weights = self.tried
+        return np.array([weights @ self.collapsed.losses(self.tables, rows)])
 
 
 def _follow(index: Index, table: Floats) -> None:
