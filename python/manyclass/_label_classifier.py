@@ -209,13 +209,15 @@ def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
     matrix = sp.csr_array(given)
     if matrix.ndim != 2 or matrix.shape[0] != n_samples:
         raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
-    matrix = canonical_csr(matrix)
     if not np.isin(matrix.data, (0, 1)).all():
         value = matrix.data[~np.isin(matrix.data, (0, 1))][0]
         raise ValueError(
             f"y has shape {matrix.shape} and holds {value:g}; a matrix of labels holds 0 and 1, one label for each "
             "point is a 1d array"
         )
+    matrix = canonical_csr(matrix)
+    if not np.isin(matrix.data, (0, 1)).all():
+        raise ValueError("y holds an entry more than once; an indicator matrix of labels holds each once")
     if not matrix.data.all():
         matrix = matrix.copy()
         matrix.eliminate_zeros()

@@ -35,6 +35,7 @@ MARGIN_BUDGET = 64
 SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
 # search=None: up to so many classes all of them are scored.
 MOST_EXACT = 8192
+BLOCKS = 8  # of columns, as Yen et al. 2018, section 5.1
 SEARCH_QUERIES = 256  # points by which the number of clusters to probe is chosen
 
 
@@ -259,7 +260,8 @@ class _LabelTraining:
         """An index of the present rows that probes as many clusters as points of the training data need."""
         given = self._estimator.search
         if isinstance(given, str):
-            index: Any = SphericalClusterIndex() if strategy == "mips" else DecomposedIndex()
+            blocks = min(BLOCKS, self._weights.columns.shape[1])
+            index: Any = SphericalClusterIndex() if strategy == "mips" else DecomposedIndex(blocks)
         else:
             index = clone(given)
         if index.random_state is None:

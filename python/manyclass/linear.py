@@ -400,11 +400,11 @@ class SoftmaxClassifier(LabelClassifier):
             If training diverged or was interrupted, the model being the one reached before; or if "lbfgs" ended with a
             gradient larger than `tol`.
         """
-        self._check_parameters()
         if max_seconds is not None:
             check_number("max_seconds", max_seconds, low=0)
         if is_indicator(y) or self.embedding_dim is not None or self.search is not None:
             return self._fit_by_labels(X, y, candidates, callback, max_seconds)
+        self._check_parameters()
         x, labels, classes = self._training_data(X, y)
         self.classes_, self.multilabel_, self.n_labels_ = classes, False, 1
         candidates = self._candidates(candidates, classes, len(labels))

@@ -28,7 +28,8 @@ struct LabelPoint {
   std::span<const Index> labels;  // sorted, distinct
 };
 
-// dL/dz over classes: of those listed in `ids`, or (`dense`) of all K.
+// dL/dz over classes: of those listed in `ids`, or (`dense`) of all K. A source that gives both lists in ascending
+// order.
 struct ClassGradient {
   std::vector<Index> ids;
   std::vector<float> g;

@@ -75,11 +75,15 @@ class LabelLoop final : public Trainer {
     }
     me.barrier();
     if (error_ || diverged_ >= 0) return false;
+    const bool any_dense = std::ranges::any_of(std::span(gradients_).first(size), &ClassGradient::dense);
     run_with(settings_.isa, [&] {
-      move_listed(me, size, stretch.eta);
+      if (any_dense) {
+        move_all(me, size, stretch.eta);
+      } else {
+        move_listed(me, size, stretch.eta);
+      }
       if (problem_.map.learns()) move_embeddings(me, size, stretch.eta_u);
     });
-    move_dense(me, size, stretch.eta);
     if (me.rank() == 0) account(size, progress);
     me.barrier();
     if (source_->follows()) source_->follow(me, moved_, size);
@@ -139,30 +143,37 @@ class LabelLoop final : public Trainer {
 
   bool is_mine(Member me, Index row) const { return row % me.size() == me.rank(); }
 
+  void descend(std::size_t b, Index k, float g, double eta) {
+    problem_.classes.descend(k, g, points_[b].phi, points_[b].phi_sq, eta);
+  }
+
   void move_listed(Member me, std::size_t size, double eta) {
     for (std::size_t b = 0; b < size; ++b) {
       const ClassGradient& gradient = gradients_[b];
-      if (gradient.dense) continue;
       for (std::size_t c = 0; c < gradient.size(); ++c) {
-        if (gradient.g[c] == 0 || !is_mine(me, gradient.ids[c])) continue;
-        problem_.classes.descend(gradient.ids[c], gradient.g[c], points_[b].phi, points_[b].phi_sq, eta);
+        if (gradient.g[c] != 0 && is_mine(me, gradient.ids[c])) descend(b, gradient.ids[c], gradient.g[c], eta);
       }
     }
   }
 
-  // Class by class, so that a row passes once for all points. Whose rows are whose must be as in move_listed.
-  void move_dense(Member me, std::size_t size, double eta) {
-    if (std::ranges::none_of(std::span(gradients_).first(size), &ClassGradient::dense)) return;
-    run_with(settings_.isa, [&] {
-      for (auto k = static_cast<std::size_t>(me.rank()); k < problem_.classes.size();
-           k += static_cast<std::size_t>(me.size())) {
-        for (std::size_t b = 0; b < size; ++b) {
-          const ClassGradient& gradient = gradients_[b];
-          if (!gradient.dense || gradient.g[k] == 0) continue;
-          problem_.classes.descend(static_cast<Index>(k), gradient.g[k], points_[b].phi, points_[b].phi_sq, eta);
+  // Class by class, so that a row passes once for all points. Lists that come with dense gradients are those of a
+  // source that has seen all classes, in ascending order.
+  void move_all(Member me, std::size_t size, double eta) {
+    std::vector<std::size_t> cursors(size);
+    for (auto k = static_cast<Index>(me.rank()); static_cast<std::size_t>(k) < problem_.classes.size();
+         k += static_cast<Index>(me.size())) {
+      for (std::size_t b = 0; b < size; ++b) {
+        const ClassGradient& gradient = gradients_[b];
+        if (gradient.dense) {
+          const float g = gradient.g[static_cast<std::size_t>(k)];
+          if (g != 0) descend(b, k, g, eta);
+          continue;
         }
+        std::size_t& c = cursors[b];
+        while (c < gradient.size() && gradient.ids[c] < k) ++c;
+        if (c < gradient.size() && gradient.ids[c] == k) descend(b, k, gradient.g[c], eta);
       }
-    });
+    }
   }
 
   void move_embeddings(Member me, std::size_t size, double eta) {

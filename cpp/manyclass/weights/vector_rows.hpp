@@ -53,9 +53,7 @@ class VectorRows {
   }
 
   // v += a times row k.
-  void add_to(std::span<float> v, Index k, float a) const {
-    add(v.data(), a, at(k));
-  }
+  void add_to(std::span<float> v, Index k, float a) const { add(v.data(), a, at(k)); }
 
   // A step of size eta along -a v, |v|^2 being v_sq.
   void descend(Index k, float a, std::span<const float> v, double v_sq, double eta) const {
