@@ -5,7 +5,7 @@ import pytest
 from reference.problems import as_storage, planted
 from test_epoch import assert_fit_equals_twin, small_problem
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _search_head, search
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _clustered, _search_head
 from manyclass._search_head import HeadSearch
 from manyclass._weights import LinearWeights
 
@@ -53,7 +53,7 @@ def test_heads_are_the_wrong_classes_of_largest_score_of_the_weights_times_their
 
 
 def test_with_many_classes_most_of_the_best_are_found_in_part_of_the_clusters(monkeypatch, seed):
-    monkeypatch.setattr(search, "EXACT_ROWS", 100)
+    monkeypatch.setattr(_clustered, "EXACT_ROWS", 100)
     monkeypatch.setattr(_search_head, "BLOCK_ROWS", 100)
     x, y, weights, scale, z = problem(seed, n=900, n_classes=600)
     find, heads = searched(x, y, weights, scale, n_head=8)

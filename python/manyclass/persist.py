@@ -50,9 +50,11 @@ def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any]
     check_is_fitted(model)
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)
-    tensors = {"weights": weights.matrix, "intercept": np.ascontiguousarray(weights.intercept)}
-    if isinstance(weights, MappedWeights) and weights.embeddings.size:
-        tensors["embeddings"] = weights.embeddings
+    tensors = {"weights": weights.matrix, "intercept": weights.intercept}
+    if isinstance(weights, MappedWeights):
+        tensors["intercept"] = np.ascontiguousarray(weights.intercept)  # it is a column of the weights
+        if weights.embeddings.size:
+            tensors["embeddings"] = weights.embeddings
     variances = getattr(model, "_variances", None)
     if variances is not None:
         tensors["variances"] = variances
