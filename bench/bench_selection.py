@@ -1,8 +1,8 @@
-"""Which selection of classes learns most in equal time: a block, draws by frequency, a certain head and a random tail?
+"""Which selection of classes learns most in equal time: a block, or draws by frequency? (Heads: bench_search_head.py.)
 
 Nats of training and test log-loss after the same processor time of training (one thread; evaluation not counted), each
-selection at the better of two learning rates, which fall to a tenth in that time. The solver is the implicit one. A
-learned head is what a point's earlier visits saw of its heaviest wrong classes. Needs MANYCLASS_DATA:
+selection at the better of two learning rates, which fall to a tenth in that time. The solver is the implicit one.
+Needs MANYCLASS_DATA:
 
     python -m pytest bench/bench_selection.py -s
 """
@@ -21,8 +21,6 @@ SELECTIONS = {
     "64 by frequency, singly": {"selection": "frequency", "n_negatives": 64},
     "64 by frequency_block": {"selection": "frequency_block", "n_negatives": 64},
     "128 by frequency_block": {"selection": "frequency_block", "n_negatives": 128},
-    "head of 4, block of 64": {"selection": "head_tail", "n_head": 4, "n_negatives": 64},
-    "head of 16, block of 64": {"selection": "head_tail", "n_head": 16, "n_negatives": 64},
 }
 RATES = (3.0, 10.0)
 
@@ -30,7 +28,7 @@ RATES = (3.0, 10.0)
 def losses_after(seconds, data, parameters):
     """(training log-loss, test log-loss, passes) after so much processor time."""
     ticks = []
-    common = {"random_state": 0, **parameters}
+    common = {"solver": "implicit", "random_state": 0, **parameters}
     trial = SoftmaxClassifier(max_iter=3, **common)
     trial.fit(data.X_train, data.y_train, callback=lambda _: ticks.append(time.process_time()))
     passes = max(1, round(seconds / min(np.diff(ticks))))

@@ -7,8 +7,11 @@ sub-sampling; per CPU second too, because a loaded machine shares its cores unev
 with human similarities; both see the same words.
 
 `test_objectives`: the exact softmax objective, in nats per co-occurrence, against seconds of training, for every
-objective from the same start, one pass of negative sampling, on the first 24,000 paragraphs. Needs MANYCLASS_DATA and,
-for the first, gensim:
+objective from the same start, one pass of negative sampling, on the first 24,000 paragraphs.
+
+`test_searches`: exact descent against descent by search (GD, GD-MIPS, GD-Decomp-MIPS), from the same start, on the
+first 24,000 paragraphs: the exact objective, wall seconds and CPU seconds of each pass; one thread, also of BLAS if
+OPENBLAS_NUM_THREADS says so. Needs MANYCLASS_DATA and, for the first, gensim:
 
     python -m pytest bench/bench_skip_gram.py -s
 """
@@ -128,3 +131,30 @@ def test_objectives(tmp_path_factory):
             model.fit(path, callback=lambda s, curve=curve: curve.append((s.seconds, s.objective_value())))
         values = ", ".join(f"{seconds:.1f} s: {value:.4f}" for seconds, value in curve)
         print(f"{options}: {values}; MEN {scores(model)[2]:.3f}", flush=True)
+
+
+SEARCHES = {
+    "GD": {},
+    "GD-MIPS": {"search": "mips"},
+    "GD-Decomp-MIPS": {"search": "decomposed"},
+    "GD-MIPS, mask": {"search": "mips", "rest": "mask"},
+    "GD-Decomp-MIPS, mask": {"search": "decomposed", "rest": "mask"},
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_searches(tmp_path_factory, name):
+    path = paragraphs(tmp_path_factory, 24_000)
+    rows, begin = [], time.process_time()
+
+    def note(state):
+        nonlocal begin
+        cpu = time.process_time() - begin
+        rows.append((state.objective_value(), cpu))
+        begin = time.process_time()
+
+    model = SkipGram(100, solver="gd", n_jobs=1, random_state=0, max_iter=5, **SAME, **SEARCHES[name])
+    model.fit(path, callback=note)
+    print(f"\n{machine()}\n{name}, V = {len(model.counts_)}: {rows[0][0]:.4f} nats after negative sampling")
+    for (value, cpu), wall in zip(rows[1:], model.pass_seconds_[1:], strict=True):
+        print(f"  {value:.4f} nats, {wall:.2f} s, {cpu:.2f} s of CPU", flush=True)

@@ -16,7 +16,7 @@ from conftest import machine
 
 from manyclass import SoftmaxClassifier
 
-COMMON = {"fit_intercept": False, "n_jobs": 2, "random_state": 0, "parallel": "hogwild"}
+COMMON = {"solver": "implicit", "fit_intercept": False, "n_jobs": 2, "random_state": 0, "parallel": "hogwild"}
 BY_BLOCK = {"selection": "block", "decay": 0.8, "max_iter": 12}
 BY_FREQUENCY = {"selection": "frequency_block", "frequency_power": 1.0, "max_iter": 12}
 RACES = [
@@ -55,7 +55,7 @@ def test_implicit_against_one_exact_pass(dataset):
             rows.append((state.n_iter, state.seconds, state.evaluate(X_some, y_some)["log_loss"]))
             return rows[-1][2] <= stop_at
 
-        SoftmaxClassifier(**COMMON, **parameters).fit(X, y, callback=note)
+        SoftmaxClassifier(**COMMON | parameters).fit(X, y, callback=note)
         print(f"{parameters}\n  " + ", ".join(f"{s:.2f} s: {loss:.3f}" for _, s, loss in rows), flush=True)
         return rows[-1]
 

@@ -27,7 +27,6 @@ def plan_of(setting):
         delta=1.0,
         u_gain=1.0,
         power=0.75,
-        learn_heads=True,
         seed=0,
         n_threads=1,
         batch=1,

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import manyclass
 from manyclass import SoftmaxClassifier, load_xmc
-from manyclass.cli import _demo, _fit, _main, main
+from manyclass.cli import _fit, _main, main
 from manyclass.cli._arguments import converter, documented_parameters
 from manyclass.datasets import first_label, l2_normalize, save_csr
 from manyclass.persist import load_notes
@@ -86,6 +86,17 @@ def test_fit_gives_the_model_that_python_gives(tmp_path, data, capsys):
     assert err == ""
 
 
+def test_fit_reaches_what_is_chosen_automatically(tmp_path, data, capsys):
+    run("fit", data, "--model", tmp_path / "m", "--learning-rate", "grid", "--early-stopping", "--max-iter", "3")
+    loaded = manyclass.load(tmp_path / "m")
+    rate = loaded.resolved_params_["learning_rate"]
+    assert rate == min(loaded.learning_rate_table_, key=loaded.learning_rate_table_.get)
+    assert len(loaded.validation_curve_) == 3
+    assert re.search(rf"chosen .*learning_rate={rate:.4g}, .*solver=exact", capsys.readouterr().out)
+    run("info", tmp_path / "m")
+    assert "solver='exact'" in capsys.readouterr().out
+
+
 def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default(capsys):
     parser = _main.build_parser()
     parameters = inspect.signature(SoftmaxClassifier).parameters
@@ -97,7 +108,7 @@ def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default
     run("fit", "--help")
     shown = " ".join(capsys.readouterr().out.split())
     assert "--selection {block,uniform,all,frequency,frequency_block,head_tail}" in shown
-    assert "Factor of the exponential and the adaptive schedule, in (0, 1]. (default: 0.9)" in shown
+    assert 'below its bound. Only for "umax". (default: 1.0)' in shown
     for name in parameters:
         assert (f"--{name.replace('_', '-')} " in shown) == (name != "verbose")
 
@@ -203,6 +214,25 @@ def test_evaluate_and_predict_normalize_as_fit_did(tmp_path, data, capsys):
         assert json.loads(capsys.readouterr().out)["log_loss"] == fitted.evaluate(rows, first_label(Y))["log_loss"]
 
 
+def test_predict_searches_through_an_index_when_asked(data, model, capsys, monkeypatch):
+    run("predict", model, data, "-k", 2, "--approximate")
+    exact = capsys.readouterr().out
+    run("predict", model, data, "-k", 2)
+    assert capsys.readouterr().out == exact  # few classes are all scored
+    monkeypatch.setattr("manyclass._approximate.EXACT_CLASSES", 0)
+    monkeypatch.setattr("manyclass._approximate.TAIL", 3)
+    monkeypatch.setattr("manyclass._approximate.HEAD", 2)
+    run("predict", model, data, "-k", 2, "--approximate", "--recall", 1)
+    estimated = capsys.readouterr().out
+    assert estimated != exact
+    assert [line.split("\t")[0::2] for line in estimated.splitlines()] == [
+        line.split("\t")[0::2] for line in exact.splitlines()
+    ]
+    assert the_error(capsys, "predict", model, data, "--approximate", "--recall", 2).startswith(
+        "recall is 2.0; it must"
+    )
+
+
 @pytest.mark.parametrize("mode", [(), ("--probabilities",)])
 def test_predict_writes_the_best_labels_in_each_format(tmp_path, data, model, capsys, mode, monkeypatch):
     monkeypatch.setattr("manyclass.cli._predict.BLOCK_CELLS", 21)  # seven rows a block: the last one is not full
@@ -259,35 +289,6 @@ def test_info_tells_what_a_file_is(tmp_path, data, model, capsys):
         assert rows["file_bytes"] == path.stat().st_size
 
 
-def test_the_quick_demo_measures_against_the_planted_model(capsys):
-    run("demo", "--quick", "--n-jobs", 1)
-    out = capsys.readouterr().out
-    trained = re.search(r"^implicit +[\d.]+ +8 +[\d.]+ \(([-+][\d.]+)\) +[\d.]+ \(([-+][\d.]+)\)$", out, re.MULTILINE)
-    assert trained, out
-    on_train, on_fresh = map(float, trained.groups())
-    one_percent = 0.01 * np.log(500)
-    assert on_train < one_percent
-    # Nothing beats the planted model on fresh rows; the rest is the price of estimation, 0.05 nats, and sampling.
-    assert 0 < on_fresh < 2 * one_percent
-    assert re.search(r"^exact +[\d.]+ +(\d|<1) ", out, re.MULTILINE)
-    assert f"On the training rows implicit ended {abs(on_train):.4f} nats" in out
-    assert re.search(r"exact is [\d.]+ nats (behind|ahead of) implicit on fresh rows\.", out)
-
-
-def test_the_demo_says_so_where_it_falls_short_or_behind(capsys):
-    data = manyclass.datasets.make_planted(100, 5, 3, random_state=0)
-    _demo._print_statements(
-        _demo.Result("implicit", 1.0, 8, 0.3, -0.001), _demo.Result("exact", 1.0, 8, 0.1, -0.2), data, 3, np.log(5)
-    )
-    out = capsys.readouterr().out
-    assert (
-        "On the training rows implicit ended 0.3000 nats above the planted model, 18.64 % of log K: not within" in out
-    )
-    assert "On fresh rows implicit ended 0.0010 nats below the planted model, 0.06 % of log K: within 1 %" in out
-    assert "exact is 0.1990 nats ahead of implicit on fresh rows" in out
-    assert "3 fresh rows are left out" in out
-
-
 def test_version(capsys):
     run("--version")
     assert capsys.readouterr().out == f"manyclass {manyclass.__version__}\n"
@@ -309,7 +310,10 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         (("fit", data, "--model", tmp_path / "no" / "m"), r".* is not a folder that this user may write to"),
         (("fit", data, "--model", tmp_path), r".* is a folder; it must be a file"),
         ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'implicit', .*"),
-        ((*fit, "--learning-rate", "fast"), r"argument --learning-rate: 'fast' is not one of: float, \"auto\" .*"),
+        (
+            (*fit, "--learning-rate", "fast"),
+            r"argument --learning-rate: 'fast' is not one of: float, \"auto\", \"grid\" .*",
+        ),
         ((*fit, "--n-negatives", "0"), r"n_negatives is 0; .*"),
         ((*fit, "--n-jobs", "0"), r"n_jobs is 0; .*"),
         ((*fit, "--max-seconds", "-1"), r"max_seconds is -1.0; .*"),

@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # The flow, from left to right: a folder of cpp/manyclass includes itself and what stands left of it.
 #
-#   file ─▶ CSR ─▶ scalar maths ─▶ W ─▶ classes ─▶ loss of a point ─▶ its step ─▶ scores ─▶ passes ─▶ exact answers
-#   core    io     math            weights select   objective          step       model      train     evaluate search
-STAGES = ("core", "io", "math", "weights", "select", "objective", "step", "model", "train", "evaluate", "search")
+#   file ─▶ CSR ─▶ scalar maths ─▶ W ─▶ classes ─▶ loss of a point ─▶ its step ─▶ scores ─▶ best ─▶ passes ─▶ answers
+#   core    io     math            weights select   objective          step       model      search  train     evaluate
+STAGES = ("core", "io", "math", "weights", "select", "objective", "step", "model", "search", "train", "evaluate")
 
 TOP_LEVEL = {"pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "cpp", "python", "tests", "bench"}
 MOST_LINES = 400
@@ -126,6 +126,8 @@ def length_without_docstrings(text: str) -> list[str]:
 
 def public_scopes(tree: ast.Module | ast.ClassDef):
     for node in tree.body:
+        if any(ast.unparse(d) == "overload" for d in getattr(node, "decorator_list", [])):
+            continue  # a signature of the function that follows, which says what it does
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
             yield node
             if isinstance(node, ast.ClassDef):

@@ -74,16 +74,15 @@ def test_the_running_loss_falls(solver, best_of_seed, seed):
 
 def test_one_negative_of_one_class_is_enough_given_time(best_of_seed, seed):
     X, y, best = best_of_seed(seed)
-    model = SoftmaxClassifier(
-        n_negatives=1, learning_rate=0.5, u_learning_rate=0.5, decay=0.97, max_iter=250, random_state=seed
-    ).fit(X, y)
+    options = {"learning_rate": 0.5, "u_learning_rate": 0.5, "decay": 0.97, "max_iter": 250}
+    model = SoftmaxClassifier(solver="implicit", n_negatives=1, random_state=seed, **options).fit(X, y)
     assert model.evaluate(X, y)["log_loss"] - best < 0.03 * np.log(N_CLASSES)
 
 
 def test_more_classes_seen_per_step_give_a_smaller_loss_at_equal_passes(best_of_seed, seed):
     X, y, best = best_of_seed(seed)
     gaps = [
-        SoftmaxClassifier(selection="block", n_negatives=m, max_iter=10, random_state=seed)
+        SoftmaxClassifier(solver="implicit", selection="block", n_negatives=m, max_iter=10, random_state=seed)
         .fit(X, y)
         .evaluate(X, y)["log_loss"]
         - best

@@ -79,6 +79,7 @@ def test_fit_equals_its_twin(solver, formulation, selection, options, seed):
         selection=selection,
         n_negatives=4,
         n_head=3,
+        refresh=1,
         learning_rate=rate_of(solver),
         u_learning_rate=0.5 * rate_of(solver) if shuffle else rate_of(solver),
         u_init="zero" if solver in ("implicit", "umax") and not fit_intercept else "log_n_classes",
@@ -118,7 +119,9 @@ def test_schedule_equals_its_twin(schedule, seed):
 @pytest.mark.parametrize("root", _core.root_finder_names())
 def test_both_root_finders_equal_the_twin(root, seed):
     X, y = small_problem(seed)
-    model = SoftmaxClassifier(root=root, learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11).fit(X, y)
+    model = SoftmaxClassifier(
+        solver="implicit", root=root, learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11
+    ).fit(X, y)
     expected = twin.train(
         X.astype(np.float64), y, 21, solver="implicit", learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11
     )

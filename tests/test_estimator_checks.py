@@ -2,7 +2,7 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
 
 
 @parametrize_with_checks(
@@ -14,6 +14,9 @@ from manyclass import AugmentReduceClassifier, SoftmaxClassifier
         AugmentReduceClassifier(),
         AugmentReduceClassifier(noise="logistic", selection="uniform", n_negatives=1),
         AugmentReduceClassifier(noise="gumbel", solver="sgd"),
+        MarginClassifier(),
+        MarginClassifier(search="mips", warm_up=1),
+        SoftmaxClassifier(embedding_dim=4),
     ]
 )
 def test_estimator_keeps_the_contract_of_scikit_learn(estimator, check):

@@ -1,6 +1,7 @@
 """The experiments through the command, each in a tiny version on made-up data; and what they must find there."""
 
 import json
+import lzma
 
 import numpy as np
 import pytest
@@ -11,12 +12,12 @@ from manyclass.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.experiments import EXPERIMENTS, _published
 from manyclass.experiments._augment_reduce import _one_vs_each_of_all, synthetic_counts
 
-XMC = ("bibtex", "delicious", "eurlex57k", "20news", "yso-en")
+XMC = ("bibtex", "delicious", "eurlex57k", "20news", "yso-en", "gowalla")
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The data sets, made up: 12 classes told by their features, images of 4 classes."""
+    """The data sets, made up: 12 classes told by their features, images of 4 classes, text."""
     root = tmp_path / "data"
     for name in XMC:
         (root / name).mkdir(parents=True)
@@ -37,6 +38,10 @@ def folder(tmp_path, monkeypatch):
             x_test=images[1].astype(np.uint8),
             y_test=y_test,
         )
+    (root / "text").mkdir()
+    for name in ("novels100", "yso-titles"):
+        lines = [" ".join(f"w{c}" for c in rng.integers(0, 10, 20) + 10 * (i % 3)) for i in range(300)]
+        (root / "text" / f"{name}.txt.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
     monkeypatch.setenv("MANYCLASS_DATA", str(root))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -54,19 +59,27 @@ TINY = {
     "fagan-iyengar": ["--max-iter", "2"],
     "titsias": ["--max-iter", "3", "--scale", "0.003"],
     "augment-reduce": ["--max-iter", "2", "--scale", "0.01"],
+    "loss-decomposition": ["--max-iter", "2", "--scale", "0.0005"],
     "race": ["--seconds", "0.02", "--max-iter", "20"],
+    "ldgs-skip-gram": ["--max-iter", "2", "--max-rows", "200"],
 }
 TABLES = {
     "fagan-iyengar": {"table-1", "table-2", "table-3", "sensitivity"},
     "titsias": {"figure-1a", "figure-1c", "figure-2", "table-2"},
     "augment-reduce": {"synthetic", "table-1", "table-2", "table-3"},
+    "loss-decomposition": {
+        f"loss-decomposition-{name}" for name in ("omniglot", "faces", "eurlex57k", "yso-en", "gowalla")
+    },
     "race": {"race-bibtex", "race-delicious", "race-eurlex57k", "race-yso-en"},
+    "ldgs-skip-gram": {"figure-3-novels100", "figure-3-yso-titles"},
 }
 PLOTS = {
     "fagan-iyengar": {"figure-1", "figure-2", "figure-3"},
     "titsias": {"figure-1c", "figure-2ab", "figure-2c", "figure-3"},
     "augment-reduce": {"synthetic", "figure-2"},
+    "loss-decomposition": {"loss-decomposition-time", "loss-decomposition-passes"},
     "race": {"race"},
+    "ldgs-skip-gram": {"figure-3"},
 }
 
 
@@ -108,7 +121,7 @@ def test_list_has_a_line_each_and_the_choices_of_the_one_named(capsys):
 @pytest.mark.parametrize(("given", "told"), [([], "no experiment is named"), (["maze"], "'maze' is not an experiment")])
 def test_an_unknown_experiment_is_an_error_that_names_the_choices(given, told, capsys):
     experiment(*given, code=2)
-    assert f"{told}; it must be one of fagan-iyengar, titsias, augment-reduce, race" in capsys.readouterr().err
+    assert f"{told}; it must be one of {', '.join(EXPERIMENTS)}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--seeds", "--max-iter", "--max-rows", "--seconds", "--scale"])
@@ -233,3 +246,16 @@ def test_published_numbers_have_a_value_for_every_solver_and_set():
         for solver in ("sgd", "umax"):
             arxiv = _published.FAGAN_IYENGAR_RELATIVE[name][_published.FAGAN_IYENGAR_SOLVERS.index(solver)][1]
             assert losses[solver] / losses["implicit"] == pytest.approx(arxiv, rel=0.01)
+
+
+def test_descent_by_search_starts_where_exact_descent_does_and_the_clock_ends_it(folder):
+    methods = ("GD", "GD-MIPS", "GD-Decomp-MIPS", "GD-MIPS-mask")
+    argv = ["ldgs-skip-gram", "--data", "novels100", "--max-rows", "300", "--methods", *methods]
+    experiment(*argv, "--max-iter", "3", "--output", "all")
+    found = {r["method"]: r["results"] for r in records(folder, "all")}
+    assert len({found[m]["objective"][0] for m in methods}) == 1
+    for method in methods:
+        assert len(found[method]["objective"]) == len(found[method]["pass_seconds"]) == 4
+        assert found[method]["objective"][-1] < found[method]["objective"][0]
+    experiment(*argv, "--seconds", "1e-9", "--output", "short")
+    assert {len(r["results"]["objective"]) for r in records(folder, "short")} == {1}

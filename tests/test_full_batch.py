@@ -214,7 +214,7 @@ def test_ctrl_c_leaves_the_model_reached(seed):
 
 def test_other_losses_are_for_lbfgs_only(seed):
     X, y, _, _ = problem(seed)
-    with pytest.raises(ValueError, match="loss is 'ove' and solver 'implicit'; such a loss needs solver='lbfgs'"):
+    with pytest.raises(ValueError, match="loss is 'ove' and solver 'auto'; such a loss needs solver='lbfgs'"):
         SoftmaxClassifier(loss="ove").fit(X, y)
     with pytest.raises(ValueError, match="loss is 'hinge'; it must be one of 'softmax', 'ove', 'bouchard'"):
         SoftmaxClassifier(solver="lbfgs", loss="hinge").fit(X, y)

@@ -42,6 +42,7 @@ def test_ridge_equals_its_twin(solver, formulation, selection, storage, fit_inte
         "selection": selection,
         "n_negatives": 4,  # the last block has one class: heads that follow it pay no ridge
         "n_head": 3,
+        "refresh": 1,
         "learning_rate": rate_of(solver),
         "fit_intercept": fit_intercept,
         "max_iter": 3,
@@ -96,7 +97,7 @@ def test_averages_are_the_mean_of_the_weights_after_every_pass(
 
 def test_wide_weights_are_averaged_after_fewer_passes_counted_from_the_last(seed):
     X, y = planted(np.random.default_rng(seed), 60, 2500, 21, density=0.001, scale=3)
-    parameters = {"random_state": 0, "n_negatives": 4, "alpha": 1e-3}
+    parameters = {"solver": "implicit", "random_state": 0, "n_negatives": 4, "alpha": 1e-3}
     averaged = SoftmaxClassifier(averaging="polyak", max_iter=12, **parameters).fit(as_storage(X, "sparse"), y)
     # Summing 2500 x 32 weights is taken to cost half of a pass of 60 visits: after every sixth pass, it is a tenth.
     after = [SoftmaxClassifier(max_iter=n, **parameters).fit(as_storage(X, "sparse"), y) for n in (6, 12)]
@@ -179,6 +180,7 @@ def test_steps_of_a_batch_are_averaged_as_the_twin_does(
         share_classes=share_classes,
         alpha=alpha,
         averaging=averaging,
+        refresh=1,
         n_negatives=4,
         learning_rate=10 * rate_of(solver) if batch_size > 10 else rate_of(solver),
         u_learning_rate=rate_of(solver),

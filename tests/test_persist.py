@@ -65,6 +65,18 @@ LABELS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:the best learning rate")  # labels at random have none
+@pytest.mark.parametrize("options", [{}, {"early_stopping": True}, {"learning_rate": "grid"}])
+def test_a_loaded_model_knows_what_was_chosen_for_it(tmp_path, options):
+    model, _ = fitted(sparse=True, **options)
+    model.learning_rate_table_[1e9] = np.inf  # a trial that diverged
+    model.save(tmp_path / "m")
+    loaded = manyclass.load(tmp_path / "m")
+    for name in ("resolved_params_", "alpha_path_", "learning_rate_table_", "best_iter_"):
+        assert getattr(loaded, name) == getattr(model, name)
+    np.testing.assert_array_equal(loaded.validation_curve_, model.validation_curve_, strict=True)
+
+
 @pytest.mark.parametrize("mmap", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_loaded_model_predicts_bit_for_bit_the_same(tmp_path, sparse, mmap):
@@ -132,7 +144,7 @@ def test_the_library_of_the_format_reads_the_file(tmp_path):
     with safe_open(tmp_path / "m", framework="numpy") as file:
         metadata = file.metadata()
     assert (metadata["format"], metadata["package_version"]) == ("manyclass model", manyclass.__version__)
-    assert json.loads(metadata["model"])["parameters"]["solver"] == "implicit"
+    assert json.loads(metadata["model"])["parameters"]["solver"] == "auto"
     assert b"pickle" not in (tmp_path / "m").read_bytes()
 
 

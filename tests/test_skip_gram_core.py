@@ -130,7 +130,9 @@ def test_gradients_are_finite_differences_of_the_objective(seed):
         return float(collapsed.centres @ np.log(np.exp(z).sum(axis=1)) - (joint * z).sum())
 
     h, v = tables.input.astype(float), tables.output.astype(float)
-    f_input, g_input = collapsed.input_gradient(tables)
+    losses, g_input = collapsed.input_gradient(tables)
+    f_input = collapsed.centres @ losses
+    np.testing.assert_allclose(losses[rows], collapsed.losses(tables, rows), rtol=1e-6)
     f_output, g_output = collapsed.output_gradient(tables)
     assert f_input == pytest.approx(value(h, v), abs=2e-6)
     assert f_output == pytest.approx(f_input, abs=1e-6)
@@ -156,6 +158,21 @@ def test_descent_goes_down_to_the_entropy_where_vectors_are_long_enough(seed):
     entropy = -float(collapsed.centres @ np.where(q > 0, q * np.log(np.where(q > 0, q, 1)), 0).sum(axis=1))
     # 18 dimensions hold nearly all that 23 words have to say; the zeros of q are reached only in the limit.
     assert entropy < values[-1] < entropy + 0.1
+
+
+def test_a_step_that_is_too_long_for_one_centre_is_taken_back_for_that_one_only(seed):
+    rng = np.random.default_rng(seed)
+    text, tables = random_text(rng), random_tables(rng)
+    collapsed = collapsed_of(text, seed)
+    rows = np.flatnonzero(collapsed.centres)
+    before = tables.input.copy()
+    losses, gradient = collapsed.input_gradient(tables)
+    descent = Descent(collapsed, tables, 1e-3)
+    descent.input_rates[rows[0]] = -1e-3  # uphill
+    descent._move_input(losses, gradient)
+    np.testing.assert_array_equal(tables.input[rows[0]], before[rows[0]])
+    assert (collapsed.losses(tables, rows[1:]) < losses[rows[1:]]).all()
+    np.testing.assert_allclose(descent.input_rates[rows], [-5e-4, *[1.1e-3] * (len(rows) - 1)])
 
 
 def test_huffman_probabilities_sum_to_one_and_the_code_is_optimal(seed):

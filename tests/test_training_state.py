@@ -19,7 +19,8 @@ def test_scores_norm_and_evaluation_after_the_last_pass_are_those_of_the_model(p
     def note(state):
         seen["scores"], seen["norm"], seen["found"] = state.scores(X), state.squared_norm(), state.evaluate(X, y)
 
-    model = SoftmaxClassifier(max_iter=3, random_state=seed, **parameters).fit(X, y, callback=note)
+    model = SoftmaxClassifier(max_iter=3, averaging="none", random_state=seed, **parameters)
+    model.fit(X, y, callback=note)
     # Factors of rows are multiplied in at the end, which rounds each weight once more.
     np.testing.assert_allclose(seen["scores"], model.decision_function(X), rtol=1e-5, atol=1e-6)
     assert seen["norm"] == pytest.approx(float(np.square(model.coef_.astype(np.float64)).sum()), rel=1e-6)

@@ -33,9 +33,8 @@ py::tuple draw(const std::string& selection, py::ssize_t n_classes, py::ssize_t 
   // Frequencies of the selection "frequency": class k has k + 1 points.
   std::vector<Index> labels;
   for (Index k = 0; k < n_classes; ++k) labels.insert(labels.end(), static_cast<std::size_t>(k) + 1, k);
-  std::vector<Index> heads = head;
-  plan.heads = heads;
-  plan.head_size = as_index(static_cast<py::ssize_t>(heads.size()), "the size of the head");
+  plan.heads = head;
+  plan.head_size = as_index(static_cast<py::ssize_t>(head.size()), "the size of the head");
   const AnySelect any_select = select_named(plan, as_index(n_classes, "n_classes"), labels);
   return std::visit(
       [&](const auto& select) {

@@ -7,6 +7,7 @@
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/search/cluster_index.hpp"
+#include "manyclass/search/log_normalizer.hpp"
 #include "manyclass/search/spherical_kmeans.hpp"
 
 namespace manyclass {
@@ -141,6 +142,37 @@ py::tuple rows_above(const ClusterIndex& index, const py::object& x, const Array
   return py::make_tuple(indptr, ids, scores);
 }
 
+// (log Z, its standard deviation) of each query, from what top_k_rows has found and a sample of the other rows.
+py::tuple normalizers(const ClusterIndex& index, const py::object& x, const Array<float>& scores,
+                      const Array<Offset>& ids, py::ssize_t sample_size, std::uint64_t seed, py::ssize_t first,
+                      int n_threads, const std::string& isa) {
+  const QueryArrays queries(x, index.n_features());
+  const auto n_rows = static_cast<py::ssize_t>(index.n_rows());
+  if (ids.ndim() != 2 || ids.shape(0) != queries.size() || scores.size() != ids.size()) {
+    throw std::invalid_argument("each query needs ids and as many scores");
+  }
+  for (const Offset id : view(ids)) {
+    if (id < -1 || id >= n_rows) throw std::invalid_argument("an id is out of range");
+  }
+  const py::ssize_t width = ids.shape(1);
+  if (sample_size > n_rows || (sample_size < n_rows && sample_size < width + 2)) {
+    throw std::invalid_argument("a sample has " + std::to_string(sample_size) + " rows; it must have all " +
+                                std::to_string(n_rows) + ", or fewer and at least " + std::to_string(width + 2));
+  }
+  if (first < 0 || static_cast<std::size_t>(first) % queries_per_sample != 0) {
+    throw std::invalid_argument("the first query's number is not a multiple of " + std::to_string(queries_per_sample));
+  }
+  const Found found{view(ids), view(scores), static_cast<std::size_t>(width)};
+  const TailSample sample{static_cast<std::size_t>(sample_size), seed, static_cast<std::uint64_t>(first)};
+  Array<double> values(queries.size()), errors(queries.size());
+  const std::span<double> out = mutable_view(values), out_errors = mutable_view(errors);
+  {
+    const py::gil_scoped_release nogil;
+    log_normalizers(index, queries.view(), found, sample, n_threads, isa_named(isa), out, out_errors);
+  }
+  return py::make_tuple(values, errors);
+}
+
 py::dict kmeans(const Array<float>& rows, py::ssize_t n_clusters, int n_iter, py::ssize_t sample_per_cluster,
                 float radius, std::uint64_t seed, int n_threads, const std::string& isa) {
   const DenseView x = dense_view(rows);
@@ -208,6 +240,8 @@ void bind_search(py::module_& m) {
            "excluded_ids"_a.noconvert(), "n_threads"_a, "isa"_a = "auto")
       .def("query_above", rows_above, "x"_a, py::kw_only(), "thresholds"_a.noconvert(), "n_probe"_a,
            "excluded_indptr"_a.noconvert(), "excluded_ids"_a.noconvert(), "n_threads"_a, "isa"_a = "auto")
+      .def("log_normalizers", normalizers, "x"_a, py::kw_only(), "scores"_a.noconvert(), "ids"_a.noconvert(),
+           "sample_size"_a, "seed"_a, "first"_a, "n_threads"_a, "isa"_a = "auto")
       .def(
           "update",
           [](ClusterIndex& index, const Array<Index>& ids, const Array<float>& rows, int n_threads,

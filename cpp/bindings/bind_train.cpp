@@ -125,7 +125,7 @@ BoundTrainer bind_trainer(const Plan& plan, const AnyProblem& problem, State& st
   Plan own = plan;
   if (own.family != nullptr) check_size("local_scale", state.local_scale.size(), state.labels.size());
   own.settings.norm_sq = mutable_view(state.norm_sq);
-  own.heads = mutable_view(state.heads);
+  own.heads = view(state.heads);
   own.head_size = state.heads.ndim() == 2 ? as_index(state.heads.shape(1), "the size of a head") : 0;
   if (own.selection == "head_tail") {
     check_size("heads, counted in rows,", state.heads.ndim() == 2 ? state.heads.shape(0) : 0, state.labels.size());
@@ -174,37 +174,35 @@ void bind_train(py::module_& m) {
   m.def("local_family_names", &local_family_names);
 
   py::class_<Plan>(m, "Plan")
-      .def(
-          py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
-                      py::ssize_t n_negatives, double delta, double u_gain, double power, bool learn_heads,
-                      std::uint64_t seed, int n_threads, py::ssize_t batch, bool mean_of_batch, bool share_classes,
-                      bool hogwild, bool shuffle, double ridge, double u_max, double max_norm, const std::string& isa) {
-            Plan plan;
-            plan.solver = std::move(solver);
-            plan.formulation = std::move(formulation);
-            plan.selection = std::move(selection);
-            plan.root = std::move(root);
-            plan.n_negatives = as_index(n_negatives, "n_negatives");
-            plan.delta = delta;
-            plan.u_gain = u_gain;
-            plan.power = power;
-            plan.learn_heads = learn_heads;
-            plan.settings.seed = seed;
-            plan.settings.n_threads = n_threads;
-            plan.settings.batch = as_index(batch, "batch");
-            plan.settings.mean_of_batch = mean_of_batch;
-            plan.settings.share_classes = share_classes;
-            plan.settings.hogwild = hogwild;
-            plan.settings.shuffle = shuffle;
-            plan.settings.ridge = ridge;
-            plan.settings.u_max = u_max;
-            plan.settings.max_norm = max_norm;
-            plan.settings.isa = isa_named(isa);
-            return plan;
-          }),
-          py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a, "u_gain"_a,
-          "power"_a, "learn_heads"_a, "seed"_a, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a,
-          "hogwild"_a, "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "isa"_a)
+      .def(py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
+                       py::ssize_t n_negatives, double delta, double u_gain, double power, std::uint64_t seed,
+                       int n_threads, py::ssize_t batch, bool mean_of_batch, bool share_classes, bool hogwild,
+                       bool shuffle, double ridge, double u_max, double max_norm, const std::string& isa) {
+             Plan plan;
+             plan.solver = std::move(solver);
+             plan.formulation = std::move(formulation);
+             plan.selection = std::move(selection);
+             plan.root = std::move(root);
+             plan.n_negatives = as_index(n_negatives, "n_negatives");
+             plan.delta = delta;
+             plan.u_gain = u_gain;
+             plan.power = power;
+             plan.settings.seed = seed;
+             plan.settings.n_threads = n_threads;
+             plan.settings.batch = as_index(batch, "batch");
+             plan.settings.mean_of_batch = mean_of_batch;
+             plan.settings.share_classes = share_classes;
+             plan.settings.hogwild = hogwild;
+             plan.settings.shuffle = shuffle;
+             plan.settings.ridge = ridge;
+             plan.settings.u_max = u_max;
+             plan.settings.max_norm = max_norm;
+             plan.settings.isa = isa_named(isa);
+             return plan;
+           }),
+           py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a, "u_gain"_a,
+           "power"_a, "seed"_a, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a,
+           "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "isa"_a)
       .def("augment_reduce", &augment_reduce, py::kw_only(), "noise"_a, "local_step"_a, "local_floor"_a, "family"_a,
            "nodes"_a.noconvert(), "weights"_a.noconvert(), "entropy"_a, "largest_scale"_a,
            "Makes the plan one of augment and reduce.");

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, m) {
   m.def("best_isa", [] { return name_of(best_isa()); }, "Widest instruction set of this processor that is used.");
   bind_io(m);
   bind_train(m);
+  bind_labels(m);
   bind_evaluate(m);
   bind_utilities(m);
   bind_gradient(m);
@@ -17,6 +18,7 @@ PYBIND11_MODULE(_core, m) {
   bind_math(m);
   bind_parts(m);
   bind_search(m);
+  bind_decomposed(m);  // after bind_search, whose index it adds to
   bind_skip_gram(m);
 }
 

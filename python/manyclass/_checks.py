@@ -20,6 +20,12 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} is {value!r}; it must be one of {listed}")
 
 
+def check_flag(name: str, value: object) -> None:
+    """Raise TypeError unless `value` is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {value!r}; it must be True or False")
+
+
 def check_number(
     name: str,
     value: Any,

@@ -91,17 +91,16 @@ class Collapsed:
             out[part] = _exponentiate(h @ tables.output.T) - _row_products(h, self.contexts[block] @ tables.output)
         return out
 
-    def input_gradient(self, tables: Tables) -> tuple[float, Floats]:
-        """F, and its gradient in each h_x divided by q_x."""
+    def input_gradient(self, tables: Tables) -> tuple[Doubles, Floats]:
+        """The loss of each centre word, as of `losses`, and its gradient in h_x: that of F divided by q_x."""
         gradient = np.zeros_like(tables.input)
-        value = 0.0
+        losses = np.zeros(len(gradient))
         for rows in self._centre_blocks(len(tables.output)):
             h, target = tables.input[rows], self.contexts[rows] @ tables.output
             p = h @ tables.output.T
-            log_z = _exponentiate(p)
+            losses[rows] = _exponentiate(p) - _row_products(h, target)
             gradient[rows] = _normalised(p) @ tables.output - target
-            value += float(self.centres[rows] @ (log_z - _row_products(h, target)))
-        return value, gradient
+        return losses, gradient
 
     def output_gradient(self, tables: Tables) -> tuple[float, Floats]:
         """F, and its gradient in each v_y divided by y's share of the contexts."""
@@ -115,8 +114,12 @@ class Collapsed:
             log_z = _exponentiate(p)
             total += _normalised(p).T @ weighted - observed.T @ weighted
             value += float(q @ (log_z - _row_products(h, observed @ tables.output)))
+        return value, self.per_context(total)
+
+    def per_context(self, gradient: Doubles | Floats) -> Floats:
+        """Each row divided by its word's share of the contexts."""
         shares = self.words_as_contexts[:, np.newaxis]
-        return value, np.divide(total, shares, out=np.zeros_like(total), where=shares > 0).astype(np.float32)
+        return np.divide(gradient, shares, out=np.zeros_like(gradient), where=shares > 0).astype(np.float32)
 
     def tree_losses(self, tables: Tables, rows: NDArray[np.intp], tree: _Tree) -> Doubles:
         """-sum_y q_{y|x} log p(y | x) of some centre words, p being that of a Huffman tree."""
@@ -175,38 +178,55 @@ class Descent:
     """Gradient descent on F in the input and the output table by turns, whole passes over all pairs of words.
 
     Each row's gradient is divided by its word's share of the pairs, so that rare words move as fast as frequent ones:
-    for h_x that leaves the gradient of x's own loss. A step that does not go down is taken back and halved; one that
-    does makes the next longer by a tenth.
+    for h_x that leaves the gradient of x's own loss, which depends on no other row, so that each has its own step size.
+    A step that does not go down is taken back and halved, of h_x until the next pass, of all v_y at once; one that does
+    makes the next longer by a tenth.
     """
 
     def __init__(self, collapsed: Collapsed, tables: Tables, learning_rate: float) -> None:
         self.collapsed = collapsed
         self.tables = tables
-        self.rates = {"input": learning_rate, "output": learning_rate}
+        self.input_rates = np.full(len(tables.input), learning_rate)
+        self.output_rate = learning_rate
 
     def step(self) -> float:
         """Move both tables; F after it."""
-        for name, gradient_of in (
-            ("input", self.collapsed.input_gradient),
-            ("output", self.collapsed.output_gradient),
-        ):
-            value, gradient = gradient_of(self.tables)
-            value = self._move(name, value, gradient)
-        return value
+        self._move_input(*self.collapsed.input_gradient(self.tables))
+        value, gradient = self.collapsed.output_gradient(self.tables)
+        (value,) = self._move_output(np.array([value]), gradient)
+        return float(value)
 
-    def _move(self, name: str, value: float, gradient: Floats) -> float:
-        table = getattr(self.tables, name)
+    def _move_input(self, losses: Doubles, gradient: Floats) -> None:
+        table = self.tables.input
         before = table.copy()
-        rows = np.flatnonzero(self.collapsed.centres)
-        while self.rates[name] > SMALLEST_STEP:
-            np.subtract(before, np.float32(self.rates[name]) * gradient, out=table)
-            after = float(self.collapsed.centres[rows] @ self.collapsed.losses(self.tables, rows))
-            if after < value:
-                self.rates[name] *= 1.1
+        np.subtract(before, self.input_rates[:, np.newaxis].astype(np.float32) * gradient, out=table)
+        failed = ~(self._losses() < losses)
+        table[failed] = before[failed]
+        self.input_rates *= np.where(failed, 0.5, 1.1)
+
+    def _move_output(self, values: Doubles, gradient: Floats) -> Doubles:
+        table = self.tables.output
+        before = table.copy()
+        while self.output_rate > SMALLEST_STEP:
+            np.subtract(before, np.float32(self.output_rate) * gradient, out=table)
+            after = self._values()
+            if (after < values).all():
+                self.output_rate *= 1.1
                 return after
-            self.rates[name] /= 2
+            self.output_rate /= 2
         table[:] = before
-        return value
+        return values
+
+    def _losses(self) -> Doubles:
+        """What a step of each h_x must lower."""
+        losses = np.zeros(len(self.tables.input))
+        rows = np.flatnonzero(self.collapsed.centres)
+        losses[rows] = self.collapsed.losses(self.tables, rows)
+        return losses
+
+    def _values(self) -> Doubles:
+        """What a step of the output table must lower."""
+        return np.array([self.collapsed.centres @ self._losses()])
 
 
 def _blocks(n_rows: int, width: int) -> Iterator[slice]:

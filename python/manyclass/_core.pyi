@@ -44,7 +44,6 @@ class Plan:
         delta: float,
         u_gain: float,
         power: float,
-        learn_heads: bool,
         seed: int,
         n_threads: int,
         batch: int,
@@ -108,6 +107,48 @@ class Trainer:
     ) -> Trainer: ...
     @staticmethod
     def dense(plan: Plan, data: NDArray[np.float32], state: State) -> Trainer: ...
+    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> Progress: ...
+
+# bind_labels
+
+class LabelArrays:
+    def __init__(
+        self,
+        *,
+        x: _Data,
+        labels_indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        embeddings: NDArray[np.float32],
+        embedding_squares: NDArray[np.float32],
+        classes: NDArray[np.float32],
+        class_squares: NDArray[np.float32],
+        n_features: int,
+        n_hidden: int,
+        intercept: bool,
+        relu: bool,
+    ) -> None: ...
+
+class LabelTrainer:
+    def __init__(
+        self,
+        arrays: LabelArrays,
+        *,
+        loss: str,
+        smoothing: float,
+        implicit: bool,
+        source: str,
+        n_negatives: int,
+        log_q: bool,
+        power: float,
+        index: Any,
+        budget: int,
+        n_probe: int,
+        seed: int,
+        n_threads: int,
+        batch: int,
+        shuffle: bool,
+        isa: str,
+    ) -> None: ...
     def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> Progress: ...
 
 # bind_evaluate
@@ -292,12 +333,94 @@ class ClusterIndex:
         n_threads: int,
         isa: str = "auto",
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]: ...
+    def log_normalizers(
+        self,
+        x: _Data,
+        *,
+        scores: NDArray[np.float32],
+        ids: NDArray[np.int64],
+        sample_size: int,
+        seed: int,
+        first: int,
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
     def update(
         self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
     ) -> None: ...
     def rows(self) -> NDArray[np.float32]: ...
     def labels(self) -> NDArray[np.int32]: ...
     def sizes(self) -> NDArray[np.int32]: ...
+    def loss_and_gradient(
+        self,
+        x: NDArray[np.float32],
+        labels_indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        *,
+        loss: str,
+        smoothing: float,
+        budget: int,
+        threshold: float,
+        n_probe: int,
+        until_enough: bool,
+        n_iter: int,
+        step: str,
+        tolerance: float,
+        rest: str,
+        answer: str,
+        n_threads: int,
+        isa: str = "auto",
+    ) -> dict[str, Any]: ...
+
+# bind_decomposed
+
+class DecomposedIndex:
+    def __init__(
+        self,
+        rows: NDArray[np.float32],
+        centroids: list[NDArray[np.float32]],
+        *,
+        labels: list[NDArray[np.int32]],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> None: ...
+    def query(
+        self,
+        x: NDArray[np.float32],
+        *,
+        k: int,
+        budget: int,
+        n_probe: int,
+        excluded_indptr: NDArray[np.int64],
+        excluded_ids: NDArray[np.int32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...
+    def update(
+        self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
+    ) -> None: ...
+    def rows(self) -> NDArray[np.float32]: ...
+    def labels(self) -> NDArray[np.int32]: ...
+    def loss_and_gradient(
+        self,
+        x: NDArray[np.float32],
+        labels_indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        *,
+        loss: str,
+        smoothing: float,
+        budget: int,
+        threshold: float,
+        n_probe: int,
+        until_enough: bool,
+        n_iter: int,
+        step: str,
+        tolerance: float,
+        rest: str,
+        answer: str,
+        n_threads: int,
+        isa: str = "auto",
+    ) -> dict[str, Any]: ...
 
 # math
 def _exp_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-import warnings
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
-from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from manyclass import _core
 from manyclass._checks import csr_parts
-from manyclass._training import Callback, TrainingState
+from manyclass._training import Callback, TrainingState, warn_user
+from manyclass._validation import UNUSED_SCALE, Validation
 from manyclass._weights import LinearWeights, Matrix
 
 Floats = NDArray[np.float64]
@@ -97,6 +96,7 @@ def fit_full_batch(
     verbose: int,
     callback: Callback | None,
     max_seconds: float = np.inf,
+    validation: Validation | None = None,
 ) -> tuple[LinearWeights, Floats, int]:
     """Minimise the mean loss + alpha/2 ||W||^2 from W = 0; the intercepts are not penalised.
 
@@ -111,11 +111,13 @@ def fit_full_batch(
         Most iterations, each of one or a few passes over the data.
     tol : float
         Stop when no entry of the gradient is larger, in absolute value.
+    validation : Validation, optional
+        Stop when it says so, and return the iterate that did best on it.
 
     Returns
     -------
     weights : LinearWeights
-        The last iterate, rounded to float32.
+        The last or best iterate, rounded to float32.
     loss_curve : ndarray of shape (n_iter,), float64
         The objective after each iteration.
     n_iter : int
@@ -131,9 +133,8 @@ def fit_full_batch(
         x, labels, n_classes, loss=loss, alpha=alpha, fit_intercept=fit_intercept, n_threads=n_threads
     )
     weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=objective.sparse)
-    state = TrainingState(
-        0, 0.0, np.nan, 0, weights, np.zeros(0, dtype=np.float32), np.arange(n_classes, dtype=np.int32), n_threads
-    )
+    position = np.arange(n_classes, dtype=np.int32)
+    state = TrainingState(0, 0.0, np.nan, 0, weights, UNUSED_SCALE, position, n_threads)
     theta = np.zeros(objective.size)
     curve: list[float] = []
     stopped = False
@@ -147,11 +148,14 @@ def fit_full_batch(
         curve.append(float(intermediate_result.fun))
         bar.update()
         bar.set_postfix_str(f"objective {curve[-1]:.6f}", refresh=False)
-        if callback is not None:
+        if callback is not None or validation is not None:
             objective.write(theta, weights)
+        if validation is not None:
+            stopped = validation.after_pass(weights, UNUSED_SCALE, position)
+        if callback is not None:
             state.n_iter, state.loss = len(curve), curve[-1]
             state.class_updates += n_classes
-            stopped = bool(callback(state))
+            stopped = bool(callback(state)) or stopped
         stopped = stopped or state.seconds >= max_seconds
         begin = time.perf_counter()
         if stopped:
@@ -179,7 +183,7 @@ def fit_full_batch(
         theta[:] = found.x
         largest = float(np.abs(found.jac).max(initial=0))
         if largest > tol and not stopped:
-            _warn(
+            warn_user(
                 f"L-BFGS made max_iter={max_iter} iterations; the largest entry of the gradient is {largest:.3g}, "
                 f"more than tol={tol:g}. Raise max_iter, or scale the features"
                 if len(curve) >= max_iter
@@ -187,12 +191,9 @@ def fit_full_batch(
                 f"gradient is {largest:.3g}, more than tol={tol:g}"
             )
     except KeyboardInterrupt:
-        _warn("training was interrupted; the model is the one reached so far")
+        warn_user("training was interrupted; the model is the one reached so far")
     finally:
         bar.close()
-    objective.write(theta, weights)
+    if validation is None or not validation.restore(weights):
+        objective.write(theta, weights)
     return weights, np.array(curve), len(curve)
-
-
-def _warn(what: str) -> None:
-    warnings.warn(what, ConvergenceWarning, stacklevel=5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,8 +13,9 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manyclass import _core
-from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass import _approximate, _core
+from manyclass._checks import canonical_csr, check_choice, check_number, n_threads_from, seed_from
+from manyclass._mapped_weights import MappedWeights
 from manyclass._training import summarize
 from manyclass._weights import Data, LinearWeights, Matrix
 
@@ -29,23 +30,24 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     """
 
     selection: str
-    n_negatives: int
+    n_negatives: Any  # an int, or "auto" for some, as alpha
     frequency_power: float
     n_head: int
     batch_size: int | None
     learning_rate: float | str
     schedule: str
-    decay: float
-    max_iter: int
-    alpha: float
+    decay: Any
+    max_iter: Any
+    alpha: Any
     averaging: str
     n_jobs: int | None
     parallel: str
+    random_state: Any
 
     classes_: NDArray[Any]
     loss_curve_: NDArray[np.float64]
     n_iter_: int
-    _weights: LinearWeights
+    _weights: LinearWeights | MappedWeights
 
     def _training_data(self, X: Data, y: ArrayLike) -> tuple[Matrix, NDArray[np.int32], NDArray[Any]]:
         """Check the data of a fit; return X for the core, the labels as positions among the classes, and the classes.
@@ -176,30 +178,104 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         labels: NDArray[Any] = self.classes_[best[:, 0]]
         return labels
 
-    def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Return the k most probable labels with their exact log-probabilities, best first.
+    @overload
+    def predict_top_k(
+        self, X: Data, k: int, *, approximate: bool = ..., recall: float = ..., return_std: Literal[False] = ...
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]: ...
+
+    @overload
+    def predict_top_k(
+        self, X: Data, k: int, *, approximate: bool = ..., recall: float = ..., return_std: Literal[True]
+    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float64]]: ...
+
+    def predict_top_k(
+        self, X: Data, k: int, *, approximate: bool = False, recall: float = 0.95, return_std: bool = False
+    ) -> tuple[NDArray[Any], NDArray[np.float32]] | tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float64]]:
+        r"""Return the k most probable labels with their log-probabilities, best first.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         k : int
             In [1, n_classes].
+        approximate : bool, default=False
+            Search the classes through a `SphericalClusterIndex` instead of scoring all of them. Up to 4,096 classes are
+            all scored in any case, and the answer is exact. Under the softmax only.
+        recall : float, default=0.95
+            Share of the k most probable labels, over rows, that an approximate search is to find, in ]0, 1]; with 1 it
+            finds them all. The number of clusters that are searched is chosen by up to 256 rows of the first call with
+            this k and recall that has 128 rows or more (earlier ones search all clusters), and checked on up to 256
+            other rows; later calls of 256 rows or more check it on a sixteenth of theirs.
+        return_std : bool, default=False
+            Whether to return the standard error of the log-normalisers too.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
         log_probabilities : ndarray of shape (n_samples, k), float32
-            In nats, normalised over all classes.
+            In nats, normalised over all classes: exactly, or by an estimate.
+        std : ndarray of shape (n_samples,), float64
+            Only if `return_std`: the estimated standard deviation of each row's log-normaliser, by which all of its
+            log-probabilities err alike. 0 where all classes were scored.
 
         Raises
         ------
         ValueError
-            If k is out of range.
+            If k or recall is out of range, or if `approximate` and the probabilities are not those of a softmax.
+
+        Warns
+        -----
+        UserWarning
+            If the recall found in a check is below `recall` by more than chance explains.
+
+        Notes
+        -----
+        The estimate :math:`\hat Z = \sum_H e^{z_k} + \frac{K - |H|}{r} \sum_T e^{z_k}` of a row's normaliser counts the
+        max(k, 64) classes H that were found exactly and weighs r = 1,024 others T, drawn uniformly without replacement:
+        its mean is the normaliser whatever was found. Its logarithm is too small by about std^2 / 2 on average, and std
+        itself, estimated from T, is too small where a few classes outside of H that T rarely meets have much of the
+        probability. Draws depend on random_state and the row's place in X; 64 rows share one.
+
+        The first approximate call builds the index, which takes the time of scoring all classes for some thousand
+        rows, and keeps it until the next fit; it is not saved, pickled or cloned. It is dense: 5 n_classes
+        n_features bytes, and while it is built twice as many; weights of 100,000 classes and 50,000 sparse features
+        are better left to the exact answer, which reads only the features that a row has.
         """
         x = self._validated(X)
         check_number("k", k, low=1, high=len(self.classes_), integer=True)
-        best, log_probabilities = self._top_k(x, int(k))
-        return self.classes_[best], log_probabilities
+        check_number("recall", recall, low=0, open_low=True, high=1)
+        std = np.zeros(x.shape[0])
+        if approximate and self._not_softmax():
+            raise ValueError(f"approximate=True needs the probabilities of a softmax; {self._not_softmax()}")
+        if approximate and len(self.classes_) > _approximate.EXACT_CLASSES:
+            n_threads = n_threads_from(self.n_jobs)
+            best, log_probabilities, std = self._class_index(n_threads).top_k(
+                self._mapped(x), int(k), float(recall), n_threads
+            )
+        else:
+            best, log_probabilities = self._top_k(x, int(k))
+        labels = self.classes_[best]
+        return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
+
+    def _mapped(self, x: Matrix) -> Matrix:
+        """The features that W is multiplied with."""
+        return x
+
+    def _not_softmax(self) -> str:
+        """Why probabilities are not those of a softmax of the scores, or nothing."""
+        return ""
+
+    def _class_index(self, n_threads: int) -> _approximate.ClassIndex:
+        """Return the index over the weights of the last fit, made at its first use."""
+        weights, index = getattr(self, "_kept_index", (None, None))
+        if index is None or weights is not self._weights:
+            index = _approximate.ClassIndex(self._weights, seed_from(self.random_state), n_threads)
+            self._kept_index = (self._weights, index)
+        return index
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and joblib: all but the index, which is larger than the weights and can be made again."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_kept_index"}
 
     def evaluate(self, X: Data, y: ArrayLike) -> dict[str, float]:
         """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass._checks import csr_parts, seed_from
 from manyclass._local import LocalFamily
+from manyclass._search_head import HeadSearch
 from manyclass._training import Callback, Schedule, TrainingState, run_passes
+from manyclass._validation import Validation
 from manyclass._weights import LinearWeights, Matrix, aligned_zeros
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -92,20 +94,21 @@ class Memory:
             self.intercept_total += weights.intercept
             self.n_averaged += 1
 
+    def model(self, weights: LinearWeights) -> tuple[LinearWeights, NDArray[np.float32]]:
+        """Return what `finish` would leave, as a matrix and the factors of its rows, without copying W."""
+        if not self.n_averaged:
+            return weights, self.scale
+        share = np.float32(1 / self.n_averaged)
+        mean = LinearWeights(self.total, self.intercept_total * share, weights.sparse)
+        return mean, np.full(weights.n_classes, share)
+
     def finish(self, weights: LinearWeights) -> None:
         """Leave in `weights` the model itself: factors multiplied in, or the average."""
         if self.n_averaged:
             np.multiply(self.total, np.float32(1 / self.n_averaged), out=weights.matrix)
             np.multiply(self.intercept_total, np.float32(1 / self.n_averaged), out=weights.intercept)
         elif len(self.scale):
-            _multiply(weights, self.scale)
-
-
-def _multiply(weights: LinearWeights, factors: NDArray[np.float32]) -> None:
-    if weights.sparse:
-        weights.matrix[:, : weights.n_classes] *= factors
-    else:
-        weights.matrix *= factors[:, np.newaxis]
+            weights.multiply_rows(self.scale)
 
 
 def row_norms_sq(x: Matrix) -> NDArray[np.float32]:
@@ -156,10 +159,12 @@ def fit_sampled(
     callback: Callback | None,
     max_seconds: float,
     local: LocalFamily | None = None,
+    validation: Validation | None = None,
 ) -> tuple[LinearWeights, list[float]]:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
-    Augment and reduce where the estimator has a `noise`, with the local family `local` unless that is "gumbel".
+    With a `validation` they are those of the pass that did best on it. Augment and reduce where the estimator has a
+    `noise`, with the local family `local` unless that is "gumbel".
     """
     sparse = isinstance(x, sp.csr_array)
     n_samples, n_features = x.shape
@@ -178,10 +183,12 @@ def fit_sampled(
     drawn = n_classes if estimator.selection == "all" else min(estimator.n_negatives, n_classes)
     pass_seconds = n_samples * SECONDS_PER_VISIT + n_stored * (drawn + 1) * SECONDS_PER_MOVED
     memory = Memory.of(estimator, weights, pass_seconds=pass_seconds)
+    search: HeadSearch | None = None
     if estimator.selection != "head_tail":
         heads = np.zeros((0, 0), dtype=np.int32)
-    elif candidates is None:
+    elif candidates is None:  # none in the first pass, which warms up by its tails alone
         heads = np.full((n_samples, min(estimator.n_head, n_classes - 1)), -1, dtype=np.int32)
+        search = HeadSearch(x, position[labels], heads, bool(estimator.fit_intercept), seed, n_threads)
     else:
         heads = np.ascontiguousarray(position[candidates])
     state = _core.State(
@@ -209,7 +216,6 @@ def fit_sampled(
         delta=estimator.delta,
         u_gain=estimator.u_gain,
         power=estimator.frequency_power,
-        learn_heads=candidates is None,
         seed=seed,
         n_threads=n_threads,
         batch=batch,
@@ -238,6 +244,14 @@ def fit_sampled(
     else:
         trainer = _core.Trainer.dense(plan, x, state)
 
+    def after_pass(n_iter: int) -> bool:
+        memory.after_pass(weights, n_iter, n_threads)
+        if validation is not None and validation.after_pass(*memory.model(weights), position):
+            return True
+        if search is not None and n_iter % estimator.refresh == 0 and n_iter < estimator.max_iter:
+            search.refresh(weights, memory.scale)
+        return False
+
     noise = getattr(estimator, "noise", "gumbel")
     progress = TrainingState(0, 0.0, np.nan, 0, weights, memory.scale, position, n_threads, noise)
     curve = run_passes(
@@ -249,10 +263,11 @@ def fit_sampled(
         max_iter=estimator.max_iter,
         verbose=estimator.verbose,
         state=progress,
-        after_pass=lambda n_iter: memory.after_pass(weights, n_iter, n_threads),
+        after_pass=after_pass,
         callback=callback,
         max_seconds=max_seconds,
     )
-    memory.finish(weights)
+    if validation is None or not validation.restore(weights):
+        memory.finish(weights)
     weights.reorder(position, n_threads)
     return weights, curve

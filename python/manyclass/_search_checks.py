@@ -13,6 +13,7 @@ from manyclass._checks import canonical_csr, csr_parts
 
 Rows = ArrayLike | sp.sparray | sp.spmatrix
 Exclude = Sequence[ArrayLike] | sp.sparray | sp.spmatrix | None
+Labels = ArrayLike | Sequence[ArrayLike] | sp.sparray | sp.spmatrix
 Excluded = tuple[NDArray[np.int64], NDArray[np.int32]]  # indptr and sorted ids; both empty: nothing for anyone
 
 MOST_COLUMNS = 1 << 22  # sums of D products of bytes must be 32-bit integers
@@ -113,8 +114,24 @@ def checked_ids(name: str, ids: ArrayLike, n_rows: int) -> NDArray[np.int32]:
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
+def _lists(name: str, given: Any, n: int, n_rows: int) -> Excluded:
+    """Lists of ids, or a pattern of the entries that are stored, as row pointers and sorted ids."""
+    if _is_sparse(given):
+        if given.shape != (n, n_rows):
+            raise ValueError(f"{name} has shape {given.shape}; it must be {(n, n_rows)}: queries by rows")
+        pattern = sp.csr_array(given, copy=True)
+        pattern.sum_duplicates()
+        return np.asarray(pattern.indptr, dtype=np.int64), np.asarray(pattern.indices, dtype=np.int32)
+    if len(given) != n:
+        raise ValueError(f"{name} has {len(given)} lists; there are {n} queries")
+    ids = [np.unique(checked_ids(f"{name}[{i}]", some, n_rows)) for i, some in enumerate(given)]
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum([len(some) for some in ids], out=indptr[1:])
+    return indptr, np.concatenate(ids) if ids else _NOTHING[1]
+
+
 def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
-    """Return the ids that each query does not want, sorted.
+    """Return the ids that each query does not want, sorted and distinct.
 
     Raises
     ------
@@ -126,16 +143,28 @@ def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
     if exclude is None:
         return _NOTHING
     given: Any = exclude
-    if _is_sparse(given):
-        if given.shape != (n, n_rows):
-            raise ValueError(f"exclude has shape {given.shape}; it must be {(n, n_rows)}: queries by rows")
-        pattern = sp.csr_array(given, copy=True)
-        pattern.sum_duplicates()
-        return np.asarray(pattern.indptr, dtype=np.int64), np.asarray(pattern.indices, dtype=np.int32)
-    lists: Sequence[Any] = [given] if single and np.ndim(given[0] if len(given) else 0) == 0 else given
-    if len(lists) != n:
-        raise ValueError(f"exclude has {len(lists)} lists; there are {n} queries")
-    ids = [np.sort(checked_ids(f"exclude[{i}]", some, n_rows)) for i, some in enumerate(lists)]
-    indptr = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum([len(some) for some in ids], out=indptr[1:])
-    return indptr, np.concatenate(ids) if ids else _NOTHING[1]
+    if single and not _is_sparse(given) and np.ndim(given[0] if len(given) else 0) == 0:
+        given = [given]
+    return _lists("exclude", given, n, n_rows)
+
+
+def labels_of(Y: Labels, n: int, n_rows: int) -> Excluded:
+    """Return the labels of each of n points, sorted and distinct: one for each, lists, or a sparse indicator matrix.
+
+    Raises
+    ------
+    TypeError
+        If they are not integers.
+    ValueError
+        If there are not labels for each point, or one is out of range.
+    """
+    given: Any = Y
+    if not _is_sparse(given) and all(np.ndim(some) == 0 for some in given):
+        one = checked_ids("Y", given, n_rows)
+        if len(one) != n:
+            raise ValueError(f"Y has {len(one)} labels; there are {n} queries")
+        return np.arange(n + 1, dtype=np.int64), one
+    if _is_sparse(given) and given.shape == (n, n_rows):
+        given = sp.csr_array(given, copy=True)
+        given.eliminate_zeros()
+    return _lists("Y", given, n, n_rows)

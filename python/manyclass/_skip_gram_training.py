@@ -35,7 +35,10 @@ class SkipGramState:
     n_pairs : int
         Pairs of centre and context trained on so far.
     loss : float
-        Mean over the pass of the objective as trained on, by samples, in nats a pair; with "gd", its exact value.
+        Mean over the pass of the objective as trained on, by samples, in nats a pair; with "gd", its exact value, or an
+        estimate if a search samples.
+    ends : list of float
+        The seconds after each pass.
     """
 
     objective: str = ""
@@ -44,6 +47,7 @@ class SkipGramState:
     n_words: int = 0
     n_pairs: int = 0
     loss: float = np.nan
+    ends: list[float] = field(default_factory=list)
     _value: Callable[[int | None], float] | None = field(default=None, repr=False)
 
     def objective_value(self, sample: int | None = None) -> float:
@@ -140,6 +144,7 @@ def run_passes(
             if state.n_pairs == 0:
                 raise ValueError(NO_PAIRS)
             state.n_iter += 1
+            state.ends.append(state.seconds)
             state.loss = loss / loss_pairs if loss_pairs else np.nan
             curve.append(state.loss)
             if callback is not None and callback(state):

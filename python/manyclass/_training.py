@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from manyclass import _core
+from manyclass._mapped_weights import MappedWeights
 from manyclass._weights import LinearWeights, Matrix
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
@@ -38,7 +41,7 @@ class TrainingState:
     seconds: float
     loss: float
     class_updates: int
-    _weights: LinearWeights = field(repr=False)
+    _weights: LinearWeights | MappedWeights = field(repr=False)
     _scale: NDArray[np.float32] = field(repr=False)
     _position: NDArray[np.int32] = field(repr=False)
     _n_threads: int = field(repr=False)
@@ -67,6 +70,14 @@ class TrainingState:
 Callback = Callable[[TrainingState], bool | None]
 
 
+class Trainer(Protocol):
+    """What makes visits: a trainer of the core, or what changes it between passes."""
+
+    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> _core.Progress:
+        """Make the visits [first, last) of a pass."""
+        ...
+
+
 def summarize(losses: NDArray[np.float64], ranks: NDArray[np.int32]) -> dict[str, float]:
     """Mean log-loss in nats, error and top-5 error."""
     return {
@@ -92,7 +103,7 @@ class Schedule:
 
 
 def run_passes(
-    trainer: _core.Trainer,
+    trainer: Trainer,
     schedule: Schedule,
     *,
     n_samples: int,
@@ -101,11 +112,14 @@ def run_passes(
     max_iter: int,
     verbose: int,
     state: TrainingState,
-    after_pass: Callable[[int], None],
+    after_pass: Callable[[int], bool],
     callback: Callback | None,
     max_seconds: float = np.inf,
+    loss_at_zero: float | None = None,
 ) -> list[float]:
-    """Make up to `max_iter` passes, or train for `max_seconds`; `after_pass` belongs to the training.
+    """Make up to `max_iter` passes, or train for `max_seconds`; `after_pass` belongs to the training and may end it.
+
+    `loss_at_zero` is that of W = 0, log K unless given.
 
     Returns the running loss of each whole pass.
 
@@ -149,27 +163,33 @@ def run_passes(
             if first < n_samples:
                 break
             begin = time.perf_counter()
-            after_pass(epoch + 1)
+            done = after_pass(epoch + 1)
             state.seconds += time.perf_counter() - begin
             state.n_iter, state.loss = epoch + 1, loss / n_samples
             curve.append(state.loss)
-            if (callback is not None and callback(state)) or state.seconds >= max_seconds:
+            if (callback is not None and callback(state)) or done or state.seconds >= max_seconds:
                 break
     except KeyboardInterrupt:
-        warnings.warn("training was interrupted; the model is the one reached so far", ConvergenceWarning, 4)
+        warn_user("training was interrupted; the model is the one reached so far")
         return curve
     finally:
         bar.close()
-    # W = 0 has loss log K, so a model that ends well above it is worse than none.
-    if curve and not curve[-1] <= 2 * np.log(n_classes):
-        _warn_diverged(f"the loss of the last pass, {curve[-1]:.4g} nats, is above that of W = 0")
+    # A model that ends well above W = 0 is worse than none.
+    if curve and not curve[-1] <= 2 * (np.log(n_classes) if loss_at_zero is None else loss_at_zero):
+        _warn_diverged(f"the loss of the last pass, {curve[-1]:.4g}, is above that of W = 0")
     return curve
 
 
+def warn_user(what: str) -> None:
+    """Warn of a training that did not converge, at the line outside of this package that asked for it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "manyclass":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(what, ConvergenceWarning, stacklevel=level)
+
+
 def _warn_diverged(what: str) -> None:
-    warnings.warn(
+    warn_user(
         f"training diverged: {what}. Lower learning_rate, scale the rows of X to unit length, or use "
-        "solver='implicit', which bears larger steps",
-        ConvergenceWarning,
-        5,
+        "solver='implicit', which bears larger steps"
     )

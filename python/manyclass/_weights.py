@@ -62,6 +62,13 @@ class LinearWeights:
         """W as a (n_classes, n_features) view."""
         return self.matrix[:, : self.n_classes].T if self.sparse else self.matrix
 
+    def multiply_rows(self, factors: NDArray[np.float32]) -> None:
+        """Multiply the weights of class k by factors[k], in place; intercepts stay."""
+        if self.sparse:
+            self.matrix[:, : self.n_classes] *= factors
+        else:
+            self.matrix *= factors[:, np.newaxis]
+
     def reorder(self, source: NDArray[np.int32], n_threads: int) -> None:
         """Put class source[k] in place k, in place."""
         if self.sparse:
@@ -112,13 +119,18 @@ class LinearWeights:
         return np.concatenate(losses), np.concatenate(ranks)
 
     def top_k(
-        self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel"
+        self,
+        X: Matrix,
+        k: int,
+        n_threads: int,
+        noise: str = "gumbel",
+        scale: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return classes and log-probabilities, (n_samples, k), best first."""
-        parts = [_core.top_k(x, d, self._core_weights(), k, n_threads) for x, d in self._blocks(X)]
+        """Return classes and log-probabilities, (n_samples, k), best first; rows times `scale`."""
+        parts = [_core.top_k(x, d, self._core_weights(scale), k, n_threads) for x, d in self._blocks(X)]
         classes, log_p = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         if noise != "gumbel":
-            log_p = self._log_probabilities_at(noise, X, classes, n_threads).astype(np.float32)
+            log_p = self._log_probabilities_at(noise, X, classes, n_threads, scale).astype(np.float32)
         return classes, log_p
 
     def _log_probabilities_at(

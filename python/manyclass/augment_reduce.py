@@ -36,6 +36,7 @@ FIXED = {
     "u_gain": 1.0,
     "u_init": "log_n_classes",
     "max_norm": None,
+    "refresh": 10,
 }
 
 
@@ -82,8 +83,8 @@ class AugmentReduceClassifier(LinearClassifier):
     frequency_power : float, default=0.75
         For the selections by frequency.
     n_head : int, default=16
-        For selection="head_tail": how many of the highest-scored wrong classes met so far each point remembers; at most
-        64. Takes 4 n_samples n_head bytes.
+        For selection="head_tail": how many of its highest-scored wrong classes are found for each point after every
+        tenth pass; at most 64. See `SoftmaxClassifier`.
     batch_size : int or None, default=None
         Points whose steps are made at the same weights and averaged. None: steps are made one by one or, from 1,024
         classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`).
@@ -168,6 +169,8 @@ class AugmentReduceClassifier(LinearClassifier):
     """
 
     _variances: NDArray[np.float32] | None
+
+    _weights: LinearWeights
 
     def __init__(
         self,
@@ -386,6 +389,11 @@ class AugmentReduceClassifier(LinearClassifier):
             classes.append(best.astype(np.int32))
             log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
         return np.concatenate(classes), np.concatenate(log_p)
+
+    def _not_softmax(self) -> str:
+        if self._variances is not None:
+            return "posterior is 'gaussian', whose predictions average over draws of all scores"
+        return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
 
     def _check_parameters(self) -> None:
         check_choice("noise", self.noise, _core.noise_names())

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass._label_training import search_name
+from manyclass._mapped_weights import MappedWeights
 from manyclass._tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass._weights import LINE, LinearWeights, aligned_zeros
 
@@ -49,6 +51,10 @@ def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any]
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)
     tensors = {"weights": weights.matrix, "intercept": weights.intercept}
+    if isinstance(weights, MappedWeights):
+        tensors["intercept"] = np.ascontiguousarray(weights.intercept)  # it is a column of the weights
+        if weights.embeddings.size:
+            tensors["embeddings"] = weights.embeddings
     variances = getattr(model, "_variances", None)
     if variances is not None:
         tensors["variances"] = variances
@@ -59,10 +65,12 @@ def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any]
     description = {
         "class": name,
         "parameters": _parameters(model),
-        "layout": "feature_major" if weights.sparse else "class_major",
+        "layout": _layout(weights),
         "classes": label_info,
         "n_features_in": int(model.n_features_in_),
         "n_iter": int(model.n_iter_),
+        "automatic": _automatic(model),
+        "labels": _label_description(model),
     }
     metadata = {
         "format": FORMAT,
@@ -160,8 +168,29 @@ def _open_model(path: PathLike) -> TensorFile:
 def _classes() -> dict[str, type[LinearClassifier]]:
     from manyclass.augment_reduce import AugmentReduceClassifier
     from manyclass.linear import SoftmaxClassifier
+    from manyclass.margin import MarginClassifier
 
-    return {"SoftmaxClassifier": SoftmaxClassifier, "AugmentReduceClassifier": AugmentReduceClassifier}
+    classes: tuple[type[LinearClassifier], ...] = (SoftmaxClassifier, AugmentReduceClassifier, MarginClassifier)
+    return {cls.__name__: cls for cls in classes}
+
+
+def _layout(weights: LinearWeights | MappedWeights) -> str:
+    if isinstance(weights, MappedWeights):
+        return "mapped"
+    return "feature_major" if weights.sparse else "class_major"
+
+
+def _label_description(model: LinearClassifier) -> dict[str, Any]:
+    """What a model of several labels, or of a feature map, has beside its weights."""
+    found: dict[str, Any] = {
+        "multilabel_": bool(getattr(model, "multilabel_", False)),
+        "n_labels_": int(getattr(model, "n_labels_", 1)),
+        "_sparse_labels": bool(getattr(model, "_sparse_labels", False)),
+    }
+    weights = model._weights
+    if isinstance(weights, MappedWeights):
+        found["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
+    return found
 
 
 def _parameters(model: LinearClassifier) -> dict[str, Any]:
@@ -170,10 +199,38 @@ def _parameters(model: LinearClassifier) -> dict[str, Any]:
         plain = value.item() if isinstance(value, np.generic) else value
         if name == "random_state" and not isinstance(plain, int):
             plain = None
+        if name == "search" and plain is not None:
+            plain = search_name(plain)  # an index given as an example is for training
         if plain is not None and not isinstance(plain, bool | int | float | str):
             raise TypeError(f"{name} is {value!r}; only None, bool, int, float and str can be saved")
         parameters[name] = plain
     return parameters
+
+
+# What a fit chose and how, by attribute. JSON has neither numbers as keys nor infinite ones: tables become lists of
+# pairs, and a trial that diverged null.
+_TABLES = ("alpha_path_", "learning_rate_table_")
+
+
+def _automatic(model: LinearClassifier) -> dict[str, Any]:
+    if not hasattr(model, "resolved_params_"):
+        return {}
+    found: dict[str, Any] = {
+        "resolved_params_": dict(model.resolved_params_),
+        "validation_curve_": model.validation_curve_.tolist(),
+        "best_iter_": int(model.best_iter_),
+    }
+    for name in _TABLES:
+        found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(model, name).items()]
+    return found
+
+
+def _set_automatic(model: LinearClassifier, found: Mapping[str, Any]) -> None:
+    model.resolved_params_ = dict(found.get("resolved_params_", {}))
+    model.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)
+    model.best_iter_ = int(found.get("best_iter_", model.n_iter_))
+    for name in _TABLES:
+        setattr(model, name, {key: np.inf if loss is None else loss for key, loss in found.get(name, [])})
 
 
 def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
@@ -185,6 +242,8 @@ def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
     unknown = sorted(set(info["parameters"]) - set(cls._get_param_names()))
     if unknown:
         raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
+    from manyclass._label_classifier import LabelClassifier
+
     model = cls(**info["parameters"])
     model.classes_ = _decode_labels(file, info["classes"])
     model.n_features_in_ = _count(file, info, "n_features_in", least=1)
@@ -192,7 +251,17 @@ def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
     model.loss_curve_ = file.read(_checked(file, "loss_curve", np.float64, (model.n_iter_,)))
     if "feature_names.text" in file.entries:
         model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
-    model._weights = _read_weights(file, info["layout"], len(model.classes_), model.n_features_in_, mmap)
+    labels = info.get("labels", {})
+    if info["layout"] == "mapped":
+        model._weights = _read_mapped(file, labels["map"], len(model.classes_), model.n_features_in_, mmap)
+    else:
+        model._weights = _read_weights(file, info["layout"], len(model.classes_), model.n_features_in_, mmap)
+    if isinstance(model, LabelClassifier):
+        model.multilabel_ = bool(labels.get("multilabel_", False))
+        model.n_labels_ = int(labels.get("n_labels_", 1))
+        model._sparse_labels = bool(labels.get("_sparse_labels", False))
+    if cls is _classes()["SoftmaxClassifier"]:
+        _set_automatic(model, info.get("automatic", {}))
     if cls is _classes()["AugmentReduceClassifier"]:
         shape = model._weights.matrix.shape
         gaussian = "variances" in file.entries
@@ -209,6 +278,25 @@ def _read_weights(file: TensorFile, layout: str, n_classes: int, n_features: int
     matrix = file.map(name) if mmap else file.read(name, out=aligned_zeros(*shape))
     intercept = file.read(_checked(file, "intercept", np.float32, (n_classes,)))
     return LinearWeights(matrix, intercept, sparse)
+
+
+def _read_mapped(
+    file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool
+) -> MappedWeights:
+    n_hidden = _count(file, info, "n_hidden", least=1)
+    intercept, relu = bool(info["intercept_column"]), bool(info["relu"])
+    width = -(-(n_hidden + intercept) // LINE) * LINE
+
+    def read(name: str, n_rows: int) -> NDArray[np.float32]:
+        found = _checked(file, name, np.float32, (n_rows, width))
+        return file.map(found) if mmap else file.read(found, out=aligned_zeros(n_rows, width))
+
+    embeddings = np.zeros((0, 0), dtype=np.float32)
+    if "embeddings" in file.entries:
+        embeddings = read("embeddings", n_features)
+    elif n_hidden != n_features:
+        raise ValueError(f"{file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {n_features}")
+    return MappedWeights(read("weights", n_classes), embeddings, n_hidden, intercept, relu)
 
 
 def _count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
-from manyclass._checks import check_choice, check_number, n_threads_from, seed_from
-from manyclass._search_checks import Exclude, Rows, checked_ids, checked_rows, dense_queries, exclusions, queries_of
-from manyclass._tensor_file import PathLike, open_tensors, write_tensors
+from manyclass._checks import check_choice, check_number, seed_from
+from manyclass._clustered import ClusteredRows, auto_clusters
+from manyclass._search_checks import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions, queries_of
+from manyclass._tensor_file import TensorFile
 
-# Up to this many rows one cluster is as fast as any number of them (bench/README.md), and exact.
-EXACT_ROWS = 4096
-CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is so many times the square root of K
 RECALL_K = 10
 RECALL_QUERIES = 256
 AUTO_RECALL = 0.9
@@ -28,11 +24,8 @@ MOST_IMBALANCE_GROWTH = 2.0
 MOST_RECALL_LOSS = 0.1
 CHECK_EVERY = 0.5
 
-FORMAT = "manyclass index"
-FORMAT_VERSION = 1
 
-
-class SphericalClusterIndex(BaseEstimator):
+class SphericalClusterIndex(ClusteredRows):
     r"""Index over the rows of W for the largest :math:`w_k \cdot q`, that follows changes of W.
 
     Rows stand in C clusters of similar direction; a query scans the `n_probe` clusters whose unit centroids c have the
@@ -83,6 +76,19 @@ class SphericalClusterIndex(BaseEstimator):
     -----
     Queries may run at the same time in several threads, but not during an update.
     """
+
+    _FORMAT: ClassVar[tuple[str, str]] = ("manyclass index", "an index")
+    _STATE: ClassVar[dict[str, type]] = {
+        "radius_": float,
+        "n_probe_": int,
+        "recall_": float,
+        "n_reclusterings_": int,
+        "_seed": int,
+        "_replaced": int,
+        "_imbalance_made": float,
+    }
+
+    kmeans_stats_: dict[str, NDArray[Any]]
 
     def __init__(
         self,
@@ -204,7 +210,8 @@ class SphericalClusterIndex(BaseEstimator):
             raise ValueError(f"threshold has shape {given.shape}; it must be a number or have shape ({n},)")
         if np.isnan(given).any():
             raise ValueError("threshold holds NaN; it must hold numbers")
-        return index.query_above(queries, thresholds=np.array(np.broadcast_to(given, (n,))), **options)
+        indptr, ids, scores = index.query_above(queries, thresholds=np.array(np.broadcast_to(given, (n,))), **options)
+        return indptr, ids, scores
 
     def update(self, ids: ArrayLike, rows: Rows) -> Self:
         """Replace rows, each of which goes to its nearest cluster, at the cost of C inner products a row.
@@ -224,21 +231,19 @@ class SphericalClusterIndex(BaseEstimator):
         ValueError
             If an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed then.
         """
-        index = self._fitted()
-        changed = checked_ids("ids", ids, self.n_rows_)
-        new = checked_rows("rows", rows, self.n_features_in_)
-        if len(new) != len(changed):
-            raise ValueError(f"rows has {len(new)} rows, ids has {len(changed)}")
-        ordered = np.sort(changed)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(twice):
-            raise ValueError(f"ids holds {twice[0]} more than once; each row is replaced once")
-        index.update(changed, new, n_threads=self._n_threads())
-        self._replaced += len(changed)
+        self._replaced += self._replace(ids, rows)
         if self.recluster == "auto" and self._has_worn():
             self.n_reclusterings_ += 1
-            self._cluster(index.rows())
+            self._cluster(self.rows_)
         return self
+
+    def _follow_training(self, n_replaced: int) -> bool:
+        self._replaced += n_replaced
+        if self.recluster != "auto" or not self._has_worn():
+            return False
+        self.n_reclusterings_ += 1
+        self._cluster(self._index.rows())
+        return True
 
     def tune(self, Q: Rows, *, k: int = 10, recall: float = 0.9, exclude: Exclude = None) -> int:
         """Set `n_probe_` to the smallest number of clusters that finds a share of the k best rows of these queries.
@@ -287,12 +292,7 @@ class SphericalClusterIndex(BaseEstimator):
     @property
     def labels_(self) -> NDArray[np.int32]:
         """Cluster of each row."""
-        return self._fitted().labels()
-
-    @property
-    def rows_(self) -> NDArray[np.float32]:
-        """A copy of the rows as they are now."""
-        return self._fitted().rows()
+        return np.asarray(self._fitted().labels())
 
     @property
     def imbalance_(self) -> float:
@@ -300,115 +300,91 @@ class SphericalClusterIndex(BaseEstimator):
         sizes = self._fitted().sizes().astype(np.float64)
         return float(len(sizes) * (sizes @ sizes) / sizes.sum() ** 2)
 
-    def save(self, path: PathLike) -> None:
-        """Write rows, clusters and parameters to a safetensors file; a `random_state` that is no int is left out.
+    def loss_and_gradient(
+        self,
+        Q: Rows,
+        Y: Labels,
+        loss: str = "margin",
+        *,
+        smoothing: float = 1.0,
+        budget: int | None = None,
+        threshold: float | None = None,
+        n_probe: int | None = None,
+        tolerance: float = 1e-3,
+        rest: str | None = None,
+    ) -> tuple[NDArray[np.float64], sp.csr_array]:
+        """Approximate losses of the scores z = W q, and their gradients in z, from the classes that a search finds.
+
+        Algorithm 1 of Yen et al. (ICML 2018). Rows of W are classes; scores of labels are computed in any case.
 
         Parameters
         ----------
-        path : str or path-like
-            Replaced at once when all is written, or not at all.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-        """
-        index = self._fitted()
-        parameters = self.get_params()
-        if not isinstance(self.random_state, int):
-            parameters["random_state"] = None
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
-        state = {name: getattr(self, name) for name in _STATE}
-        tensors: dict[str, NDArray[Any]] = {"rows": index.rows(), "labels": index.labels()}
-        tensors["cluster_centers"] = self.cluster_centers_
-        tensors |= {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}
-        metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION)}
-        write_tensors(path, tensors, metadata | {"parameters": json.dumps(plain), "state": json.dumps(state)})
-
-    @classmethod
-    def load(cls, path: PathLike) -> Self:
-        """Read an index that `save` has written; it answers every query as the saved one does.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Nothing in the file is executed.
+        Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
+        Y : array-like of shape (n,), sequence of n sequences of ids, or sparse indicator matrix of shape (n, K)
+            Labels, one or several for a query. A query without labels has loss 0.
+        loss : {"margin", "cross_entropy", "triplet"}, default="margin"
+        smoothing : float, default=1.0
+            mu of the smoothed margin, >= 0.
+        budget : int, optional
+            Wrong classes of highest score to be found, in [1, K]. If neither this nor `threshold` is given, K / 100
+            rounded up; for cross-entropy with `rest="mask"` twice as many, in twice as many clusters, as long as the
+            classes that were not found may have a share of more than `tolerance` of the normaliser if they score no
+            higher than those found.
+        threshold : float, optional
+            Find all classes of the probed clusters with a score above this in magnitude instead, >= 0.
+        n_probe : int, optional
+            As of `query`.
+        tolerance : float, default=1e-3
+            Of cross-entropy: the share above; and its gradients that add up to less than this share are left out.
+        rest : {"mask", "zero"}, optional
+            Whether classes that were not found are left out, or count with score 0, their gradients left out. The
+            paper's 0 is within `threshold` of their scores, and the default with one: the loss is then within threshold
+            times its Lipschitz constant (margin: 2; cross-entropy: twice the number of labels). Classes below the
+            highest are left out by default: 0 would count those of negative scores too much.
 
         Returns
         -------
-        SphericalClusterIndex
+        losses : ndarray of shape (n,), float64
+        gradients : csr_array of shape (n, K), float32
 
         Raises
         ------
         ValueError
-            If the file is not such an index, damaged, or of a newer format.
-        OSError
-            If it cannot be read.
+            If an argument is out of range, or a query is not finite or longer than 2**62.
         """
-        file = open_tensors(path)
-        if file.metadata.get("format") != FORMAT:
-            raise ValueError(f"{file.path} is not an index of manyclass: its format is {file.metadata.get('format')!r}")
-        if file.metadata.get("format_version") != str(FORMAT_VERSION):
-            version = file.metadata.get("format_version")
-            raise ValueError(f"{file.path} has format version {version}; this manyclass reads {FORMAT_VERSION}")
-        try:
-            self = cls(**json.loads(file.metadata["parameters"]))
-            state = json.loads(file.metadata["state"])
-            for name, kind in _STATE.items():
-                setattr(self, name, kind(state[name]))
-            rows = checked_rows("rows", file.read("rows"))
-            self.n_rows_, self.n_features_in_ = rows.shape
-            self.kmeans_stats_ = {name: file.read(f"kmeans.{name}") for name in _STATS}
-            labels = np.ascontiguousarray(file.read("labels"), dtype=np.int32)
-            self._build(rows, file.read("cluster_centers"), labels)
-            check_number("n_probe_", self.n_probe_, low=1, high=self.n_clusters_, integer=True)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
-        return self
+        return self._losses_and_gradients(
+            Q,
+            Y,
+            loss,
+            smoothing=smoothing,
+            budget=budget,
+            threshold=threshold,
+            n_probe=n_probe,
+            tolerance=tolerance,
+            rest=rest,
+            n_iter=0,
+            step="full",
+            answer="blocks",
+        )
 
-    def __getstate__(self) -> dict[str, Any]:
-        """For copies and joblib: the core's part as its arrays."""
-        state = super().__getstate__() | {"_n_threads_of": None}
-        if "_index" in state:
-            index = state.pop("_index")
-            state["_arrays"] = (index.rows(), index.labels())
-        return dict(state)
+    def _more_tensors(self) -> dict[str, NDArray[Any]]:
+        return {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Build the core's part again."""
-        arrays = state.pop("_arrays", None)
-        super().__setstate__(state)
-        if arrays is not None:
-            self._build(arrays[0], self.cluster_centers_, arrays[1])
-
-    def _fitted(self) -> _core.ClusterIndex:
-        # scikit-learn's check alone takes longer than a query
-        if not hasattr(self, "_index"):
-            check_is_fitted(self, "_index")
-        return self._index
-
-    def _n_threads(self) -> int:
-        known = getattr(self, "_n_threads_of", None)
-        if known is None or known[0] != self.n_jobs:
-            known = self._n_threads_of = (self.n_jobs, n_threads_from(self.n_jobs))
-        return known[1]
+    def _restore(self, file: TensorFile) -> None:
+        self.kmeans_stats_ = {name: file.read(f"kmeans.{name}") for name in _STATS}
 
     def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, bool, dict[str, Any]]:
         """Queries as the core takes them, whether there is one as a vector, and the options that all queries have."""
         queries, n, single = queries_of(Q, self.n_features_in_)
-        if n_probe is None:
-            n_probe = self.n_probe_
-        elif type(n_probe) is not int or not 1 <= n_probe <= self.n_clusters_:
-            check_number("n_probe", n_probe, low=1, high=self.n_clusters_, integer=True)
         indptr, ids = exclusions(exclude, n, single, self.n_rows_)
         options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
-        return queries, single, {"n_probe": int(n_probe), **options}
+        return queries, single, {"n_probe": self._probes(n_probe), **options}
 
     def _cluster(self, rows: NDArray[np.float32]) -> None:
         """Make the clusters of `rows`, choose n_probe_ and measure what later checks compare with."""
         n_clusters = self.n_clusters
         if n_clusters == "auto":
-            n_clusters = 1 if len(rows) <= EXACT_ROWS else round(CLUSTERS_PER_ROOT * len(rows) ** 0.5)
+            n_clusters = auto_clusters(len(rows))
         # In double precision: squares of numbers up to 2^62 fit, and what is not finite is refused by the core.
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)) if self.augment_norm else np.zeros(1)
         self.radius_ = float(np.float32(norms.max())) if np.isfinite(norms).all() else 0.0
@@ -421,7 +397,7 @@ class SphericalClusterIndex(BaseEstimator):
             seed=(self._seed + self.n_reclusterings_) % 2**64,
             n_threads=self._n_threads(),
         )
-        self.kmeans_stats_: dict[str, NDArray[Any]] = {
+        self.kmeans_stats_ = {
             "mean_cosine": np.array(made["mean_cosine"], dtype=np.float64),
             "moved": np.array(made["moved"], dtype=np.int64),
             "repaired": np.array(made["repaired"], dtype=np.int64),
@@ -450,7 +426,7 @@ class SphericalClusterIndex(BaseEstimator):
         sample = np.random.default_rng(self._seed).choice(
             self.n_rows_, min(RECALL_QUERIES, self.n_rows_), replace=False
         )
-        return self.recall_curve(self.rows_[sample], k=min(RECALL_K, self.n_rows_), exclude=sample[:, None])
+        return self.recall_curve(self.rows_[sample], k=min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]))
 
     def _has_worn(self) -> bool:
         """Whether a check says that the clusters no longer fit the rows."""
@@ -462,16 +438,6 @@ class SphericalClusterIndex(BaseEstimator):
         return bool(self._recall_of_rows()[self.n_probe_ - 1] < self.recall_ - MOST_RECALL_LOSS)
 
 
-# What a file holds beside arrays and parameters.
-_STATE: dict[str, type] = {
-    "radius_": float,
-    "n_probe_": int,
-    "recall_": float,
-    "n_reclusterings_": int,
-    "_seed": int,
-    "_replaced": int,
-    "_imbalance_made": float,
-}
 _STATS = ("mean_cosine", "moved", "repaired", "sizes")
 
 

@@ -15,9 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass._checks import check_choice, check_number, n_threads_from, seed_from
 from manyclass._collapsed import Collapsed, Descent, Tables, _Tree, log_normalizers
+from manyclass._collapsed_search import RESTS, SEARCHES, Index, SearchedDescent, index_for
 from manyclass._corpus import Corpus, Documents, read_corpus
 from manyclass._skip_gram_training import Callback, Passes, SkipGramState, run_passes
 from manyclass._weights import LINE, aligned_zeros
+from manyclass.decomposed import DecomposedIndex
+from manyclass.search import SphericalClusterIndex
 from manyclass.word_vectors import WordVectorQueries
 
 COUNTING_BYTES = 1 << 28  # of memory for counting pairs
@@ -74,8 +77,18 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         explicit steps, log Z_x by its gradient, by U-max's rule, or as a moving average with weight u_gain. "gd":
         gradient descent on the exact objective, input and output vectors by turns; a pass costs as much as scoring all
         pairs of words a few times.
-    search : {"exact"}, default="exact"
-        How "gd" finds the words that matter in the softmax: by scoring all of them.
+    search : {"exact", "mips", "decomposed"} or index, default="exact"
+        How "gd" finds the words that matter in the softmax: "exact" scores all of them; "mips" asks a
+        SphericalClusterIndex of the context vectors, "decomposed" a DecomposedIndex with 4 blocks. An index that is not
+        fitted serves as a template.
+    budget : int or None, default=None
+        Words that a search finds. None is one in twenty, rounded up.
+    rest : {"sample", "mask"}, default="sample"
+        What becomes of the words that a search does not find. "sample": centres of similar direction search together,
+        and samples of the other words, or of the centres, stand for all of them, so that the gradient remains nearly
+        unbiased. "mask": each centre searches, and is trained on the words found and its observed contexts only, as by
+        Yen et al. (ICML 2018): another objective as long as much of the softmax is not found, and slower than "exact"
+        up to some ten thousand words.
     n_negatives : int, default=5
         Words drawn for each pair.
     power : float, default=0.75
@@ -117,6 +130,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     loss_curve_ : list of float
         Mean over each pass of the objective as trained on, in nats a pair, those of the warm-up first. Estimates by a
         few drawn words; `objective_value` is exact.
+    pass_seconds_ : list of float
+        Time of each of these passes, callbacks excluded; of a search, the making of its index is in its first.
     n_iter_ : int
         Passes made, those of the warm-up among them.
     words_per_second_ : float
@@ -142,7 +157,9 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         sample_rule: str = "sqrt",
         objective: str = "softmax",
         solver: str = "implicit",
-        search: str = "exact",
+        search: str | Index = "exact",
+        budget: int | None = None,
+        rest: str = "sample",
         n_negatives: int = 5,
         power: float = 0.75,
         share_negatives: bool = False,
@@ -165,6 +182,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         self.objective = objective
         self.solver = solver
         self.search = search
+        self.budget = budget
+        self.rest = rest
         self.n_negatives = n_negatives
         self.power = power
         self.share_negatives = share_negatives
@@ -227,6 +246,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             self._run(solver, n_warmup, self.max_iter, self._first_rate(), state, callback, n_threads)
             seconds = state.seconds
         self.n_iter_ = state.n_iter
+        self.pass_seconds_ = np.diff([0.0, *state.ends]).tolist()
         self.words_per_second_ = state.n_words / seconds if seconds > 0 else np.nan
         return self
 
@@ -315,7 +335,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         check_choice("objective", self.objective, ("softmax", *OBJECTIVES))
         check_choice("solver", self.solver, SOLVERS)
-        check_choice("search", self.search, ("exact",))
+        self._check_search()
         check_choice("sample_rule", self.sample_rule, ("sqrt", "word2vec"))
         for name, low in (("dim", 1), ("window", 1), ("min_count", 1), ("n_negatives", 1), ("max_iter", 1)):
             check_number(name, getattr(self, name), low=low, integer=True)
@@ -329,6 +349,18 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             check_number("learning_rate", self.learning_rate, low=0, open_low=True)
         if self.share_negatives and self.objective != "negative_sampling":
             raise ValueError(f"share_negatives is for objective 'negative_sampling'; objective is {self.objective!r}")
+
+    def _check_search(self) -> None:
+        if not isinstance(self.search, SphericalClusterIndex | DecomposedIndex):
+            check_choice("search", self.search, SEARCHES)
+        check_choice("rest", self.rest, RESTS)
+        if self.budget is not None:
+            check_number("budget", self.budget, low=1, integer=True)
+        if self.search != "exact" and (self.objective, self.solver) != ("softmax", "gd"):
+            raise ValueError(
+                f"search is {self.search!r}; it must be 'exact' but for objective 'softmax' with solver 'gd': "
+                f"they are {self.objective!r} and {self.solver!r}"
+            )
 
     def _first_rate(self) -> float:
         if self.learning_rate != "auto":
@@ -409,12 +441,23 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
 
     def _descend(self, state: SkipGramState, callback: Callback | None) -> None:
         state.objective = self.objective
-        descent = Descent(self._collapsed_form(), self._tables, self._first_rate())
+        parts = (self._collapsed_form(), self._tables, self._first_rate())
+        descent = Descent(*parts)
+        if self.search != "exact":
+            descent = SearchedDescent(
+                *parts,
+                index=index_for(self.search, seed=self._seed, n_jobs=self.n_jobs),
+                rest=self.rest,
+                budget=self.budget,
+                dim=self.dim,
+                seed=self._seed,
+            )
         for _ in range(self.max_iter):
             begin = time.perf_counter()
             state.loss = descent.step()
             state.seconds += time.perf_counter() - begin
             state.n_iter += 1
+            state.ends.append(state.seconds)
             self.loss_curve_.append(state.loss)
             if callback is not None and callback(state):
                 break

@@ -22,7 +22,8 @@ SCHEDULES = {
     "constant": lambda decay, t: 1.0,
     "adaptive": lambda decay, t: decay**t,
 }
-DEFAULTS = {**SoftmaxClassifier().get_params(), "candidates": None}
+BY_HAND = {"solver": "implicit", "n_negatives": 64, "alpha": 0.0, "averaging": "none", "max_iter": 20, "decay": 0.9}
+DEFAULTS = {**SoftmaxClassifier().get_params(), **BY_HAND, "candidates": None}
 
 
 @dataclass
@@ -150,10 +151,6 @@ class Training:
             loss = logsumexp(
                 np.append(point.scores - point.label_score, 0), b=np.append(drawn.alpha * (classes != y), 1)
             )
-        if self.selection == "head_tail" and o.candidates is None:
-            wrong = classes != y
-            best = classes[wrong][np.argsort(-point.scores[wrong], kind="stable")][: self.heads.shape[1]]
-            self.heads[i, : len(best)] = best
         return Move(i, y, drawn, p, rise, s, s_y), float(loss)
 
     def apply(self, move: Move) -> None:
@@ -182,6 +179,12 @@ class Training:
                 s[moves] = np.where(s[moves] == 0, g[moves] ** 2, 0.1 * g[moves] ** 2 + 0.9 * s[moves])
                 w[moves] += rate * g[moves] / (1 + np.sqrt(s[moves]))
 
+    def search_heads(self) -> None:
+        """The wrong classes of largest score of each point, equal scores by position."""
+        for i, (x, y) in enumerate(zip(self.X, self.labels, strict=True)):
+            order = np.argsort(-(self.W @ x + self.b), kind="stable")
+            self.heads[i] = order[order != y][: self.heads.shape[1]]
+
     def run(self) -> Fit:
         """All passes."""
         o, n = self.options, len(self.X)
@@ -202,6 +205,8 @@ class Training:
                         self.apply(move)
                     loss += log_a
             curve.append(loss / n)
+            if self.selection == "head_tail" and o.candidates is None and (t + 1) % o.refresh == 0:
+                self.search_heads()
             if t >= start:
                 self.sums[0][:] += self.W
                 self.sums[1][:] += self.b

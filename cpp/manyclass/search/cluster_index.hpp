@@ -4,19 +4,17 @@
 #include <cstddef>
 #include <functional>
 #include <span>
-#include <variant>
 #include <vector>
 
-#include "manyclass/core/csr.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/search/best.hpp"
+#include "manyclass/search/clusters.hpp"
 #include "manyclass/search/codes.hpp"
+#include "manyclass/search/dense_tile.hpp"
 #include "manyclass/search/exact.hpp"
 #include "manyclass/search/spherical_kmeans.hpp"
 
 namespace manyclass {
-
-using Queries = std::variant<DenseView, CsrView>;
 
 // Ids that each query does not want: ids[indptr[i] .. indptr[i + 1]) sorted; no indptr: none for all.
 struct Excluded {
@@ -49,18 +47,25 @@ class ClusterIndex {
   ClusterIndex(std::vector<float> rows, Directions directions, std::vector<float> centroids,
                std::span<const Index> labels, int n_threads, Isa isa);
 
-  std::size_t n_rows() const { return places_.size(); }
+  std::size_t n_rows() const { return clusters_.n_rows(); }
   std::size_t n_features() const { return n_features_; }
   std::size_t n_clusters() const { return clusters_.size(); }
   RowsView rows() const { return {rows_.data(), n_features_}; }
-  RowsView centroids() const { return centroids_.rows(); }
-  float radius() const { return directions_.radius(); }
-  Index label(std::size_t id) const { return places_[id].cluster; }
+  RowsView centroids() const { return clusters_.centroids().rows(); }
+  float radius() const { return clusters_.directions().radius(); }
+  Index label(std::size_t id) const { return clusters_.label(id); }
   std::size_t size_of(std::size_t cluster) const { return clusters_[cluster].size(); }
 
   // Row ids[i] becomes rows[i] and goes to the nearest centroid: K_r C D operations for K_r rows (Yen et al. 2018,
   // section 4). Ids are distinct and in [0, K). Changes nothing where it throws, as the constructor does.
   void update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa);
+
+  // The two halves of an update, for a caller that shares out the first: the nearest centroid of each of n rows, and
+  // row ids[i] becoming rows[i], in the cluster found[i]. Rows are finite and no longer than largest_norm.
+  std::vector<Scored> nearest(const RowsView& rows, std::size_t n, Isa isa) const {
+    return clusters_.nearest(rows, n, 1, isa);
+  }
+  void replace(std::span<const Index> ids, const RowsView& rows, std::span<const Scored> found, Isa isa);
 
   // The answer depends on the rows, the centroids, the labels and the request, not on where rows stand, on the other
   // queries or on the number of threads. Throws std::invalid_argument where a query is not finite or too long.
@@ -69,20 +74,9 @@ class ClusterIndex {
  private:
   friend class Search;
 
-  struct Place {
-    Index cluster;
-    Index slot;
-  };
-
-  std::vector<Scored> nearest(const RowsView& rows, std::size_t n, int n_threads, Isa isa) const;
-  void append(Index id, Index cluster, Isa isa);
-
   std::size_t n_features_;
   std::vector<float> rows_;  // by id
-  Directions directions_;
-  Centroids centroids_;
-  std::vector<CodeBlock> clusters_;
-  std::vector<Place> places_;  // by id
+  Clusters<CodeBlock> clusters_;
 };
 
 }  // namespace manyclass

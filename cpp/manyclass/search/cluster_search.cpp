@@ -22,37 +22,6 @@ constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 24;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
-// Queries of one tile as dense rows of `width` floats: as they stand in memory where that is possible.
-class DenseTile {
- public:
-  DenseTile(const Queries& queries, std::size_t begin, std::size_t n, std::size_t width) : width_(width) {
-    const auto* dense = std::get_if<DenseView>(&queries);
-    if (dense != nullptr && static_cast<std::size_t>(dense->n_cols) == width) {
-      data_ = dense->data.data() + begin * width;
-      return;
-    }
-    copy_.resize(n * width);
-    for (std::size_t i = 0; i < n; ++i) {
-      float* out = copy_.data() + i * width;
-      const auto row = static_cast<Index>(begin + i);
-      if (dense != nullptr) {
-        std::ranges::copy(dense->row(row), out);
-      } else {
-        const SparseRow sparse = std::get<CsrView>(queries).row(row);
-        for (std::size_t j = 0; j < sparse.indices.size(); ++j) out[sparse.indices[j]] = sparse.values[j];
-      }
-    }
-    data_ = copy_.data();
-  }
-
-  DenseRow operator[](std::size_t i) const { return {data_ + i * width_, width_}; }
-
- private:
-  std::size_t width_;
-  const float* data_ = nullptr;
-  std::vector<float> copy_;
-};
-
 }  // namespace
 
 // Some neighbouring queries on their way from codes to clusters to rows.
@@ -63,8 +32,8 @@ class Search {
         request_(request),
         begin_(begin),
         n_(n),
-        tile_(queries, begin, n, index.directions_.n_features()),
-        codes_(n, index.directions_.n_features()),
+        tile_(queries, begin, n, index.clusters_.directions().n_features()),
+        codes_(n, index.clusters_.directions().n_features()),
         best_(n),
         probes_(n * request.n_probe) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -113,7 +82,7 @@ class Search {
   std::size_t bytes() const {
     std::size_t groups = 0;
     for (std::size_t p = 0; p < request_.n_probe; ++p) groups += block(probes_[p]).n_groups();
-    return groups * index_.clusters_.front().stride();
+    return groups * index_.clusters_[0].stride();
   }
 
   void finish(const Deliver& deliver) {
@@ -138,7 +107,7 @@ class Search {
 
   // Fills probes_: the n_probe centroids of largest score for each query, the largest of all in front.
   void probe() {
-    const Centroids& centroids = index_.centroids_;
+    const Centroids& centroids = index_.clusters_.centroids();
     const std::size_t n_probe = request_.n_probe;
     const std::size_t n_clusters = centroids.size();
     if (n_probe == n_clusters) {

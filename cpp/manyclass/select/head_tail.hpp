@@ -2,7 +2,7 @@
 //
 // Unbiased whatever the head is, as long as it does not depend on this visit's draw: a head class has weight 1 in every
 // draw, any other wrong class is in one block and weighted by the number of blocks. The head of a point is a row of
-// `heads`: candidates given by the caller, or (`learns`) the wrong classes that scored highest at its earlier visits.
+// `heads`, which the caller may change between passes.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,15 @@ struct HeadTail {
   static constexpr bool repeats = false;
 
   Block tail;
-  std::span<Index> heads;  // N x head_size; -1 where there are fewer
+  std::span<const Index> heads;  // N x head_size; -1 where there are fewer
   Index head_size;
-  bool learns;
 
   std::size_t capacity() const { return tail.capacity() + static_cast<std::size_t>(head_size); }
   float label_alpha(Index k) const { return tail.label_alpha(k); }
   // Of the tail: a class shrinks by the ridge when its block is drawn, not when it is in a head.
   double inclusion(Index k) const { return tail.inclusion(k); }
 
-  std::span<Index> head_of(Index point) const {
+  std::span<const Index> head_of(Index point) const {
     const auto width = static_cast<std::size_t>(head_size);
     return heads.subspan(static_cast<std::size_t>(point) * width, width);
   }
@@ -53,27 +52,6 @@ struct HeadTail {
       }
     }
     return {out.list.data(), n};
-  }
-
-  // Keeps the highest scores seen at this visit for the next one.
-  void learn(Index point, Index label, ClassList classes, std::span<const float> scores) const {
-    const std::span<Index> head = head_of(point);
-    float kept[max_head];
-    std::size_t n = 0;
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      if (classes[c] == label) continue;
-      std::size_t at = n;
-      for (; at > 0 && kept[at - 1] < scores[c]; --at) {
-        if (at < head.size()) {
-          kept[at] = kept[at - 1];
-          head[at] = head[at - 1];
-        }
-      }
-      if (at == head.size()) continue;
-      kept[at] = scores[c];
-      head[at] = classes[c];
-      n = std::min(n + 1, head.size());
-    }
   }
 
   static constexpr std::size_t max_head = 64;

@@ -156,9 +156,6 @@ class Epoch final : public Trainer {
     if (std::isfinite(settings_.u_max)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
     problem_.u[static_cast<std::size_t>(i)] = u;
     for (float& p_k : p) p_k = -p_k;
-    if constexpr (has_head) {
-      if (select_.learns) select_.learn(i, label(i), slot.classes, slot.scores);
-    }
   }
 
   // The loss of a point whose draws hold its label, which is to count once: log(A - alpha_y), at least log 1.
@@ -312,10 +309,7 @@ class Epoch final : public Trainer {
       if (taken >= stretch.last) break;
       const auto begin = static_cast<Index>(taken);
       const auto n = static_cast<std::size_t>(std::min<Index>(static_cast<Index>(ahead), stretch.last - begin));
-      for (std::size_t s = 0; s < n; ++s) {
-        // A learned head may change until its point's turn, but only by that point's own visit.
-        draw(begin + static_cast<Index>(s), stretch, slots[s]);
-      }
+      for (std::size_t s = 0; s < n; ++s) draw(begin + static_cast<Index>(s), stretch, slots[s]);
       for (std::size_t s = 0; s < std::min(n, prefetch_distance); ++s) prefetch(slots[s]);
       for (std::size_t s = 0; s < n && diverged_ < 0; ++s) {
         if (s + prefetch_distance < n) prefetch(slots[s + prefetch_distance]);

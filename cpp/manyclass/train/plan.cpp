@@ -186,7 +186,7 @@ constexpr std::array<Named<MakeSelect>, 6> selections{{
          throw std::invalid_argument("solver '" + a.plan.solver +
                                      "' draws the label too, which selection 'head_tail' cannot");
        }
-       return HeadTail{{a.n_classes, a.most(a.n_classes)}, a.plan.heads, a.plan.head_size, a.plan.learn_heads};
+       return HeadTail{{a.n_classes, a.most(a.n_classes)}, a.plan.heads, a.plan.head_size};
      }},
 }};
 

@@ -26,12 +26,11 @@ struct Plan {
   std::string selection = "block";
   std::string root = "newton";
   Index n_negatives = 16;
-  double delta = 1;        // U-max
-  double u_gain = 0.5;     // of "ema" and "softplus"
-  double power = 0.75;     // of the class frequency, for selections by frequency
-  Index head_size = 0;     // for selection "head_tail"
-  std::span<Index> heads;  // N x head_size
-  bool learn_heads = true;
+  double delta = 1;              // U-max
+  double u_gain = 0.5;           // of "ema" and "softplus"
+  double power = 0.75;           // of the class frequency, for selections by frequency
+  Index head_size = 0;           // for selection "head_tail"
+  std::span<const Index> heads;  // N x head_size
   // Augment and reduce with noise of this name; empty: `solver` says which step is made.
   std::string noise;
   std::string local_step = "natural";

@@ -94,12 +94,17 @@ def _summary(
         "features": n_features,
         "classes": len(model.classes_),
         "non-zeros": data.X.nnz,
-        "passes": f"{model.n_iter_} of {model.max_iter}",
+        "passes": f"{model.n_iter_} of {model.resolved_params_.get('max_iter', model.max_iter)}",
         "seconds to read": f"{read_seconds:.2f}",
         "seconds to fit": f"{fit_seconds:.2f}",
+        "chosen": ", ".join(f"{name}={_short(value)}" for name, value in model.resolved_params_.items()) or "nothing",
         "running loss": f"{curve[-1]:.4f} nats (W = 0 has {np.log(len(model.classes_)):.4f})" if len(curve) else "none",
         "model": f"{args.model} ({os.path.getsize(args.model)} bytes)",
     }
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _plot(model: SoftmaxClassifier, path: str) -> None:
@@ -114,7 +119,11 @@ def _plot(model: SoftmaxClassifier, path: str) -> None:
     axes = figure.subplots()
     axes.plot(np.arange(1, model.n_iter_ + 1), model.loss_curve_, marker="o")
     axes.axhline(np.log(len(model.classes_)), color="gray", linestyle=":", label="W = 0 (log K)")
-    axes.set(xlabel="pass over the data", ylabel="running loss [nats]", title=f"solver {model.solver}")
+    axes.set(
+        xlabel="pass over the data",
+        ylabel="running loss [nats]",
+        title=f"solver {model.resolved_params_.get('solver', model.solver)}",
+    )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
     figure.savefig(path, dpi=150, format="png")

@@ -52,6 +52,8 @@ def _of_model(path: str) -> dict[str, Any]:
         "running_loss": round(float(curve[-1]), 6) if len(curve) else None,
         "parameters": ", ".join(f"{k}={v!r}" for k, v in model.get_params().items() if v != defaults[k])
         or "all at their defaults",
+        "chosen_in_fit": ", ".join(f"{k}={v!r}" for k, v in getattr(model, "resolved_params_", {}).items())
+        or "nothing",
         "reading": ", ".join(f"{k}={v}" for k, v in load_notes(path).items()) or "not recorded",
     }
 

@@ -35,6 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", type=int, default=5, help="labels a row, from 1 to the number of classes")
     parser.add_argument("--output", metavar="FILE", help="file for the predictions, else stdout")
     parser.add_argument("--format", choices=tuple(_LINES), default="tsv", help="form of the predictions, see above")
+    parser.add_argument(
+        "--approximate",
+        action="store_true",
+        help="find the labels through an index (more than 4,096 classes), probabilities being estimates",
+    )
+    parser.add_argument(
+        "--recall", type=float, default=0.95, help="share of the labels that --approximate is to find, default 0.95"
+    )
     parser.add_argument("--probabilities", action="store_true", help="probabilities instead of their logarithms")
     add_data_options(parser, of_model=True)
 
@@ -52,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
         if args.format == "xmc":
             out.write(f"{X.shape[0]} {int(model.classes_[-1]) + 1}\n")
         for first in range(0, X.shape[0], step):
-            labels, scores = model.predict_top_k(X[first : first + step], args.k)
+            labels, scores = model.predict_top_k(
+                X[first : first + step], args.k, approximate=args.approximate, recall=args.recall
+            )
             values = np.exp(scores) if args.probabilities else scores
             out.writelines(map(line, range(first, first + len(labels)), _plain(labels, model), values.tolist()))
     return 0

@@ -4,7 +4,14 @@ The command `manyclass experiment` runs them; each is a file here that says what
 of it. `EXPERIMENTS` has them by name.
 """
 
-from manyclass.experiments import _augment_reduce, _fagan_iyengar, _race, _titsias
+from manyclass.experiments import (
+    _augment_reduce,
+    _fagan_iyengar,
+    _ldgs_skip_gram,
+    _loss_decomposition,
+    _race,
+    _titsias,
+)
 from manyclass.experiments._engine import Experiment, Options, Outcome, run_experiment
 from manyclass.experiments._report import write_report
 
@@ -14,7 +21,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         _fagan_iyengar.EXPERIMENT,
         _titsias.EXPERIMENT,
         _augment_reduce.EXPERIMENT,
+        _loss_decomposition.EXPERIMENT,
         _race.EXPERIMENT,
+        _ldgs_skip_gram.EXPERIMENT,
     )
 }
 

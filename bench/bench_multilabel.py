@@ -1,0 +1,202 @@
+"""Who ranks all labels of a row best, after how many CPU seconds of training, with how large a model?
+
+P@1/3/5 and PSP@1/3/5 (propensities of Jain et al., a = 0.55, b = 1.5) in per cent on the test rows of eurlex57k and
+yso-en, all labels, unit rows; CPU seconds of the process to train and CPU milliseconds to predict five labels of a row,
+of all threads together, two of them, one run; megabytes of the saved model. Each package is used by its Python API:
+omikuji reads its training text within the clock and predicts row by row, napkinXC writes its model within it.
+Our metrics are compared with napkinXC's on every prediction. Needs MANYCLASS_DATA and half an hour; one data set or
+model by -k:
+
+    python -m pytest bench/bench_multilabel.py -s -k "eurlex57k and omikuji"
+"""
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from conftest import machine
+from scipy import sparse
+
+from manyclass import SoftmaxClassifier, load_xmc
+from manyclass.datasets import first_label, l2_normalize
+from manyclass.metrics import precision_at_k, propensities, psp_at_k
+
+THREADS, TOP, PLACES = 2, 5, (1, 3, 5)
+
+
+def label_lists(Y):
+    """The labels of each row, as lists."""
+    return [Y.indices[a:b].tolist() for a, b in zip(Y.indptr[:-1], Y.indptr[1:], strict=True)]
+
+
+def padded(rows):
+    """Lists of at most TOP labels as an array, with -1 behind."""
+    return np.array([(list(row) + [-1] * TOP)[:TOP] for row in rows])
+
+
+class NapkinXC:
+    """Probabilistic label trees; the settings are arguments of `napkinxc.models.PLT`."""
+
+    def __init__(self, **settings):
+        self.models = pytest.importorskip("napkinxc.models", reason="the extra 'bench' has napkinxc")
+        self.settings = settings
+
+    def prepare(self, folder, X, Y):
+        self.path, self.X, self.Y = folder / "model", sparse.csr_matrix(X), label_lists(Y)
+
+    def fit(self):
+        self.model = self.models.PLT(str(self.path), threads=THREADS, seed=1, **self.settings)
+        self.model.fit(self.X, self.Y)
+
+    def save(self):
+        return self.path
+
+    def queries(self, X):
+        self.model.load()
+        return sparse.csr_matrix(X)
+
+    def predict(self, X):
+        return padded(self.model.predict(X, top_k=TOP))
+
+
+class Omikuji:
+    """Partitioned label trees (Parabel, Bonsai); the settings are fields of omikuji's hyper-parameters."""
+
+    def __init__(self, **settings):
+        self.omikuji = pytest.importorskip("omikuji", reason="the extra 'bench' has omikuji")
+        self.settings = settings
+
+    def prepare(self, folder, X, Y):
+        self.folder = folder
+        with (folder / "train.txt").open("w") as file:
+            file.write(f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}\n")
+            for i, labels in enumerate(label_lists(Y)):
+                row = slice(X.indptr[i], X.indptr[i + 1])
+                entries = zip(X.indices[row].tolist(), X.data[row].tolist(), strict=True)
+                file.write(",".join(map(str, labels)) + "".join(f" {j}:{v:.9g}" for j, v in entries) + "\n")
+
+    def fit(self):
+        chosen = self.omikuji.Model.default_hyper_param()
+        for name, value in self.settings.items():
+            setattr(chosen, name, value)
+        self.model = self.omikuji.Model.train_on_data(str(self.folder / "train.txt"), chosen, n_threads=THREADS)
+
+    def save(self):
+        self.model.save(str(self.folder / "model"))
+        return self.folder / "model"
+
+    def queries(self, X):
+        self.model.init_prediction_thread_pool(THREADS)
+        self.model.densify_weights(0.1)  # as its command line does before it predicts
+        return [
+            list(zip(X.indices[a:b].tolist(), X.data[a:b].tolist(), strict=True))
+            for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        ]
+
+    def predict(self, rows):
+        return padded([label for label, _ in self.model.predict(row, top_k=TOP)] for row in rows)
+
+
+class Ours:
+    """An estimator of this package with `predict_top_k`, made by `make()`; `targets(X, Y)` are what it is fitted to."""
+
+    def __init__(self, make, targets=lambda X, Y: (X, Y)):
+        self.make, self.targets = make, targets
+
+    def prepare(self, folder, X, Y):
+        self.path = folder / "model.safetensors"
+        self.data = self.targets(X, Y)
+
+    def fit(self):
+        self.model = self.make().fit(*self.data)
+
+    def save(self):
+        self.model.save(self.path)
+        return self.path
+
+    def queries(self, X):
+        return X
+
+    def predict(self, X):
+        return self.model.predict_top_k(X, TOP)[0]
+
+
+def first_labels(X, Y):
+    y = first_label(Y)
+    return X[y >= 0], y[y >= 0]
+
+
+class Contender(NamedTuple):
+    name: str
+    make: object  # a function without arguments to one of the classes above
+
+
+# napkinXC: its defaults, and the settings of its authors' final experiments (experiments/plt_jmlr/plt_final.sh).
+# omikuji: its defaults (Parabel), and the Bonsai-like trees that its README finds best.
+# Ours: one entry a model.
+FINAL_PLT = {"ensemble": 3, "arity": 16, "kmeans_balanced": False}
+CONTENDERS = [
+    Contender("napkinXC PLT, defaults", NapkinXC),
+    Contender("napkinXC PLT, 3 trees, log", lambda: NapkinXC(**FINAL_PLT, liblinear_c=12)),
+    Contender("napkinXC PLT, 3 trees, squared hinge", lambda: NapkinXC(**FINAL_PLT, loss="l2", liblinear_c=1)),
+    Contender("omikuji, defaults", Omikuji),
+    Contender("omikuji, Bonsai", lambda: Omikuji(cluster_balanced=False, cluster_k=100, max_depth=3)),
+    Contender(
+        "SoftmaxClassifier, first label only",
+        lambda: Ours(lambda: SoftmaxClassifier(n_jobs=THREADS, random_state=0), first_labels),
+    ),
+]
+
+
+class Data(NamedTuple):
+    X: sparse.csr_array
+    Y: sparse.csr_array
+    X_test: sparse.csr_array
+    Y_test: sparse.csr_array
+    propensities: np.ndarray
+
+
+@pytest.fixture(scope="module", params=["eurlex57k", "yso-en"])
+def data(request, data_folder):
+    X, Y = load_xmc(data_folder / request.param / "train.txt.xz")
+    X_test, Y_test = load_xmc(data_folder / request.param / "test.txt.xz", n_features=X.shape[1], n_labels=Y.shape[1])
+    print(f"\n{request.param}: {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels, {machine()}\n")
+    print("| model | P@1 | P@3 | P@5 | PSP@1 | PSP@3 | PSP@5 | train CPU s (wall) | predict CPU ms/row | MB |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    return Data(l2_normalize(X), Y, l2_normalize(X_test), Y_test, propensities(Y))
+
+
+def size(path: Path):
+    """Bytes of a file, or of the files of a folder."""
+    return sum(p.stat().st_size for p in ([path] if path.is_file() else path.rglob("*")))
+
+
+@pytest.mark.parametrize("contender", CONTENDERS, ids=lambda c: c.name)
+def test_multilabel(data, contender, tmp_path):
+    model = contender.make()
+    model.prepare(tmp_path, data.X, data.Y)
+    cpu, wall = time.process_time(), time.perf_counter()
+    model.fit()
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    megabytes = size(model.save()) / 1e6
+    queries = model.queries(data.X_test)
+    model.predict(queries[:100])
+    start = time.process_time()
+    predicted = model.predict(queries)
+    milliseconds = (time.process_time() - start) * 1e3 / len(predicted)
+
+    p = precision_at_k(data.Y_test, predicted, PLACES)
+    psp = psp_at_k(data.Y_test, predicted, data.propensities, PLACES)
+    figures = " | ".join(f"{100 * value:.1f}" for value in [*p, *psp])
+    print(f"| {contender.name} | {figures} | {cpu:.1f} ({wall:.1f}) | {milliseconds:.3f} | {megabytes:.1f} |")
+
+    theirs = pytest.importorskip("napkinxc.metrics", reason="the extra 'bench' has napkinxc")
+    truth, lists = label_lists(data.Y_test), [[label for label in row if label >= 0] for row in predicted.tolist()]
+    at = np.array(PLACES) - 1
+    # The same sums in another order: rounding of float64 sums of 1e5 terms.
+    np.testing.assert_allclose(p, theirs.precision_at_k(truth, lists, TOP)[at], rtol=1e-10)
+    inverse = theirs.Jain_et_al_inverse_propensity(sparse.csr_matrix(data.Y))
+    np.testing.assert_allclose(1 / data.propensities, inverse, rtol=1e-6)  # theirs sums float32 counts
+    np.testing.assert_allclose(psp, theirs.psprecision_at_k(truth, lists, inverse, TOP)[at], rtol=1e-6)

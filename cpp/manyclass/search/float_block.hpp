@@ -1,0 +1,71 @@
+// Some rows of few columns with their ids, stored by column in groups of sixteen: a scan reads them as they are.
+//
+// Where rows are short, bytes with bounds (codes.hpp) save nothing: the bounds of a row are as long as its sixteen
+// bytes, and of the best hundredth of all rows every exact score has to be fetched from elsewhere. A scan of floats in
+// place gives the exact scores at once.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "manyclass/core/simd.hpp"
+#include "manyclass/core/types.hpp"
+#include "manyclass/search/codes.hpp"
+
+namespace manyclass {
+
+class FloatBlock {
+ public:
+  explicit FloatBlock(std::size_t n_features) : n_features_(n_features) {}
+
+  std::size_t size() const { return ids_.size(); }
+  std::span<const Index> ids() const { return ids_; }
+
+  void reserve(std::size_t n_rows);
+  void append(Index id, DenseRow w, Isa isa);
+  void replace(std::size_t slot, DenseRow w, Isa isa);
+  // Returns the id of the row that has taken the slot, or -1 where the last slot was removed.
+  Index remove(std::size_t slot);
+  void prefetch(std::size_t slot) const {
+    const std::size_t first = slot / group_rows * n_features_;
+    if (first >= lines_.size()) return;
+    for (std::size_t j = 0; j < n_features_; ++j) __builtin_prefetch(&lines_[first + j], 1);
+  }
+
+  // z[slot] = w.q for each row; z has room for size() rounded up to whole groups.
+  void scores(DenseRow q, float* z) const;
+
+ private:
+  struct alignas(64) Line {
+    std::array<float, group_rows> of_row{};
+  };
+
+  std::size_t n_features_;
+  std::vector<Line> lines_;  // group by group, a line a column
+  std::vector<Index> ids_;
+};
+
+// By the compiler's own vectors, which GCC and Clang lower to what the target has: the same loop over sixteen floats of
+// an array stays scalar. Loss and gradient from 5 of 200 clusters of 8 blocks, K = 10^5, D = 128, AVX-512, one thread
+// of an AMD EPYC: 374 us scalar, 225 by vectors, 156 with lines asked for ahead.
+inline void FloatBlock::scores(DenseRow q, float* z) const {
+  using Lanes = float __attribute__((vector_size(sizeof(Line))));
+  const Line* line = lines_.data();
+  const std::size_t width = q.size();
+  constexpr std::size_t ahead = 48;  // the processor's own prefetching stops at each page
+  for (std::size_t begin = 0; begin < ids_.size(); begin += group_rows, line += width) {
+    Lanes sums{};
+    for (std::size_t j = 0; j < width; ++j) {
+      __builtin_prefetch(line + j + ahead);
+      Lanes w;
+      std::memcpy(&w, &line[j], sizeof w);
+      sums += w * q[j];
+    }
+    std::memcpy(z + begin, &sums, sizeof sums);
+  }
+}
+
+}  // namespace manyclass

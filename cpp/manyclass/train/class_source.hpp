@@ -1,0 +1,90 @@
+// Where the gradient of a point's loss over the classes comes from: all classes, a sample, or what a search finds.
+//
+// Sources for the loop in label_trainer.hpp. Yen et al. 2018 compare these: exact evaluation, sampled softmax,
+// Algorithm 1 on an index of W, and Algorithm 2 on indexes of blocks of its columns.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "manyclass/core/parallel.hpp"
+#include "manyclass/core/rng.hpp"
+#include "manyclass/core/simd.hpp"
+#include "manyclass/objective/label_loss.hpp"
+#include "manyclass/search/cluster_index.hpp"
+#include "manyclass/search/decomposed_index.hpp"
+#include "manyclass/select/frequency.hpp"
+#include "manyclass/weights/vector_rows.hpp"
+
+namespace manyclass {
+
+// A point on its way through a batch.
+struct LabelPoint {
+  Index id = 0;
+  Rng rng{{}, 0};
+  std::span<float> phi;
+  double phi_sq = 0;
+  std::span<const Index> labels;  // sorted, distinct
+};
+
+// dL/dz over classes: of those listed in `ids`, or (`dense`) of all K. A source that gives both lists in ascending
+// order.
+struct ClassGradient {
+  std::vector<Index> ids;
+  std::vector<float> g;
+  bool dense = false;
+  double loss = 0;
+  float largest_score = 0;  // of those seen, in magnitude
+
+  std::size_t size() const { return g.size(); }
+  Index id(std::size_t c) const { return dense ? static_cast<Index>(c) : ids[c]; }
+};
+
+class ClassSource {
+ public:
+  virtual ~ClassSource() = default;
+
+  // The gradients of a member's share of a batch at the present W; all members call it at the same time.
+  virtual void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) = 0;
+
+  // Called by all members of the team together after rows `moved` (sorted, distinct) of W have changed, in a batch of
+  // n_points.
+  virtual void follow(Member, std::span<const Index>, std::size_t) {}
+  // True where follow() wants to be called.
+  virtual bool follows() const { return false; }
+};
+
+struct SourceSettings {
+  VectorRows classes;
+  std::size_t n_columns = 0;  // of W that are not padding: what an index holds
+  LabelLoss loss;
+  bool implicit = false;  // the margin's proximal step instead of its gradient
+  int n_threads = 1;
+  Isa isa = Isa::baseline;
+};
+
+// All K classes.
+std::unique_ptr<ClassSource> all_classes_source(const SourceSettings& settings);
+
+// n distinct classes drawn uniformly from those that are not labels of the point (without `noise`), or n draws of
+// `noise`, those of a label left out. With `log_q` the score of a class is raised by -log of how often it is expected,
+// so that the expected sum of e^z is the true one (Jean et al. 2015, Botev et al. 2017); LDGS leaves that out.
+std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, std::size_t n, bool log_q,
+                                            std::shared_ptr<const AliasTable> noise);
+
+struct SearchOptions {
+  std::size_t budget;   // classes that a search (of a block) returns
+  std::size_t n_probe;  // clusters that it scans
+};
+
+// The best rows by an index of W, which follows W; other wrong classes are left out of the loss (Algorithm 1).
+std::unique_ptr<ClassSource> searched_source(const SourceSettings& settings, ClusterIndex& index,
+                                             SearchOptions options);
+
+// What searches in blocks of columns find, by an index that follows W: their union with exact scores, or (`messages`)
+// joined by greedy message passing, one full step (Algorithm 2 with T = 1).
+std::unique_ptr<ClassSource> decomposed_source(const SourceSettings& settings, DecomposedIndex& index,
+                                               SearchOptions options, bool messages);
+
+}  // namespace manyclass

@@ -1,0 +1,82 @@
+// The loss over some listed classes of a point, and its gradient as a list.
+#pragma once
+
+#include <cmath>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "manyclass/objective/label_loss.hpp"
+#include "manyclass/train/class_source.hpp"
+#include "manyclass/train/trainer.hpp"
+
+namespace manyclass {
+
+// The loss that a step of size eta takes: an implicit margin step is the gradient of a smoother one.
+inline LabelLoss loss_of_step(const SourceSettings& settings, double eta, double phi_sq) {
+  const auto* margin = std::get_if<SmoothedMargin>(&settings.loss);
+  if (!settings.implicit || margin == nullptr) return settings.loss;
+  return implicit_margin(margin->smoothing, eta, phi_sq);
+}
+
+// Scores of a point's labels and of some wrong classes, with room for their gradient.
+struct ListedScores {
+  std::vector<Index> wrong;
+  std::vector<float> negatives, positives;
+  std::vector<float> negative_g, positive_g;
+  LossMemory memory;
+};
+
+inline void score_labels(const VectorRows& classes, const LabelPoint& point, ListedScores& listed) {
+  listed.positives.resize(point.labels.size());
+  for (std::size_t p = 0; p < point.labels.size(); ++p) {
+    listed.positives[p] = classes.dot(point.labels[p], point.phi);
+  }
+}
+
+inline void score_wrong(const VectorRows& classes, const LabelPoint& point, ListedScores& listed) {
+  constexpr std::size_t ahead = 8;  // rows on their way from memory
+  listed.negatives.resize(listed.wrong.size());
+  for (std::size_t c = 0; c < std::min(ahead, listed.wrong.size()); ++c) classes.prefetch(listed.wrong[c]);
+  for (std::size_t c = 0; c < listed.wrong.size(); ++c) {
+    if (c + ahead < listed.wrong.size()) classes.prefetch(listed.wrong[c + ahead]);
+    listed.negatives[c] = classes.dot(listed.wrong[c], point.phi);
+  }
+}
+
+inline float largest_of(std::span<const float> scores) {
+  float largest = 0;
+  // Written so that a NaN makes it infinite.
+  for (const float z : scores) largest = std::fabs(z) <= largest ? largest : std::fabs(z);
+  return largest == largest ? largest : INFINITY;
+}
+
+// Leaves the gradient with respect to the labels' and the listed classes' scores in `out`.
+inline void listed_gradient(const SourceSettings& settings, const LabelPoint& point, double eta, ListedScores& listed,
+                            ClassGradient& out) {
+  out.dense = false;
+  out.largest_score = std::max(largest_of(listed.positives), largest_of(listed.negatives));
+  out.ids.clear();
+  out.g.clear();
+  if (!(out.largest_score <= static_cast<float>(runaway))) return;
+  listed.negative_g.resize(listed.negatives.size());
+  listed.positive_g.resize(listed.positives.size());
+  LabelGradient gradient{listed.positive_g, listed.negative_g};
+  std::visit(
+      [&](const auto& loss) {
+        run_with(settings.isa,
+                 [&] { out.loss = loss(LabelScores{listed.positives, listed.negatives}, gradient, listed.memory); });
+      },
+      loss_of_step(settings, eta, point.phi_sq));
+  const auto add = [&](std::span<const Index> ids, std::span<const float> g) {
+    for (std::size_t c = 0; c < ids.size(); ++c) {
+      if (g[c] == 0) continue;
+      out.ids.push_back(ids[c]);
+      out.g.push_back(g[c]);
+    }
+  };
+  add(point.labels, listed.positive_g);
+  add(listed.wrong, listed.negative_g);
+}
+
+}  // namespace manyclass

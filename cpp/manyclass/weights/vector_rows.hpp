@@ -1,0 +1,87 @@
+// Rows of floats, padded with zeros to whole cache lines, that move by multiples of a vector.
+//
+// With `squares` each row has its own step size, by Adagrad (Duchi, Hazan & Singer, JMLR 2011) with one sum a row: a
+// gradient g moves the row by eta g / sqrt(sum of all |g|^2 so far), so by eta at first, whatever the data's scale.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "manyclass/core/types.hpp"
+#include "manyclass/weights/class_range.hpp"
+
+namespace manyclass {
+
+class VectorRows {
+ public:
+  // Sixteen floats as the compiler's vector: see embedding_rows.hpp.
+  using Line = float __attribute__((vector_size(line_floats * sizeof(float))));
+
+  VectorRows() = default;
+  // `width`: floats from row to row, a multiple of line_floats. `squares`: a number for each row, or none.
+  VectorRows(std::span<float> values, std::span<float> squares, std::size_t width)
+      : values_(values), squares_(squares), width_(width) {}
+
+  bool empty() const { return values_.empty(); }
+  std::size_t size() const { return width_ == 0 ? 0 : values_.size() / width_; }
+  std::size_t width() const { return width_; }
+  std::span<const float> operator[](Index k) const {
+    return values_.subspan(static_cast<std::size_t>(k) * width_, width_);
+  }
+  void prefetch(Index k) const {
+    const float* row = at(k);
+    for (std::size_t j = 0; j < width_; j += line_floats) __builtin_prefetch(row + j);
+  }
+
+  float dot(Index k, std::span<const float> v) const {
+    const float* row = at(k);
+    Line sums{};
+    for (std::size_t j = 0; j < width_; j += line_floats) {
+      Line a, b;
+      std::memcpy(&a, row + j, sizeof(Line));
+      std::memcpy(&b, v.data() + j, sizeof(Line));
+      sums += a * b;
+    }
+    float lanes[line_floats];
+    std::memcpy(lanes, &sums, sizeof(Line));
+    for (std::size_t half = line_floats / 2; half > 0; half /= 2) {
+      for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+    }
+    return lanes[0];
+  }
+
+  // v += a times row k.
+  void add_to(std::span<float> v, Index k, float a) const { add(v.data(), a, at(k)); }
+
+  // A step of size eta along -a v, |v|^2 being v_sq.
+  void descend(Index k, float a, std::span<const float> v, double v_sq, double eta) const {
+    float step = static_cast<float>(eta) * a;
+    if (!squares_.empty()) {
+      float& square = squares_[static_cast<std::size_t>(k)];
+      square += static_cast<float>(static_cast<double>(a) * static_cast<double>(a) * v_sq);
+      if (square == 0) return;
+      step /= std::sqrt(square);
+    }
+    add(values_.data() + static_cast<std::size_t>(k) * width_, -step, v.data());
+  }
+
+ private:
+  const float* at(Index k) const { return values_.data() + static_cast<std::size_t>(k) * width_; }
+  void add(float* __restrict to, float a, const float* __restrict from) const {
+    for (std::size_t j = 0; j < width_; ++j) to[j] += a * from[j];
+  }
+
+  std::span<float> values_;
+  std::span<float> squares_;
+  std::size_t width_ = 0;
+};
+
+inline double squared_norm(std::span<const float> v) {
+  double sum = 0;
+  for (const float f : v) sum += static_cast<double>(f) * static_cast<double>(f);
+  return sum;
+}
+
+}  // namespace manyclass

@@ -1,0 +1,326 @@
+"""Precision, recall, nDCG and propensity-scored precision of the first k predictions, averaged over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass._checks import check_number
+from manyclass.metrics import _ranking
+from manyclass.metrics._inputs import LabelRows, best_predictions, label_rows, places, single_labels
+
+Places = int | Sequence[int]
+Result = float | NDArray[np.float64]
+
+
+def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+    r"""Share of right labels among the first k predictions, P@k.
+
+    :math:`\frac{1}{n} \sum_i \frac{1}{k} \sum_{j \le k} y_{i, r_i(j)}`, where :math:`r_i(j)` is the label predicted
+    in place j for row i. A place without a prediction counts as a wrong one, so that a row with fewer than k
+    labels cannot reach 1, and a row without labels counts as 0.
+
+    Parameters
+    ----------
+    Y_true : SciPy CSR of shape (n, K), or list of n lists of int
+        The labels of each row: the columns of its non-zero entries, or their positions in [0, K).
+    predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
+        Label positions, best first, each at most once in a row, -1 where there is none. Or scores: then the k largest
+        of the entries stored in a row (zeros too), of equal ones the smaller label first.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        In [0, 1]; a float if k is a number.
+
+    Raises
+    ------
+    TypeError
+        If Y_true or predicted is of another kind or type.
+    ValueError
+        If there is no row, the numbers of rows or of labels differ, a label is out of range or occurs twice in a row of
+        a list or of predictions, a score is NaN, or predicted has too few columns.
+
+    References
+    ----------
+    K. Bhatia et al., "The extreme classification repository: multi-label datasets and code", 2016.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import precision_at_k
+    >>> precision_at_k([[0, 2], [1]], [[2, 1, 0], [1, 3, -1]], k=(1, 2, 3))
+    array([1. , 0.5, 0.5])
+    """
+    ks, single = places(k)
+    truth = label_rows("Y_true", Y_true)
+    right = _sums(_hits(truth, predicted, ks), ks)
+    return _result(right.mean(axis=0) / ks, single)
+
+
+def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+    r"""Share of a row's labels that are among its first k predictions, R@k.
+
+    :math:`\frac{1}{n} \sum_i \frac{1}{|y_i|} \sum_{j \le k} y_{i, r_i(j)}`; a row without labels counts as 0.
+
+    Parameters
+    ----------
+    Y_true : SciPy CSR of shape (n, K), or list of n lists of int
+        As in `precision_at_k`.
+    predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
+        As in `precision_at_k`.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        In [0, 1]; a float if k is a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `precision_at_k`.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import recall_at_k
+    >>> recall_at_k([[0, 2], [1]], [[2, 1], [1, 3]], k=1)
+    0.75
+    """
+    ks, single = places(k)
+    truth = label_rows("Y_true", Y_true)
+    right = _sums(_hits(truth, predicted, ks), ks)
+    return _result((right / np.maximum(truth.counts, 1)[:, np.newaxis]).mean(axis=0), single)
+
+
+def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+    r"""Normalised discounted cumulative gain of the first k predictions, nDCG@k.
+
+    :math:`\frac{1}{n} \sum_i \sum_{j \le k} \frac{y_{i, r_i(j)}}{\log_2(j + 1)} \Big/
+    \sum_{j \le \min(k, |y_i|)} \frac{1}{\log_2(j + 1)}`; a row without labels counts as 0.
+
+    Parameters
+    ----------
+    Y_true : SciPy CSR of shape (n, K), or list of n lists of int
+        As in `precision_at_k`.
+    predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
+        As in `precision_at_k`.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        In [0, 1]; a float if k is a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `precision_at_k`.
+
+    See Also
+    --------
+    sklearn.metrics.ndcg_score : The same number from dense arrays, where no two scores are equal.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import ndcg_at_k
+    >>> round(ndcg_at_k([[0, 2]], [[1, 2, 0]], k=3), 4)
+    0.6934
+    """
+    ks, single = places(k)
+    truth = label_rows("Y_true", Y_true)
+    found = _hits(truth, predicted, ks)
+    # No ideal ranking is longer than the rows' labels, which also bounds the array for a large k.
+    longest = max(found.shape[1], int(truth.counts.max()))
+    discount = 1 / np.log2(np.arange(longest) + 2.0)
+    ideal = np.concatenate([[np.inf], np.cumsum(discount)])  # by length; 0 for rows without labels
+    lengths = np.minimum(truth.counts[:, np.newaxis], ks)
+    return _result((_sums(found * discount[: found.shape[1]], ks) / ideal[lengths]).mean(axis=0), single)
+
+
+def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (1, 3, 5)) -> Result:
+    r"""Propensity-scored precision of the first k predictions, PSP@k, as a share of the best attainable.
+
+    .. math:: \sum_i \sum_{j \le k} \frac{y_{i, r_i(j)}}{p_{r_i(j)}} \Big/
+        \sum_i \max_{|S| \le k} \sum_{l \in S} \frac{y_{i l}}{p_l},
+
+    a ratio of sums over all rows, not a mean of ratios: the normalised definition in which the extreme classification
+    repository reports PSP, and which its Python tools and napkinXC's `psprecision_at_k` compute. (The unnormalised one,
+    which estimates P@k on complete labels without bias if p_l is the probability that a label is not missing, is not
+    bounded by 1.) Rows without labels add nothing to either sum.
+
+    Parameters
+    ----------
+    Y_true : SciPy CSR of shape (n, K), or list of n lists of int
+        As in `precision_at_k`; at least one row has a label.
+    predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
+        As in `precision_at_k`.
+    propensities : array-like of shape (K,)
+        p_l in ]0, 1], as `propensities` estimates them from the training data.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        In [0, 1]; a float if k is a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `precision_at_k`; also if a propensity is outside ]0, 1], their number is not K, or no row has a label.
+
+    References
+    ----------
+    H. Jain, Y. Prabhu and M. Varma, "Extreme multi-label loss functions for recommendation, tagging, ranking and other
+    missing label applications", KDD 2016.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import psp_at_k
+    >>> psp_at_k([[0, 2], [1]], [[0], [1]], propensities=[1.0, 0.5, 0.25], k=1)  # (1 + 2) / (4 + 2)
+    0.5
+    """
+    ks, single = places(k)
+    truth = label_rows("Y_true", Y_true)
+    inverse = 1 / _checked_propensities(propensities, truth)
+    if len(truth.ids) == 0:
+        raise ValueError("Y_true has no label in any row, so that PSP is 0 / 0")
+    width = min(int(ks.max()), int(truth.counts.max()))
+    _, attainable = _ranking.best_of_rows(truth.indptr, truth.ids, inverse[truth.ids], width)
+    best = best_predictions(predicted, truth, int(ks.max()), len(inverse))
+    gains = np.where(_ranking.hits(truth.indptr, truth.ids, best), inverse[best], 0.0)
+    return _result(_sums(gains, ks).sum(axis=0) / _sums(attainable, ks).sum(axis=0), single)
+
+
+def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int | None = None) -> NDArray[np.float64]:
+    r"""Estimated probability of each label that it is observed where it is relevant.
+
+    :math:`p_l = 1 / (1 + C (N_l + b)^{-a})` with :math:`C = (\log N - 1) (b + 1)^a`, N rows and N_l of them with label
+    l: rare labels are missed the most. Jain et al. fitted this curve to data; the repository uses a = 0.5, b = 0.4 for
+    Wikipedia's sets, a = 0.6, b = 2.6 for Amazon's, and the defaults for all others.
+
+    Parameters
+    ----------
+    Y_train : SciPy CSR of shape (N, K), or list of N lists of int
+        Labels of the training data, as in `precision_at_k`; N >= 3, so that C > 0.
+    a, b : float, default=0.55, 1.5
+        Both > 0.
+    n_labels : int, optional
+        K of lists; None is the largest label + 1. A CSR matrix says it itself.
+
+    Returns
+    -------
+    ndarray of shape (K,), float64
+        In ]0, 1[.
+
+    Raises
+    ------
+    TypeError
+        If Y_train is neither CSR nor a list of lists of integers, or a parameter is not a number.
+    ValueError
+        If N < 3, a or b is not > 0, a label is out of range, or n_labels is not the number of columns of Y_train.
+
+    References
+    ----------
+    H. Jain, Y. Prabhu and M. Varma, "Extreme multi-label loss functions for recommendation, tagging, ranking and other
+    missing label applications", KDD 2016.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import propensities
+    >>> propensities([[0, 1], [0], [0, 2], [0]]).round(4)
+    array([0.7998, 0.7213, 0.7213])
+    """
+    check_number("a", a, low=0, open_low=True)
+    check_number("b", b, low=0, open_low=True)
+    rows = label_rows("Y_train", Y_train)
+    if rows.n_rows < 3:
+        raise ValueError(f"Y_train has {rows.n_rows} rows; it must have at least 3, so that log N > 1")
+    if n_labels is not None:
+        check_number("n_labels", n_labels, low=0, integer=True)
+        largest = int(rows.ids.max(initial=-1))
+        if n_labels != (n_labels if rows.n_labels is None else rows.n_labels) or n_labels <= largest:
+            raise ValueError(f"n_labels is {n_labels}; Y_train has {rows.n_labels or 'at least ' + str(largest + 1)}")
+    observed = np.bincount(rows.ids, minlength=rows.n_labels or n_labels or 0)
+    c = (np.log(rows.n_rows) - 1) * (b + 1) ** a
+    p: NDArray[np.float64] = 1 / (1 + c * (observed + b) ** -a)
+    return p
+
+
+def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+    r"""Share of rows whose single label is among the first k predictions.
+
+    Parameters
+    ----------
+    y_true : array-like of int of shape (n,)
+        The label of each row, a position in [0, K).
+    predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
+        As in `precision_at_k`.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        In [0, 1]; a float if k is a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `precision_at_k`.
+
+    See Also
+    --------
+    sklearn.metrics.top_k_accuracy_score : The same number from dense scores, where no two are equal.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import top_k_accuracy
+    >>> top_k_accuracy([2, 0], [[1, 2, 0], [0, 1, 2]], k=(1, 2))
+    array([0.5, 1. ])
+    """
+    ks, single = places(k)
+    truth = single_labels("y_true", y_true, predicted)
+    return _result(_sums(_hits(truth, predicted, ks), ks).mean(axis=0), single)
+
+
+def _hits(truth: LabelRows, predicted: Any, ks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each of the first max(k) predictions is right."""
+    return _ranking.hits(truth.indptr, truth.ids, best_predictions(predicted, truth, int(ks.max())))
+
+
+def _sums(gains: NDArray[Any], ks: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Sums (n, len(ks)) of the first k gains of each row; those behind the last column are 0."""
+    sums = np.zeros((gains.shape[0], gains.shape[1] + 1))
+    np.cumsum(gains, axis=1, out=sums[:, 1:])
+    return sums[:, np.minimum(ks, gains.shape[1])]
+
+
+def _result(values: NDArray[np.float64], single: bool) -> Result:
+    return float(values[0]) if single else values
+
+
+def _checked_propensities(propensities: ArrayLike, truth: LabelRows) -> NDArray[np.float64]:
+    given = np.asarray(propensities)
+    if given.dtype.kind not in "fiu":
+        raise TypeError(f"propensities has dtype {given.dtype}; it must be of real numbers")
+    if given.ndim != 1:
+        raise ValueError(f"propensities has shape {given.shape}; it must have one axis")
+    p = given.astype(np.float64)
+    bad = ~((p > 0) & (p <= 1))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise ValueError(f"propensities[{at}] is {p[at]}; it must be in ]0, 1]")
+    if truth.n_labels is not None and truth.n_labels != len(p):
+        raise ValueError(f"propensities has length {len(p)}, Y_true has {truth.n_labels} columns")
+    largest = int(truth.ids.max(initial=-1))
+    if largest >= len(p):
+        raise ValueError(f"propensities has length {len(p)}, Y_true has the label {largest}")
+    return p

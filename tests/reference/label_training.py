@@ -1,0 +1,195 @@
+"""Slow twin of train/label_trainer.cpp: float64, point by point and class by class, with the draws that the core makes.
+
+Scores of a point's labels come before those of its wrong classes, in the order in which the source lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference import losses
+from reference.rng import VISIT_ORDER, Rng, shuffled
+from reference.selections import draw_by
+
+Floats = NDArray[np.float64]
+SCHEDULES = {
+    "adaptive": lambda rate, decay, t: rate * decay**t,
+    "exponential": lambda rate, decay, t: rate * decay**t,
+    "inverse": lambda rate, _, t: rate / (1 + t),
+    "constant": lambda rate, _, t: rate,
+}
+
+
+@dataclass
+class Seen:
+    """A point with its gradient over the classes that its step sees."""
+
+    point: int
+    phi: Floats  # with the 1 of the intercept
+    classes: NDArray[np.int64]
+    g: Floats
+    loss: float
+
+
+@dataclass
+class LabelTwin:
+    """The model and its training; `labels` holds a sorted list for each point."""
+
+    X: Floats
+    labels: Sequence[Sequence[int]]
+    n_classes: int
+    seed: int
+    embeddings: Floats | None = None
+    loss: str = "cross_entropy"
+    smoothing: float = 1.0
+    implicit: bool = False
+    search: str = "exact"  # "best": the `budget` best wrong classes
+    budget: int = 0
+    warm_up: int = 1
+    n_negatives: int = 256
+    frequency_power: float = 0.0
+    log_q: bool = True
+    batch_size: int = 32
+    shuffle: bool = True
+    fit_intercept: bool = True
+    activation: str = "linear"
+    learning_rate: float = 1.0
+    schedule: str = "adaptive"
+    decay: float = 0.9
+    max_iter: int = 2
+    W: Floats = field(init=False)  # intercepts are its last column
+    curve: list[float] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        n_hidden = self.X.shape[1] if self.embeddings is None else self.embeddings.shape[1]
+        self.W = np.zeros((self.n_classes, n_hidden + self.fit_intercept))
+        self.class_squares = np.zeros(self.n_classes)
+        self.embedding_squares = np.zeros(self.X.shape[1])
+
+    @property
+    def coef(self) -> Floats:
+        """W without intercepts."""
+        return self.W[:, :-1] if self.fit_intercept else self.W
+
+    @property
+    def intercept(self) -> Floats:
+        """The intercepts, zeros where there are none."""
+        return self.W[:, -1] if self.fit_intercept else np.zeros(self.n_classes)
+
+    def train(self) -> LabelTwin:
+        """All passes; the embeddings' rate is half of the classes'."""
+        n = len(self.X)
+        for t in range(self.max_iter):
+            eta = SCHEDULES[self.schedule](self.learning_rate, self.decay, t)
+            visits = self.visits(t)
+            total = 0.0
+            for first in range(0, n, self.batch_size):
+                total += self.train_batch(t, visits[first : first + self.batch_size], eta)
+            self.curve.append(total / n)
+        return self
+
+    def visits(self, t: int) -> list[int]:
+        """The points in the order of pass t."""
+        n = len(self.X)
+        return shuffled(n, Rng(self.seed, t, VISIT_ORDER)) if self.shuffle else list(range(n))
+
+    def train_batch(self, t: int, points: list[int], eta: float) -> float:
+        """All gradients at the old weights, then the rows of W, then the embeddings; the sum of the losses."""
+        batch = [self.look(t, i, eta) for i in points]
+        backs = [self.send_back(seen) for seen in batch]
+        for seen in batch:
+            for k, g in zip(seen.classes, seen.g, strict=True):
+                self.descend(self.W[k], self.class_squares, k, g, seen.phi, eta)
+        if self.embeddings is not None:
+            for seen, back in zip(batch, backs, strict=True):
+                for j in np.flatnonzero(self.X[seen.point]):
+                    x = self.X[seen.point, j]
+                    self.descend(self.embeddings[j], self.embedding_squares, j, x, back, eta / 2)
+        return sum(seen.loss for seen in batch)
+
+    def features(self, i: int) -> Floats:
+        """phi(x_i) with the 1 of the intercept."""
+        phi = self.X[i] if self.embeddings is None else self.X[i] @ self.embeddings
+        if self.activation == "relu":
+            phi = np.maximum(phi, 0)
+        return np.append(phi, 1.0) if self.fit_intercept else phi
+
+    def look(self, t: int, i: int, eta: float) -> Seen:
+        """One point at the present weights."""
+        phi, P = self.features(i), list(self.labels[i])
+        wrong, shift = self.wrong_classes(t, i, phi)
+        classes = np.array([*P, *wrong], dtype=np.int64)
+        z = self.W[classes] @ phi
+        z[len(P) :] -= shift
+        loss, g = self.loss_and_gradient(z, range(len(P)), eta * phi @ phi)
+        return Seen(i, phi, classes, g, loss)
+
+    def wrong_classes(self, t: int, i: int, phi: Floats) -> tuple[list[int], Floats | float]:
+        """The wrong classes that the step at point i sees, and what their scores are lowered by."""
+        P, rng = self.labels[i], Rng(self.seed, t, i)
+        wrong = [k for k in range(self.n_classes) if k not in P]
+        if self.search == "exact":
+            return wrong, 0.0
+        if self.search == "best" and t >= self.warm_up:
+            z = self.W[wrong] @ phi
+            return [wrong[c] for c in np.argsort(-z, kind="stable")[: self.budget]], 0.0
+        drawn, share = self.by_frequency(P, rng) if self.frequency_power else self.uniformly(wrong, P, rng)
+        return drawn, np.log(share) if self.log_q and self.loss == "cross_entropy" else 0.0
+
+    def uniformly(self, wrong: list[int], P: Sequence[int], rng: Rng) -> tuple[list[int], Floats]:
+        """n distinct wrong classes and the share of all that they are."""
+        n = min(self.n_negatives, len(wrong))
+        drawn: list[int] = []
+        if 2 * n <= len(wrong):
+            while len(drawn) < n:
+                k = rng.below(self.n_classes)
+                if k not in P and k not in drawn:
+                    drawn.append(k)
+        elif n < len(wrong):
+            drawn = [wrong[c] for c in shuffled(len(wrong), rng)[:n]]
+        else:
+            drawn = wrong
+        return drawn, np.full(n, n / len(wrong))
+
+    def by_frequency(self, P: Sequence[int], rng: Rng) -> tuple[list[int], Floats]:
+        """The distinct wrong ones of n draws, and how often each is expected for a time that it was drawn."""
+        counts = np.bincount(np.concatenate([np.asarray(p) for p in self.labels]), minlength=self.n_classes)
+        q = np.where(counts > 0, counts.astype(float) ** self.frequency_power, 0.0)
+        q /= q.sum()
+        items, times = draw_by(rng, q, self.n_negatives)
+        kept = ~np.isin(items, P)
+        return items[kept].tolist(), self.n_negatives * q[items[kept]] / times[kept]
+
+    def loss_and_gradient(self, z: Floats, P: Sequence[int], eta_phi_sq: float) -> losses.Loss:
+        """The loss of a point over what it sees; an implicit step is the gradient of a smoother margin."""
+        if self.loss == "cross_entropy":
+            return losses.cross_entropy(z, P)
+        if self.loss == "triplet":
+            return losses.triplet(z, P)
+        smoothing = self.smoothing + (eta_phi_sq if self.implicit else 0)
+        return losses.smoothed_margin(z, P, smoothing) if smoothing else losses.max_margin(z, P)
+
+    def send_back(self, seen: Seen) -> Floats:
+        """The gradient that x_j carries to e_j: dL/dphi where phi is not cut off."""
+        if self.embeddings is None:
+            return np.zeros(0)
+        n_hidden = self.embeddings.shape[1]
+        back = (seen.g @ self.W[seen.classes])[:n_hidden]
+        return np.where(seen.phi[:n_hidden] > 0, back, 0) if self.activation == "relu" else back
+
+    def descend(self, row: Floats, squares: Floats, k: int, a: float, v: Floats, eta: float) -> None:
+        """A step along -a v, by Adagrad with one sum of squares for the row, or plain."""
+        if self.schedule == "adaptive":
+            squares[k] += a * a * (v @ v)
+            eta = eta / np.sqrt(squares[k]) if squares[k] else 0.0
+        row -= eta * a * v
+
+
+def starting_embeddings(seed: int, n_features: int, n_hidden: int) -> Floats:
+    """Normal ones of expected length 1, as the estimators draw them."""
+    drawn = np.random.default_rng(seed).standard_normal((n_features, n_hidden), dtype=np.float32)
+    return (drawn * np.float32(1 / np.sqrt(n_hidden))).astype(np.float64)

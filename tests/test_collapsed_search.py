@@ -1,0 +1,197 @@
+"""Descent on the collapsed skip-gram objective by searches: against exact descent, finite differences, samples."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from test_skip_gram import nearest_share_a_topic, small, topical
+
+from manyclass import SkipGram, _collapsed_search
+from manyclass._collapsed import Collapsed, Descent, Tables
+from manyclass._collapsed_search import MaskedGradients, SampledGradients, SearchedDescent, index_for
+from manyclass.cli import main
+from manyclass.decomposed import DecomposedIndex
+from manyclass.search import SphericalClusterIndex
+
+DIM = 8
+
+
+def random_counts(rng, n_words=120):
+    """Counts of pairs; some words are no centre, some no context."""
+    counts = rng.poisson(rng.exponential(0.15, (n_words, 1)) * rng.exponential(2.0, n_words), (n_words, n_words))
+    counts[:5] = 0
+    counts[:, 5:9] = 0
+    rows = counts.sum(axis=1)
+    share = sp.csr_array((counts / np.maximum(rows, 1)[:, None]).astype(np.float32))
+    return Collapsed(share, rows / rows.sum(), float(rows.sum()), 0)
+
+
+def random_tables(rng, n_words=120, scale=0.7):
+    """Rows of DIM numbers, padded as those of the estimator."""
+    made = [np.zeros((n_words, 16), dtype=np.float32) for _ in range(2)]
+    for table in made:
+        table[:, :DIM] = scale * rng.normal(size=(n_words, DIM))
+    return Tables(*made)
+
+
+def copied(tables):
+    return Tables(tables.input.copy(), tables.output.copy())
+
+
+def descent(collapsed, tables, search="mips", **options):
+    index = index_for(search, seed=3, n_jobs=options.pop("n_jobs", 1))
+    fixed = {"rest": "sample", "budget": None, "dim": DIM, "seed": 3}
+    return SearchedDescent(collapsed, tables, 1.0, index=index, **{**fixed, **options})
+
+
+@pytest.mark.parametrize("rest", ["sample", "mask"])
+@pytest.mark.parametrize("search", ["mips", "decomposed", DecomposedIndex(2, n_clusters=5, n_probe=5)])
+def test_a_search_that_finds_all_words_descends_as_without_one(search, rest, seed):
+    rng = np.random.default_rng(seed)
+    collapsed, tables = random_counts(rng), random_tables(rng)
+    exact, searched = copied(tables), copied(tables)
+    reference, ours = Descent(collapsed, exact, 1.0), descent(collapsed, searched, search, rest=rest, budget=120)
+    for _ in range(3):
+        # Sums of 120 single-precision terms of size 1, in another order: 120 ulp; twice as much for each later step.
+        assert ours.step() == pytest.approx(reference.step(), rel=1e-4)
+    np.testing.assert_array_equal(ours.input_rates[collapsed.centres > 0], reference.input_rates[collapsed.centres > 0])
+    assert ours.output_rate == reference.output_rate
+    np.testing.assert_allclose(searched.input, exact.input, atol=3e-4)
+    np.testing.assert_allclose(searched.output, exact.output, atol=3e-4)
+
+
+@pytest.mark.parametrize("search", ["mips", "decomposed"])
+def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
+    rng = np.random.default_rng(seed)
+    collapsed, tables = random_counts(rng), random_tables(rng)
+    masked = MaskedGradients(collapsed, index_for(search, seed=0, n_jobs=1), 12, DIM)
+    masked.moved(tables)
+    active = collapsed.contexts.toarray() > 0
+    n_active = active.sum(axis=1)
+    for rows, _, found in masked._found(tables):
+        active[rows] |= found.toarray() != 0
+    assert (active.sum(axis=1)[collapsed.centres > 0] >= n_active[collapsed.centres > 0] + 12).all()
+
+    def objective(h, v):
+        z = h.astype(np.float64) @ v.astype(np.float64).T
+        log_z = np.log(np.where(active, np.exp(z), 0).sum(axis=1), where=active.any(axis=1), out=np.zeros(len(z)))
+        return collapsed.centres @ (log_z - (collapsed.contexts.toarray() * z).sum(axis=1))
+
+    of_input, of_output = masked.input_gradient(tables), masked.output_gradient(tables)
+    for value in (collapsed.centres @ of_input[0], of_output[0]):
+        assert value == pytest.approx(objective(tables.input, tables.output), rel=1e-5)  # single-precision scores
+    h, v = tables.input.astype(np.float64), tables.output.astype(np.float64)
+    shares = collapsed.words_as_contexts
+    step = 1e-5  # of central differences in double precision: errors of 1e-10 from both the square and rounding
+    for direction in rng.normal(size=(3, *h.shape)):
+        slope = (objective(h + step * direction, v) - objective(h - step * direction, v)) / (2 * step)
+        ours = np.einsum("i,ij,ij->", collapsed.centres, of_input[1], direction)
+        assert ours == pytest.approx(slope, abs=1e-5)
+        direction[shares == 0] = 0  # words that are no context stay where they are
+        slope = (objective(h, v + step * direction) - objective(h, v - step * direction)) / (2 * step)
+        ours = np.einsum("i,ij,ij->", shares, of_output[1], direction)
+        assert ours == pytest.approx(slope, abs=1e-5)
+
+
+def test_the_mean_of_sampled_gradients_is_the_exact_gradient(seed, monkeypatch):
+    monkeypatch.setattr(_collapsed_search, "GROUP", 8)
+    rng = np.random.default_rng(seed)
+    collapsed, tables = random_counts(rng), random_tables(rng, scale=0.3)
+    losses, gradient = collapsed.input_gradient(tables)
+    exact = [(collapsed.centres @ losses, gradient), collapsed.output_gradient(tables)]
+    sampled = SampledGradients(collapsed, index_for("mips", seed=0, n_jobs=1), 30, DIM, seed)
+    sampled.moved(tables)
+    n = 300
+    found = []
+    for _ in range(n):
+        sampled.draw(tables)
+        losses, gradient = sampled.input_gradient(tables)
+        np.testing.assert_allclose(sampled.losses(tables), losses, rtol=1e-5, atol=1e-5)
+        found.append(((collapsed.centres @ losses, gradient), sampled.output_gradient(tables)))
+        assert found[-1][1][0] == pytest.approx(sampled.value(tables), rel=1e-5)
+    for i, weights in enumerate((collapsed.centres, collapsed.words_as_contexts)):
+        assert np.mean([f[i][0] for f in found]) == pytest.approx(exact[i][0], rel=0.01)
+        scale = np.sqrt(weights)[:, np.newaxis]
+        one, mean = (
+            np.linalg.norm(scale * (gradient - exact[i][1])) / np.linalg.norm(scale * exact[i][1])
+            for gradient in (found[0][i][1], np.mean([f[i][1] for f in found], axis=0))
+        )
+        # A ratio of estimates has a bias of the square of its error, and a mean of n the error / sqrt(n).
+        assert mean < one**2 + 2 * one / np.sqrt(n)
+        assert mean < 0.5 * one
+
+
+@pytest.mark.parametrize("rest", ["sample", "mask"])
+@pytest.mark.parametrize("search", ["mips", "decomposed"])
+def test_the_threads_of_the_index_change_no_bit(search, rest, seed):
+    rng = np.random.default_rng(seed)
+    collapsed, start = random_counts(rng), random_tables(rng)
+    ends = []
+    for n_jobs in (1, 2, 5):
+        tables = copied(start)
+        moving = descent(collapsed, tables, search, rest=rest, n_jobs=n_jobs, budget=20)
+        ends.append([moving.step(), moving.step(), tables.input.tobytes(), tables.output.tobytes()])
+    assert ends[0] == ends[1] == ends[2]
+
+
+@pytest.mark.parametrize("search", ["mips", "decomposed", DecomposedIndex(3, n_clusters=4, n_probe=4)])
+def test_descent_by_search_comes_near_the_optimum_of_a_text(search, seed):
+    model = small(solver="gd", search=search, budget=20, max_iter=30).fit(topical(seed))
+    # log 10 = 2.303 where the topic is known, log 40 = 3.69 where nothing is; samples of so few words leave some noise.
+    assert model.objective_value() < 2.6
+    assert nearest_share_a_topic(model) > 0.9
+    assert len(model.pass_seconds_) == len(model.loss_curve_) == 31
+    assert min(model.pass_seconds_) > 0
+
+
+def test_masked_descent_lowers_the_exact_objective(seed):
+    values = []
+    model = small(solver="gd", search="mips", rest="mask", budget=10, max_iter=10)
+    model.fit(topical(seed, 150), callback=lambda state: values.append(state.objective_value()))
+    assert (np.diff(values[1:]) <= 0).all()  # the first is that of the warm-up
+    assert values[-1] < values[0]
+    assert model.loss_curve_[1:] == pytest.approx(values[1:], rel=1e-6)
+
+
+def test_a_template_is_copied_and_keeps_its_seed(seed):
+    template = SphericalClusterIndex(3, n_probe=2, random_state=5)
+    model = small(solver="gd", search=template, max_iter=2).fit(topical(seed, 200))
+    assert not hasattr(template, "n_rows_")
+    assert clone(model).get_params()["search__n_clusters"] == 3
+    made = index_for(template, seed=1, n_jobs=2)
+    assert (made.random_state, made.n_jobs, made.n_probe) == (5, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"search": "magic"}, ValueError, "search is 'magic'; it must be one of 'exact', 'mips', 'decomposed'"),
+        ({"search": 3}, ValueError, "search is 3; it must be one of 'exact'"),
+        (
+            {"search": "mips", "solver": "sgd"},
+            ValueError,
+            "search is 'mips'; it must be 'exact' but for .* solver 'gd'",
+        ),
+        ({"search": "mips", "objective": "nce"}, ValueError, "they are 'nce' and 'gd'"),
+        ({"rest": "magic"}, ValueError, "rest is 'magic'; it must be one of 'sample', 'mask'"),
+        ({"budget": 0}, ValueError, "budget is 0"),
+        ({"budget": 2.5}, TypeError, "budget is 2.5"),
+        ({"search": DecomposedIndex(99)}, ValueError, "n_blocks is 99"),
+    ],
+)
+def test_a_bad_search_is_refused(parameters, error, message):
+    with pytest.raises(error, match=message):
+        small(**{"solver": "gd", **parameters}).fit([["a", "b", "c"]] * 9)
+
+
+def test_the_command_descends_by_search(tmp_path, capsys, seed):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(map(" ".join, topical(seed, 100))) + "\n")
+    options = ["--solver", "gd", "--search", "decomposed", "--budget", "10", "--dim", "8", "--sample", "0"]
+    assert main(["skipgram", str(corpus), "--model", str(tmp_path / "v"), *options, "--evaluate"]) == 0
+    assert "nats per co-occurrence" in capsys.readouterr().out
+
+
+def test_two_words_are_enough():
+    model = SkipGram(2, window=1, sample=0, solver="gd", search="mips", random_state=0, max_iter=2)
+    assert 0 < model.fit([["a", "b"]] * 9).objective_value() < np.log(2)  # of a word for its only neighbour

@@ -1,0 +1,145 @@
+"""Early stopping: who is held out, when training stops, and which model is returned."""
+
+import numpy as np
+import pytest
+from reference.problems import as_storage
+
+from manyclass import SoftmaxClassifier
+from manyclass._validation import held_out
+
+
+def noisy(seed, n=400, n_classes=12):
+    """Labels that the features tell a half of, so that training too long overfits."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 20)).astype(np.float32)
+    scores = X[:, :n_classes] + rng.gumbel(size=(n, n_classes))
+    return X / np.linalg.norm(X, axis=1, keepdims=True), scores.argmax(axis=1)
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.1, 0.5, 0.99])
+def test_every_class_keeps_a_point(fraction, seed):
+    rng = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(40), rng.geometric(0.2, size=300) % 40]).astype(np.int32)
+    held = held_out(labels, fraction, np.random.RandomState(seed))
+    assert held.sum() == min(round(fraction * len(labels)), len(labels) - 40)
+    np.testing.assert_array_equal(np.unique(labels[~held]), np.arange(40))
+
+
+def test_points_of_a_class_with_one_point_are_never_held_out(seed):
+    labels = np.array([0] * 50 + list(range(1, 30)), dtype=np.int32)
+    held = held_out(labels, 0.3, np.random.RandomState(seed))
+    assert held.sum() == 24
+    assert not held[50:].any()
+
+
+def test_every_point_of_large_classes_is_held_out_equally_often(seed):
+    labels = np.repeat(np.arange(4), 25).astype(np.int32)
+    counts = sum(held_out(labels, 0.2, np.random.RandomState(1000 * seed + i)).astype(int) for i in range(400))
+    # 400 draws with share 0.2: a standard deviation of 8; 100 points, so 4.5 of them.
+    assert np.abs(counts - 80).max() < 36
+
+
+def test_no_class_with_two_points_is_an_error():
+    with pytest.raises(ValueError, match="a class with at least two points"):
+        SoftmaxClassifier(early_stopping=True).fit(np.eye(3), [0, 1, 2])
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "implicit", "n_negatives": 4, "learning_rate": 20.0},
+        {"solver": "implicit", "n_negatives": 4, "learning_rate": 20.0, "alpha": 1e-3},
+        {"solver": "exact", "learning_rate": 20.0, "averaging": "polyak"},
+        {"solver": "exact", "learning_rate": 20.0, "averaging": "suffix", "alpha": 1e-4},
+        {"solver": "lbfgs"},
+        {},
+    ],
+    ids=str,
+)
+def test_the_model_is_that_of_the_best_pass(options, storage, seed):
+    X, y = noisy(seed)
+    X = as_storage(X, storage)
+    fit = SoftmaxClassifier(
+        early_stopping=True, validation_fraction=0.25, n_iter_no_change=3, max_iter=40, random_state=seed, **options
+    ).fit(X, y)
+    curve = fit.validation_curve_
+    assert fit.best_iter_ == 1 + np.argmin(curve)
+    assert len(curve) == fit.n_iter_ == len(fit.loss_curve_)
+    # It ends three passes after the best one, or with the passes.
+    assert fit.n_iter_ == min(fit.best_iter_ + 3, 40)
+    labels = np.unique(y, return_inverse=True)[1].astype(np.int32)
+    held = np.flatnonzero(held_out(labels, 0.25, np.random.RandomState(seed)))
+    # Factors of rows are multiplied in after the evaluation: two roundings to float32 of each weight.
+    assert fit.evaluate(X[held], y[held])["log_loss"] == pytest.approx(curve.min(), rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:training diverged")  # the last of the passes is no matter here
+@pytest.mark.parametrize("averaging", ["none", "polyak"])
+def test_it_equals_a_fit_of_as_many_passes_on_the_points_that_are_left(averaging, seed):
+    X, y = noisy(seed)
+    options = {"solver": "exact", "learning_rate": 5.0, "averaging": averaging, "random_state": seed}
+    stopped = SoftmaxClassifier(early_stopping=True, n_iter_no_change=2, max_iter=30, **options).fit(X, y)
+    left = ~held_out(y.astype(np.int32), 0.1, np.random.RandomState(seed))
+    plain = SoftmaxClassifier(max_iter=stopped.best_iter_, **options).fit(X[left], y[left])
+    np.testing.assert_array_equal(stopped.coef_, plain.coef_)
+    np.testing.assert_array_equal(stopped.intercept_, plain.intercept_)
+
+
+@pytest.mark.parametrize("averaging", ["none", "suffix"])
+def test_results_do_not_depend_on_the_number_of_threads(averaging, seed):
+    rng = np.random.default_rng(seed)
+    X = as_storage(rng.normal(size=(3000, 30)) * (rng.random((3000, 30)) < 0.2), "sparse")
+    y = rng.integers(0, 1100, size=3000)
+    y[:1100] = np.arange(1100)
+    fits = [
+        SoftmaxClassifier(
+            solver="implicit", early_stopping=True, averaging=averaging, max_iter=6, n_jobs=n_jobs, random_state=seed
+        ).fit(X, y)
+        for n_jobs in (1, 3)
+    ]
+    np.testing.assert_array_equal(fits[0].validation_curve_, fits[1].validation_curve_)
+    np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+def test_classes_of_the_held_out_points_stay(seed):
+    X, y = noisy(seed, n=60, n_classes=12)
+    fit = SoftmaxClassifier(early_stopping=True, validation_fraction=0.5, random_state=seed).fit(X, y)
+    np.testing.assert_array_equal(fit.classes_, np.unique(y))
+
+
+@pytest.mark.filterwarnings("ignore:training diverged")
+def test_training_that_diverges_returns_the_best_pass_before(seed):
+    X, y = noisy(seed)
+    model = SoftmaxClassifier(
+        solver="sgd", learning_rate=0.02, schedule="inverse", max_iter=60, early_stopping=True, n_iter_no_change=60
+    )
+    calls = []
+
+    def poison(state):
+        calls.append(state.n_iter)
+        if state.n_iter == 5:
+            state._weights.matrix[...] = np.inf
+
+    model.set_params(random_state=seed).fit(X, y, callback=poison)
+    assert model.best_iter_ <= 5
+    assert len(calls) < 60
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"validation_fraction": 0.0}, "validation_fraction is 0.0"),
+        ({"validation_fraction": 1.0}, "validation_fraction is 1.0"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change is 0"),
+    ],
+)
+def test_a_parameter_out_of_range_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        SoftmaxClassifier(early_stopping=True, **options).fit(np.eye(4), [0, 0, 1, 1])
+
+
+def test_a_flag_that_is_no_flag_is_refused():
+    with pytest.raises(TypeError, match="early_stopping is 'yes'; it must be True or False"):
+        SoftmaxClassifier(early_stopping="yes").fit(np.eye(4), [0, 0, 1, 1])

@@ -1,0 +1,243 @@
+"""The loop over points with labels: limits of its searches, its gradients, implicit steps, threads, how it stops."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference import losses as twin_losses
+from reference.label_training import LabelTwin
+from sklearn.exceptions import ConvergenceWarning
+from test_label_training import ROUNDING_OF_A_VISIT, K, N, model_of, some_problem
+
+from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, _core
+
+STRATEGIES = {
+    "exact": "exact",
+    "sampled": "sampled",
+    "mips": "mips",
+    "decomposed": "decomposed",
+    "messages": "messages",
+    "few clusters": SphericalClusterIndex(n_clusters=5, n_probe=2),
+    "few blocks": DecomposedIndex(n_blocks=2, n_clusters=5, n_probe=2),
+}
+WHOLE_INDEXES = {
+    "mips": SphericalClusterIndex(n_clusters=3, n_probe=3),
+    "decomposed": DecomposedIndex(n_blocks=3, n_clusters=3, n_probe=3),
+}
+
+
+def blobs(rng, *, n_classes=50, n_features=16, n=1500):
+    """Points near the vertices that are their labels."""
+    centers = rng.normal(size=(n_classes, n_features))
+    y = np.append(np.arange(n_classes), rng.integers(0, n_classes, n - n_classes))
+    return (centers[y] + 0.2 * rng.normal(size=(n, n_features))).astype(np.float32), y
+
+
+def weights_of(model):
+    parts = [model.coef_, model.intercept_]
+    return parts if model.embedding_dim is None else [*parts, model.embedding_]
+
+
+@pytest.mark.parametrize("strategy", WHOLE_INDEXES)
+@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize("loss", ["cross_entropy", "margin", "triplet"])
+def test_a_search_that_returns_all_classes_is_the_exact_source(loss, multilabel, strategy, seed):
+    X, y, _ = some_problem(seed, multilabel=multilabel)
+    exact = model_of(loss, embedding_dim=6).fit(X, y)
+    search = WHOLE_INDEXES[strategy]
+    found = model_of(loss, embedding_dim=6, search=search, budget=K, warm_up=0).fit(X, y)
+    for a, b in zip(weights_of(found), weights_of(exact), strict=True):
+        # Only the order of sums differs, so both are as far from the twin as test_label_training.py allows.
+        assert np.abs(a - b).max() < 2 * N * 2 * ROUNDING_OF_A_VISIT * np.abs(b).max()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("loss", ["cross_entropy", "margin"])
+@pytest.mark.parametrize("embedding_dim", [None, 9])
+def test_results_do_not_depend_on_the_number_of_threads(loss, strategy, embedding_dim, seed):
+    X, y = blobs(np.random.default_rng(seed), n=300)
+    options = {"search": STRATEGIES[strategy], "embedding_dim": embedding_dim, "max_iter": 3, "random_state": seed}
+    estimator = SoftmaxClassifier if loss == "cross_entropy" else MarginClassifier
+    one, two = (estimator(n_jobs=n_jobs, **options).fit(X, y) for n_jobs in (1, 2))
+    for a, b in zip(weights_of(one), weights_of(two), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one.loss_curve_, two.loss_curve_)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("loss", ["cross_entropy", "margin", "triplet"])
+def test_blobs_are_learned_whatever_the_source(loss, strategy, seed):
+    X, y = blobs(np.random.default_rng(seed))
+    options = {"search": STRATEGIES[strategy], "n_negatives": 20, "random_state": seed, "max_iter": 10}
+    model = SoftmaxClassifier(**options) if loss == "cross_entropy" else MarginClassifier(loss=loss, **options)
+    assert np.mean(model.fit(X, y).predict(X) != y) < 0.05
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "inverse"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "margin", "triplet"])
+def test_the_step_size_left_open_fits_any_scale_of_the_data(loss, schedule, seed):
+    X, y = blobs(np.random.default_rng(seed), n=300)
+    options = {"schedule": schedule, "learning_rate": "auto", "fit_intercept": False}
+    model = model_of(loss, **options).fit(X, y)
+    larger = model_of(loss, **options).fit(1024 * X, y)  # a power of 4: its root rounds nothing either
+    np.testing.assert_array_equal(1024 * larger.coef_, model.coef_)
+
+
+# What a single call of the core does.
+
+
+def bare_trainer(X, lists, W, embeddings, *, batch, relu=False, loss="cross_entropy", smoothing=0.0, implicit=False):
+    """A trainer by plain steps in the order of the data on the arrays given, of which it moves the last two."""
+    arrays = _core.LabelArrays(
+        x=X,
+        labels_indptr=np.cumsum([0, *map(len, lists)]).astype(np.int64),
+        labels=np.concatenate(lists).astype(np.int32),
+        embeddings=embeddings,
+        embedding_squares=np.zeros(0, dtype=np.float32),
+        classes=W,
+        class_squares=np.zeros(0, dtype=np.float32),
+        n_features=X.shape[1],
+        n_hidden=5 if len(embeddings) else X.shape[1],
+        intercept=True,
+        relu=relu,
+    )
+    options = {"source": "exact", "n_negatives": 1, "log_q": False, "power": 0.0, "index": None, "budget": 1}
+    options |= {"n_probe": 1, "seed": 0, "n_threads": 1, "shuffle": False, "isa": "auto"}
+    return _core.LabelTrainer(arrays, loss=loss, smoothing=smoothing, implicit=implicit, batch=batch, **options)
+
+
+def rows(values):
+    """Rows of 16 floats, as the core has them."""
+    out = np.zeros((len(values), 16), dtype=np.float32)
+    out[:, : values.shape[1]] = values
+    return out
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(("loss", "smoothing"), [("cross_entropy", 0.0), ("margin", 1.0), ("triplet", 0.0)])
+def test_a_step_of_one_batch_is_the_gradient_by_finite_differences(loss, smoothing, relu, seed):
+    X, _, lists = some_problem(seed, multilabel=True)
+    rng = np.random.default_rng(seed)
+    W, E = rows(rng.normal(size=(K, 6))), rows(rng.normal(size=(X.shape[1], 5)))
+    start = np.concatenate([W[:, :6].ravel(), E[:, :5].ravel()]).astype(np.float64)
+
+    def total(flat):
+        embeddings = flat[6 * K :].reshape(-1, 5)
+        twin = LabelTwin(X.astype(np.float64), lists, K, 0, embeddings, loss=loss, smoothing=smoothing)
+        twin.activation, twin.W = "relu" if relu else "linear", flat[: 6 * K].reshape(K, 6)
+        return sum(twin.look(0, i, 1.0).loss for i in range(N))
+
+    trainer = bare_trainer(X, lists, W, E, batch=N, relu=relu, loss=loss, smoothing=smoothing)
+    # All points see the start, so that a step of any size is the gradient times it: with 1 no digits are lost.
+    progress = trainer.run(epoch=0, eta=1.0, eta_u=1.0, first=0, last=N, loss=0.0)
+    assert progress.loss == pytest.approx(total(start), rel=1e-5)
+    gradient = start - np.concatenate([W[:, :6].ravel(), E[:, :5].ravel()])
+    h = 1e-8
+    for _ in range(12):
+        direction = rng.normal(size=len(start))
+        slope = (total(start + h * direction) - total(start - h * direction)) / (2 * h)
+        # Floats of N gradients and of the moved rows; doubles lose 1e-6 to the small h, which kinks ask for.
+        assert gradient @ direction == pytest.approx(slope, abs=2e-5 * np.abs(gradient) @ np.abs(direction))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 1.0])
+@pytest.mark.parametrize("eta", [0.1, 10.0, 1e3])
+def test_an_implicit_step_attains_the_proximal_minimum_that_it_reports(eta, smoothing, seed):
+    X, _, lists = some_problem(seed, multilabel=True)
+    W = rows(np.random.default_rng(seed).normal(size=(K, X.shape[1] + 1)))
+    trainer = bare_trainer(X, lists, W, rows(np.zeros((0, 1))), batch=1, loss="margin", smoothing=smoothing, implicit=1)
+    for i, P in enumerate(lists):
+        phi, old = np.append(X[i], 1.0), W[:, : X.shape[1] + 1].astype(np.float64)
+        reported = trainer.run(epoch=0, eta=eta, eta_u=1.0, first=i, last=i + 1, loss=0.0).loss
+        new = W[:, : X.shape[1] + 1].astype(np.float64)
+
+        def loss(W, P=P, phi=phi):
+            z = W @ phi
+            return twin_losses.smoothed_margin(z, P, smoothing)[0] if smoothing else twin_losses.max_margin(z, P)[0]
+
+        minimum = loss(new) + np.sum((new - old) ** 2) / (2 * eta)
+        # Rows are rounded to floats, and the square of the move, smaller by eta, is of differences of such.
+        assert minimum == pytest.approx(reported, rel=1e-4, abs=1e-5)
+        assert minimum <= loss(old) + 1e-5
+
+
+def test_implicit_steps_survive_a_huge_learning_rate(seed):
+    X, y = blobs(np.random.default_rng(seed), n=600)
+    model = MarginClassifier(step="implicit", schedule="constant", learning_rate=1e3, batch_size=1, random_state=0)
+    model.fit(X, y)
+    assert np.abs(model.coef_).max() < 10  # a step goes no farther than the margin asks for
+    assert np.mean(model.predict(X) != y) < 0.05
+
+
+def test_where_stretches_end_changes_no_bit(seed):
+    X, _, lists = some_problem(seed, multilabel=True)
+    found = []
+    for ends in ([0, N], [0, 8, 12, N]):
+        W, E = rows(np.ones((K, 6))), rows(np.random.default_rng(seed).normal(size=(X.shape[1], 5)))
+        trainer, loss = bare_trainer(X, lists, W, E, batch=4), 0.0
+        for first, last in itertools.pairwise(ends):
+            loss = trainer.run(epoch=0, eta=0.1, eta_u=0.1, first=first, last=last, loss=loss).loss
+        found.append((W, E, loss))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    assert found[0][2] == found[1][2]
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [([[0], []], "a point has no label"), ([[0], [K]], "out of range"), ([[0], [2, 2]], "repeated")],
+)
+def test_the_core_refuses_labels_that_are_none(lists, message):
+    X = np.ones((2, 3), dtype=np.float32)
+    with pytest.raises(ValueError, match=message):
+        bare_trainer(X, lists, rows(np.zeros((K, 4))), rows(np.zeros((0, 1))), batch=1)
+
+
+# How training stops.
+
+
+@pytest.mark.parametrize("embedding_dim", [None, 6])
+@pytest.mark.parametrize("loss", ["cross_entropy", "margin", "triplet"])
+@pytest.mark.parametrize("learning_rate", [1e5, 1e12, 1e38])
+def test_divergence_is_said_and_leaves_finite_weights(loss, embedding_dim, learning_rate, seed):
+    X, y, _ = some_problem(seed)
+    model = model_of(loss, learning_rate=learning_rate, schedule="constant", embedding_dim=embedding_dim, max_iter=5)
+    with pytest.warns(ConvergenceWarning, match="training diverged"):
+        model.fit(X, y)
+    assert all(np.isfinite(part).all() for part in weights_of(model))
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+def test_a_callback_stops_training(seed):
+    X, y, _ = some_problem(seed)
+    states = []
+    model = model_of("margin", max_iter=9).fit(X, y, callback=lambda state: states.append(state) or state.n_iter == 2)
+    assert (model.n_iter_, len(model.loss_curve_)) == (2, 2)
+    np.testing.assert_array_equal(states[-1].scores(X), model.decision_function(X))
+
+
+def test_an_interrupt_leaves_the_model_reached_so_far(seed):
+    def interrupt(state):
+        if state.n_iter == 2:
+            raise KeyboardInterrupt
+
+    X, y, _ = some_problem(seed)
+    model = model_of("cross_entropy", max_iter=5)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model.fit(X, y, callback=interrupt)
+    np.testing.assert_array_equal(model.coef_, model_of("cross_entropy", max_iter=2).fit(X, y).coef_)
+
+
+def test_training_stops_within_a_pass_when_its_time_is_over(seed):
+    X, y = blobs(np.random.default_rng(seed), n=3000)
+    model = MarginClassifier(random_state=0).fit(X, y, max_seconds=0)
+    assert (model.n_iter_, len(model.loss_curve_)) == (0, 0)
+    assert np.any(model.coef_)
+
+
+def test_the_mean_loss_falls_for_sparse_points_of_several_labels(seed):
+    X, Y, _ = some_problem(seed, multilabel=True)
+    for loss in ("cross_entropy", "margin", "triplet"):
+        curve = model_of(loss, max_iter=6).fit(sp.csr_array(X), sp.csr_array(Y)).loss_curve_
+        assert curve[-1] < curve[0]

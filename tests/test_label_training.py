@@ -1,0 +1,199 @@
+"""Training for points with one or several labels equals its slow twin, whatever the loss, the source and the map."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from reference.label_training import SCHEDULES, LabelTwin, starting_embeddings
+from reference.problems import as_storage
+
+from manyclass import MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, _core
+from manyclass._checks import seed_from
+from manyclass._label_training import SEARCHES
+
+# A visit rounds the scores, the gradient and the row to floats, each by an ulp or two of 2^-23. If all visits erred
+# alike the rows would be off by as many times that of the largest weight; smoothed gradients pass on what scores err.
+ROUNDING_OF_A_VISIT = 4 * 2.0**-23
+N, D, K = 28, 7, 13
+ONE_CLUSTER = SphericalClusterIndex(n_clusters=1)  # a search of it misses nothing
+
+
+def some_problem(seed, *, multilabel=False, n=N, n_classes=K):
+    """Points with every class and, for several labels, one to three of them."""
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, D)) * (rng.random((n, D)) < 0.6)).astype(np.float32)
+    X[3] = 0  # an empty row
+    y = np.append(np.arange(n_classes), rng.integers(0, n_classes, n - n_classes))[rng.permutation(n)]
+    if not multilabel:
+        return X, y, [[int(k)] for k in y]
+    Y = np.zeros((n, n_classes), dtype=np.int64)
+    Y[np.arange(n), y] = 1
+    for i in range(n):
+        Y[i, rng.integers(0, n_classes, rng.integers(0, 3))] = 1
+    return X, Y, [np.flatnonzero(row).tolist() for row in Y]
+
+
+def model_of(loss, **given):
+    """The estimator of a loss; one that would train without this loop is given the search that makes it."""
+    parameters = {"random_state": 3, "max_iter": 2, "batch_size": 8, "learning_rate": 0.5, "schedule": "adaptive"}
+    parameters = parameters | given
+    if loss == "cross_entropy":
+        if parameters["schedule"] == "adaptive":  # which the softmax takes where the step size is left open
+            del parameters["schedule"], parameters["learning_rate"]
+        return SoftmaxClassifier(**{"search": "exact", "decay": 0.9, "n_negatives": 256} | parameters)
+    return MarginClassifier(loss=loss, **parameters)
+
+
+def rate_of(model, X):
+    """Adagrad's first step moves scores by about 1: rows of x have the length of X's, embeddings have 1."""
+    if model.learning_rate != "auto":
+        return model.learning_rate
+    return 1.0 if model.embedding_dim is not None else 1 / np.sqrt(np.mean(np.sum(X**2, axis=1)))
+
+
+def twin_of(model, loss, X, lists, n_classes, twin=LabelTwin):
+    """The twin with the parameters of an estimator."""
+    names = {f.name for f in dataclasses.fields(twin)}
+    given = {name: value for name, value in model.get_params(deep=False).items() if name in names}
+    seed = seed_from(model.random_state)
+    starts = None if model.embedding_dim is None else starting_embeddings(seed, X.shape[1], model.embedding_dim)
+    searches = model.search not in ("exact", "sampled")
+    given |= {
+        "loss": loss,
+        "embeddings": starts,
+        "seed": seed,
+        "search": "best" if searches else model.search,
+        "batch_size": model.batch_size or max(1, min(32, n_classes // 16)),
+        "learning_rate": rate_of(model, X.astype(np.float64)),
+        "schedule": "adaptive" if model.learning_rate == "auto" else model.schedule,
+        "implicit": getattr(model, "step", "explicit") == "implicit",
+    }
+    return twin(X.astype(np.float64), lists, n_classes, **given)
+
+
+def largest_error(model, twin):
+    """The largest difference of a weight, relative to the largest weight of its kind."""
+    pairs = [(np.column_stack([model.coef_, model.intercept_]), np.column_stack([twin.coef, twin.intercept]))]
+    if twin.embeddings is not None:
+        pairs.append((model.embedding_, twin.embeddings))
+    assert all(np.abs(expected).max() > 0.01 for _, expected in pairs)
+    return max(np.abs(found - expected).max() / np.abs(expected).max() for found, expected in pairs)
+
+
+def fitted_pair(loss, seed, *, multilabel=False, storage="dense", twin=LabelTwin, n_classes=K, **parameters):
+    X, y, lists = some_problem(seed, multilabel=multilabel, n=max(N, 2 * n_classes), n_classes=n_classes)
+    model = model_of(loss, **parameters).fit(as_storage(X, storage), y)
+    return model, twin_of(model, loss, X, lists, n_classes, twin).train()
+
+
+def assert_fit_equals_twin(loss, seed, **parameters):
+    model, twin = fitted_pair(loss, seed, **parameters)
+    atol = len(twin.X) * twin.max_iter * ROUNDING_OF_A_VISIT
+    assert largest_error(model, twin) < atol
+    # A loss moves by a few times what scores move: |phi| < 4 times the weights' error.
+    np.testing.assert_allclose(model.loss_curve_, twin.curve, rtol=0, atol=32 * atol * max(1, np.abs(twin.W).max()))
+
+
+LOSSES = {
+    "cross_entropy": {},
+    "margin": {"smoothing": 1.0},
+    "triplet": {},
+}
+SOURCES = {
+    "exact": {},
+    "a few drawn": {"search": "sampled", "n_negatives": 4},  # by rejection
+    "most drawn": {"search": "sampled", "n_negatives": 8},  # from a shuffled list
+    "all drawn": {"search": "sampled", "n_negatives": 40},
+    "by frequency": {"search": "sampled", "n_negatives": 9, "frequency_power": 0.7},
+    "the best": {"search": ONE_CLUSTER, "budget": 5, "n_negatives": 7, "max_iter": 3},
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_fit_equals_its_slow_twin_for_every_loss_and_source(loss, multilabel, source, seed):
+    assert_fit_equals_twin(loss, seed, multilabel=multilabel, **LOSSES[loss] | SOURCES[source])
+
+
+OPTIONS = {
+    "constant": ("margin", {"schedule": "constant", "learning_rate": 0.1}),
+    "inverse": ("cross_entropy", {"schedule": "inverse", "max_iter": 3}),
+    "exponential": ("triplet", {"schedule": "exponential", "decay": 0.5, "learning_rate": 0.0537}),
+    "batches by default": ("margin", {"batch_size": None}),
+    "one point a batch": ("cross_entropy", {"batch_size": 1}),
+    "batches of five": ("margin", {"batch_size": 5}),
+    "a batch of all": ("cross_entropy", {"batch_size": 1000}),
+    "in the order of the data": ("margin", {"shuffle": False}),
+    "without intercepts": ("cross_entropy", {"fit_intercept": False}),
+    "no correction of draws": ("cross_entropy", {"search": "sampled", "n_negatives": 4, "log_q": False}),
+    "no smoothing": ("margin", {"search": "sampled", "n_negatives": 4, "smoothing": 0.0}),
+    "much smoothing": ("margin", {"smoothing": 5.0}),
+    "implicit": ("margin", {"step": "implicit", "schedule": "inverse", "learning_rate": 2.0}),
+    "implicit, drawn": (
+        "margin",
+        {"step": "implicit", "schedule": "constant", "smoothing": 0.0, "search": "sampled", "n_negatives": 4},
+    ),
+    "embeddings": ("cross_entropy", {"embedding_dim": 5}),
+    "relu": ("margin", {"embedding_dim": 17, "activation": "relu"}),
+    "relu, plain steps": (
+        "cross_entropy",
+        {"embedding_dim": 5, "activation": "relu", "schedule": "constant", "batch_size": 4},
+    ),
+    "embeddings without intercepts": ("triplet", {"embedding_dim": 16, "fit_intercept": False}),
+    "embeddings, drawn": ("margin", {"embedding_dim": 5, "search": "sampled", "n_negatives": 4}),
+    "embeddings, the best": (
+        "cross_entropy",
+        {"embedding_dim": 5, "search": ONE_CLUSTER, "budget": 4, "n_negatives": 7, "max_iter": 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_fit_equals_its_slow_twin_for_every_option(option, multilabel, storage, seed):
+    loss, parameters = OPTIONS[option]
+    assert_fit_equals_twin(loss, seed, multilabel=multilabel, storage=storage, **parameters)
+
+
+def test_lists_and_whole_gradients_in_one_batch_move_rows_in_the_order_of_visits(seed):
+    # Of 24 classes a margin's gradient has few or many: the core keeps the former as lists, the latter whole.
+    assert_fit_equals_twin("margin", seed, n_classes=24, smoothing=1.0, max_iter=3)
+
+
+def test_every_schedule_and_search_is_compared():
+    assert set(SCHEDULES) == set(_core.schedule_names())
+    assert set(SEARCHES) == {"exact", "sampled", "mips", "decomposed", "messages"}
+
+
+# The comparison itself is tried on twins that are wrong somewhere.
+
+
+class DrawsByVisit(LabelTwin):
+    """Draws are named by the visit instead of the point."""
+
+    def wrong_classes(self, t, i, phi):
+        return super().wrong_classes(t + 1, i, phi)
+
+
+class MovesBeforeAll(LabelTwin):
+    """The points of a batch see each other's steps."""
+
+    def train_batch(self, t, points, eta):
+        return sum(super(MovesBeforeAll, self).train_batch(t, [i], eta) for i in points)
+
+
+class ForgetsTheIntercept(LabelTwin):
+    """Adagrad's sums leave out the 1 of the intercept."""
+
+    def descend(self, row, squares, k, a, v, eta):
+        squares[k] -= a * a
+        super().descend(row, squares, k, a, v, eta)
+
+
+@pytest.mark.parametrize("fault", [DrawsByVisit, MovesBeforeAll, ForgetsTheIntercept])
+def test_the_comparison_sees_a_planted_fault(fault, seed):
+    parameters = {"search": "sampled", "n_negatives": 8}
+    model, wrong = fitted_pair("cross_entropy", seed, twin=fault, **parameters)
+    assert largest_error(model, wrong) > 100 * N * 2 * ROUNDING_OF_A_VISIT

@@ -1,0 +1,115 @@
+"""The search for a learning rate: its grid, its winner, its edges."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, tune_learning_rate
+
+
+class Valley(BaseEstimator):
+    """An estimator whose log-loss is the distance of the rate, in decades, from a best one."""
+
+    def __init__(self, best=1.0, diverges_above=np.inf, learning_rate="auto", max_iter=3, verbose=0):
+        self.best = best
+        self.diverges_above = diverges_above
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.verbose = verbose
+
+    def fit(self, X, y):
+        self.n_iter_ = 1 if self.learning_rate > self.diverges_above else self.max_iter
+        self.rows_ = X
+        return self
+
+    def evaluate(self, X, y):
+        return {"log_loss": abs(np.log10(self.learning_rate / self.best))}
+
+
+def problem(seed, n=300, n_classes=5):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 8)).astype(np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X, (4 * X[:, :n_classes] + rng.gumbel(size=(n, n_classes))).argmax(axis=1)
+
+
+@pytest.mark.parametrize("best", [0.01, 1.0, 100.0])
+def test_the_winner_is_the_smallest_log_loss_of_the_papers_grid(best, seed):
+    found = tune_learning_rate(Valley(best), *problem(seed))
+    np.testing.assert_allclose(found.rates, 10.0 ** np.arange(-3, 4), rtol=1e-6)  # rows of unit length, to rounding
+    assert found.best == pytest.approx(best, rel=1e-6)
+    assert found.table[found.best] == min(found.log_losses)
+
+
+@pytest.mark.parametrize("best", [1e-5, 1e-4, 1e-3, 1e3, 1e4, 1e5])
+def test_a_winner_at_the_edge_widens_the_grid(best, seed):
+    found = tune_learning_rate(Valley(best), *problem(seed))
+    assert found.best == pytest.approx(best, rel=1e-6)
+    # The grid ends one decade beyond the winner, and not further.
+    assert found.rates[0] == pytest.approx(min(1e-3, best / 10), rel=1e-6)
+    assert found.rates[-1] == pytest.approx(max(1e3, best * 10), rel=1e-6)
+
+
+def test_the_end_of_all_grids_is_told(seed):
+    with pytest.warns(UserWarning, match="is the last one tried"):
+        found = tune_learning_rate(Valley(1e9), *problem(seed))
+    assert found.best == pytest.approx(1e6, rel=1e-6)
+
+
+def test_rates_that_diverge_lose(seed):
+    found = tune_learning_rate(Valley(10.0, diverges_above=0.5), *problem(seed))
+    assert found.best == pytest.approx(0.1, rel=1e-6)
+    assert np.isinf(found.log_losses[-1])
+    small = tune_learning_rate(Valley(1e-5, diverges_above=5e-5), *problem(seed))
+    assert small.best == pytest.approx(1e-5, rel=1e-6)
+    with pytest.raises(ValueError, match="no learning rate from"):
+        tune_learning_rate(Valley(1.0, diverges_above=0.0), *problem(seed))
+
+
+def test_the_grid_follows_the_scale_of_the_data(seed):
+    X, y = problem(seed)
+    model = SoftmaxClassifier(solver="implicit", fit_intercept=False, max_iter=3, random_state=0)
+    one, four = tune_learning_rate(model, X, y), tune_learning_rate(model, 4 * X, y)
+    np.testing.assert_allclose(16 * four.rates, one.rates, rtol=1e-6)
+    np.testing.assert_allclose(four.log_losses, one.log_losses, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("criterion", "n_trained"), [("training", 120), ("validation", 108)])
+def test_a_part_of_the_points_is_used(criterion, n_trained, seed):
+    X, y = problem(seed, n=600)
+    rows = []
+
+    class Spy(Valley):
+        def fit(self, X, y):
+            rows.append(len(y))
+            return super().fit(X, y)
+
+    tune_learning_rate(Spy(), X, y, fraction=0.2, min_points=50, criterion=criterion)
+    assert set(rows) == {n_trained}
+
+
+@pytest.mark.parametrize("estimator", [SoftmaxClassifier(max_iter=3), AugmentReduceClassifier(max_iter=3)])
+def test_the_estimator_is_left_unchanged(estimator, seed):
+    before = estimator.get_params()
+    tune_learning_rate(estimator.set_params(random_state=0), *problem(seed))
+    assert estimator.get_params() == {**before, "random_state": 0}
+    assert not hasattr(estimator, "classes_")
+
+
+@pytest.mark.parametrize("solver", ["implicit", "exact", "auto"])
+def test_grid_as_a_learning_rate_finds_the_same(solver, seed):
+    X, y = problem(seed)
+    model = SoftmaxClassifier(solver=solver, alpha=1e-4, learning_rate="grid", max_iter=3, random_state=0).fit(X, y)
+    table, rate = model.learning_rate_table_, model.resolved_params_["learning_rate"]
+    assert rate == min(table, key=table.get)
+    assert min(table) < rate < max(table)
+    solver = model.resolved_params_.get("solver", solver)
+    by_hand = SoftmaxClassifier(solver=solver, alpha=1e-4, max_iter=3, random_state=0)
+    by_hand.set_params(**{name: model.resolved_params_[name] for name in ("averaging", "decay")})
+    assert tune_learning_rate(by_hand, X, y, random_state=0).table == table
+    np.testing.assert_array_equal(by_hand.set_params(learning_rate=rate).fit(X, y).coef_, model.coef_)
+
+
+def test_a_criterion_that_is_none_is_refused(seed):
+    with pytest.raises(ValueError, match="criterion is 'test'; it must be one of 'validation', 'training'"):
+        tune_learning_rate(Valley(), *problem(seed), criterion="test")
