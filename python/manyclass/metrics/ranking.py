@@ -59,7 +59,7 @@ def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result
     ks, single = places(k)
     truth = label_rows("Y_true", Y_true)
     right = _sums(_hits(truth, predicted, ks), ks)
-    return _result(right.mean(axis=0) / ks, single)
+    return _result(right.mean(axis=1) / ks, single)
 
 
 def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
@@ -95,7 +95,7 @@ def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     ks, single = places(k)
     truth = label_rows("Y_true", Y_true)
     right = _sums(_hits(truth, predicted, ks), ks)
-    return _result((right / np.maximum(truth.counts, 1)[:, np.newaxis]).mean(axis=0), single)
+    return _result((right / np.maximum(truth.counts, 1)).mean(axis=1), single)
 
 
 def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
@@ -140,8 +140,8 @@ def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     longest = max(found.shape[1], int(truth.counts.max()))
     discount = 1 / np.log2(np.arange(longest) + 2.0)
     ideal = np.concatenate([[np.inf], np.cumsum(discount)])  # by length; 0 for rows without labels
-    lengths = np.minimum(truth.counts[:, np.newaxis], ks)
-    return _result((_sums(found * discount[: found.shape[1]], ks) / ideal[lengths]).mean(axis=0), single)
+    lengths = np.minimum(truth.counts, ks[:, np.newaxis])
+    return _result((_sums(found * discount[: found.shape[1]], ks) / ideal[lengths]).mean(axis=1), single)
 
 
 def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (1, 3, 5)) -> Result:
@@ -196,7 +196,7 @@ def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (
     _, attainable = _ranking.best_of_rows(truth.indptr, truth.ids, inverse[truth.ids], width)
     best = best_predictions(predicted, truth, int(ks.max()), len(inverse))
     gains = np.where(_ranking.hits(truth.indptr, truth.ids, best), inverse[best], 0.0)
-    return _result(_sums(gains, ks).sum(axis=0) / _sums(attainable, ks).sum(axis=0), single)
+    return _result(_sums(gains, ks).sum(axis=1) / _sums(attainable, ks).sum(axis=1), single)
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int | None = None) -> NDArray[np.float64]:
@@ -288,7 +288,7 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
     """
     ks, single = places(k)
     truth = single_labels("y_true", y_true, predicted)
-    return _result(_sums(_hits(truth, predicted, ks), ks).mean(axis=0), single)
+    return _result(_sums(_hits(truth, predicted, ks), ks).mean(axis=1), single)
 
 
 def _hits(truth: LabelRows, predicted: Any, ks: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -297,10 +297,13 @@ def _hits(truth: LabelRows, predicted: Any, ks: NDArray[np.int64]) -> NDArray[np
 
 
 def _sums(gains: NDArray[Any], ks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums (n, len(ks)) of the first k gains of each row; those behind the last column are 0."""
-    sums = np.zeros((gains.shape[0], gains.shape[1] + 1))
-    np.cumsum(gains, axis=1, out=sums[:, 1:])
-    return sums[:, np.minimum(ks, gains.shape[1])]
+    """Sums (len(ks), n) of the first k gains of each row; those behind the last column are 0.
+
+    Rows stand along the last axis, so that NumPy adds them in the same order whatever other places are asked for.
+    """
+    sums = np.zeros((gains.shape[1] + 1, gains.shape[0]))
+    np.cumsum(gains.T, axis=0, out=sums[1:])
+    return sums[np.minimum(ks, gains.shape[1])]
 
 
 def _result(values: NDArray[np.float64], single: bool) -> Result:
