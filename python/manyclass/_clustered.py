@@ -51,6 +51,7 @@ class ClusteredRows(BaseEstimator):
     _STATE: ClassVar[dict[str, type]]
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        """Make the core's part, each row in its cluster of `labels`, or the nearest where they are empty."""
         raise NotImplementedError
 
     def _more_tensors(self) -> dict[str, NDArray[Any]]:

@@ -202,8 +202,8 @@ class SoftmaxClassifier(LabelClassifier):
         embeddings. With it, with `search` or with an indicator matrix y, the loss is the cross-entropy of several
         labels, :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), trained by minibatches
         of `batch_size` points (32) as `MarginClassifier` is: by Adagrad where learning_rate is "auto". Of the others
-        above, those of the double sum are not used, and solver, alpha, averaging, early_stopping, selection and
-        parallel must keep their defaults.
+        above, those of the double sum are not used, and solver, alpha, averaging, early_stopping, max_norm,
+        selection and parallel must keep their defaults.
     activation : {"linear", "relu"}, default="linear"
         What the sum of embeddings goes through.
     search : str, index or None, default=None
