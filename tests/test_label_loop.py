@@ -102,7 +102,15 @@ def bare_trainer(X, lists, W, embeddings, *, batch, relu=False, loss="cross_entr
         intercept=True,
         relu=relu,
     )
-    options = {"source": "exact", "n_negatives": 1, "log_q": False, "power": 0.0, "index": None, "budget": 1}
+    options = {
+        "source": "exact",
+        "n_negatives": 1,
+        "log_q": False,
+        "share": False,
+        "power": 0.0,
+        "index": None,
+        "budget": 1,
+    }
     options |= {"n_probe": 1, "seed": 0, "n_threads": 1, "shuffle": False, "isa": "auto"}
     return _core.LabelTrainer(arrays, loss=loss, smoothing=smoothing, implicit=implicit, batch=batch, **options)
 

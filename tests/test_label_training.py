@@ -66,6 +66,7 @@ def twin_of(model, loss, X, lists, n_classes, twin=LabelTwin):
         "batch_size": model.batch_size or max(1, min(32, n_classes // 16)),
         "learning_rate": rate_of(model, X.astype(np.float64)),
         "schedule": "adaptive" if model.learning_rate == "auto" else model.schedule,
+        "share_classes": model.share_classes is not False,
         "implicit": getattr(model, "step", "explicit") == "implicit",
     }
     return twin(X.astype(np.float64), lists, n_classes, **given)
@@ -99,13 +100,20 @@ LOSSES = {
     "margin": {"smoothing": 1.0},
     "triplet": {},
 }
+DRAWS = {
+    "a few drawn": {"n_negatives": 4},  # by rejection
+    "most drawn": {"n_negatives": 8},  # from a shuffled list
+    "all drawn": {"n_negatives": 40},
+    "by frequency": {"n_negatives": 9, "frequency_power": 0.7},
+}
 SOURCES = {
     "exact": {},
-    "a few drawn": {"search": "sampled", "n_negatives": 4},  # by rejection
-    "most drawn": {"search": "sampled", "n_negatives": 8},  # from a shuffled list
-    "all drawn": {"search": "sampled", "n_negatives": 40},
-    "by frequency": {"search": "sampled", "n_negatives": 9, "frequency_power": 0.7},
     "the best": {"search": ONE_CLUSTER, "budget": 5, "n_negatives": 7, "max_iter": 3},
+    **{name: {"search": "sampled", **draw} for name, draw in DRAWS.items()},
+    **{
+        f"{name}, each for itself": {"search": "sampled", "share_classes": False, **draw}
+        for name, draw in DRAWS.items()
+    },
 }
 
 
@@ -127,6 +135,14 @@ OPTIONS = {
     "in the order of the data": ("margin", {"shuffle": False}),
     "without intercepts": ("cross_entropy", {"fit_intercept": False}),
     "no correction of draws": ("cross_entropy", {"search": "sampled", "n_negatives": 4, "log_q": False}),
+    "no correction of own draws": (
+        "cross_entropy",
+        {"search": "sampled", "n_negatives": 4, "log_q": False, "share_classes": False},
+    ),
+    "draws in common, more points than are scored at once": (
+        "cross_entropy",
+        {"search": "sampled", "n_negatives": 5, "batch_size": 20, "embedding_dim": 70},
+    ),
     "no smoothing": ("margin", {"search": "sampled", "n_negatives": 4, "smoothing": 0.0}),
     "much smoothing": ("margin", {"smoothing": 5.0}),
     "implicit": ("margin", {"step": "implicit", "schedule": "inverse", "learning_rate": 2.0}),
@@ -173,8 +189,15 @@ def test_every_schedule_and_search_is_compared():
 class DrawsByVisit(LabelTwin):
     """Draws are named by the visit instead of the point."""
 
-    def wrong_classes(self, t, i, phi):
-        return super().wrong_classes(t + 1, i, phi)
+    def wrong_classes(self, t, i, phi, named_by):
+        return super().wrong_classes(t + 1, i, phi, named_by)
+
+
+class DrawsForEach(LabelTwin):
+    """The points of a batch have draws of their own."""
+
+    def look(self, t, i, eta, named_by=0):
+        return super().look(t, i, eta, named_by=i)
 
 
 class MovesBeforeAll(LabelTwin):
@@ -192,7 +215,7 @@ class ForgetsTheIntercept(LabelTwin):
         super().descend(row, squares, k, a, v, eta)
 
 
-@pytest.mark.parametrize("fault", [DrawsByVisit, MovesBeforeAll, ForgetsTheIntercept])
+@pytest.mark.parametrize("fault", [DrawsByVisit, DrawsForEach, MovesBeforeAll, ForgetsTheIntercept])
 def test_the_comparison_sees_a_planted_fault(fault, seed):
     parameters = {"search": "sampled", "n_negatives": 8}
     model, wrong = fitted_pair("cross_entropy", seed, twin=fault, **parameters)

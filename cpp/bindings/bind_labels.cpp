@@ -123,9 +123,9 @@ void bind_labels(py::module_& m) {
 
   py::class_<BoundLabelTrainer>(m, "LabelTrainer")
       .def(py::init([](LabelArrays arrays, const std::string& loss, double smoothing, bool implicit,
-                       const std::string& source, py::ssize_t n_negatives, bool log_q, double power, py::object index,
-                       py::ssize_t budget, py::ssize_t n_probe, std::uint64_t seed, int n_threads, py::ssize_t batch,
-                       bool shuffle, const std::string& isa) {
+                       const std::string& source, py::ssize_t n_negatives, bool log_q, bool share, double power,
+                       py::object index, py::ssize_t budget, py::ssize_t n_probe, std::uint64_t seed, int n_threads,
+                       py::ssize_t batch, bool shuffle, const std::string& isa) {
              const LabelProblem problem = label_problem(arrays);
              const SourceSettings settings{
                  problem.classes, problem.map.n_columns(), label_loss(loss, smoothing), implicit,
@@ -135,7 +135,7 @@ void bind_labels(py::module_& m) {
                classes = all_classes_source(settings);
              } else if (source == "sampled") {
                classes = sampled_source(settings, static_cast<std::size_t>(as_index(n_negatives, "n_negatives")), log_q,
-                                        power == 0 ? nullptr : label_noise(problem, power));
+                                        share, power == 0 ? nullptr : label_noise(problem, power));
              } else if (source == "mips") {
                auto& rows = index.cast<ClusterIndex&>();
                classes = searched_source(settings, rows, search_options(problem, rows, budget, n_probe));
@@ -148,13 +148,14 @@ void bind_labels(py::module_& m) {
                                            "'; it must be one of 'exact', 'sampled', 'mips', 'decomposed', 'messages'");
              }
              if (batch < 1 || n_threads < 1) throw std::invalid_argument("batch and n_threads must be at least 1");
-             const LabelSettings loop{seed, n_threads, as_index(batch, "batch"), shuffle, isa_named(isa)};
+             const LabelSettings loop{seed, n_threads, as_index(batch, "batch"), shuffle, share, isa_named(isa)};
              auto trainer = label_trainer(problem, std::move(classes), loop);
              return BoundLabelTrainer{std::move(arrays), std::move(index), static_cast<Index>(problem.map.n_points()),
                                       std::move(trainer)};
            }),
            "arrays"_a, py::kw_only(), "loss"_a, "smoothing"_a, "implicit"_a, "source"_a, "n_negatives"_a, "log_q"_a,
-           "power"_a, "index"_a, "budget"_a, "n_probe"_a, "seed"_a, "n_threads"_a, "batch"_a, "shuffle"_a, "isa"_a)
+           "share"_a, "power"_a, "index"_a, "budget"_a, "n_probe"_a, "seed"_a, "n_threads"_a, "batch"_a, "shuffle"_a,
+           "isa"_a)
       .def(
           "run",
           [](BoundLabelTrainer& self, int epoch, double eta, double eta_u, py::ssize_t first, py::ssize_t last,

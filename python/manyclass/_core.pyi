@@ -139,6 +139,7 @@ class LabelTrainer:
         source: str,
         n_negatives: int,
         log_q: bool,
+        share: bool,
         power: float,
         index: Any,
         budget: int,

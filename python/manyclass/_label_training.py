@@ -238,6 +238,7 @@ class _LabelTraining:
             n_negatives=estimator.n_negatives,
             # A margin compares scores with 1: an inclusion probability has no place in them.
             log_q=self._loss == "cross_entropy" and bool(estimator.log_q),
+            share=estimator.share_classes is not False,
             power=float(estimator.frequency_power),
             index=None if self._index is None else self._index._index,
             budget=self._budget(),

@@ -137,8 +137,9 @@ class SoftmaxClassifier(LabelClassifier):
         Points whose steps are made at the same weights and averaged. None: steps are made one by one or, from 1,024
         classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`). The
         points of a step of "minibatch_implicit"; None is 10.
-    share_classes : bool, default=False
-        Let the points of a batch see the same drawn classes.
+    share_classes : bool or None, default=None
+        Let the points of a batch see the same drawn classes. None: only with search="sampled", where it makes a class
+        several times as cheap.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
         mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus" and 0.01 for "sgd",
@@ -289,7 +290,7 @@ class SoftmaxClassifier(LabelClassifier):
         n_head: int = 16,
         refresh: int = 10,
         batch_size: int | None = None,
-        share_classes: bool = False,
+        share_classes: bool | None = None,
         learning_rate: float | str = "auto",
         u_learning_rate: float | str = "auto",
         schedule: str = "exponential",

@@ -59,6 +59,8 @@ class MarginClassifier(LabelClassifier):
         Classes drawn for a point, with search="sampled" and in the warm-up.
     frequency_power : float, default=0.0
         They are drawn by their number of points to this power; 0: distinct and uniform.
+    share_classes : bool, default=True
+        Let the points of a batch see the same drawn classes, which makes a class several times as cheap.
     step : {"explicit", "implicit"}, default="explicit"
         "implicit" is the proximal step, in closed form: that of the margin smoothed by
         :math:`\mu + \eta|\phi(x)|^2`. It needs schedule other than "adaptive" and no embeddings.
@@ -124,6 +126,7 @@ class MarginClassifier(LabelClassifier):
         warm_up: int = 1,
         n_negatives: int = 256,
         frequency_power: float = 0.0,
+        share_classes: bool = True,
         step: str = "explicit",
         batch_size: int | None = None,
         learning_rate: float | str = "auto",
@@ -145,6 +148,7 @@ class MarginClassifier(LabelClassifier):
         self.warm_up = warm_up
         self.n_negatives = n_negatives
         self.frequency_power = frequency_power
+        self.share_classes = share_classes
         self.step = step
         self.batch_size = batch_size
         self.learning_rate = learning_rate

@@ -42,7 +42,7 @@ struct Trained {
   friend bool operator==(const Trained&, const Trained&) = default;
 };
 
-enum class Source { all, uniform, noise, searched, decomposed, messages };
+enum class Source { all, uniform, noise, shared_uniform, shared_noise, searched, decomposed, messages };
 
 Trained train(Source source, const LabelLoss& loss, int n_threads) {
   const std::vector<float> x = numbers(n_points * n_features, 1);
@@ -76,17 +76,20 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
   DecomposedIndex blocks(columns, n_columns, centroids, {}, 1, best_isa());
 
   const SourceSettings settings{problem.classes, n_columns, loss, false, n_threads, best_isa()};
+  const bool share = source == Source::shared_uniform || source == Source::shared_noise;
   std::unique_ptr<ClassSource> classes;
   switch (source) {
     case Source::all:
       classes = all_classes_source(settings);
       break;
     case Source::uniform:
-      classes = sampled_source(settings, 40, true, nullptr);
+    case Source::shared_uniform:
+      classes = sampled_source(settings, 40, true, share, nullptr);
       break;
     case Source::noise:
-      classes =
-          sampled_source(settings, 40, true, std::make_shared<const AliasTable>(std::vector<double>(n_classes, 1.0)));
+    case Source::shared_noise:
+      classes = sampled_source(settings, 40, true, share,
+                               std::make_shared<const AliasTable>(std::vector<double>(n_classes, 1.0)));
       break;
     case Source::searched:
       classes = searched_source(settings, index, {20, 3});
@@ -100,6 +103,7 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
   loop.seed = 6;
   loop.n_threads = n_threads;
   loop.batch = 8;
+  loop.share = share;
   loop.isa = best_isa();
   const auto trainer = label_trainer(problem, std::move(classes), loop);
   for (int pass = 0; pass < 3; ++pass) {
@@ -114,8 +118,8 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
 }  // namespace
 
 int main() {
-  for (const Source source :
-       {Source::all, Source::uniform, Source::noise, Source::searched, Source::decomposed, Source::messages}) {
+  for (const Source source : {Source::all, Source::uniform, Source::noise, Source::shared_uniform, Source::shared_noise,
+                              Source::searched, Source::decomposed, Source::messages}) {
     for (const LabelLoss& loss : {LabelLoss{CrossEntropy{}}, LabelLoss{SmoothedMargin{1}}}) {
       const Trained alone = train(source, loss, 1);
       CHECK(alone.loss > 0);

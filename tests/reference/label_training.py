@@ -53,6 +53,7 @@ class LabelTwin:
     n_negatives: int = 256
     frequency_power: float = 0.0
     log_q: bool = True
+    share_classes: bool = True  # the draws of a batch are those of its first point, of all classes
     batch_size: int = 32
     shuffle: bool = True
     fit_intercept: bool = True
@@ -99,7 +100,7 @@ class LabelTwin:
 
     def train_batch(self, t: int, points: list[int], eta: float) -> float:
         """All gradients at the old weights, then the rows of W, then the embeddings; the sum of the losses."""
-        batch = [self.look(t, i, eta) for i in points]
+        batch = [self.look(t, i, eta, named_by=points[0]) for i in points]
         backs = [self.send_back(seen) for seen in batch]
         for seen in batch:
             for k, g in zip(seen.classes, seen.g, strict=True):
@@ -118,30 +119,37 @@ class LabelTwin:
             phi = np.maximum(phi, 0)
         return np.append(phi, 1.0) if self.fit_intercept else phi
 
-    def look(self, t: int, i: int, eta: float) -> Seen:
-        """One point at the present weights."""
+    def look(self, t: int, i: int, eta: float, named_by: int = 0) -> Seen:
+        """One point at the present weights; `named_by`: the first one of its batch."""
         phi, P = self.features(i), list(self.labels[i])
-        wrong, shift = self.wrong_classes(t, i, phi)
+        wrong, shift = self.wrong_classes(t, i, phi, named_by)
         classes = np.array([*P, *wrong], dtype=np.int64)
         z = self.W[classes] @ phi
         z[len(P) :] -= shift
         loss, g = self.loss_and_gradient(z, range(len(P)), eta * phi @ phi)
         return Seen(i, phi, classes, g, loss)
 
-    def wrong_classes(self, t: int, i: int, phi: Floats) -> tuple[list[int], Floats | float]:
+    def wrong_classes(self, t: int, i: int, phi: Floats, named_by: int) -> tuple[list[int], Floats | float]:
         """The wrong classes that the step at point i sees, and what their scores are lowered by."""
-        P, rng = self.labels[i], Rng(self.seed, t, i)
+        P, rng = self.labels[i], Rng(self.seed, t, named_by if self.share_classes else i)
         wrong = [k for k in range(self.n_classes) if k not in P]
         if self.search == "exact":
             return wrong, 0.0
         if self.search == "best" and t >= self.warm_up:
             z = self.W[wrong] @ phi
             return [wrong[c] for c in np.argsort(-z, kind="stable")[: self.budget]], 0.0
-        drawn, share = self.by_frequency(P, rng) if self.frequency_power else self.uniformly(wrong, P, rng)
+        left_out = [] if self.share_classes else P
+        drawn, share = self.by_frequency(left_out, rng) if self.frequency_power else self.uniformly(left_out, rng)
+        if self.share_classes:
+            order = without(np.flatnonzero(np.isin(drawn, P)), len(drawn))
+            drawn, share = np.asarray(drawn)[order].tolist(), share[order]
+            if not self.frequency_power:
+                share = np.full(len(drawn), len(drawn) / len(wrong))
         return drawn, np.log(share) if self.log_q and self.loss == "cross_entropy" else 0.0
 
-    def uniformly(self, wrong: list[int], P: Sequence[int], rng: Rng) -> tuple[list[int], Floats]:
-        """n distinct wrong classes and the share of all that they are."""
+    def uniformly(self, P: Sequence[int], rng: Rng) -> tuple[list[int], Floats]:
+        """n distinct classes but P's and the share of all that they are."""
+        wrong = [k for k in range(self.n_classes) if k not in P]
         n = min(self.n_negatives, len(wrong))
         drawn: list[int] = []
         if 2 * n <= len(wrong):
@@ -156,7 +164,7 @@ class LabelTwin:
         return drawn, np.full(n, n / len(wrong))
 
     def by_frequency(self, P: Sequence[int], rng: Rng) -> tuple[list[int], Floats]:
-        """The distinct wrong ones of n draws, and how often each is expected for a time that it was drawn."""
+        """The distinct ones of n draws, without P, and how often each is expected for a time that it was drawn."""
         counts = np.bincount(np.concatenate([np.asarray(p) for p in self.labels]), minlength=self.n_classes)
         q = np.where(counts > 0, counts.astype(float) ** self.frequency_power, 0.0)
         q /= q.sum()
@@ -187,6 +195,14 @@ class LabelTwin:
             squares[k] += a * a * (v @ v)
             eta = eta / np.sqrt(squares[k]) if squares[k] else 0.0
         row -= eta * a * v
+
+
+def without(places: NDArray[np.intp], n: int) -> list[int]:
+    """The numbers below n but those given, which change places with the last ones: ties of scores go by this order."""
+    order, n_left = list(range(n)), n - len(places)
+    for i in reversed(range(len(places))):
+        order[places[i]], order[n_left + i] = order[n_left + i], order[places[i]]
+    return order[:n_left]
 
 
 def starting_embeddings(seed: int, n_features: int, n_hidden: int) -> Floats:

@@ -22,23 +22,27 @@ namespace manyclass {
 // A point on its way through a batch.
 struct LabelPoint {
   Index id = 0;
-  Rng rng{{}, 0};
+  Rng rng{{}, 0};  // the point's own, or with LabelSettings::share the same for all points of the batch
   std::span<float> phi;
   double phi_sq = 0;
   std::span<const Index> labels;  // sorted, distinct
 };
 
-// dL/dz over classes: of those listed in `ids`, or (`dense`) of all K. A source that gives both lists in ascending
-// order.
+// dL/dz over classes: of those that the points of the batch have in common, in the source's order, and of the point's
+// own list of others. A source for which all K are in common may give a point's gradient as a list in ascending order
+// alone.
 struct ClassGradient {
+  std::vector<float> common;  // or empty
   std::vector<Index> ids;
   std::vector<float> g;
-  bool dense = false;
   double loss = 0;
   float largest_score = 0;  // of those seen, in magnitude
 
-  std::size_t size() const { return g.size(); }
-  Index id(std::size_t c) const { return dense ? static_cast<Index>(c) : ids[c]; }
+  void clear() {
+    common.clear();
+    ids.clear();
+    g.clear();
+  }
 };
 
 class ClassSource {
@@ -47,6 +51,9 @@ class ClassSource {
 
   // The gradients of a member's share of a batch at the present W; all members call it at the same time.
   virtual void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) = 0;
+
+  // The classes, distinct, that the gradients just given to this member have in common.
+  virtual std::span<const Index> common(Member) const { return {}; }
 
   // Called by all members of the team together after rows `moved` (sorted, distinct) of W have changed, in a batch of
   // n_points.
@@ -69,8 +76,9 @@ std::unique_ptr<ClassSource> all_classes_source(const SourceSettings& settings);
 
 // n distinct classes drawn uniformly from those that are not labels of the point (without `noise`), or n draws of
 // `noise`, those of a label left out. With `log_q` the score of a class is raised by -log of how often it is expected,
-// so that the expected sum of e^z is the true one (Jean et al. 2015, Botev et al. 2017); LDGS leaves that out.
-std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, std::size_t n, bool log_q,
+// so that the expected sum of e^z is the true one (Jean et al. 2015, Botev et al. 2017); LDGS leaves that out. With
+// `share` the points of a batch have one sample in common, of all classes, from which each leaves out its own labels.
+std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, std::size_t n, bool log_q, bool share,
                                             std::shared_ptr<const AliasTable> noise);
 
 struct SearchOptions {

@@ -62,7 +62,7 @@ class Decomposed final : public ClassSource {
   };
 
   void pass_messages(const LabelPoint& point, double eta, GmpMemory& memory, ClassGradient& out) const {
-    out.dense = false;
+    out.clear();
     out.loss = std::visit(
         [&](const auto& loss) {
           return approximate_gradient(index_, point.phi.first(settings_.n_columns), point.labels, options_, loss,

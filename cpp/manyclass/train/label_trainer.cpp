@@ -2,6 +2,7 @@
 #include "manyclass/train/label_trainer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <exception>
@@ -10,9 +11,33 @@
 #include <utility>
 #include <vector>
 
+#include "manyclass/weights/row_products.hpp"
+
 namespace manyclass {
 
 namespace {
+
+// Rows with factors, those that are not zero, for a sum: as many as stay in the nearest cache.
+class Factors {
+ public:
+  static constexpr std::size_t most = 32;
+
+  std::size_t size() const { return n_; }
+  void clear() { n_ = 0; }
+  void add(float factor, const float* row) {
+    factors_[n_] = factor;
+    rows_[n_] = row;
+    n_ += factor != 0;
+  }
+  void add_to(std::span<float> sum) const {
+    add_combination(sum.data(), std::span(factors_).first(n_), std::span(rows_).first(n_), sum.size());
+  }
+
+ private:
+  std::array<float, most + 1> factors_;  // a zero is written and then overwritten
+  std::array<const float*, most + 1> rows_;
+  std::size_t n_ = 0;
+};
 
 class LabelLoop final : public Trainer {
  public:
@@ -68,20 +93,22 @@ class LabelLoop final : public Trainer {
       source_->gradients(me, std::span<const LabelPoint>(points_).subspan(begin, end - begin), stretch.eta,
                          std::span(gradients_).subspan(begin, end - begin));
       for (std::size_t b = begin; b < end; ++b) check(stretch, b);
-      if (problem_.map.learns()) send_back(begin, end);
+      if (problem_.map.learns()) send_back(me, begin, end);
     } catch (...) {
       const std::lock_guard lock(error_mutex_);
       error_ = std::current_exception();
     }
     me.barrier();
     if (error_ || diverged_ >= 0) return false;
-    const bool any_dense = std::ranges::any_of(std::span(gradients_).first(size), &ClassGradient::dense);
+    if (me.rank() == 0) {
+      const auto whole = [](const ClassGradient& gradient) { return !gradient.common.empty(); };
+      const bool any = std::ranges::any_of(std::span(gradients_).first(size), whole);
+      common_ = any ? source_->common(me) : std::span<const Index>{};
+    }
+    me.barrier();
     run_with(settings_.isa, [&] {
-      if (any_dense) {
-        move_all(me, size, stretch.eta);
-      } else {
-        move_listed(me, size, stretch.eta);
-      }
+      if (!common_.empty()) move_common(me, size, stretch.eta);
+      move_listed(me, size, stretch.eta);
       if (problem_.map.learns()) move_embeddings(me, size, stretch.eta_u);
     });
     if (me.rank() == 0) account(size, progress);
@@ -93,7 +120,8 @@ class LabelLoop final : public Trainer {
   void look_up(const Stretch& stretch, Index t, std::size_t b) {
     LabelPoint& point = points_[b];
     point.id = visit(t + static_cast<Index>(b));
-    point.rng = Rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)}, static_cast<std::uint64_t>(point.id));
+    const Index named_by = settings_.share ? visit(t) : point.id;
+    point.rng = Rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)}, static_cast<std::uint64_t>(named_by));
     point.phi = row_of(phi_, b);
     point.labels = problem_.labels.of(static_cast<std::size_t>(point.id));
     problem_.map.forward(point.id, point.phi);
@@ -105,6 +133,7 @@ class LabelLoop final : public Trainer {
     const LabelPoint& point = points_[b];
     const ClassGradient& gradient = gradients_[b];
     float largest = 0;
+    for (const float g : gradient.common) largest = std::max(largest, std::fabs(g));
     for (const float g : gradient.g) largest = std::max(largest, std::fabs(g));
     const double reach = stretch.eta * static_cast<double>(largest) * point.phi_sq;
     if (reach < runaway && static_cast<double>(gradient.largest_score) < runaway && std::isfinite(gradient.loss)) {
@@ -114,27 +143,28 @@ class LabelLoop final : public Trainer {
     }
   }
 
-  // dL/dphi = sum_k g_k w_k, and through the map. Rows of W are read once for all points with dense gradients.
-  void send_back(std::size_t begin, std::size_t end) {
+  // dL/dphi = sum_k g_k w_k, and through the map. Rows of W in common are read once for all points.
+  void send_back(Member me, std::size_t begin, std::size_t end) {
     if (begin == end) return;
+    const std::span<const Index> common = source_->common(me);
     run_with(settings_.isa, [&] {
-      std::fill(row_of(back_, begin).data(), row_of(back_, begin).data() + (end - begin) * problem_.classes.width(),
-                0.0F);
-      for (std::size_t k = 0; k < problem_.classes.size(); ++k) {
-        bool any = false;
+      std::fill_n(row_of(back_, begin).data(), (end - begin) * problem_.classes.width(), 0.0F);
+      Factors some;
+      for (std::size_t first = 0; first < common.size(); first += Factors::most) {
+        const std::size_t n = std::min(Factors::most, common.size() - first);
         for (std::size_t b = begin; b < end; ++b) {
-          if (!gradients_[b].dense) continue;
-          any = true;
-          problem_.classes.add_to(row_of(back_, b), static_cast<Index>(k), gradients_[b].g[k]);
+          if (gradients_[b].common.empty()) continue;
+          some.clear();
+          for (std::size_t c = first; c < first + n; ++c) {
+            some.add(gradients_[b].common[c], problem_.classes.to(common[c]));
+          }
+          some.add_to(row_of(back_, b));
         }
-        if (!any) break;
       }
       for (std::size_t b = begin; b < end; ++b) {
         const ClassGradient& gradient = gradients_[b];
-        if (!gradient.dense) {
-          for (std::size_t c = 0; c < gradient.size(); ++c) {
-            if (gradient.g[c] != 0) problem_.classes.add_to(row_of(back_, b), gradient.ids[c], gradient.g[c]);
-          }
+        for (std::size_t c = 0; c < gradient.g.size(); ++c) {
+          problem_.classes.add_to(row_of(back_, b), gradient.ids[c], gradient.g[c]);
         }
         problem_.map.backward(points_[b].phi, row_of(back_, b));
       }
@@ -143,37 +173,45 @@ class LabelLoop final : public Trainer {
 
   bool is_mine(Member me, Index row) const { return row % me.size() == me.rank(); }
 
-  void descend(std::size_t b, Index k, float g, double eta) {
-    problem_.classes.descend(k, g, points_[b].phi, points_[b].phi_sq, eta);
-  }
-
   void move_listed(Member me, std::size_t size, double eta) {
     for (std::size_t b = 0; b < size; ++b) {
       const ClassGradient& gradient = gradients_[b];
-      for (std::size_t c = 0; c < gradient.size(); ++c) {
-        if (gradient.g[c] != 0 && is_mine(me, gradient.ids[c])) descend(b, gradient.ids[c], gradient.g[c], eta);
+      if (merged(gradient)) continue;
+      for (std::size_t c = 0; c < gradient.g.size(); ++c) {
+        const Index k = gradient.ids[c];
+        if (is_mine(me, k)) problem_.classes.descend(k, gradient.g[c], points_[b].phi, points_[b].phi_sq, eta);
       }
     }
   }
 
-  // Class by class, so that a row passes once for all points. Lists that come with dense gradients are those of a
-  // source that has seen all classes, in ascending order.
-  void move_all(Member me, std::size_t size, double eta) {
+  // Class by class, so that a row passes once for all points, in the order of visits.
+  void move_common(Member me, std::size_t size, double eta) {
     std::vector<std::size_t> cursors(size);
-    for (auto k = static_cast<Index>(me.rank()); static_cast<std::size_t>(k) < problem_.classes.size();
-         k += static_cast<Index>(me.size())) {
+    Factors some;
+    for (std::size_t c = 0; c < common_.size(); ++c) {
+      const Index k = common_[c];
+      if (!is_mine(me, k)) continue;
+      const auto flush = [&] {
+        some.add_to({problem_.classes.to(k), problem_.classes.width()});
+        some.clear();
+      };
       for (std::size_t b = 0; b < size; ++b) {
         const ClassGradient& gradient = gradients_[b];
-        if (gradient.dense) {
-          const float g = gradient.g[static_cast<std::size_t>(k)];
-          if (g != 0) descend(b, k, g, eta);
-          continue;
-        }
-        std::size_t& c = cursors[b];
-        while (c < gradient.size() && gradient.ids[c] < k) ++c;
-        if (c < gradient.size() && gradient.ids[c] == k) descend(b, k, gradient.g[c], eta);
+        const float g = merged(gradient) ? from_list(gradient, k, cursors[b]) : gradient.common[c];
+        if (g == 0) continue;
+        if (some.size() == Factors::most) flush();
+        some.add(problem_.classes.factor_of_step(k, g, points_[b].phi_sq, eta), points_[b].phi.data());
       }
+      flush();
     }
+  }
+
+  // Whether a gradient's list stands for one over the classes in common, which then are all K in ascending order.
+  bool merged(const ClassGradient& gradient) const { return gradient.common.empty() && !common_.empty(); }
+
+  static float from_list(const ClassGradient& gradient, Index k, std::size_t& c) {
+    while (c < gradient.ids.size() && gradient.ids[c] < k) ++c;
+    return c < gradient.ids.size() && gradient.ids[c] == k ? gradient.g[c] : 0.0F;
   }
 
   void move_embeddings(Member me, std::size_t size, double eta) {
@@ -191,12 +229,9 @@ class LabelLoop final : public Trainer {
     for (std::size_t b = 0; b < size; ++b) {
       const ClassGradient& gradient = gradients_[b];
       progress.loss += gradient.loss;
-      const auto n_moved = std::ranges::count_if(gradient.g, [](float g) { return g != 0; });
-      progress.class_updates += n_moved;
-      if (!source_->follows()) continue;
-      for (std::size_t c = 0; c < gradient.size(); ++c) {
-        if (gradient.g[c] != 0) moved_.push_back(gradient.id(c));
-      }
+      const auto moves = [](float g) { return g != 0; };
+      progress.class_updates += std::ranges::count_if(gradient.common, moves) + std::ranges::ssize(gradient.g);
+      if (source_->follows()) moved_.insert(moved_.end(), gradient.ids.begin(), gradient.ids.end());
     }
     std::ranges::sort(moved_);
     const auto repeated = std::ranges::unique(moved_);
@@ -210,6 +245,7 @@ class LabelLoop final : public Trainer {
   std::vector<ClassGradient> gradients_;
   std::vector<float> back_;  // dL/dphi of each point
   std::vector<float> phi_;
+  std::span<const Index> common_;  // of this batch, where a gradient has any
   std::vector<Index> moved_;
   std::vector<Index> order_;
   int ordered_pass_ = -1;

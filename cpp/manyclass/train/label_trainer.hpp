@@ -26,6 +26,7 @@ struct LabelSettings {
   int n_threads = 1;
   Index batch = 1;  // points that see the same weights; their steps are added
   bool shuffle = true;
+  bool share = false;  // draws of all points of a batch are named by its first one
   Isa isa = Isa::baseline;
 };
 

@@ -54,10 +54,8 @@ inline float largest_of(std::span<const float> scores) {
 // Leaves the gradient with respect to the labels' and the listed classes' scores in `out`.
 inline void listed_gradient(const SourceSettings& settings, const LabelPoint& point, double eta, ListedScores& listed,
                             ClassGradient& out) {
-  out.dense = false;
+  out.clear();
   out.largest_score = std::max(largest_of(listed.positives), largest_of(listed.negatives));
-  out.ids.clear();
-  out.g.clear();
   if (!(out.largest_score <= static_cast<float>(runaway))) return;
   listed.negative_g.resize(listed.negatives.size());
   listed.positive_g.resize(listed.positives.size());

@@ -55,17 +55,22 @@ class VectorRows {
   // v += a times row k.
   void add_to(std::span<float> v, Index k, float a) const { add(v.data(), a, at(k)); }
 
-  // A step of size eta along -a v, |v|^2 being v_sq.
-  void descend(Index k, float a, std::span<const float> v, double v_sq, double eta) const {
-    float step = static_cast<float>(eta) * a;
-    if (!squares_.empty()) {
-      float& square = squares_[static_cast<std::size_t>(k)];
-      square += static_cast<float>(static_cast<double>(a) * static_cast<double>(a) * v_sq);
-      if (square == 0) return;
-      step /= std::sqrt(square);
-    }
-    add(values_.data() + static_cast<std::size_t>(k) * width_, -step, v.data());
+  // What v is to be multiplied with in a step of size eta of row k along -a v, |v|^2 being v_sq; counts the step.
+  float factor_of_step(Index k, float a, double v_sq, double eta) const {
+    const float step = static_cast<float>(eta) * a;
+    if (squares_.empty()) return -step;
+    float& square = squares_[static_cast<std::size_t>(k)];
+    square += static_cast<float>(static_cast<double>(a) * static_cast<double>(a) * v_sq);
+    return square == 0 ? 0.0F : -step / std::sqrt(square);
   }
+
+  // Such a step.
+  void descend(Index k, float a, std::span<const float> v, double v_sq, double eta) const {
+    add(to(k), factor_of_step(k, a, v_sq, eta), v.data());
+  }
+
+  // Row k, to be moved.
+  float* to(Index k) const { return values_.data() + static_cast<std::size_t>(k) * width_; }
 
  private:
   const float* at(Index k) const { return values_.data() + static_cast<std::size_t>(k) * width_; }
