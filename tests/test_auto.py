@@ -5,13 +5,14 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from manyclass import SoftmaxClassifier
-from manyclass._auto import BY_HAND, RIDGES, Shape, best_n_negatives, choose, visit_cost
+from manyclass import SoftmaxClassifier, _auto
+from manyclass._auto import BY_HAND, EMBEDDED, RIDGES, Shape, best_n_negatives, choose, embeds, visit_cost
 
 BIBTEX = Shape(4_880, 1_836, 146, 68.5, True)
 EURLEX57K = Shape(51_000, 5_000, 1_809, 140.0, True)
 YSO = Shape(608_795, 50_000, 26_091, 7.5, True)
 MNIST = Shape(60_000, 784, 10, 784.0, False)
+YELP_NEXT = Shape(255_492, 20_033, 20_031, 5.7, True)
 OMNIGLOT = Shape(25_968, 784, 1_623, 784.0, False)
 
 
@@ -161,3 +162,75 @@ def test_the_certificate_is_for_the_ridge_that_was_chosen(seed):
 def test_another_word_than_auto_is_refused(name):
     with pytest.raises((TypeError, ValueError), match=f"{name} is 'automatic'; it must be"):
         SoftmaxClassifier(**{name: "automatic"}).fit(np.eye(4), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("shape", "wide"),
+    [(YSO, True), (YELP_NEXT, True), (EURLEX57K, False), (BIBTEX, False), (MNIST, False), (OMNIGLOT, False)],
+)
+def test_embeddings_are_for_weights_that_the_data_cannot_teach_one_by_one(shape, wide):
+    assert embeds(shape) == wide
+    assert not embeds(Shape(shape.n_samples, shape.n_features, shape.n_classes, shape.row, False))
+
+
+@pytest.fixture
+def wide(seed, monkeypatch):
+    """Sparse data with two words a row and a class for each second word; small W count as large ones."""
+    monkeypatch.setattr(_auto, "LEAST_TO_EMBED", 0)
+    rng = np.random.default_rng(seed)
+    y = np.arange(600) % 150
+    words = np.stack([2 * y + rng.integers(0, 2, 600), rng.integers(300, 400, 600)], axis=1)
+    return sp.csr_array((np.ones(1200, np.float32), words.ravel(), np.arange(0, 1201, 2)), shape=(600, 400)), y
+
+
+def test_the_default_embeds_wide_sparse_data_and_says_so(wide, seed):
+    X, y = wide
+    model = SoftmaxClassifier(random_state=seed).fit(X, y)
+    assert model.resolved_params_ == EMBEDDED
+    assert model.embedding_.shape == (400, 192)
+    assert model.predict_proba(X[:5]).sum(axis=1) == pytest.approx(np.ones(5), abs=1e-5)
+    given = SoftmaxClassifier(**EMBEDDED, search="sampled", random_state=seed).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, given.coef_)
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("given", [{"max_iter": 2}, {"embedding_dim": 8}, {"n_negatives": 32, "decay": 0.7}], ids=str)
+def test_what_is_given_wins_with_embeddings_too(wide, given, seed):
+    model = SoftmaxClassifier(random_state=seed, **given).fit(*wide)
+    used = EMBEDDED | given
+    assert {**model.resolved_params_, **given}.items() >= ({} if "embedding_dim" in given else used).items()
+    assert model.embedding_.shape == (400, used["embedding_dim"])
+    assert not set(given) & set(model.resolved_params_)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"embedding_dim": None},
+        {"solver": "implicit"},
+        {"u_learning_rate": 0.4},
+        {"learning_rate": 0.5},
+        {"alpha": 1e-5},
+        {"early_stopping": True},
+        {"schedule": "inverse"},
+        {"selection": "uniform"},
+    ],
+    ids=str,
+)
+def test_whatever_embeddings_have_no_use_for_keeps_the_model_linear(wide, given, seed):
+    X, y = wide
+    model = SoftmaxClassifier(random_state=seed, max_iter=2, **given).fit(X, y)
+    assert model.coef_.shape == (150, 400)
+    assert model.resolved_params_.get("embedding_dim") is None
+
+
+def test_candidates_keep_the_model_linear(wide, seed):
+    X, y = wide
+    model = SoftmaxClassifier(random_state=seed, max_iter=2, selection="head_tail")
+    assert model.fit(X, y, candidates=np.column_stack([y, (y + 1) % 150])).coef_.shape == (150, 400)
+
+
+def test_several_labels_of_wide_data_are_embedded_too(wide, seed):
+    X, y = wide
+    Y = sp.csr_array((np.ones(600, np.int64), (np.arange(600), y)), shape=(600, 150))
+    assert SoftmaxClassifier(random_state=seed).fit(X, Y).embedding_.shape == (400, 192)

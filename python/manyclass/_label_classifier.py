@@ -25,7 +25,7 @@ class LabelClassifier(LinearClassifier):
     A subclass has the parameters named here and calls `_fit_labels`.
     """
 
-    embedding_dim: int | None
+    embedding_dim: int | str | None
     activation: str
     search: Any
     budget: int | None
@@ -37,8 +37,8 @@ class LabelClassifier(LinearClassifier):
 
     def _fit_labels(
         self,
-        X: Data,
-        y: Any,
+        x: Matrix,
+        labels: Labels,
         plan: Any,
         *,
         loss: str,
@@ -47,10 +47,7 @@ class LabelClassifier(LinearClassifier):
         callback: Callback | None,
         max_seconds: float | None,
     ) -> None:
-        """Train with the parameters of `plan`, which may be `self`."""
-        check_label_parameters(plan)
-        check_flag("log_q", self.log_q)
-        x, labels = self._labelled_data(X, y)
+        """Train on what `_labelled_data` returned with the parameters of `plan`, which may be `self`."""
         self._weights, curve = fit_labels(
             plan,
             x,
@@ -67,7 +64,9 @@ class LabelClassifier(LinearClassifier):
         self.n_iter_ = len(curve)
 
     def _labelled_data(self, X: Any, y: Any) -> tuple[Matrix, Labels]:
-        """Check the data of a fit, set the classes, and return the points that have labels."""
+        """Check parameters and data of a fit, set the classes, and return the points that have labels."""
+        check_label_parameters(self)
+        check_flag("log_q", self.log_q)
         if not is_indicator(y):
             points, labels, self.classes_ = self._training_data(X, y)
             self.multilabel_, self.n_labels_, self._sparse_labels = False, 1, False

@@ -25,11 +25,12 @@ ACTIVATIONS = ("linear", "relu")
 # that move the same row are added.
 BATCH_POINTS = 32
 CLASSES_PER_BATCHED_POINT = 16
-# Adagrad's rate, learning_rate="auto", over the root mean square of |x|: how far a row moves at first. Embeddings start
-# with length 1, and what is in many rows of X moves often, so they take half of it. Of 0.3, 1, 3 (rows) and 0.1, 0.5, 1
-# (embeddings) the best on eurlex57k by P@1 after three passes.
+# Adagrad's rate, learning_rate="auto", over the root mean square of |x|: how far a row moves at first. Of 0.3, 1 and 3
+# the best on eurlex57k by P@1 after three passes. That of the embeddings, which start with length 1, is a multiple of
+# it: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best there; for the softmax, of 0.25, 0.5, 1, 1.5 and 2, the best on
+# yso-en by log-loss (bench/README.md).
 ADAPTIVE_RATE = 1.0
-EMBEDDING_SHARE = 0.5
+EMBEDDING_SHARE = {"cross_entropy": 1.5, "margin": 0.5, "triplet": 0.5}
 # budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
 MARGIN_BUDGET = 64
 SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
@@ -65,21 +66,28 @@ def check_label_parameters(estimator: Any) -> None:
     check_choice("schedule", estimator.schedule, _core.schedule_names())
     for name, high in (("embedding_dim", 1 << 20), ("budget", np.inf), ("batch_size", np.inf)):
         value = getattr(estimator, name)
-        if value is not None:
+        if value is not None and not (name == "embedding_dim" and _is_open(estimator, name)):
             check_number(name, value, low=1, high=high, integer=True)
     for name in ("max_iter", "n_negatives"):
-        check_number(name, getattr(estimator, name), low=1, integer=True)
+        if not _is_open(estimator, name):
+            check_number(name, getattr(estimator, name), low=1, integer=True)
     if isinstance(estimator.learning_rate, str):
         check_choice("learning_rate", estimator.learning_rate, ("auto",))
     else:
         check_number("learning_rate", estimator.learning_rate, low=0, open_low=True)
     check_number("warm_up", estimator.warm_up, low=0, integer=True)
-    check_number("decay", estimator.decay, low=0, open_low=True, high=1)
+    if not _is_open(estimator, "decay"):
+        check_number("decay", estimator.decay, low=0, open_low=True, high=1)
     check_number("frequency_power", estimator.frequency_power)
-    if estimator.embedding_dim is None and estimator.activation != "linear":
+    if estimator.embedding_dim in (None, "auto") and estimator.activation != "linear":
         raise ValueError(f"activation is {estimator.activation!r}, which needs embedding_dim")
     if estimator.search is not None:
         search_name(estimator.search)
+
+
+def _is_open(estimator: Any, name: str) -> bool:
+    """Whether a parameter is "auto" for an estimator that has such values."""
+    return hasattr(estimator, "solver") and bool(getattr(estimator, name) == "auto")
 
 
 def search_name(search: Any) -> str:
@@ -215,7 +223,9 @@ class _LabelTraining:
         if isinstance(rate, str):
             square = self._mean_square()
             rate = ADAPTIVE_RATE / square**0.5 if self._adaptive else 1 / (square + self._weights.intercept_column)
-        return Schedule(estimator.schedule, float(rate), float(rate) * EMBEDDING_SHARE, float(estimator.decay))
+        return Schedule(
+            estimator.schedule, float(rate), float(rate) * EMBEDDING_SHARE[self._loss], float(estimator.decay)
+        )
 
     def _mean_square(self) -> float:
         """Mean of |phi|^2 without the intercept's 1; with embeddings as they start, and unit rows, about 1."""

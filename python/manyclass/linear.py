@@ -11,12 +11,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
-from manyclass._auto import without_automatic
+from manyclass._auto import EMBEDDED, Shape, embeds, without_automatic
 from manyclass._certificate import duality_gap
 from manyclass._checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass._full_batch import fit_full_batch
 from manyclass._label_classifier import LabelClassifier, is_indicator
-from manyclass._label_training import check_label_parameters
+from manyclass._label_training import Labels, check_label_parameters
 from manyclass._linear_classifier import MOST_HEAD, positions_of
 from manyclass._mapped_weights import MappedWeights
 from manyclass._sampled import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, fit_sampled, row_norms_sq
@@ -46,7 +46,12 @@ WITH_LABELS: dict[str, tuple[Any, ...]] = {
     "parallel": ("deterministic",),
     "selection": ("frequency_block",),
 }
-LABEL_AUTO = {"n_negatives": 256, "max_iter": 10, "decay": 0.9}
+LABEL_AUTO = {"n_negatives": 1024, "max_iter": 10, "decay": 0.9}
+# What that training uses; where anything else is set, no embeddings are chosen.
+OF_LABELS = {
+    *("n_negatives", "frequency_power", "batch_size", "share_classes", "decay", "max_iter", "shuffle", "fit_intercept"),
+    *("embedding_dim", "activation", "search", "budget", "warm_up", "log_q", "n_jobs", "random_state", "verbose"),
+}
 
 
 class SoftmaxClassifier(LabelClassifier):
@@ -121,9 +126,9 @@ class SoftmaxClassifier(LabelClassifier):
         - "all".
     n_negatives : int or "auto", default="auto"
         Classes per step (of the block, with "head_tail"; rounded up to a multiple of 16 with "frequency_block"); more
-        than there are means all of them, or as many draws. Not used with selection="all". "auto" is 64; with
-        solver="auto" it balances what a class costs with the noise of having few: 64 to 512, about
-        sqrt(n_classes / 6 * the cost of a visit without classes in units of that of a class).
+        than there are means all of them, or as many draws. Not used with selection="all". "auto" is 64, and 1,024 with
+        several labels, embeddings or search; with solver="auto" it balances what a class costs with the noise of having
+        few: 64 to 512, about sqrt(n_classes / 6 * the cost of a visit without classes in units of that of a class).
     frequency_power : float, default=0.75
         For the selections by frequency.
     n_head : int, default=16
@@ -198,19 +203,23 @@ class SoftmaxClassifier(LabelClassifier):
         (Fagan & Iyengar 2018, Lemma 2). Needs formulation="proposed", alpha=0, batch_size=None and runs on one thread.
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
-    embedding_dim : int or None, default=None
+    embedding_dim : int, None or "auto", default="auto"
         Train embeddings of the features, of this length: scores are W phi(x) + b, phi(x) being the sum of the point's
-        embeddings. With it, with `search` or with an indicator matrix y, the loss is the cross-entropy of several
-        labels, :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), trained by minibatches
-        of `batch_size` points (32) as `MarginClassifier` is: by Adagrad where learning_rate is "auto". Of the others
-        above, those of the double sum are not used, and solver, alpha, averaging, early_stopping, max_norm,
-        selection and parallel must keep their defaults.
+        embeddings. "auto" is None, but 192 with solver="auto" where X is sparse, W would take more than 256 MB and it
+        would have more than 30 numbers for each one stored in X, if nothing is set that embeddings do not use; then
+        1,024 classes are sampled, for 4 passes of decay 0.5, where these are "auto" too.
+        With embeddings, with `search` or with an indicator matrix y, the loss is the cross-entropy of several labels,
+        :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), trained by minibatches of
+        `batch_size` points (32) as `MarginClassifier` is: by Adagrad where learning_rate is "auto". Of the others
+        above, those of the double sum are not used, and solver, alpha, averaging, early_stopping, max_norm, selection
+        and parallel must keep their defaults.
     activation : {"linear", "relu"}, default="linear"
         What the sum of embeddings goes through.
     search : str, index or None, default=None
         Which classes a step sees, as of `MarginClassifier`: "exact", "sampled" (n_negatives draws by
-        frequency ** frequency_power), "mips", "decomposed" or "messages". None is "exact" up to 8,192 classes, else
-        "sampled". All but "exact" are biased: by the classes left out, or by the logarithm of a sampled sum.
+        frequency ** frequency_power), "mips", "decomposed" or "messages". None is "exact" up to 8,192 classes, else (or
+        with embeddings by "auto") "sampled". All but "exact" are biased: by the classes left out, or by the logarithm
+        of a sampled sum.
     budget : int or None, default=None
         Classes that a search returns (of each block); None is K / 100.
     warm_up : int, default=1
@@ -308,7 +317,7 @@ class SoftmaxClassifier(LabelClassifier):
         n_iter_no_change: int = 5,
         max_norm: float | None = None,
         fit_intercept: bool = True,
-        embedding_dim: int | None = None,
+        embedding_dim: int | str | None = "auto",
         activation: str = "linear",
         search: Any = None,
         budget: int | None = None,
@@ -403,11 +412,14 @@ class SoftmaxClassifier(LabelClassifier):
         """
         if max_seconds is not None:
             check_number("max_seconds", max_seconds, low=0)
-        if is_indicator(y) or self.embedding_dim is not None or self.search is not None:
-            return self._fit_by_labels(X, y, candidates, callback, max_seconds)
+        if is_indicator(y) or self.embedding_dim not in (None, "auto") or self.search is not None:
+            self._check_with_labels(candidates)
+            return self._fit_by_labels(*self._labelled_data(X, y), callback, max_seconds)
         self._check_parameters()
         x, labels, classes = self._training_data(X, y)
         self.classes_, self.multilabel_, self.n_labels_ = classes, False, 1
+        if candidates is None and self._may_embed() and embeds(Shape.of(x, len(classes))):
+            return self._fit_by_labels(x, Labels.single(labels), callback, max_seconds)
         candidates = self._candidates(candidates, classes, len(labels))
         plan, notes = resolve(
             self, x, labels, len(classes), candidates=candidates is not None, timed=max_seconds is not None
@@ -444,10 +456,7 @@ class SoftmaxClassifier(LabelClassifier):
         tags.classifier_tags.multi_label = self._refused_with_labels() is None
         return tags
 
-    def _fit_by_labels(
-        self, X: Data, y: Any, candidates: ArrayLike | None, callback: Callback | None, max_seconds: float | None
-    ) -> Self:
-        """Fit with several labels, embeddings or a search: another loop, without the parameters of the double sum."""
+    def _check_with_labels(self, candidates: ArrayLike | None) -> None:
         refused = self._refused_with_labels()
         if refused:
             raise ValueError(
@@ -456,12 +465,23 @@ class SoftmaxClassifier(LabelClassifier):
             )
         if candidates is not None:
             raise ValueError("candidates are given; they are for selection='head_tail' without embeddings or search")
+
+    def _may_embed(self) -> bool:
+        """Whether nothing is set that embeddings have no use for."""
+        left = {name: value for name, value in self.get_params(deep=False).items() if name not in OF_LABELS}
+        return self.embedding_dim == "auto" and left == {name: getattr(type(self)(), name) for name in left}
+
+    def _fit_by_labels(self, x: Matrix, labels: Labels, callback: Callback | None, max_seconds: float | None) -> Self:
+        """Fit with several labels, embeddings or a search: another loop, without the parameters of the double sum."""
         plan = copy.copy(self)
-        for name, value in LABEL_AUTO.items():
-            if getattr(plan, name) == "auto":
-                setattr(plan, name, value)
-        self._fit_labels(X, y, plan, loss="cross_entropy", callback=callback, max_seconds=max_seconds)
-        self.resolved_params_ = {name: getattr(plan, name) for name in LABEL_AUTO}
+        embedded = self.embedding_dim == "auto" and embeds(Shape.of(x, len(self.classes_)))
+        chosen = EMBEDDED if embedded else {"embedding_dim": None, **LABEL_AUTO}
+        params = {name: value for name, value in chosen.items() if getattr(self, name) == "auto"}
+        plan.set_params(**params)
+        if embedded and plan.search is None:
+            plan.search = "sampled"
+        self._fit_labels(x, labels, plan, loss="cross_entropy", callback=callback, max_seconds=max_seconds)
+        self.resolved_params_ = params
         self.validation_curve_, self.best_iter_ = np.zeros(0), self.n_iter_
         self.alpha_path_, self.learning_rate_table_ = {}, {}
         return self

@@ -204,8 +204,7 @@ class MarginClassifier(LabelClassifier):
         if max_seconds is not None:
             check_number("max_seconds", max_seconds, low=0)
         self._fit_labels(
-            X,
-            y,
+            *self._labelled_data(X, y),
             self,
             loss=self.loss,
             smoothing=float(self.smoothing),

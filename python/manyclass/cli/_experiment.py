@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--methods", nargs="+", default=[], metavar="M", help="methods; default: all of the experiment")
     parser.add_argument("--seeds", type=int, default=1, help="make each random run with the seeds 0 to SEEDS - 1")
-    parser.add_argument("--seconds", type=float, metavar="S", help="training time of a run of race; default: 10")
+    parser.add_argument("--seconds", type=float, metavar="S", help="training time of a run of race")
     parser.add_argument("--max-iter", type=int, metavar="N", help="passes (iterations) instead of the experiment's own")
     parser.add_argument("--max-rows", type=int, metavar="N", help="at most N training and N test rows of a data set")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the sizes of data that are drawn")

@@ -127,10 +127,13 @@ class Context:
         What the experiment's `load` returned.
     memo : dict
         Shared by the runs on one data set, in one process: a reference solution, say.
+    results : dict
+        Of the runs on this data set that are done, by hash: those that were asked for before.
     """
 
     data: Any
     memo: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Results] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,7 @@ def run_experiment(
                 continue
             try:
                 context = Context(experiment.load(name, options))
+                context.results |= {key: known[key]["results"] for key in of_data if key in done}
             except MissingDataError as missing:
                 note(f"skipped {name}: {missing}")
                 skipped.append(name)
@@ -223,6 +227,7 @@ def run_experiment(
                 record = _made(experiment, run, context)
                 _append(file, record)
                 known[run.hash] = record
+                context.results |= {run.hash: record["results"]} if "results" in record else {}
                 n_made += 1
                 if "error" in record:
                     n_failed += 1

@@ -1,25 +1,31 @@
 """A race: excess training objective over the best one known against processor time, all solvers, the same for each.
 
 The objective is the mean log-loss + alpha/2 ||W||^2 with alpha = 1 / N (a unit Gaussian prior), on unit rows with
-intercepts; every solver takes that ridge and its own automatic learning rate, which falls exponentially to a hundredth
-at the end of the time (some passes before tell how many fit in). Time is that of the processor, of all threads, so that
-other programs on the machine change nothing. The optimum lies between the dual bound and the objective of L-BFGS; where
-that would take too much memory, or the data are so large that log-losses are measured on a sample of the training rows,
-the smallest objective that any solver reached stands in, and the report says so. Measuring is not counted as training;
-it is done after the passes that end past geometrically spaced times.
+intercepts; every solver takes that ridge and its own best learning rate, which falls exponentially to a hundredth at
+the end of the time (some passes before tell how many fit in): the best of a grid around its automatic one, by the
+objective after the same time with another seed; the grid goes on where its end is best. Time is that of the processor,
+of all threads, so that other programs on the machine change little. The optimum lies between the dual bound and the
+objective of L-BFGS; where that would take too much memory, or the data are so large that log-losses are measured on a
+sample of the training rows, the smallest objective that any solver reached stands in, and the report says so. Measuring
+is not counted as training; it is done after the passes that end past geometrically spaced times.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier
+from manyclass._checks import canonical_csr
+from manyclass._sampled import row_norms_sq
 from manyclass._training import TrainingState
 from manyclass.experiments._data import Problem
 from manyclass.experiments._data import load as load_data
@@ -32,7 +38,8 @@ DATA = ("bibtex", "delicious", "eurlex57k", "yso-en")
 UNBIASED = ("implicit", "minibatch_implicit", "umax", "sgd", "bregman", "scent", "augment_reduce", "scgd", "exact")
 BIASED = ("ema", "softplus", "css", "is", "ove", "bouchard", "nce", "negative_sampling")
 OPTIMUM = "lbfgs"
-SECONDS = 10.0
+SECONDS = {"bibtex": 1.0, "delicious": 1.5, "eurlex57k": 4.0, "yso-en": 12.0}
+SECONDS_OF_OTHERS = 10.0
 # L-BFGS gets as much more time, and keeps so many copies of W in float64; beyond so many bytes it is left out.
 OPTIMUM_TIMES = 100
 COPIES, MOST_BYTES = 30, 4 << 30
@@ -44,11 +51,15 @@ MOST_SCORES = 25_000_000  # of a measurement: it is made on as many training row
 AT_LEAST = 2000
 OVERTIME = 30  # a run ends after so many times its budget by the clock on the wall: not one pass is made in the time
 FIRST_CHECKPOINT = 0.01  # of the budget
+# Of the root of ten: factors on the automatic step sizes of W, and of u for the solvers that have one.
+EXPONENTS, U_EXPONENTS, FURTHEST = (-2, -1, 0, 1, 2), (-2, 0, 2), 6
+WITH_U_STEP = ("implicit", "minibatch_implicit", "umax", "sgd", "softplus")
+TUNING_SEED = 1000
 
 
 def runs(name: str, options: Options) -> list[Run]:
     """The optimum, then each solver with each seed."""
-    budget = options.seconds or SECONDS
+    budget = options.seconds or SECONDS.get(name, SECONDS_OF_OTHERS)
     settings = {**options.sizes, "seconds": budget}
     made = []
     if options.wants(OPTIMUM):
@@ -59,6 +70,7 @@ def runs(name: str, options: Options) -> list[Run]:
         if options.wants(solver):
             model: dict[str, Any] = {"solver": solver}
             of_race = {**settings, "max_iter": options.max_iter}
+            made.append(Run(NAME, "tuning", name, solver, TUNING_SEED, of_race, model))
             made += [Run(NAME, "race", name, solver, seed, of_race, model) for seed in range(options.seeds)]
     return made
 
@@ -74,8 +86,8 @@ def perform(run: Run, context: Context) -> Results:
     X: Any = data.X_train
     y = data.y_train
     n_classes, n_features, n = data.shape
-    alpha, budget = 1 / n, run.settings["seconds"]
-    model = SoftmaxClassifier(alpha=alpha, random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.model)
+    budget = run.settings["seconds"]
+    model = SoftmaxClassifier(alpha=1 / n, random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.model)
     rows = _measured_rows(n, n_classes)
     if run.part == "optimum":
         if 8 * COPIES * n_classes * n_features > MOST_BYTES or len(rows) < n:
@@ -84,42 +96,103 @@ def perform(run: Run, context: Context) -> Results:
         model.fit(X, y, callback=lambda _: time.process_time() - begin >= budget, max_seconds=OVERTIME * budget)
         return {"affordable": True, **model.certificate(X, y)}
 
-    most = run.settings["max_iter"] or MOST_PASSES
-    passes = min(most, max(1, int(budget / _seconds_of_a_pass(model, X, y, budget))))
-    decay = LAST_STEP ** (1 / passes)
-    model.set_params(max_iter=passes, decay=decay)
-    X_measured, labels = X[rows], np.unique(y, return_inverse=True)[1].astype(np.int32)[rows]
-    curve: dict[str, list[float]] = {"seconds": [], "objective": [], "log_loss": []}
-    spent, next_at, since = 0.0, FIRST_CHECKPOINT * budget, time.process_time()
-
-    def note(log_loss: float, squares: float) -> None:
-        curve["seconds"].append(spent)
-        curve["log_loss"].append(log_loss)
-        curve["objective"].append(log_loss + alpha / 2 * squares)
-
-    def after_pass(state: TrainingState) -> bool:
-        nonlocal spent, next_at, since
-        spent += time.process_time() - since
-        if spent >= next_at or spent >= budget:
-            note(state.evaluate(X_measured, labels)["log_loss"], state.squared_norm())
-            next_at = max(next_at * CHECKPOINT_FACTOR, spent)
-        since = time.process_time()
-        return bool(spent >= budget)
-
-    model.fit(X, y, callback=after_pass, max_seconds=OVERTIME * budget)
-    spent += time.process_time() - since
-    squares = float(np.einsum("kj,kj->", model.coef_, model.coef_, dtype=np.float64))
-    note(model.evaluate(X_measured, model.classes_[labels])["log_loss"], squares)
-    test = model.evaluate(data.X_test, data.y_test) if len(data.y_test) else {"log_loss": math.nan, "error": math.nan}
+    if run.part == "tuning":
+        return _tuned(_Race(run, data, model, rows, _seconds_of_a_pass(model, X, y, budget)))
+    tuning = context.results.get(replace(run, part="tuning", seed=TUNING_SEED).hash)
+    if tuning is None:  # it failed
+        raise RuntimeError("its learning rate was not tuned")
+    race = _Race(run, data, model, rows, tuning["seconds_of_a_pass"])
+    results, ended = race.end(tuning["factor"], tuning["u_factor"])
+    test = ended.evaluate(data.X_test, data.y_test) if len(data.y_test) else {"log_loss": math.nan, "error": math.nan}
     return {
-        **curve,
-        "passes": int(model.n_iter_),
-        "decay": decay,
+        **results,
         "shape": list(data.shape),
         "measured_rows": len(rows),
         "test_log_loss": test["log_loss"],
         "test_accuracy": 1 - test["error"],
     }
+
+
+@dataclass(frozen=True)
+class _Race:
+    """Data, a solver and its time."""
+
+    run: Run
+    data: Problem
+    model: SoftmaxClassifier
+    rows: NDArray[np.intp]
+    seconds_of_a_pass: float
+
+    def end(self, factor: float, u_factor: float) -> tuple[Results, SoftmaxClassifier]:
+        """Train for the time, steps being multiples of the automatic ones; the objective at checkpoints and the end."""
+        X: Any = self.data.X_train
+        y = self.data.y_train
+        alpha, budget = 1 / len(y), self.run.settings["seconds"]
+        x = canonical_csr(X) if isinstance(X, sp.csr_array | sp.csr_matrix) else X
+        steps = self.model._schedule(row_norms_sq(x), self.data.shape[0])
+        most = self.run.settings["max_iter"] or MOST_PASSES
+        passes = min(most, max(1, int(budget / self.seconds_of_a_pass)))
+        decay = LAST_STEP ** (1 / passes)
+        model = clone(self.model).set_params(learning_rate=factor * steps.learning_rate, max_iter=passes, decay=decay)
+        if self.run.method in WITH_U_STEP:
+            model.set_params(u_learning_rate=u_factor * steps.u_learning_rate)
+        X_measured, labels = X[self.rows], np.unique(y, return_inverse=True)[1].astype(np.int32)[self.rows]
+        curve: dict[str, list[float]] = {"seconds": [], "objective": [], "log_loss": []}
+        spent, next_at, since = 0.0, FIRST_CHECKPOINT * budget, time.process_time()
+
+        def note(log_loss: float, squares: float) -> None:
+            curve["seconds"].append(spent)
+            curve["log_loss"].append(log_loss)
+            curve["objective"].append(log_loss + alpha / 2 * squares)
+
+        def after_pass(state: TrainingState) -> bool:
+            nonlocal spent, next_at, since
+            spent += time.process_time() - since
+            if spent >= next_at or spent >= budget:
+                note(state.evaluate(X_measured, labels)["log_loss"], state.squared_norm())
+                next_at = max(next_at * CHECKPOINT_FACTOR, spent)
+            since = time.process_time()
+            return bool(spent >= budget)
+
+        model.fit(X, y, callback=after_pass, max_seconds=OVERTIME * budget)
+        spent += time.process_time() - since
+        squares = float(np.einsum("kj,kj->", model.coef_, model.coef_, dtype=np.float64))
+        note(model.evaluate(X_measured, model.classes_[labels])["log_loss"], squares)
+        return {**curve, "factor": factor, "u_factor": u_factor, "passes": int(model.n_iter_), "decay": decay}, model
+
+
+def _tuned(race: _Race) -> Results:
+    """The best factors on the automatic step sizes of W, then of u, by the objective at the end of the time."""
+    tried: dict[tuple[int, int], float] = {}
+
+    def objective(w: int, u: int) -> float:
+        if (w, u) not in tried:
+            end = race.end(10 ** (w / 2), 10 ** (u / 2))[0]["objective"][-1]
+            tried[w, u] = end if math.isfinite(end) else math.inf
+        return tried[w, u]
+
+    best = _best(lambda w: objective(w, 0), EXPONENTS)
+    u = _best(lambda u: objective(best, u), U_EXPONENTS) if race.run.method in WITH_U_STEP else 0
+    return {
+        "factor": 10 ** (best / 2),
+        "u_factor": 10 ** (u / 2),
+        "seconds_of_a_pass": race.seconds_of_a_pass,
+        "tried": [[10 ** (w / 2), 10 ** (u / 2), value] for (w, u), value in sorted(tried.items())],
+    }
+
+
+def _best(objective: Callable[[int], float], exponents: tuple[int, ...]) -> int:
+    """Minimise over the exponents; past an end that is best they go on in the same steps."""
+    low, high = exponents[0], exponents[-1]
+    step = exponents[1] - low
+    while True:
+        best = min(range(low, high + 1, step), key=objective)
+        if best == low and low > -FURTHEST:
+            low -= step
+        elif best == high and high < FURTHEST:
+            high += step
+        else:
+            return best
 
 
 def _seconds_of_a_pass(model: SoftmaxClassifier, X: Any, y: Any, budget: float) -> float:
@@ -189,10 +262,21 @@ def _table(name: str, records: Records, optimum: float) -> Table:
         others = [mean([r[key] for r in results]) for key in ("test_log_loss", "test_accuracy")]
         seconds, passes = mean([r["seconds"][-1] for r in results]), mean([r["passes"] for r in results])
         kind = "unbiased" if solver in UNBIASED else "biased"
-        rows.append([solver, kind, mean(excess), spread(excess), *others, passes, seconds])
+        factors = [results[0]["factor"], results[0]["u_factor"] if solver in WITH_U_STEP else None]
+        rows.append([solver, kind, mean(excess), spread(excess), *others, passes, seconds, *factors])
     rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
     shape = records[0]["results"]["shape"]
-    columns = ("solver", "kind", "excess", "over seeds", "test log-loss", "test accuracy", "passes", "seconds")
+    columns: tuple[str, ...] = (
+        "solver",
+        "kind",
+        "excess",
+        "over seeds",
+        "test log-loss",
+        "test accuracy",
+        "passes",
+        "seconds",
+    )
+    columns += ("learning rate / automatic", "u's")
     caption = (
         f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): nats above {optimum:.6f} at the end of the time"
     )
