@@ -2,7 +2,6 @@
 #include "manyclass/search/decomposed_index.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <stdexcept>
@@ -19,63 +18,34 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 // Appends the `budget` best of n > budget scored rows.
 //
-// Scores are counted in equal bins from the highest down: the bin of a score falls as the score rises, also when
-// rounded, so all bins before the one that holds the last place are in, and only within that one is anything compared.
+// Rows are dealt to groups, at least twice as many as wanted; `budget` of the groups' highest scores reach the
+// `budget`-th of them, so no score below it is wanted, and only rows of those groups are looked at one by one.
 void keep_best(std::span<const float> scores, std::span<const Index> ids, std::size_t budget, Isa isa,
                FindMemory& memory, std::vector<Scored>& found) {
-  constexpr std::size_t n_bins = 2048;
-  constexpr std::size_t lanes = 16;
+  constexpr std::size_t rows_of_group = 8;
   const std::size_t n = scores.size();
-  std::array<std::uint32_t, n_bins> counts{};
-  memory.bins.resize(n);
-  memory.edge.resize(n);
-  const std::size_t before = found.size();
-  found.resize(before + budget + 1);  // one more: each store below is made before it is known to count
+  const std::size_t n_groups = std::min(n, std::max(n / rows_of_group, 2 * budget));
+  memory.highs.assign(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(n_groups));
   run_with(isa, [&] {
-    std::array<float, lanes> highs;
-    std::array<float, lanes> lows;
-    highs.fill(scores[0]);
-    lows.fill(scores[0]);
-    const std::size_t full = n / lanes * lanes;
-    for (std::size_t i = 0; i < full; i += lanes) {
-      for (std::size_t l = 0; l < lanes; ++l) {
-        highs[l] = scores[i + l] > highs[l] ? scores[i + l] : highs[l];
-        lows[l] = scores[i + l] < lows[l] ? scores[i + l] : lows[l];
-      }
-    }
-    float high = scores[0];
-    float low = scores[0];
-    for (const float z : highs) high = z > high ? z : high;
-    for (const float z : lows) low = z < low ? z : low;
-    for (std::size_t i = full; i < n; ++i) {
-      high = scores[i] > high ? scores[i] : high;
-      low = scores[i] < low ? scores[i] : low;
-    }
-    constexpr auto last = static_cast<float>(n_bins - 1);
-    const float span = high - low;
-    const float scale = span > 0x1p-100F ? last / span : 0;  // else all in one bin
-    for (std::size_t i = 0; i < n; ++i) {
-      const float bin = (high - scores[i]) * scale;
-      memory.bins[i] = static_cast<std::uint16_t>(static_cast<std::int32_t>(bin < last ? bin : last));
+    float* highs = memory.highs.data();
+    for (std::size_t first = n_groups; first < n; first += n_groups) {
+      const float* z = scores.data() + first;
+      for (std::size_t g = 0; g < std::min(n_groups, n - first); ++g) highs[g] = z[g] > highs[g] ? z[g] : highs[g];
     }
   });
-  for (const std::uint16_t bin : memory.bins) ++counts[bin];
-  std::size_t edge = 0;
-  std::size_t above = 0;
-  while (above + counts[edge] < budget) above += counts[edge++];
-
-  Scored* in = found.data() + before;
-  Scored* on = memory.edge.data();
-  for (std::size_t i = 0; i < n; ++i) {
-    const Scored row{scores[i], ids[i]};
-    *in = row;
-    *on = row;
-    in += static_cast<std::ptrdiff_t>(memory.bins[i] < edge);
-    on += static_cast<std::ptrdiff_t>(memory.bins[i] == edge);
+  memory.order = memory.highs;
+  const auto last = memory.order.begin() + static_cast<std::ptrdiff_t>(budget - 1);
+  std::nth_element(memory.order.begin(), last, memory.order.end(), std::greater<>());
+  const float least = *last;
+  const std::size_t before = found.size();
+  for (std::size_t g = 0; g < n_groups; ++g) {
+    if (memory.highs[g] < least) continue;
+    for (std::size_t i = g; i < n; i += n_groups) {
+      if (scores[i] >= least) found.push_back({scores[i], ids[i]});
+    }
   }
-  const std::size_t left = budget - above;
-  std::nth_element(memory.edge.data(), memory.edge.data() + left - 1, memory.edge.data() + counts[edge]);
-  std::copy_n(memory.edge.data(), left, in);
+  const auto first = found.begin() + static_cast<std::ptrdiff_t>(before);
+  std::nth_element(first, first + static_cast<std::ptrdiff_t>(budget - 1), found.end());
   found.resize(before + budget);
 }
 
@@ -143,13 +113,13 @@ void DecomposedIndex::update_rows(std::span<const Index> ids, const RowsView& ro
 void DecomposedIndex::probe(const Block& block, DenseRow q, const FindOptions& options, FindMemory& memory) const {
   const std::size_t n = block.clusters.size();
   memory.scores.resize(n + group_rows);
-  memory.probes.resize(n);
+  memory.probes.clear();
   run_with(options.isa, [&] { block.centroids.scores(q, memory.scores.data()); });
-  for (std::size_t c = 0; c < n; ++c) memory.probes[c] = {memory.scores[c], static_cast<Index>(c)};
+  const std::span<const float> scores = std::span<const float>(memory.scores).first(n);
   if (options.n_probe < n) {
-    const auto end = memory.probes.begin() + static_cast<std::ptrdiff_t>(options.n_probe);
-    std::nth_element(memory.probes.begin(), end, memory.probes.end());
-    memory.probes.erase(end, memory.probes.end());
+    keep_best(scores, block.centroids.ids(), options.n_probe, options.isa, memory, memory.probes);
+  } else {
+    for (std::size_t c = 0; c < n; ++c) memory.probes.push_back({scores[c], static_cast<Index>(c)});
   }
 }
 

@@ -33,9 +33,8 @@ struct FindOptions {
 struct FindMemory {
   std::vector<float> scores;
   std::vector<Index> ids;
-  std::vector<std::uint16_t> bins;
+  std::vector<float> highs, order;
   std::vector<Scored> probes;
-  std::vector<Scored> edge;
   std::vector<std::size_t> excluded;
 };
 
