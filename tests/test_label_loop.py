@@ -36,7 +36,7 @@ def blobs(rng, *, n_classes=50, n_features=16, n=1500):
 
 def weights_of(model):
     parts = [model.coef_, model.intercept_]
-    return parts if model.embedding_dim is None else [*parts, model.embedding_]
+    return parts if model.embedding_dim in (None, "auto") else [*parts, model.embedding_]
 
 
 @pytest.mark.parametrize("strategy", WHOLE_INDEXES)

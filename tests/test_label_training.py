@@ -48,7 +48,7 @@ def rate_of(model, X):
     """Adagrad's first step moves scores by about 1: rows of x have the length of X's, embeddings have 1."""
     if model.learning_rate != "auto":
         return model.learning_rate
-    return 1.0 if model.embedding_dim is not None else 1 / np.sqrt(np.mean(np.sum(X**2, axis=1)))
+    return 1.0 if model.embedding_dim not in (None, "auto") else 1 / np.sqrt(np.mean(np.sum(X**2, axis=1)))
 
 
 def twin_of(model, loss, X, lists, n_classes, twin=LabelTwin):
@@ -56,7 +56,9 @@ def twin_of(model, loss, X, lists, n_classes, twin=LabelTwin):
     names = {f.name for f in dataclasses.fields(twin)}
     given = {name: value for name, value in model.get_params(deep=False).items() if name in names}
     seed = seed_from(model.random_state)
-    starts = None if model.embedding_dim is None else starting_embeddings(seed, X.shape[1], model.embedding_dim)
+    starts = (
+        None if model.embedding_dim in (None, "auto") else starting_embeddings(seed, X.shape[1], model.embedding_dim)
+    )
     searches = model.search not in ("exact", "sampled")
     given |= {
         "loss": loss,
@@ -210,12 +212,23 @@ class MovesBeforeAll(LabelTwin):
 class ForgetsTheIntercept(LabelTwin):
     """Adagrad's sums leave out the 1 of the intercept."""
 
-    def descend(self, row, squares, k, a, v, eta):
-        squares[k] -= a * a
-        super().descend(row, squares, k, a, v, eta)
+    def descend(self, row, squares, k, gradient, eta):
+        squares[k] -= gradient[-1] ** 2
+        super().descend(row, squares, k, gradient, eta)
 
 
-@pytest.mark.parametrize("fault", [DrawsByVisit, DrawsForEach, MovesBeforeAll, ForgetsTheIntercept])
+class MovesByVisits(LabelTwin):
+    """Adagrad's sums grow point by point instead of by the gradient of the batch."""
+
+    def train_batch(self, t, points, eta):
+        batch = [self.look(t, i, eta, named_by=points[0]) for i in points]
+        for seen in batch:
+            for k, g in zip(seen.classes, seen.g, strict=True):
+                self.descend(self.W[k], self.class_squares, k, g * seen.phi, eta)
+        return sum(seen.loss for seen in batch)
+
+
+@pytest.mark.parametrize("fault", [DrawsByVisit, DrawsForEach, MovesBeforeAll, MovesByVisits, ForgetsTheIntercept])
 def test_the_comparison_sees_a_planted_fault(fault, seed):
     parameters = {"search": "sampled", "n_negatives": 8}
     model, wrong = fitted_pair("cross_entropy", seed, twin=fault, **parameters)

@@ -16,6 +16,7 @@ from reference.rng import VISIT_ORDER, Rng, shuffled
 from reference.selections import draw_by
 
 Floats = NDArray[np.float64]
+EMBEDDING_SHARE = {"cross_entropy": 1.5, "margin": 0.5, "triplet": 0.5}
 SCHEDULES = {
     "adaptive": lambda rate, decay, t: rate * decay**t,
     "exponential": lambda rate, decay, t: rate * decay**t,
@@ -82,7 +83,7 @@ class LabelTwin:
         return self.W[:, -1] if self.fit_intercept else np.zeros(self.n_classes)
 
     def train(self) -> LabelTwin:
-        """All passes; the embeddings' rate is half of the classes'."""
+        """All passes; the embeddings' rate is a multiple of the classes'."""
         n = len(self.X)
         for t in range(self.max_iter):
             eta = SCHEDULES[self.schedule](self.learning_rate, self.decay, t)
@@ -99,17 +100,21 @@ class LabelTwin:
         return shuffled(n, Rng(self.seed, t, VISIT_ORDER)) if self.shuffle else list(range(n))
 
     def train_batch(self, t: int, points: list[int], eta: float) -> float:
-        """All gradients at the old weights, then the rows of W, then the embeddings; the sum of the losses."""
+        """All gradients at the old weights, then a step of each row along its sum; returns the sum of the losses."""
         batch = [self.look(t, i, eta, named_by=points[0]) for i in points]
         backs = [self.send_back(seen) for seen in batch]
-        for seen in batch:
+        of_class: dict[int, Floats] = {}
+        of_feature: dict[int, Floats] = {}
+        for seen, back in zip(batch, backs, strict=True):
             for k, g in zip(seen.classes, seen.g, strict=True):
-                self.descend(self.W[k], self.class_squares, k, g, seen.phi, eta)
-        if self.embeddings is not None:
-            for seen, back in zip(batch, backs, strict=True):
+                of_class[k] = of_class.get(k, 0) + g * seen.phi
+            if self.embeddings is not None:
                 for j in np.flatnonzero(self.X[seen.point]):
-                    x = self.X[seen.point, j]
-                    self.descend(self.embeddings[j], self.embedding_squares, j, x, back, eta / 2)
+                    of_feature[j] = of_feature.get(j, 0) + self.X[seen.point, j] * back
+        for k, gradient in of_class.items():
+            self.descend(self.W[k], self.class_squares, k, gradient, eta)
+        for j, gradient in of_feature.items():
+            self.descend(self.embeddings[j], self.embedding_squares, j, gradient, eta * EMBEDDING_SHARE[self.loss])
         return sum(seen.loss for seen in batch)
 
     def features(self, i: int) -> Floats:
@@ -189,12 +194,12 @@ class LabelTwin:
         back = (seen.g @ self.W[seen.classes])[:n_hidden]
         return np.where(seen.phi[:n_hidden] > 0, back, 0) if self.activation == "relu" else back
 
-    def descend(self, row: Floats, squares: Floats, k: int, a: float, v: Floats, eta: float) -> None:
-        """A step along -a v, by Adagrad with one sum of squares for the row, or plain."""
+    def descend(self, row: Floats, squares: Floats, k: int, gradient: Floats, eta: float) -> None:
+        """A step of a row, by Adagrad with one sum of squares for it, or plain."""
         if self.schedule == "adaptive":
-            squares[k] += a * a * (v @ v)
+            squares[k] += gradient @ gradient
             eta = eta / np.sqrt(squares[k]) if squares[k] else 0.0
-        row -= eta * a * v
+        row -= eta * gradient
 
 
 def without(places: NDArray[np.intp], n: int) -> list[int]:

@@ -2,7 +2,6 @@
 #include "manyclass/train/label_trainer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <exception>
@@ -11,33 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "manyclass/weights/row_products.hpp"
+#include "manyclass/train/row_steps.hpp"
 
 namespace manyclass {
 
 namespace {
-
-// Rows with factors, those that are not zero, for a sum: as many as stay in the nearest cache.
-class Factors {
- public:
-  static constexpr std::size_t most = 32;
-
-  std::size_t size() const { return n_; }
-  void clear() { n_ = 0; }
-  void add(float factor, const float* row) {
-    factors_[n_] = factor;
-    rows_[n_] = row;
-    n_ += factor != 0;
-  }
-  void add_to(std::span<float> sum) const {
-    add_combination(sum.data(), std::span(factors_).first(n_), std::span(rows_).first(n_), sum.size());
-  }
-
- private:
-  std::array<float, most + 1> factors_;  // a zero is written and then overwritten
-  std::array<const float*, most + 1> rows_;
-  std::size_t n_ = 0;
-};
 
 class LabelLoop final : public Trainer {
  public:
@@ -48,7 +25,10 @@ class LabelLoop final : public Trainer {
         points_(static_cast<std::size_t>(settings.batch)),
         gradients_(points_.size()),
         back_(points_.size() * problem.classes.width()),
-        phi_(back_.size()) {}
+        phi_(back_.size()),
+        steps_(static_cast<std::size_t>(settings.n_threads),
+               {{problem.classes.size(), problem.classes.width()},
+                {problem.map.embeddings.size(), problem.classes.width()}}) {}
 
   Progress run(const Stretch& stretch) override {
     order_visits(stretch.pass);
@@ -156,7 +136,7 @@ class LabelLoop final : public Trainer {
           if (gradients_[b].common.empty()) continue;
           some.clear();
           for (std::size_t c = first; c < first + n; ++c) {
-            some.add(gradients_[b].common[c], problem_.classes.to(common[c]));
+            some.add(gradients_[b].common[c], problem_.classes[common[c]].data());
           }
           some.add_to(row_of(back_, b));
         }
@@ -174,35 +154,30 @@ class LabelLoop final : public Trainer {
   bool is_mine(Member me, Index row) const { return row % me.size() == me.rank(); }
 
   void move_listed(Member me, std::size_t size, double eta) {
+    RowSteps& steps = steps_[static_cast<std::size_t>(me.rank())].classes;
     for (std::size_t b = 0; b < size; ++b) {
       const ClassGradient& gradient = gradients_[b];
       if (merged(gradient)) continue;
       for (std::size_t c = 0; c < gradient.g.size(); ++c) {
         const Index k = gradient.ids[c];
-        if (is_mine(me, k)) problem_.classes.descend(k, gradient.g[c], points_[b].phi, points_[b].phi_sq, eta);
+        if (is_mine(me, k)) steps.add(k, gradient.g[c], points_[b].phi.data());
       }
     }
+    steps.descend(problem_.classes, eta);
   }
 
-  // Class by class, so that a row passes once for all points, in the order of visits.
+  // Class by class.
   void move_common(Member me, std::size_t size, double eta) {
     std::vector<std::size_t> cursors(size);
-    Factors some;
+    RowGradient sum(problem_.classes.width());
     for (std::size_t c = 0; c < common_.size(); ++c) {
       const Index k = common_[c];
       if (!is_mine(me, k)) continue;
-      const auto flush = [&] {
-        some.add_to({problem_.classes.to(k), problem_.classes.width()});
-        some.clear();
-      };
       for (std::size_t b = 0; b < size; ++b) {
         const ClassGradient& gradient = gradients_[b];
-        const float g = merged(gradient) ? from_list(gradient, k, cursors[b]) : gradient.common[c];
-        if (g == 0) continue;
-        if (some.size() == Factors::most) flush();
-        some.add(problem_.classes.factor_of_step(k, g, points_[b].phi_sq, eta), points_[b].phi.data());
+        sum.add(merged(gradient) ? from_list(gradient, k, cursors[b]) : gradient.common[c], points_[b].phi.data());
       }
-      flush();
+      sum.descend(problem_.classes, k, eta);
     }
   }
 
@@ -215,13 +190,13 @@ class LabelLoop final : public Trainer {
   }
 
   void move_embeddings(Member me, std::size_t size, double eta) {
+    RowSteps& steps = steps_[static_cast<std::size_t>(me.rank())].embeddings;
     for (std::size_t b = 0; b < size; ++b) {
-      const std::span<const float> back = row_of(back_, b);
-      const double back_sq = squared_norm(back);
       problem_.map.for_each_feature(points_[b].id, [&](Index j, float value) {
-        if (is_mine(me, j)) problem_.map.embeddings.descend(j, value, back, back_sq, eta);
+        if (is_mine(me, j)) steps.add(j, value, row_of(back_, b).data());
       });
     }
+    steps.descend(problem_.map.embeddings, eta);
   }
 
   void account(std::size_t size, Progress& progress) {
@@ -238,6 +213,10 @@ class LabelLoop final : public Trainer {
     moved_.erase(repeated.begin(), repeated.end());
   }
 
+  struct Steps {
+    RowSteps classes, embeddings;
+  };
+
   LabelProblem problem_;
   std::unique_ptr<ClassSource> source_;
   LabelSettings settings_;
@@ -245,6 +224,7 @@ class LabelLoop final : public Trainer {
   std::vector<ClassGradient> gradients_;
   std::vector<float> back_;  // dL/dphi of each point
   std::vector<float> phi_;
+  std::vector<Steps> steps_;       // of each member
   std::span<const Index> common_;  // of this batch, where a gradient has any
   std::vector<Index> moved_;
   std::vector<Index> order_;

@@ -1,7 +1,7 @@
 // Training for points with one or several labels over dense features or embeddings: minibatches, any loss over scores.
 //
 // Points of a batch see the same weights. Every thread takes a share of the points to their gradients, then moves its
-// own rows of W and of the embeddings for all points, in the order of visits: the result is the same for any number of
+// own rows of W and of the embeddings along the sums of the gradients: the result is the same for any number of
 // threads.
 #pragma once
 

@@ -55,22 +55,17 @@ class VectorRows {
   // v += a times row k.
   void add_to(std::span<float> v, Index k, float a) const { add(v.data(), a, at(k)); }
 
-  // What v is to be multiplied with in a step of size eta of row k along -a v, |v|^2 being v_sq; counts the step.
-  float factor_of_step(Index k, float a, double v_sq, double eta) const {
-    const float step = static_cast<float>(eta) * a;
-    if (squares_.empty()) return -step;
-    float& square = squares_[static_cast<std::size_t>(k)];
-    square += static_cast<float>(static_cast<double>(a) * static_cast<double>(a) * v_sq);
-    return square == 0 ? 0.0F : -step / std::sqrt(square);
+  // A step of size eta of row k along -g, |g|^2 being g_sq.
+  void descend(Index k, std::span<const float> g, double g_sq, double eta) const {
+    auto step = static_cast<float>(eta);
+    if (!squares_.empty()) {
+      float& square = squares_[static_cast<std::size_t>(k)];
+      square += static_cast<float>(g_sq);
+      if (square == 0) return;
+      step /= std::sqrt(square);
+    }
+    add(values_.data() + static_cast<std::size_t>(k) * width_, -step, g.data());
   }
-
-  // Such a step.
-  void descend(Index k, float a, std::span<const float> v, double v_sq, double eta) const {
-    add(to(k), factor_of_step(k, a, v_sq, eta), v.data());
-  }
-
-  // Row k, to be moved.
-  float* to(Index k) const { return values_.data() + static_cast<std::size_t>(k) * width_; }
 
  private:
   const float* at(Index k) const { return values_.data() + static_cast<std::size_t>(k) * width_; }
@@ -84,8 +79,16 @@ class VectorRows {
 };
 
 inline double squared_norm(std::span<const float> v) {
+  double sums[line_floats] = {};
+  std::size_t j = 0;
+  for (; j + line_floats <= v.size(); j += line_floats) {
+    for (std::size_t l = 0; l < line_floats; ++l) {
+      sums[l] += static_cast<double>(v[j + l]) * static_cast<double>(v[j + l]);
+    }
+  }
   double sum = 0;
-  for (const float f : v) sum += static_cast<double>(f) * static_cast<double>(f);
+  for (; j < v.size(); ++j) sum += static_cast<double>(v[j]) * static_cast<double>(v[j]);
+  for (const double s : sums) sum += s;
   return sum;
 }
 

@@ -1,0 +1,119 @@
+// The steps of a batch: each row moves once, along the sum of what the batch's points ask of it.
+//
+// With Adagrad that is the rule for minibatches: the row's sum of squares grows by |G|^2, G being the batch's gradient.
+// Visit by visit instead, the points of a batch, which see the same weights and often want the same, would together
+// move a row several times as far as one may (20,000 faces: P@1 after two passes .81 instead of .95).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "manyclass/weights/row_products.hpp"
+
+namespace manyclass {
+
+// Vectors with factors, those that are not zero, for a sum: as many as stay in the nearest cache.
+class Factors {
+ public:
+  static constexpr std::size_t most = 32;
+
+  std::size_t size() const { return n_; }
+  bool full() const { return n_ == most; }
+  void clear() { n_ = 0; }
+  void add(float factor, const float* vector) {
+    factors_[n_] = factor;
+    vectors_[n_] = vector;
+    n_ += factor != 0;
+  }
+  void add_to(std::span<float> sum) const {
+    add_combination(sum.data(), std::span(factors_).first(n_), std::span(vectors_).first(n_), sum.size());
+  }
+
+ private:
+  std::array<float, most + 1> factors_;  // a zero is written and then overwritten
+  std::array<const float*, most + 1> vectors_;
+  std::size_t n_ = 0;
+};
+
+// The gradient of one row, as a sum.
+class RowGradient {
+ public:
+  explicit RowGradient(std::size_t width) : sum_(width) {}
+
+  void add(float factor, const float* vector) {
+    if (some_.full()) flush();
+    some_.add(factor, vector);
+  }
+  // Moves the row by a step of size eta, if anything was added, and starts again.
+  void descend(const VectorRows& rows, Index k, double eta) {
+    if (some_.size() == 0) return;  // a full one is flushed only when more comes
+    flush();
+    rows.descend(k, sum_, squared_norm(sum_), eta);
+    std::ranges::fill(sum_, 0.0F);
+  }
+
+ private:
+  void flush() {
+    some_.add_to(sum_);
+    some_.clear();
+  }
+
+  Factors some_;
+  std::vector<float> sum_;
+};
+
+// Gradients of rows that come in any order, point by point.
+class RowSteps {
+ public:
+  RowSteps(std::size_t n_rows, std::size_t width) : chains_(n_rows), gradient_(width) {}
+
+  void add(Index row, float factor, const float* vector) {
+    if (factor == 0) return;
+    Chain& chain = chains_[static_cast<std::size_t>(row)];
+    const std::size_t term = terms_.size();
+    if (chain.first == none) {
+      chain.first = term;
+      rows_.push_back(row);
+    } else {
+      terms_[chain.last].next = term;
+    }
+    chain.last = term;
+    terms_.push_back({factor, vector, none});
+  }
+
+  // Moves the rows and forgets what was added.
+  void descend(const VectorRows& rows, double eta) {
+    for (const Index row : rows_) {
+      Chain& chain = chains_[static_cast<std::size_t>(row)];
+      for (std::size_t term = chain.first; term != none; term = terms_[term].next) {
+        gradient_.add(terms_[term].factor, terms_[term].vector);
+      }
+      gradient_.descend(rows, row, eta);
+      chain.first = none;
+    }
+    rows_.clear();
+    terms_.clear();
+  }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  struct Term {
+    float factor;
+    const float* vector;
+    std::size_t next;  // of the same row
+  };
+  struct Chain {
+    std::size_t first = none;
+    std::size_t last = none;
+  };
+
+  std::vector<Chain> chains_;  // by row
+  std::vector<Term> terms_;
+  std::vector<Index> rows_;  // in the order of their first terms
+  RowGradient gradient_;
+};
+
+}  // namespace manyclass
