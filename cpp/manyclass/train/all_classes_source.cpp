@@ -39,8 +39,11 @@ class AllClasses final : public ClassSource {
     std::vector<std::size_t> places;
   };
 
-  static void make_list(ClassGradient& out) {
-    const auto n_moved = static_cast<std::size_t>(std::ranges::count_if(out.common, [](float g) { return g != 0; }));
+  void make_list(ClassGradient& out) const {
+    std::size_t n_moved = 0;
+    run_with(settings_.isa, [&] {
+      for (const float g : out.common) n_moved += g != 0;
+    });
     if (n_moved * list_share > out.common.size()) return;
     for (std::size_t k = 0; k < out.common.size(); ++k) {
       if (out.common[k] == 0) continue;

@@ -54,7 +54,7 @@ class CommonScores {
       positives_[i] = in_common ? z[places[i]] : settings.classes.dot(point.labels[i], point.phi);
       if (in_common) taken_.push_back(places[i]);
     }
-    out.largest_score = std::max(largest_of(z), largest_of(positives_));
+    run_with(settings.isa, [&] { out.largest_score = std::max(largest_of(z), largest_of(positives_)); });
     if (!(out.largest_score <= static_cast<float>(runaway))) return;
     // The labels' scores change places with the last ones, and the gradients back.
     std::ranges::sort(taken_);

@@ -1,6 +1,7 @@
 // The loss over some listed classes of a point, and its gradient as a list.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <variant>
@@ -44,18 +45,34 @@ inline void score_wrong(const VectorRows& classes, const LabelPoint& point, List
   }
 }
 
+// The largest magnitude; infinite where a score is no number.
 inline float largest_of(std::span<const float> scores) {
-  float largest = 0;
-  // Written so that a NaN makes it infinite.
-  for (const float z : scores) largest = std::fabs(z) <= largest ? largest : std::fabs(z);
-  return largest == largest ? largest : INFINITY;
+  constexpr std::size_t lanes = line_floats;
+  float most[lanes] = {}, bad[lanes] = {};
+  const auto see = [&](std::size_t l, float z) {
+    const float size = std::fabs(z);
+    most[l] = size > most[l] ? size : most[l];
+    bad[l] += 0 * z;  // NaN for NaN and for infinities
+  };
+  std::size_t j = 0;
+  for (; j + lanes <= scores.size(); j += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l) see(l, scores[j + l]);
+  }
+  for (; j < scores.size(); ++j) see(0, scores[j]);
+  float largest = 0, any_bad = 0;
+  for (std::size_t l = 0; l < lanes; ++l) {
+    largest = std::max(largest, most[l]);
+    any_bad += bad[l];
+  }
+  return any_bad == 0 ? largest : INFINITY;
 }
 
 // Leaves the gradient with respect to the labels' and the listed classes' scores in `out`.
 inline void listed_gradient(const SourceSettings& settings, const LabelPoint& point, double eta, ListedScores& listed,
                             ClassGradient& out) {
   out.clear();
-  out.largest_score = std::max(largest_of(listed.positives), largest_of(listed.negatives));
+  run_with(settings.isa,
+           [&] { out.largest_score = std::max(largest_of(listed.positives), largest_of(listed.negatives)); });
   if (!(out.largest_score <= static_cast<float>(runaway))) return;
   listed.negative_g.resize(listed.negatives.size());
   listed.positive_g.resize(listed.positives.size());
