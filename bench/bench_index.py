@@ -23,7 +23,7 @@ from manyclass.search import exact_search
 faiss = pytest.importorskip("faiss", reason="faiss-cpu is the competitor; the extra 'bench' has it")
 
 K, D, TOP, THREADS = 200_000, 128, 10, 2
-N_BATCH, N_SINGLE, ROUNDS = 1_000, 30, 4
+N_BATCH, N_SINGLE, ROUNDS = 1_000, 300, 6
 N_TUNE = 300  # queries that the number of probes is chosen by
 CLUSTERS = (512, 1024)
 RECALLS = (0.5, 0.9)
