@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_label_training import ROUNDING_OF_A_VISIT, K, N, model_of, some_problem
 
 from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, _core
+from manyclass.experiments._loss_decomposition import faces
 
 STRATEGIES = {
     "exact": "exact",
@@ -249,3 +250,16 @@ def test_the_mean_loss_falls_for_sparse_points_of_several_labels(seed):
     for loss in ("cross_entropy", "margin", "triplet"):
         curve = model_of(loss, max_iter=6).fit(sp.csr_array(X), sp.csr_array(Y)).loss_curve_
         assert curve[-1] < curve[0]
+
+
+@pytest.mark.long
+def test_672_000_identities_are_learned_by_a_sample_and_a_search():
+    # As many as MegaFace has (Yen et al. 2018, section 5.1). By chance one of 672,000 points is right.
+    data = faces(672_000, noise=0.7)
+    y = data.Y_train.indices
+    search = SphericalClusterIndex(n_clusters=1640, n_probe=4, random_state=0)
+    model = MarginClassifier(search=search, warm_up=2, n_negatives=1000, max_iter=3, decay=1.0, n_jobs=2)
+    model.set_params(random_state=0).fit(data.X_train, y)
+    assert np.isfinite(model.loss_curve_).all()
+    assert model.loss_curve_[1] < model.loss_curve_[0]
+    assert np.mean(model.predict(data.X_test[:1000]) == np.arange(1000)) > 0.5

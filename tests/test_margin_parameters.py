@@ -68,6 +68,12 @@ def test_candidates_and_flags_that_are_none_are_refused(X, y):
         SoftmaxClassifier(embedding_dim=4).fit(X, y, candidates=np.zeros((N, 2), dtype=np.int64))
     with pytest.raises(TypeError, match="log_q is 1; it must be True or False"):
         SoftmaxClassifier(embedding_dim=4, log_q=1).fit(X, y)
+    with pytest.raises(TypeError, match="share_classes is 2; it must be True or False"):
+        MarginClassifier(share_classes=2).fit(X, y)
+    with pytest.raises(TypeError, match="share_classes is 'no'; it must be True or False"):
+        SoftmaxClassifier(embedding_dim=4, share_classes="no").fit(X, y)
+    with pytest.raises(TypeError, match="embedding_dim is 'some'; it must be an integer"):
+        SoftmaxClassifier(embedding_dim="some").fit(X, y)
 
 
 def test_the_softmax_with_a_search_takes_an_adaptive_schedule_at_any_rate(X, y):

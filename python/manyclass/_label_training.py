@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass._checks import check_choice, check_number, csr_parts, seed_from
+from manyclass._checks import check_choice, check_flag, check_number, csr_parts, seed_from
 from manyclass._mapped_weights import MappedWeights
 from manyclass._training import Callback, Schedule, TrainingState, run_passes
 from manyclass._weights import Matrix
@@ -76,6 +76,8 @@ def check_label_parameters(estimator: Any) -> None:
     else:
         check_number("learning_rate", estimator.learning_rate, low=0, open_low=True)
     check_number("warm_up", estimator.warm_up, low=0, integer=True)
+    if estimator.share_classes is not None:
+        check_flag("share_classes", estimator.share_classes)
     if not _is_open(estimator, "decay"):
         check_number("decay", estimator.decay, low=0, open_low=True, high=1)
     check_number("frequency_power", estimator.frequency_power)

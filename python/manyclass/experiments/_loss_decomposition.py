@@ -108,16 +108,16 @@ def load(name: str, options: Options) -> Points:
     return Points(*parts)
 
 
-def faces(n_identities: int, seed: int = 0) -> Points:
-    """Draw unit vectors around identities: FACES_EACH to train on and one to test each."""
+def faces(n_identities: int, seed: int = 0, noise: float = NOISE) -> Points:
+    """Draw unit vectors around identities, noise as long as said: FACES_EACH to train on and one to test each."""
     rng = np.random.default_rng(seed)
     spectrum = 1 / (1 + np.arange(FACE_DIMS) / DECAY_OF_SPECTRUM)
     rotation, _ = np.linalg.qr(rng.standard_normal((FACE_DIMS, FACE_DIMS)))
     centers = _unit((rng.standard_normal((n_identities, FACE_DIMS)) * spectrum) @ rotation)
     of_train = np.repeat(np.arange(n_identities), FACES_EACH)
-    noise = NOISE / np.sqrt(FACE_DIMS)
+    sigma = noise / np.sqrt(FACE_DIMS)
     X_train, X_test = (
-        _unit(centers[y] + noise * rng.standard_normal((len(y), FACE_DIMS))).astype(np.float32)
+        _unit(centers[y] + sigma * rng.standard_normal((len(y), FACE_DIMS))).astype(np.float32)
         for y in (of_train, np.arange(n_identities))
     )
     return Points(X_train, one_label(of_train, n_identities), X_test, one_label(np.arange(n_identities), n_identities))
