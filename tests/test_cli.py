@@ -97,6 +97,18 @@ def test_fit_reaches_what_is_chosen_automatically(tmp_path, data, capsys):
     assert "solver='exact'" in capsys.readouterr().out
 
 
+def test_fit_trains_embeddings_and_predict_uses_them(tmp_path, data, capsys):
+    options = ["--embedding-dim", "4", "--search", "sampled", "--no-share-classes", "--max-iter", "2"]
+    run("fit", data, "--model", tmp_path / "m", *options)
+    loaded = manyclass.load(tmp_path / "m")
+    assert loaded.embedding_.shape == (8, 4)
+    assert loaded.share_classes is False
+    assert loaded.embedding_dim == 4
+    capsys.readouterr()
+    run("predict", tmp_path / "m", data, "-k", "2")
+    assert len(capsys.readouterr().out.splitlines()) >= 240
+
+
 def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default(capsys):
     parser = _main.build_parser()
     parameters = inspect.signature(SoftmaxClassifier).parameters

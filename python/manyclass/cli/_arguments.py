@@ -40,7 +40,7 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type) -> None:
         kind, text = documented.get(name, ("", ""))
         options: dict[str, Any] = {"default": parameter.default, "help": text.replace("%", "%%")}
         choices = re.match(r"\{(.*?)\}", kind)
-        if isinstance(parameter.default, bool):
+        if isinstance(parameter.default, bool) or kind.startswith("bool"):
             options["action"] = argparse.BooleanOptionalAction
         elif choices:
             options["choices"] = re.findall(r'"(.*?)"', choices[1])
