@@ -66,6 +66,15 @@ def test_results_do_not_depend_on_the_number_of_threads(loss, strategy, embeddin
     np.testing.assert_array_equal(one.loss_curve_, two.loss_curve_)
 
 
+@pytest.mark.parametrize("batch_size", [1, 2, 7])
+@pytest.mark.parametrize("strategy", ["exact", "sampled"])
+def test_threads_without_points_of_a_batch_do_their_part(strategy, batch_size, seed):
+    X, y = blobs(np.random.default_rng(seed), n=100)
+    options = {"search": strategy, "batch_size": batch_size, "n_negatives": 20, "random_state": seed, "max_iter": 2}
+    one, four = (SoftmaxClassifier(n_jobs=n_jobs, **options).fit(X, y) for n_jobs in (1, 4))
+    np.testing.assert_array_equal(one.coef_, four.coef_)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("loss", ["cross_entropy", "margin", "triplet"])
 def test_blobs_are_learned_whatever_the_source(loss, strategy, seed):

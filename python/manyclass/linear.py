@@ -468,8 +468,9 @@ class SoftmaxClassifier(LabelClassifier):
 
     def _may_embed(self) -> bool:
         """Whether nothing is set that embeddings have no use for."""
-        left = {name: value for name, value in self.get_params(deep=False).items() if name not in OF_LABELS}
-        return self.embedding_dim == "auto" and left == {name: getattr(type(self)(), name) for name in left}
+        defaults = SoftmaxClassifier().get_params(deep=False)
+        others = defaults.keys() - OF_LABELS
+        return self.embedding_dim == "auto" and all(getattr(self, name) == defaults[name] for name in others)
 
     def _fit_by_labels(self, x: Matrix, labels: Labels, callback: Callback | None, max_seconds: float | None) -> Self:
         """Fit with several labels, embeddings or a search: another loop, without the parameters of the double sum."""

@@ -80,7 +80,7 @@ class LabelLoop final : public Trainer {
     }
     me.barrier();
     if (error_ || diverged_ >= 0) return false;
-    if (me.rank() == 0) {
+    if (me.rank() == me.size() - 1) {  // the last one has points, however few there are
       const auto whole = [](const ClassGradient& gradient) { return !gradient.common.empty(); };
       const bool any = std::ranges::any_of(std::span(gradients_).first(size), whole);
       common_ = any ? source_->common(me) : std::span<const Index>{};
