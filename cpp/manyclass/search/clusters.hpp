@@ -117,8 +117,8 @@ class Clusters {
   std::vector<Place> places_;  // by id
 };
 
-// Threads for changing so many rows. Some 2 ms of one thread; below that a busy machine may take longer to start a second
-// thread than the work takes.
+// Threads for changing so many rows. Some 2 ms of one thread; below that a busy machine may take longer to start a
+// second thread than the work takes.
 inline int threads_to_update(std::size_t n_rows, std::size_t n_clusters, std::size_t n_features, int n_threads) {
   constexpr double products_worth_a_thread = 0x1p27;
   const double products = static_cast<double>(n_rows * n_clusters) * static_cast<double>(n_features);

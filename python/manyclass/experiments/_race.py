@@ -202,7 +202,8 @@ def _seconds_of_a_pass(model: SoftmaxClassifier, X: Any, y: Any, budget: float) 
 
     def after_pass(state: TrainingState) -> bool:
         ends.append(time.process_time() - begin)
-        return ends[-1] > TRIAL_SHARE * budget
+        # The first pass also pays for the memory of W, which it is the first to touch.
+        return ends[-1] > budget or (len(ends) > 2 and ends[-1] > TRIAL_SHARE * budget)
 
     trial = clone(model).set_params(max_iter=TRIAL_PASSES)
     trial.fit(X, y, callback=after_pass, max_seconds=OVERTIME * TRIAL_SHARE * budget)
