@@ -140,7 +140,7 @@ def perform(run: Run, context: Context) -> Results:
     options |= {"max_iter": run.settings["max_iter"], "decay": 1.0, "n_negatives": max(1, -(-n_classes // 100))}
     estimator = MarginClassifier if "smoothing" in run.model else SoftmaxClassifier
     model = estimator(**options, **run.model)
-    _set_search(model, run)
+    _set_search(model, run, n_classes)
     rng = np.random.default_rng(0)
     parts = {
         "train": _sample(rng, data.X_train, data.Y_train),
@@ -163,17 +163,17 @@ def perform(run: Run, context: Context) -> Results:
     return {**curve, "shape": [n_classes, data.X_train.shape[1], data.X_train.shape[0]]}
 
 
-def _set_search(model: Any, run: Run) -> None:
+def _set_search(model: Any, run: Run, n_classes: int) -> None:
     """Give a model that searches its index."""
     from manyclass import DecomposedIndex, SphericalClusterIndex
+    from manyclass._clustered import auto_clusters
 
-    search = run.model["search"]
-    if search == "mips" and run.data == FACES:
-        model.set_params(
-            search=SphericalClusterIndex(n_probe=MIPS["n_probe"], random_state=run.seed), budget=MIPS["budget"]
-        )
+    search, few = run.model["search"], run.data == FACES and auto_clusters(n_classes) > MIPS["n_probe"]
+    if search == "mips" and few:
+        index = SphericalClusterIndex(n_probe=MIPS["n_probe"], random_state=run.seed)
+        model.set_params(search=index, budget=MIPS["budget"])
     if search == "decomposed":
-        n_probe, budget = (BLOCKS["n_probe"], BLOCKS["budget"]) if run.data == FACES else ("auto", None)
+        n_probe, budget = (BLOCKS["n_probe"], BLOCKS["budget"]) if few else ("auto", None)
         blocks = DecomposedIndex(n_blocks=8 if run.data in DENSE else 4, n_probe=n_probe, random_state=run.seed)
         model.set_params(search=blocks, budget=budget)
 
