@@ -143,14 +143,20 @@ def draw(plot: Plot) -> dict[str, bytes]:
     # The object interface needs no display and leaves the state of pyplot alone.
     from matplotlib import rc_context
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
+    numbers: dict[str, int] = {}  # a series looks the same in all panels
+    for panel in plot.panels:
+        for series in panel.series:
+            numbers.setdefault(series.label, len(numbers))
     n_columns = min(3, max(1, len(plot.panels)))
     n_rows = -(-len(plot.panels) // n_columns)
     figure = Figure(figsize=(1 + 4.5 * n_columns, 3.8 * max(1, n_rows)), layout="constrained")
     grid = figure.subplots(max(1, n_rows), n_columns, squeeze=False).ravel()
     for axes, panel in zip(grid, plot.panels, strict=False):
         drawn = 0
-        for number, series in enumerate(panel.series):
+        for series in panel.series:
+            number = numbers[series.label]
             points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if x is not None and y is not None]
             points = [(x, y) for x, y in points if (x > 0 or not plot.log_x) and (y > 0 or not plot.log_y)]
             if points:
@@ -161,6 +167,7 @@ def draw(plot: Plot) -> dict[str, bytes]:
         axes.set(xlabel=plot.x_label, ylabel=plot.y_label, title=panel.title)
         if plot.log_x and drawn:
             axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(NullFormatter())  # over less than a decade its labels run into each other
         if plot.log_y and drawn:
             axes.set_yscale("log")
         if drawn:
