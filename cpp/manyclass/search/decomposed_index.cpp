@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -16,10 +17,35 @@ namespace {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
+// A value that at least `budget` of some values reach, and not many more: by halving, without a branch that depends on
+// them. (std::nth_element on as many values takes twice as long, mostly for branches foreseen wrongly.)
+float bar_of(std::span<const float> values, std::size_t budget, Isa isa) {
+  constexpr int most_halvings = 24;  // after which no float is left between those of a crowd
+  const std::size_t enough = budget + budget / 4;
+  float low = 0;
+  run_with(isa, [&] {
+    const auto [least, most] = std::ranges::minmax(values);
+    low = least;
+    float high = most;
+    for (int i = 0; i < most_halvings; ++i) {
+      const float middle = low + (high - low) / 2;
+      std::uint32_t n = 0;
+      for (const float value : values) n += value >= middle;
+      if (n < budget) {
+        high = middle;
+        continue;
+      }
+      low = middle;
+      if (n <= enough) break;
+    }
+  });
+  return low;
+}
+
 // Appends the `budget` best of n > budget scored rows.
 //
-// Rows are dealt to groups, at least twice as many as wanted; `budget` of the groups' highest scores reach the
-// `budget`-th of them, so no score below it is wanted, and only rows of those groups are looked at one by one.
+// Rows are dealt to groups, at least twice as many as wanted; a score below what `budget` of the groups' highest scores
+// reach is not wanted, and only rows of the groups that reach it are looked at one by one.
 void keep_best(std::span<const float> scores, std::span<const Index> ids, std::size_t budget, Isa isa,
                FindMemory& memory, std::vector<Scored>& found) {
   constexpr std::size_t rows_of_group = 8;
@@ -33,15 +59,12 @@ void keep_best(std::span<const float> scores, std::span<const Index> ids, std::s
       for (std::size_t g = 0; g < std::min(n_groups, n - first); ++g) highs[g] = z[g] > highs[g] ? z[g] : highs[g];
     }
   });
-  memory.order = memory.highs;
-  const auto last = memory.order.begin() + static_cast<std::ptrdiff_t>(budget - 1);
-  std::nth_element(memory.order.begin(), last, memory.order.end(), std::greater<>());
-  const float least = *last;
+  const float bar = bar_of(memory.highs, budget, isa);
   const std::size_t before = found.size();
   for (std::size_t g = 0; g < n_groups; ++g) {
-    if (memory.highs[g] < least) continue;
+    if (memory.highs[g] < bar) continue;
     for (std::size_t i = g; i < n; i += n_groups) {
-      if (scores[i] >= least) found.push_back({scores[i], ids[i]});
+      if (scores[i] >= bar) found.push_back({scores[i], ids[i]});
     }
   }
   const auto first = found.begin() + static_cast<std::ptrdiff_t>(before);

@@ -33,7 +33,7 @@ struct FindOptions {
 struct FindMemory {
   std::vector<float> scores;
   std::vector<Index> ids;
-  std::vector<float> highs, order;
+  std::vector<float> highs;
   std::vector<Scored> probes;
   std::vector<std::size_t> excluded;
 };

@@ -17,6 +17,9 @@ namespace manyclass {
 namespace {
 
 constexpr std::size_t tile_rows = 256;  // a thread's bite
+// Columns up to which scoring every centroid in floats is quicker than bounds from bytes: of 632 centroids, AVX-512,
+// the nearest takes 0.33 us at 16 columns (0.95 by bytes), 0.86 (1.05) at 32, 1.6 (1.35) at 64.
+constexpr std::size_t most_floats = 32;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
@@ -86,6 +89,29 @@ std::size_t repair(std::span<Scored> nearest, std::vector<Index>& sizes) {
   return repaired;
 }
 
+// The highest score and the first place that has it. Plain loops over a row of lanes, which become vectors.
+Scored highest(std::span<const float> scores) {
+  constexpr std::size_t lanes = 64;
+  const std::size_t n = scores.size() / lanes * lanes;
+  float most[lanes];
+  std::ranges::fill(most, std::numeric_limits<float>::lowest());
+  for (std::size_t first = 0; first < n; first += lanes) {
+    const float* z = scores.data() + first;
+    for (std::size_t l = 0; l < lanes; ++l) most[l] = z[l] > most[l] ? z[l] : most[l];
+  }
+  float top = std::numeric_limits<float>::lowest();
+  for (const float z : scores.subspan(n)) top = std::max(top, z);
+  for (const float z : most) top = std::max(top, z);
+  std::size_t first = 0;
+  for (; first < n; first += lanes) {
+    int met = 0;
+    for (std::size_t l = 0; l < lanes; ++l) met += scores[first + l] == top;
+    if (met > 0) break;
+  }
+  while (scores[first] < top) ++first;
+  return {top, static_cast<Index>(first)};
+}
+
 }  // namespace
 
 void check_rows(const RowsView& rows, std::size_t n, int n_threads, Isa isa) {
@@ -118,14 +144,29 @@ bool Directions::write(DenseRow w, Isa isa, std::span<float> direction) const {
 }
 
 Centroids::Centroids(std::vector<float> rows, std::size_t n_features, Isa isa)
-    : rows_(std::move(rows)), n_features_(n_features), codes_(n_features) {
-  const std::size_t n = rows_.size() / n_features_;
-  codes_.reserve(n);
-  for (std::size_t c = 0; c < n; ++c) codes_.append(static_cast<Index>(c), this->rows()[static_cast<Index>(c)], isa);
+    : rows_(std::move(rows)), n_features_(n_features), codes_(n_features), floats_(n_features) {
+  const auto fill = [&](auto& block) {
+    block.reserve(size());
+    for (std::size_t c = 0; c < size(); ++c) {
+      block.append(static_cast<Index>(c), this->rows()[static_cast<Index>(c)], isa);
+    }
+  };
+  fill(codes_);
+  if (n_features_ <= most_floats) fill(floats_);
 }
 
 void Centroids::nearest(std::span<const float> directions, Isa isa, std::span<Scored> best) const {
   const RowsView x{directions.data(), n_features_};
+  if (n_features_ <= most_floats) {
+    std::vector<float> scores(size() + group_rows);
+    run_with(isa, [&] {
+      for (std::size_t i = 0; i < best.size(); ++i) {
+        floats_.scores(x[static_cast<Index>(i)], scores.data());
+        best[i] = highest(std::span<const float>(scores).first(size()));
+      }
+    });
+    return;
+  }
   QueryCodes codes(best.size(), n_features_);
   for (std::size_t i = 0; i < best.size(); ++i) codes.encode(i, x[static_cast<Index>(i)], isa);
   std::array<Best, most_queries> kept;

@@ -12,6 +12,7 @@
 #include "manyclass/core/simd.hpp"
 #include "manyclass/search/codes.hpp"
 #include "manyclass/search/exact.hpp"
+#include "manyclass/search/float_block.hpp"
 
 namespace manyclass {
 
@@ -37,12 +38,12 @@ class Directions {
   float radius_;
 };
 
-// Unit vectors to be nearest to, with their codes.
+// Unit vectors to be nearest to, with their codes, or as they are where they are short.
 class Centroids {
  public:
   Centroids(std::vector<float> rows, std::size_t n_features, Isa isa);
 
-  std::size_t size() const { return codes_.size(); }
+  std::size_t size() const { return rows_.size() / n_features_; }
   RowsView rows() const { return {rows_.data(), n_features_}; }
   const CodeBlock& codes() const { return codes_; }
 
@@ -53,6 +54,7 @@ class Centroids {
   std::vector<float> rows_;
   std::size_t n_features_;
   CodeBlock codes_;
+  FloatBlock floats_;  // of at most most_floats columns; empty where there are more
 };
 
 struct KMeansOptions {
