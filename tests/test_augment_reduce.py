@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from reference import augment_reduce as twin
-from reference.core_step import isas, random_point
+from reference.core_step import core_plan, isas, random_point
 from reference.problems import as_storage, planted
 from reference.rng import Rng, every_outcome
 from reference.selections import SELECTIONS, Choice
@@ -18,27 +18,7 @@ LARGE = 10**9  # visits after which q does not move any more
 
 
 def plan_of(setting):
-    plan = _core.Plan(
-        solver=setting.solver,
-        formulation="proposed",
-        selection="block",
-        root="newton",
-        n_negatives=1,
-        delta=1.0,
-        u_gain=1.0,
-        power=0.75,
-        seed=0,
-        n_threads=1,
-        batch=1,
-        mean_of_batch=False,
-        share_classes=False,
-        hogwild=False,
-        shuffle=True,
-        ridge=0.0,
-        u_max=np.inf,
-        max_norm=np.inf,
-        isa="auto",
-    )
+    plan = core_plan(solver=setting.solver)
     family = setting.family
     plan.augment_reduce(
         noise=setting.noise,

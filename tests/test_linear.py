@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.core_step import core_plan
 from reference.problems import as_storage, planted
 from sklearn.exceptions import ConvergenceWarning
 
@@ -249,27 +250,7 @@ def test_the_core_refuses_what_does_not_fit(problem):
         "heads": np.full((90, 3), -1, dtype=np.int32),
         "n_classes": 12,
     }
-    plan = _core.Plan(
-        solver="implicit",
-        formulation="proposed",
-        selection="head_tail",
-        root="newton",
-        n_negatives=4,
-        delta=1.0,
-        u_gain=0.5,
-        power=0.75,
-        seed=0,
-        n_threads=1,
-        batch=1,
-        mean_of_batch=False,
-        share_classes=False,
-        hogwild=False,
-        shuffle=True,
-        ridge=0.0,
-        u_max=np.inf,
-        max_norm=np.inf,
-        isa="auto",
-    )
+    plan = core_plan(solver="implicit", selection="head_tail", n_negatives=4, u_gain=0.5)
 
     def train(**changed):
         return _core.Trainer.dense(plan, X, _core.State(**good | changed))

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from reference.problems import as_storage
+from reference.problems import as_storage, near_vertices
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
@@ -18,14 +18,12 @@ N, D, K = 60, 9, 12
 
 @pytest.fixture(name="y")
 def single_labels(seed):
-    return np.random.default_rng(seed).permutation(np.arange(N) % K)
+    return near_vertices(seed, N, D, K)[1]
 
 
 @pytest.fixture(name="X")
-def points_near_the_vertex_of_their_label(y, seed):
-    rng = np.random.default_rng(seed)
-    vertices = rng.normal(size=(K, D)) / np.sqrt(D)
-    return (vertices[y] + 0.1 * rng.normal(size=(N, D))).astype(np.float32)
+def points(seed):
+    return near_vertices(seed, N, D, K)[0]
 
 
 @pytest.fixture(name="Y")

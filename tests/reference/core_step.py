@@ -33,6 +33,31 @@ def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "au
     return p.astype(np.float64), label, carried, loss
 
 
+def core_plan(**settings: object) -> _core.Plan:
+    """A plan of training with some settings, the others plain: one thread, visit by visit."""
+    plain: dict[str, object] = {
+        "formulation": "proposed",
+        "selection": "block",
+        "root": "newton",
+        "n_negatives": 1,
+        "delta": 1.0,
+        "u_gain": 1.0,
+        "power": 0.75,
+        "seed": 0,
+        "n_threads": 1,
+        "batch": 1,
+        "mean_of_batch": False,
+        "share_classes": False,
+        "hogwild": False,
+        "shuffle": True,
+        "ridge": 0.0,
+        "u_max": np.inf,
+        "max_norm": np.inf,
+        "isa": "auto",
+    }
+    return _core.Plan(**(plain | settings))
+
+
 def _floats(values: NDArray[np.float64] | None) -> NDArray[np.float32]:
     return np.zeros(0, dtype=np.float32) if values is None else values.astype(np.float32)
 

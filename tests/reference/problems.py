@@ -23,6 +23,14 @@ def planted(
     return X, y
 
 
+def near_vertices(seed: int, n: int, n_features: int, n_classes: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Points near the vertex of their class, as many of each class as of another, or one more."""
+    y = np.random.default_rng(seed).permutation(np.arange(n) % n_classes)
+    rng = np.random.default_rng(seed)
+    vertices = rng.normal(size=(n_classes, n_features)) / np.sqrt(n_features)
+    return (vertices[y] + 0.1 * rng.normal(size=(n, n_features))).astype(np.float32), y
+
+
 def as_storage(X: NDArray[np.float32], storage: str) -> NDArray[np.float32] | sp.csr_array:
     """X as "dense" or "sparse" data."""
     return sp.csr_array(X) if storage == "sparse" else X
