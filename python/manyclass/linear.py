@@ -144,7 +144,7 @@ class SoftmaxClassifier(LabelClassifier):
         points of a step of "minibatch_implicit"; None is 10.
     share_classes : bool or None, default=None
         Let the points of a batch see the same drawn classes. None: only with search="sampled", where it makes a class
-        several times as cheap.
+        several times as cheap; False learns more there where fewer classes are drawn than a batch has points.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
         mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus" and 0.01 for "sgd",

@@ -60,7 +60,8 @@ class MarginClassifier(LabelClassifier):
     frequency_power : float, default=0.0
         They are drawn by their number of points to this power; 0: distinct and uniform.
     share_classes : bool, default=True
-        Let the points of a batch see the same drawn classes, which makes a class several times as cheap.
+        Let the points of a batch see the same drawn classes, which makes a class several times as cheap; False learns
+        more where fewer classes are drawn than a batch has points.
     step : {"explicit", "implicit"}, default="explicit"
         "implicit" is the proximal step, in closed form: that of the margin smoothed by
         :math:`\mu + \eta|\phi(x)|^2`. It needs schedule other than "adaptive" and no embeddings.
