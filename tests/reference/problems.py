@@ -25,8 +25,8 @@ def planted(
 
 def near_vertices(seed: int, n: int, n_features: int, n_classes: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Points near the vertex of their class, as many of each class as of another, or one more."""
-    y = np.random.default_rng(seed).permutation(np.arange(n) % n_classes)
     rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % n_classes)
     vertices = rng.normal(size=(n_classes, n_features)) / np.sqrt(n_features)
     return (vertices[y] + 0.1 * rng.normal(size=(n, n_features))).astype(np.float32), y
 

@@ -38,7 +38,7 @@ class Directions {
   float radius_;
 };
 
-// Unit vectors to be nearest to, with their codes, or as they are where they are short.
+// Unit vectors to be nearest to, with their codes and, where they are short, by column.
 class Centroids {
  public:
   Centroids(std::vector<float> rows, std::size_t n_features, Isa isa);
