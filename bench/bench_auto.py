@@ -1,6 +1,6 @@
 """What solver="auto" chooses: does its model of costs hold, how well do its models predict, and is its rate a good one?
 
-Costs: processor microseconds of a visit, one thread, the fastest of some passes, beside what `manyclass._auto` says.
+Costs: processor microseconds of a visit, one thread, the fastest of some passes, beside what `estimators.auto` says.
 Quality: test log-loss in nats and accuracy after a fit with all parameters at their defaults, three seeds, beside the
 best package with probabilities, and processor seconds of the fit (trials of the ridge included, evaluation not). Rates:
 nats of test log-loss by which the automatic learning rate ends above the best of a grid. Needs MANYCLASS_DATA:
@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from conftest import machine
 
 from manyclass import SoftmaxClassifier, tune_learning_rate
-from manyclass._auto import EMBEDDED, Shape, embedded_cost, embeds, visit_cost
-from manyclass.experiments._data import load
+from manyclass.estimators.auto import EMBEDDED, Shape, embedded_cost, embeds, visit_cost
+from manyclass.papers.data import load
 
 # Rows are enough for a second or two a pass.
 SHAPES = {

@@ -18,7 +18,7 @@ import pytest
 from conftest import machine
 
 from manyclass import SphericalClusterIndex, _core
-from manyclass.search import exact_search
+from manyclass.search.spherical import exact_search
 
 faiss = pytest.importorskip("faiss", reason="faiss-cpu is the competitor; the extra 'bench' has it")
 

@@ -16,8 +16,9 @@ import pytest
 from conftest import dense_planted, machine
 from sklearn.preprocessing import normalize
 
-from manyclass import SoftmaxClassifier, _approximate
-from manyclass._weights import LinearWeights
+from manyclass import SoftmaxClassifier
+from manyclass.model.weights import LinearWeights
+from manyclass.search import class_index
 
 K_BEST, ROUNDS, RECALLS = 5, 3, (0.9, 0.95, 0.99)
 
@@ -83,7 +84,7 @@ def test_weights_trained_on_planted_points():
 
 def test_weights_trained_on_real_images(data_folder, monkeypatch):
     """Omniglot has too few classes for an index: all are scored, unless, as here, the threshold is put away."""
-    monkeypatch.setattr(_approximate, "EXACT_CLASSES", 0)
+    monkeypatch.setattr(class_index, "EXACT_CLASSES", 0)
     images = np.load(data_folder / "omniglot" / "omniglot28.npz")
     X = {part: normalize(images[f"x_{part}"].astype(np.float32)) for part in ("train", "test")}
     model = SoftmaxClassifier(max_iter=10, random_state=0).fit(X["train"], images["y_train"])

@@ -12,8 +12,9 @@ from reference.rng import Rng
 from scipy.special import logsumexp
 from sklearn.base import clone
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier, SphericalClusterIndex, _approximate
-from manyclass._weights import LinearWeights
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, SphericalClusterIndex
+from manyclass.model.weights import LinearWeights
+from manyclass.search import class_index
 
 K, D = 300, 10
 PER_SAMPLE = 64  # queries that share a draw
@@ -22,9 +23,9 @@ PER_SAMPLE = 64  # queries that share a draw
 @pytest.fixture
 def small(monkeypatch):
     """Search the few classes of a test as if they were many, with heads and tails to match."""
-    monkeypatch.setattr(_approximate, "EXACT_CLASSES", 0)
-    monkeypatch.setattr(_approximate, "HEAD", 8)
-    monkeypatch.setattr(_approximate, "TAIL", 40)
+    monkeypatch.setattr(class_index, "EXACT_CLASSES", 0)
+    monkeypatch.setattr(class_index, "HEAD", 8)
+    monkeypatch.setattr(class_index, "TAIL", 40)
 
 
 def model_of(seed, *, n_classes=K, storage="dense", intercept=True, scale=3.0, **parameters):
@@ -79,7 +80,7 @@ def test_at_recall_1_labels_are_the_exact_ones_and_probabilities_too_where_all_a
     assert labels.shape == log_p.shape == (200, 5)
     assert log_p.dtype == np.float32
 
-    monkeypatch.setattr(_approximate, "TAIL", K)
+    monkeypatch.setattr(class_index, "TAIL", K)
     _, log_p, std = model.predict_top_k(as_storage(X, storage), 5, approximate=True, recall=1, return_std=True)
     assert (std == 0).all()
     np.testing.assert_allclose(log_p, -np.sort(-expected, axis=1)[:, :5], rtol=0, atol=ROUNDING)
@@ -239,13 +240,13 @@ def test_blocks_of_rows_are_answered_as_one(small, monkeypatch, seed):
     model, rng = model_of(seed)
     X = points(rng, 400)
     whole = model.predict_top_k(X, 5, approximate=True, return_std=True)
-    monkeypatch.setattr(_approximate, "BLOCK_ROWS", PER_SAMPLE)
+    monkeypatch.setattr(class_index, "BLOCK_ROWS", PER_SAMPLE)
     for a, b in zip(whole, model.predict_top_k(X, 5, approximate=True, return_std=True), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_the_standard_error_tells_how_far_log_probabilities_are_off(small, monkeypatch, seed):
-    monkeypatch.setattr(_approximate, "TAIL", 100)
+    monkeypatch.setattr(class_index, "TAIL", 100)
     model, rng = model_of(seed, scale=0.7)  # no class outside of the head stands out
     X = points(rng, 40 * PER_SAMPLE)
     labels, log_p, std = model.predict_top_k(X, 1, approximate=True, recall=1, return_std=True)
@@ -260,7 +261,7 @@ def test_a_missed_recall_is_told_with_its_value_and_the_remedy(small, seed):
     model, rng = model_of(seed)
     model.predict_top_k(points(rng, 9), 5, approximate=True)
     index = model._kept_index[1]._index
-    own = [index.recall_curve(_approximate.queries(w[np.newaxis], D + 1), k=5)[0] for w in model.coef_]
+    own = [index.recall_curve(class_index.queries(w[np.newaxis], D + 1), k=5)[0] for w in model.coef_]
     alike = model.coef_[np.argmax(own)] + 0.01 * points(rng, 400)  # all look into one cluster
     model.predict_top_k(alike, 5, approximate=True, recall=0.9)
     n_probe = model._kept_index[1]._n_probe[5, 0.9]

@@ -10,7 +10,7 @@ from reference.selections import SELECTIONS, Choice
 from test_double_sum import FLOAT, finite_differences
 
 from manyclass import AugmentReduceClassifier, _core
-from manyclass._local import LocalFamily, best_member, gauss_rule
+from manyclass.training.local_family import LocalFamily, best_member, gauss_rule
 
 NOISES = ["normal", "logistic"]
 FAMILIES = _core.local_family_names()

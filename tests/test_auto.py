@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from manyclass import SoftmaxClassifier, _auto
-from manyclass._auto import BY_HAND, EMBEDDED, RIDGES, Shape, best_n_negatives, choose, embeds, visit_cost
+from manyclass import SoftmaxClassifier
+from manyclass.estimators import auto
+from manyclass.estimators.auto import BY_HAND, EMBEDDED, RIDGES, Shape, best_n_negatives, choose, embeds, visit_cost
 
 BIBTEX = Shape(4_880, 1_836, 146, 68.5, True)
 EURLEX57K = Shape(51_000, 5_000, 1_809, 140.0, True)
@@ -176,7 +177,7 @@ def test_embeddings_are_for_weights_that_the_data_cannot_teach_one_by_one(shape,
 @pytest.fixture
 def wide(seed, monkeypatch):
     """Sparse data with two words a row and a class for each second word; small W count as large ones."""
-    monkeypatch.setattr(_auto, "LEAST_TO_EMBED", 0)
+    monkeypatch.setattr(auto, "LEAST_TO_EMBED", 0)
     rng = np.random.default_rng(seed)
     y = np.arange(600) % 150
     words = np.stack([2 * y + rng.integers(0, 2, 600), rng.integers(300, 400, 600)], axis=1)

@@ -7,8 +7,8 @@ from reference.problems import as_storage, planted
 from scipy.special import xlogy
 
 from manyclass import SoftmaxClassifier, _core
-from manyclass._certificate import balance
-from manyclass._checks import csr_parts
+from manyclass.checks import csr_parts
+from manyclass.estimators.certificate import balance
 
 N, D, K = 120, 6, 9
 

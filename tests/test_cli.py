@@ -13,10 +13,10 @@ import scipy.sparse as sp
 
 import manyclass
 from manyclass import SoftmaxClassifier, load_xmc
-from manyclass.cli import _fit, _main, main
-from manyclass.cli._arguments import converter, documented_parameters
+from manyclass.cli import fit, main, parser
+from manyclass.cli.arguments import converter, documented_parameters
 from manyclass.datasets import first_label, l2_normalize, save_csr
-from manyclass.persist import load_notes
+from manyclass.estimators.files import load_notes
 
 K, D = 12, 8
 
@@ -110,9 +110,9 @@ def test_fit_trains_embeddings_and_predict_uses_them(tmp_path, data, capsys):
 
 
 def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default(capsys):
-    parser = _main.build_parser()
+    built = parser.build_parser()
     parameters = inspect.signature(SoftmaxClassifier).parameters
-    args = vars(parser.parse_args(["fit", "data", "--model", "m"]))
+    args = vars(built.parse_args(["fit", "data", "--model", "m"]))
     assert {name: args[name] for name in parameters if name != "verbose"} == {
         name: parameter.default for name, parameter in parameters.items() if name != "verbose"
     }
@@ -171,7 +171,7 @@ def test_the_plot_is_a_png(tmp_path, data, capsys):
 
 
 def test_without_matplotlib_the_plot_is_refused_before_training(tmp_path, data, capsys, monkeypatch):
-    monkeypatch.setattr(_fit.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(fit.importlib.util, "find_spec", lambda name: None)
     message = the_error(capsys, "fit", data, "--model", tmp_path / "m", "--plot", tmp_path / "curve")
     assert message == "--plot needs matplotlib: pip install 'manyclass[plot]'"
     assert not (tmp_path / "m").exists()
@@ -231,9 +231,9 @@ def test_predict_searches_through_an_index_when_asked(data, model, capsys, monke
     exact = capsys.readouterr().out
     run("predict", model, data, "-k", 2)
     assert capsys.readouterr().out == exact  # few classes are all scored
-    monkeypatch.setattr("manyclass._approximate.EXACT_CLASSES", 0)
-    monkeypatch.setattr("manyclass._approximate.TAIL", 3)
-    monkeypatch.setattr("manyclass._approximate.HEAD", 2)
+    monkeypatch.setattr("manyclass.search.class_index.EXACT_CLASSES", 0)
+    monkeypatch.setattr("manyclass.search.class_index.TAIL", 3)
+    monkeypatch.setattr("manyclass.search.class_index.HEAD", 2)
     run("predict", model, data, "-k", 2, "--approximate", "--recall", 1)
     estimated = capsys.readouterr().out
     assert estimated != exact
@@ -247,7 +247,7 @@ def test_predict_searches_through_an_index_when_asked(data, model, capsys, monke
 
 @pytest.mark.parametrize("mode", [(), ("--probabilities",)])
 def test_predict_writes_the_best_labels_in_each_format(tmp_path, data, model, capsys, mode, monkeypatch):
-    monkeypatch.setattr("manyclass.cli._predict.BLOCK_CELLS", 21)  # seven rows a block: the last one is not full
+    monkeypatch.setattr("manyclass.cli.predict.BLOCK_CELLS", 21)  # seven rows a block: the last one is not full
     labels, scores = manyclass.load(model).predict_top_k(load_xmc(data)[0], 3)
     scores = np.exp(scores) if mode else scores
     got = {}
@@ -360,7 +360,7 @@ def test_ctrl_c_outside_of_training_ends_with_130(tmp_path, data, capsys, monkey
     def interrupted(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_fit, "read_labelled", interrupted)
+    monkeypatch.setattr(fit, "read_labelled", interrupted)
     run("fit", data, "--model", tmp_path / "m", code=130)
     assert capsys.readouterr().err == "manyclass: interrupted\n"
     assert not (tmp_path / "m").exists()

@@ -6,7 +6,7 @@ import numpy as np
 from test_cli import run
 
 import manyclass
-from manyclass.cli import _demo
+from manyclass.cli import demo
 
 
 def test_the_quick_demo_measures_against_the_planted_model(capsys):
@@ -26,8 +26,8 @@ def test_the_quick_demo_measures_against_the_planted_model(capsys):
 
 def test_the_demo_says_so_where_it_falls_short_or_behind(capsys):
     data = manyclass.datasets.make_planted(100, 5, 3, random_state=0)
-    _demo._print_statements(
-        _demo.Result("implicit", 1.0, 8, 0.3, -0.001), _demo.Result("exact", 1.0, 8, 0.1, -0.2), data, 3, np.log(5)
+    demo._print_statements(
+        demo.Result("implicit", 1.0, 8, 0.3, -0.001), demo.Result("exact", 1.0, 8, 0.1, -0.2), data, 3, np.log(5)
     )
     out = capsys.readouterr().out
     assert (

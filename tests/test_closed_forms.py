@@ -5,7 +5,7 @@ import pytest
 from reference.full_batch import point_losses
 from scipy.optimize import minimize
 
-from manyclass.closed_forms import (
+from manyclass.bounds.closed_forms import (
     bouchard_scores,
     maximum_likelihood_scores,
     maximum_log_likelihood,

@@ -6,12 +6,13 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from test_skip_gram import nearest_share_a_topic, small, topical
 
-from manyclass import SkipGram, _collapsed_search
-from manyclass._collapsed import Collapsed, Descent, Tables
-from manyclass._collapsed_search import MaskedGradients, SampledGradients, SearchedDescent, index_for
+from manyclass import SkipGram
 from manyclass.cli import main
-from manyclass.decomposed import DecomposedIndex
-from manyclass.search import SphericalClusterIndex
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.words import collapsed_search
+from manyclass.words.collapsed import Collapsed, Descent, Tables
+from manyclass.words.collapsed_search import MaskedGradients, SampledGradients, SearchedDescent, index_for
 
 DIM = 8
 
@@ -94,7 +95,7 @@ def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
 
 
 def test_the_mean_of_sampled_gradients_is_the_exact_gradient(seed, monkeypatch):
-    monkeypatch.setattr(_collapsed_search, "GROUP", 8)
+    monkeypatch.setattr(collapsed_search, "GROUP", 8)
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng, scale=0.3)
     losses, gradient = collapsed.input_gradient(tables)

@@ -6,7 +6,9 @@ from reference.core_step import isas
 from reference.problems import as_storage, planted
 from reference.steps import WITH_LABEL
 
-from manyclass import SoftmaxClassifier, _core, _training, linear
+from manyclass import SoftmaxClassifier, _core
+from manyclass.estimators import softmax
+from manyclass.training import passes
 
 # (n_classes, n_samples): one point at a time; batches, the last one short, classes not a multiple of 16
 SIZES = [(30, 400), (1100, 2301)]
@@ -15,7 +17,7 @@ SIZES = [(30, 400), (1100, 2301)]
 def fit_on(monkeypatch, isa, X, y, **parameters):
     """Fit with the core told to use one instruction set."""
     real = _core.Plan
-    monkeypatch.setattr(linear._core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
+    monkeypatch.setattr(softmax._core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
     model = SoftmaxClassifier(**parameters).fit(X, y)
     monkeypatch.undo()
     return model
@@ -102,7 +104,7 @@ def test_where_the_clock_cuts_a_pass_changes_no_bit(n_classes, n_samples, monkey
     X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes)
     fits = []
     for slice_seconds in (0.0, 1e9):  # pieces that shrink to one batch, and pieces that double
-        monkeypatch.setattr(_training, "SLICE_SECONDS", slice_seconds)
+        monkeypatch.setattr(passes, "SLICE_SECONDS", slice_seconds)
         fits.append(SoftmaxClassifier(n_negatives=10, max_iter=2, random_state=seed).fit(X, y))
     assert same_bits(*fits)
 

@@ -5,7 +5,7 @@ import pytest
 from reference.problems import as_storage
 
 from manyclass import SoftmaxClassifier
-from manyclass._validation import held_out
+from manyclass.training.validation import held_out
 
 
 def noisy(seed, n=400, n_classes=12):

@@ -8,8 +8,8 @@ from reference.problems import as_storage, planted
 from scipy.special import logsumexp
 
 from manyclass import SoftmaxClassifier, _core
-from manyclass._checks import csr_parts
-from manyclass._weights import LinearWeights
+from manyclass.checks import csr_parts
+from manyclass.model.weights import LinearWeights
 
 # Not multiples of 16; more than one chunk of classes (4096 at most) and more than one bite of points (512).
 SHAPES = [(3, 1, 2), (40, 7, 17), (600, 30, 100), (130, 12, 4111)]

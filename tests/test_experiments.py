@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from test_cli import write_data
 
+from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.cli import main
-from manyclass.closed_forms import maximum_log_likelihood, maximum_one_vs_each
-from manyclass.experiments import EXPERIMENTS, _published
-from manyclass.experiments._augment_reduce import _one_vs_each_of_all, synthetic_counts
+from manyclass.papers import EXPERIMENTS, published
+from manyclass.papers.augment_reduce import _one_vs_each_of_all, synthetic_counts
 
 XMC = ("bibtex", "delicious", "eurlex57k", "20news", "yso-en", "gowalla")
 
@@ -214,7 +214,7 @@ def test_published_bounds_of_the_synthetic_set_within_1_percent(seed):
     # Ruiz et al., ICML 2018, section 4.1, give -2.62e6 and -1.40e9 after training; the optima of such a set, by the
     # closed forms, are these, and another draw of it moves them by a few parts in a thousand.
     counts = synthetic_counts(seed, 1.0)
-    assert len(counts) == pytest.approx(_published.RUIZ_SYNTHETIC_CLASSES, rel=0.01)
+    assert len(counts) == pytest.approx(published.RUIZ_SYNTHETIC_CLASSES, rel=0.01)
     assert maximum_log_likelihood(counts) == pytest.approx(-2.63e6, rel=0.01)
     assert maximum_one_vs_each(counts) == pytest.approx(-1.41e9, rel=0.01)
 
@@ -235,16 +235,16 @@ def test_the_one_vs_each_bound_of_all_classes_is_the_closed_form_at_its_optimum(
 
 
 def test_published_numbers_have_a_value_for_every_solver_and_set():
-    n = len(_published.FAGAN_IYENGAR_SOLVERS)
-    for table in (_published.FAGAN_IYENGAR_RATES, _published.FAGAN_IYENGAR_RELATIVE):
-        assert table.keys() == _published.FAGAN_IYENGAR_SHAPES.keys()
+    n = len(published.FAGAN_IYENGAR_SOLVERS)
+    for table in (published.FAGAN_IYENGAR_RATES, published.FAGAN_IYENGAR_RELATIVE):
+        assert table.keys() == published.FAGAN_IYENGAR_SHAPES.keys()
         assert {len(row) for row in table.values()} == {n}
-    assert _published.RUIZ_SHAPES.keys() == _published.RUIZ_TABLE_3.keys() == _published.RUIZ_SECONDS.keys()
+    assert published.RUIZ_SHAPES.keys() == published.RUIZ_TABLE_3.keys() == published.RUIZ_SECONDS.keys()
     # Table 3 against the recorded runs it was made from: the ICLR columns are those of another tuning.
     for name in ("bibtex", "eurlex57k"):
-        losses = {s: loss for s, (loss, _) in _published.FAGAN_IYENGAR_RECORDED[name].items() if loss is not None}
+        losses = {s: loss for s, (loss, _) in published.FAGAN_IYENGAR_RECORDED[name].items() if loss is not None}
         for solver in ("sgd", "umax"):
-            arxiv = _published.FAGAN_IYENGAR_RELATIVE[name][_published.FAGAN_IYENGAR_SOLVERS.index(solver)][1]
+            arxiv = published.FAGAN_IYENGAR_RELATIVE[name][published.FAGAN_IYENGAR_SOLVERS.index(solver)][1]
             assert losses[solver] / losses["implicit"] == pytest.approx(arxiv, rel=0.01)
 
 

@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
 from manyclass import SoftmaxClassifier
-from manyclass.experiments import Experiment, Options, run_experiment, write_report
-from manyclass.experiments._engine import RECORDS, MissingDataError, Run, finite
-from manyclass.experiments._report import NO_PLOTS, Panel, Plot, Report, Series, Table
-from manyclass.experiments._summary import mean, ratio, spread
+from manyclass.papers import Experiment, Options, run_experiment, write_report
+from manyclass.papers.engine import RECORDS, MissingDataError, Run, finite
+from manyclass.papers.report import NO_PLOTS, Panel, Plot, Report, Series, Table
+from manyclass.papers.summary import mean, ratio, spread
 
 
 class Counting:

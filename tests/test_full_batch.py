@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manyclass import SoftmaxClassifier, _core
-from manyclass._checks import csr_parts
+from manyclass.checks import csr_parts
 from manyclass.datasets import load_multiclass
 
 LOSSES = _core.full_batch_loss_names()

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_label_training import ROUNDING_OF_A_VISIT, K, N, model_of, some_problem
 
 from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, _core
-from manyclass.experiments._loss_decomposition import faces
+from manyclass.papers.loss_decomposition import faces
 
 STRATEGIES = {
     "exact": "exact",

@@ -8,8 +8,8 @@ from reference.label_training import SCHEDULES, LabelTwin, starting_embeddings
 from reference.problems import as_storage
 
 from manyclass import MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, _core
-from manyclass._checks import seed_from
-from manyclass._label_training import SEARCHES
+from manyclass.checks import seed_from
+from manyclass.training.labels import SEARCHES
 
 # A visit rounds the scores, the gradient and the row to floats, each by an ulp or two of 2^-23. If all visits erred
 # alike the rows would be off by as many times that of the largest weight; smoothed gradients pass on what scores err.

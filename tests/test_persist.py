@@ -18,8 +18,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import manyclass
-from manyclass import SoftmaxClassifier, _tensor_file
-from manyclass.persist import load_notes, save_model
+from manyclass import SoftmaxClassifier
+from manyclass.estimators.files import load_notes, save_model
+from manyclass.model import tensor_file
 
 
 def problem(*, sparse=True, n_classes=37, n_features=11, seed=0):
@@ -231,7 +232,7 @@ def test_a_failure_while_saving_leaves_the_old_file(tmp_path, monkeypatch, faili
         entries = model._weights.intercept
         monkeypatch.setattr(model._weights, "intercept", _FailsWhenRead(entries))
     else:
-        monkeypatch.setattr(_tensor_file.os, failing, fail)
+        monkeypatch.setattr(tensor_file.os, failing, fail)
     with pytest.raises(OSError, match="no space left"):
         model.save(tmp_path / "m")
     assert os.listdir(tmp_path) == ["m"]

@@ -7,8 +7,8 @@ from test_double_sum import finite_differences
 
 import manyclass
 from manyclass import AugmentReduceClassifier
-from manyclass._local import NOISES, LocalFamily, gauss_rule
-from manyclass._posterior import GaussianTraining, gumbel_terms, utility_terms
+from manyclass.training.local_family import NOISES, LocalFamily, gauss_rule
+from manyclass.training.posterior import GaussianTraining, gumbel_terms, utility_terms
 
 BOTH = ["normal", "logistic"]
 

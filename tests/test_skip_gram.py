@@ -9,8 +9,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass import SkipGram, WordVectors, _corpus
+from manyclass import SkipGram, WordVectors
 from manyclass.cli import main
+from manyclass.words import corpus as reader
 
 OBJECTIVES = ["softmax", "negative_sampling", "hierarchical", "ove", "nce", "sampled_softmax"]
 TOPICS = 4
@@ -90,8 +91,8 @@ def test_where_the_core_pauses_changes_no_bit(monkeypatch, seed):
     text = topical(seed, 600)
     fits = []
     for first_slice in (7, 10_000):
-        monkeypatch.setattr("manyclass._skip_gram_training.FIRST_SLICE", first_slice)
-        monkeypatch.setattr("manyclass._skip_gram_training.SLICE_SECONDS", 1e-9 if first_slice == 7 else 1e9)
+        monkeypatch.setattr("manyclass.words.passes.FIRST_SLICE", first_slice)
+        monkeypatch.setattr("manyclass.words.passes.SLICE_SECONDS", 1e-9 if first_slice == 7 else 1e9)
         fits.append(small(max_iter=2).fit(text).vectors_)
     np.testing.assert_array_equal(*fits)
 
@@ -103,10 +104,10 @@ def test_files_of_any_kind_and_lists_of_words_are_the_same_corpus(tmp_path, monk
     for name, opener in (("a.txt.gz", gzip.open), ("a.txt.xz", lzma.open)):
         with opener(tmp_path / name, "wb") as file:
             file.write(data)
-    monkeypatch.setattr(_corpus, "PIECE_BYTES", 13)  # cuts words
-    monkeypatch.setattr(_corpus, "PIECE_TOKENS", 17)  # cuts sentences
-    corpora = [_corpus.read_corpus(s, 70) for s in (text, plain, tmp_path / "a.txt.gz", str(tmp_path / "a.txt.xz"))]
-    corpora.append(_corpus.read_corpus((iter(sentence) for sentence in text), 70))  # read once, as it comes
+    monkeypatch.setattr(reader, "PIECE_BYTES", 13)  # cuts words
+    monkeypatch.setattr(reader, "PIECE_TOKENS", 17)  # cuts sentences
+    corpora = [reader.read_corpus(s, 70) for s in (text, plain, tmp_path / "a.txt.gz", str(tmp_path / "a.txt.xz"))]
+    corpora.append(reader.read_corpus((iter(sentence) for sentence in text), 70))  # read once, as it comes
     count = {w: sum(s.count(w) for s in text) for s in text for w in s}
     kept = sorted((w for w in count if count[w] >= 70), key=lambda w: (-count[w], w))
     assert 2 < len(kept) < 40  # some words are too rare
@@ -119,8 +120,8 @@ def test_files_of_any_kind_and_lists_of_words_are_the_same_corpus(tmp_path, monk
 
 
 def test_a_long_line_is_cut_and_loses_no_word(monkeypatch):
-    monkeypatch.setattr(_corpus, "LONGEST_SENTENCE", 10)
-    corpus = _corpus.read_corpus([["a", "b"] * 12 + ["a"], ["b"] * 3], 1)
+    monkeypatch.setattr(reader, "LONGEST_SENTENCE", 10)
+    corpus = reader.read_corpus([["a", "b"] * 12 + ["a"], ["b"] * 3], 1)
     assert corpus.sentences.tolist() == [0, 10, 20, 25, 28]
     assert len(corpus.tokens) == 28
 
@@ -128,14 +129,14 @@ def test_a_long_line_is_cut_and_loses_no_word(monkeypatch):
 def test_words_that_are_not_ascii_are_kept_and_those_that_are_not_utf8_refused(tmp_path):
     path = tmp_path / "text"
     path.write_text("größe naïve größe 語\n" * 5, encoding="utf-8")
-    assert _corpus.read_corpus(path, 5).words == ["größe", "naïve", "語"]
+    assert reader.read_corpus(path, 5).words == ["größe", "naïve", "語"]
     path.write_bytes(b"gr\xf6sse gr\xf6sse naive naive\n" * 5)
     with pytest.raises(ValueError, match=r"the word b'gr\\xf6sse' is not UTF-8"):
-        _corpus.read_corpus(path, 5)
+        reader.read_corpus(path, 5)
 
 
 def test_real_text_has_the_vocabulary_that_is_said_of_it(data_dir):
-    corpus = _corpus.read_corpus(data_dir / "text" / "novels100.txt.xz", 5)
+    corpus = reader.read_corpus(data_dir / "text" / "novels100.txt.xz", 5)
     assert len(corpus.words) == 36_869
     np.testing.assert_array_equal(np.bincount(corpus.tokens), corpus.counts)
 

@@ -10,8 +10,8 @@ from reference.skip_gram import Text, Training, corpus_objective
 from scipy.special import log_expit
 
 from manyclass import _core
-from manyclass._collapsed import Collapsed, Descent, Tables, _Tree, log_normalizers
-from manyclass._weights import aligned_zeros
+from manyclass.model.weights import aligned_zeros
+from manyclass.words.collapsed import Collapsed, Descent, Tables, _Tree, log_normalizers
 
 V, DIM = 23, 18
 

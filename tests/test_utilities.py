@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.special import expit, log_softmax, ndtr, softmax
 
 from manyclass import _core
-from manyclass._checks import csr_parts
+from manyclass.checks import csr_parts
 from manyclass.special import (
     log_expit,
     log_ndtr,

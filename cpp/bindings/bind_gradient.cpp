@@ -4,8 +4,8 @@
 #include "bindings/arrays.hpp"
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/evaluate/balanced_softmax.hpp"
-#include "manyclass/evaluate/gradient.hpp"
+#include "manyclass/exact/balanced_softmax.hpp"
+#include "manyclass/exact/gradient.hpp"
 
 namespace manyclass {
 

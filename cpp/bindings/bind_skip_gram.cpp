@@ -6,8 +6,8 @@
 #include "bindings/arrays.hpp"
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/io/text_reader.hpp"
-#include "manyclass/model/cooccurrence.hpp"
+#include "manyclass/text/cooccurrence.hpp"
+#include "manyclass/text/reader.hpp"
 #include "manyclass/train/plan.hpp"
 #include "manyclass/train/skip_gram.hpp"
 

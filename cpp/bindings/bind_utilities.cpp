@@ -8,8 +8,8 @@
 #include "bindings/module.hpp"
 #include "bindings/noise.hpp"
 #include "bindings/weights.hpp"
-#include "manyclass/evaluate/utility_model.hpp"
-#include "manyclass/evaluate/utility_probabilities.hpp"
+#include "manyclass/utility/model.hpp"
+#include "manyclass/utility/probabilities.hpp"
 
 namespace manyclass {
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "manyclass/evaluate/utility_probabilities.hpp"
+#include "manyclass/utility/probabilities.hpp"
 
 namespace manyclass {
 

@@ -1,15 +1,15 @@
 """Categorical models with very many classes, trained on the true normalised likelihood."""
 
-from manyclass._tuning import tune_learning_rate
-from manyclass.augment_reduce import AugmentReduceClassifier
 from manyclass.datasets import load_xmc
-from manyclass.decomposed import DecomposedIndex
-from manyclass.linear import SoftmaxClassifier
-from manyclass.margin import MarginClassifier
-from manyclass.persist import load
-from manyclass.search import SphericalClusterIndex
-from manyclass.skip_gram import SkipGram
-from manyclass.word_vectors import WordVectors
+from manyclass.estimators.files import load
+from manyclass.estimators.margin import MarginClassifier
+from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.estimators.tuning import tune_learning_rate
+from manyclass.estimators.utility import AugmentReduceClassifier
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.words.skip_gram import SkipGram
+from manyclass.words.vectors import WordVectors
 
 __version__ = "0.1.0"
 

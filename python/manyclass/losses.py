@@ -15,7 +15,19 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass._checks import check_number
+from manyclass.checks import check_number
+
+__all__ = [
+    "cross_entropy",
+    "implicit_margin",
+    "mahalanobis_queries",
+    "mahalanobis_rows",
+    "max_margin",
+    "nca",
+    "project_bisimplex",
+    "smoothed_margin",
+    "triplet",
+]
 
 Positives = ArrayLike | Sequence[ArrayLike] | sp.sparray | sp.spmatrix
 Losses = tuple[NDArray[np.float64], NDArray[np.float32]]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_ndtr, logsumexp, wrightomega
 
-from manyclass._local import LocalFamily
+from manyclass.training.local_family import LocalFamily
 from reference.epoch import Fit, Training
 from reference.rng import Rng
 from reference.steps import Answer, Floats, Point, _root

@@ -1,12 +1,12 @@
 // The types every stage shares, and the legend of the letters used in them.
 //
-//   N points, D features, K classes      x_i, y_i  row i of the data and its class
-//   W (K x D), row w_k                   z_k = w_k.x  score;  d_k = z_k - z_y
-//   S, alpha   selected wrong classes and their inclusion weights: sum_S alpha g estimates the sum over all
-//   wrong
-//              classes
-//   eta        step size on the mean loss               u_i  log-normaliser carried for point i (Fagan &
-//   Iyengar) p_k        how far a step moves row k:  w_k -= p_k x,  w_y += (sum p) x
+//   N points, D features, K classes      x_i, y_i   row i of the data and its class
+//   W (K x D), row w_k                   z_k = w_k.x   score;   d_k = z_k - z_y
+//   S, alpha   selected wrong classes and their inclusion weights:
+//              sum_S alpha g estimates the sum of g over all wrong classes
+//   eta        step size on the mean loss
+//   u_i        log-normaliser carried for point i (Fagan & Iyengar 2018)
+//   p_k        how far a step moves row k:  w_k -= p_k x,  w_y += (sum p) x
 #pragma once
 
 #include <cstddef>

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "manyclass/core/simd.hpp"
-#include "manyclass/model/huffman.hpp"
-#include "manyclass/model/skip_gram.hpp"
 #include "manyclass/select/frequency.hpp"
 #include "manyclass/step/point_step.hpp"
+#include "manyclass/text/huffman.hpp"
+#include "manyclass/text/windows.hpp"
 #include "manyclass/weights/embedding_rows.hpp"
 
 namespace manyclass {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "manyclass/model/huffman.hpp"
 #include "manyclass/objective/sampled_sum.hpp"
 #include "manyclass/select/noise.hpp"
+#include "manyclass/text/huffman.hpp"
 #include "manyclass/train/skip_gram.hpp"
 #include "manyclass/train/trainer.hpp"
 

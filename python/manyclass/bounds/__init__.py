@@ -18,10 +18,10 @@ function                       bounds log p of                                  
 `merge` and `hierarchy` walk from one-vs-each to the exact softmax.
 """
 
-from manyclass.bounds._arrays import Bound, VariationalBound
-from manyclass.bounds._augment_reduce import augment_reduce
-from manyclass.bounds._hierarchy import block_bound, hierarchy, log_softmax, merge, mixed_bound, one_vs_each
-from manyclass.bounds._log_sum_exp import bouchard, bouchard_location, log_concavity
+from manyclass.bounds.arrays import Bound, VariationalBound
+from manyclass.bounds.augment_reduce import augment_reduce
+from manyclass.bounds.hierarchy import block_bound, hierarchy, log_softmax, merge, mixed_bound, one_vs_each
+from manyclass.bounds.log_sum_exp import bouchard, bouchard_location, log_concavity
 
 __all__ = [
     "Bound",

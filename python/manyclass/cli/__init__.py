@@ -1,5 +1,5 @@
 """The command `manyclass`: fit, evaluate and use models of data in files."""
 
-from manyclass.cli._main import main
+from manyclass.cli.parser import main
 
 __all__ = ["main"]

@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from scipy import sparse
 
-from manyclass.datasets._csr import require_csr
+from manyclass.datasets.csr import require_csr
 
 _FORMAT = "manyclass csr 1"
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I8": "<i1", "I32": "<i4", "I64": "<i8", "BOOL": "?"}

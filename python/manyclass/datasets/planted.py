@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import log_softmax
 from sklearn.utils import check_random_state
 
-from manyclass.datasets._csr import csr_from_core
+from manyclass.datasets.csr import csr_from_core
 
 _BLOCK = 1 << 22  # entries of a block of rows x classes, 32 MB
 

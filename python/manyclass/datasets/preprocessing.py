@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from manyclass.datasets._csr import require_csr
+from manyclass.datasets.csr import require_csr
 
 
 def first_label(Y: sparse.csr_array) -> NDArray[np.int64]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from manyclass import _core
-from manyclass._checks import n_threads_from
-from manyclass.datasets._csr import csr_from_core
+from manyclass.checks import n_threads_from
 from manyclass.datasets.binary_csr import _load, _save
+from manyclass.datasets.csr import csr_from_core
 
 _CACHE_SUFFIX = ".csr.safetensors"
 

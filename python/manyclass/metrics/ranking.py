@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass._checks import check_number
+from manyclass.checks import check_number
 from manyclass.metrics import _ranking
-from manyclass.metrics._inputs import LabelRows, best_predictions, label_rows, places, single_labels
+from manyclass.metrics.inputs import LabelRows, best_predictions, label_rows, places, single_labels
 
 Places = int | Sequence[int]
 Result = float | NDArray[np.float64]

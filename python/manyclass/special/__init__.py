@@ -11,7 +11,7 @@ from manyclass.special._ufuncs import (
     log_ndtr_derivative,
     wright_omega,
 )
-from manyclass.special._utilities import sampled_utility_log_probabilities, utility_probabilities
+from manyclass.special.utilities import sampled_utility_log_probabilities, utility_probabilities
 
 __all__ = [
     "lambertw",

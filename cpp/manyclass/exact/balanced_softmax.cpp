@@ -1,0 +1,98 @@
+// Balanced rows of the softmax: see the header.
+#include "manyclass/exact/balanced_softmax.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include "manyclass/exact/full_passes.hpp"
+
+namespace manyclass {
+
+template <class Data, class Layout>
+void softmax_totals(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model, int n_threads,
+                    Isa isa, std::span<double> normalizers, std::span<double> losses, std::span<double> totals) {
+  const auto width = totals.size();
+  const std::size_t n_strips = row_strips(x.n_rows());
+  std::vector<double> strips(n_strips * width);
+  for_each_row(x, model, n_threads, isa, [&](std::size_t s, std::size_t i, std::span<double> z) {
+    const double label_score = z[static_cast<std::size_t>(labels[i])];
+    double top = z[0];
+    for (const double score : z) top = score > top ? score : top;
+    double sum = 0;
+    for (double& score : z) {
+      score = std::exp(score - top);
+      sum += score;
+    }
+    normalizers[i] = top + std::log(sum);
+    losses[i] = normalizers[i] - label_score;
+    double* total = strips.data() + s * width;
+    const double share = 1 / sum;
+    for (std::size_t k = 0; k < width; ++k) total[k] += share * z[k];
+  });
+  for (std::size_t k = 0; k < width; ++k) {
+    totals[k] = 0;
+    for (std::size_t s = 0; s < n_strips; ++s) totals[k] += strips[s * width + k];
+  }
+}
+
+template <class Data, class Layout>
+void balanced_rows(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
+                   const Balance& balance, int n_threads, Isa isa, std::span<double> removed,
+                   std::span<double> entropies, std::span<double> label_probabilities) {
+  for_each_row(x, model, n_threads, isa, [&](std::size_t, std::size_t i, std::span<double> z) {
+    double kept = 0;
+    for (std::size_t k = 0; k < z.size(); ++k) {
+      z[k] = balance.keep[k] * std::exp(z[k] - balance.normalizers[i]);
+      kept += z[k];
+    }
+    const double rest = kept < 1 ? 1 - kept : 0.0;
+    double entropy = 0;
+    for (std::size_t k = 0; k < z.size(); ++k) {
+      z[k] += rest * balance.fill[k];
+      if (z[k] > 0) entropy -= z[k] * std::log(z[k]);
+    }
+    removed[i] = rest;
+    entropies[i] = entropy;
+    label_probabilities[i] = z[static_cast<std::size_t>(labels[i])];
+  });
+}
+
+template <class Data, class Layout>
+double balanced_residual(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
+                         const Balance& balance, std::span<const double> removed, int n_threads, Isa isa) {
+  // By class, so that the order of the sum does not depend on which chunk is done first.
+  std::vector<double> squares(static_cast<std::size_t>(model.n_classes));
+  for_each_outer_product(
+      x, nonzeros(x), model, n_threads, isa,
+      [&](std::size_t i, ClassRange classes, std::span<double> z) {
+        const double* keep = balance.keep.data() + classes.begin;
+        const double* fill = balance.fill.data() + classes.begin;
+        for (std::size_t c = 0; c < z.size(); ++c) {
+          z[c] = keep[c] * std::exp(z[c] - balance.normalizers[i]) + removed[i] * fill[c];
+        }
+        const Index label = labels[i] - classes.begin;
+        if (label >= 0 && label < classes.count) z[static_cast<std::size_t>(label)] -= 1;
+      },
+      [&](ClassRange classes, std::span<const double> outer, std::span<const double>) {
+        double total = 0;
+        for (const double sum : outer) total += sum * sum;
+        squares[static_cast<std::size_t>(classes.begin)] = total;
+      });
+  double total = 0;
+  for (const double square : squares) total += square;
+  return total;
+}
+
+#define MANYCLASS_INSTANTIATE(Data, Layout)                                                                          \
+  template void softmax_totals(const Data&, std::span<const Index>, const DoubleModel<Layout>&, int, Isa,            \
+                               std::span<double>, std::span<double>, std::span<double>);                             \
+  template void balanced_rows(const Data&, std::span<const Index>, const DoubleModel<Layout>&, const Balance&, int,  \
+                              Isa, std::span<double>, std::span<double>, std::span<double>);                         \
+  template double balanced_residual(const Data&, std::span<const Index>, const DoubleModel<Layout>&, const Balance&, \
+                                    std::span<const double>, int, Isa);
+
+MANYCLASS_INSTANTIATE(CsrView, FeatureMajor<float>)
+MANYCLASS_INSTANTIATE(DenseView, ClassMajor<float>)
+#undef MANYCLASS_INSTANTIATE
+
+}  // namespace manyclass

@@ -1,0 +1,125 @@
+// Two passes over all points and all classes, without an N x K array: row by row, and one chunk of classes at a time.
+//
+// How work is cut depends on the sizes alone, and cuts are summed in their order: results are the same for any number
+// of threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <span>
+#include <vector>
+
+#include "manyclass/core/parallel.hpp"
+#include "manyclass/core/simd.hpp"
+#include "manyclass/exact/double_scores.hpp"
+
+namespace manyclass {
+
+// Points in [begin, end), a cut that one thread works through.
+struct Strip {
+  std::size_t begin, end;
+};
+
+inline Strip strip_of(std::size_t n, std::size_t n_strips, std::size_t s) {
+  return {n * s / n_strips, n * (s + 1) / n_strips};
+}
+
+// Enough strips to keep many threads busy, few enough that K sums for each are a small matter.
+inline std::size_t row_strips(Index n_points) {
+  constexpr std::size_t points = 64, most = 64;
+  return std::clamp((static_cast<std::size_t>(n_points) + points - 1) / points, std::size_t{1}, most);
+}
+
+// Classes that share one pass over the points: their weights and gradients for all features fit a cache of 1 MB.
+inline Index pass_width(Index n_features, Index narrow) {
+  constexpr Index cache_doubles = 1 << 16;
+  return std::clamp(cache_doubles / std::max(n_features, 1) / narrow * narrow, narrow, Index{64});
+}
+
+// Calls fold(strip, i, z) with all K scores of every point i; points of one strip in order and from one thread.
+template <class Data, class Layout, class Fold>
+void for_each_row(const Data& x, const DoubleModel<Layout>& model, int n_threads, Isa isa, const Fold& fold) {
+  constexpr std::size_t row_doubles = 1 << 16;  // scores in hand: half a megabyte, or one point's
+  const auto width = static_cast<std::size_t>(model.n_classes);
+  const auto n = static_cast<std::size_t>(x.n_rows());
+  const std::size_t bite = std::clamp(row_doubles / width, std::size_t{1}, std::size_t{64});
+  const std::size_t n_strips = row_strips(x.n_rows());
+  const Index chunk = pass_width(x.n_cols, Layout::narrow);
+  parallel_for(n_threads, n_strips, [&](std::size_t s) {
+    std::vector<double> buffer(bite * width);
+    const std::span<double> z(buffer);
+    const Strip strip = strip_of(n, n_strips, s);
+    run_with(isa, [&] {
+      for (std::size_t begin = strip.begin; begin < strip.end; begin += bite) {
+        const std::size_t count = std::min(bite, strip.end - begin);
+        for (Index k = 0; k < model.n_classes; k += chunk) {
+          const ClassRange classes{k, std::min(chunk, model.n_classes - k)};
+          for (std::size_t i = 0; i < count; ++i) {
+            model.scores(x.row(static_cast<Index>(begin + i)), classes,
+                         z.subspan(i * width + static_cast<std::size_t>(k), classes.size()));
+          }
+        }
+        for (std::size_t i = 0; i < count; ++i) fold(s, begin + i, z.subspan(i * width, width));
+      }
+    });
+  });
+}
+
+// For every chunk of classes, G = sum_i c_i x_i' and g = sum_i c_i, where coefficients(i, classes, z) overwrites the
+// chunk's scores z of point i by c_i. take(classes, G, g) receives them, G laid out as Layout::add does.
+//
+// Few classes make few chunks, so points are then cut too, and the parts of G added. A strip must hold several
+// non-zeros for each number it adds, or adding would cost more than it saves.
+template <class Data, class Layout, class Coefficients, class Take>
+void for_each_outer_product(const Data& x, std::size_t n_nonzero, const DoubleModel<Layout>& model, int n_threads,
+                            Isa isa, const Coefficients& coefficients, const Take& take) {
+  constexpr std::size_t wanted = 16, nonzeros_a_sum = 4;
+  const auto n = static_cast<std::size_t>(x.n_rows());
+  const auto n_features = static_cast<std::size_t>(x.n_cols);
+  const Index chunk = pass_width(x.n_cols, Layout::narrow);
+  const auto n_chunks = static_cast<std::size_t>((model.n_classes + chunk - 1) / chunk);
+  const std::size_t most = n_nonzero / (nonzeros_a_sum * std::max(n_features, std::size_t{1}));
+  const std::size_t n_strips = std::max(std::size_t{1}, std::min(wanted / n_chunks, most));
+
+  struct Part {
+    std::vector<double> outer, sum;
+  };
+  std::vector<Part> parts(n_chunks * n_strips);
+  std::vector<std::atomic<std::size_t>> missing(n_chunks);
+  for (auto& m : missing) m = n_strips;
+  parallel_for(n_threads, parts.size(), [&](std::size_t item) {
+    const std::size_t at = item / n_strips;
+    const Index k = static_cast<Index>(at) * chunk;
+    const ClassRange classes{k, std::min(chunk, model.n_classes - k)};
+    Part& part = parts[item];
+    part.outer.assign(n_features * classes.size(), 0.0);
+    part.sum.assign(classes.size(), 0.0);
+    std::vector<double> scores(classes.size());
+    const std::span<double> z(scores);
+    const Strip strip = strip_of(n, n_strips, item % n_strips);
+    run_with(isa, [&] {
+      for (std::size_t i = strip.begin; i < strip.end; ++i) {
+        const auto row = x.row(static_cast<Index>(i));
+        model.scores(row, classes, z);
+        coefficients(i, classes, z);
+        Layout::add(row, z, part.outer);
+        for (std::size_t c = 0; c < z.size(); ++c) part.sum[c] += z[c];
+      }
+    });
+    if (missing[at].fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    Part& first = parts[at * n_strips];
+    for (std::size_t s = 1; s < n_strips; ++s) {
+      Part& other = parts[at * n_strips + s];
+      for (std::size_t j = 0; j < first.outer.size(); ++j) first.outer[j] += other.outer[j];
+      for (std::size_t c = 0; c < first.sum.size(); ++c) first.sum[c] += other.sum[c];
+      other = {};
+    }
+    take(classes, std::span<const double>(first.outer), std::span<const double>(first.sum));
+    first = {};
+  });
+}
+
+inline std::size_t nonzeros(const CsrView& x) { return x.indices.size(); }
+inline std::size_t nonzeros(const DenseView& x) { return x.data.size(); }
+
+}  // namespace manyclass

@@ -1,0 +1,26 @@
+// Loss and gradient of the whole data set, exact: what a batch optimiser asks for.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "manyclass/core/simd.hpp"
+#include "manyclass/exact/double_scores.hpp"
+
+namespace manyclass {
+
+// Losses that loss_and_gradient knows.
+std::vector<std::string> full_batch_loss_names();
+
+// Returns the mean loss over the points and writes its gradient with respect to W, laid out as the weights are, and to
+// the intercepts. Labels in [0, K).
+//
+// Takes one pass for the losses and one for the gradient, each scoring all classes: 3 nnz(X) K multiplications.
+// Throws std::invalid_argument for an unknown loss.
+template <class Data, class Layout>
+double loss_and_gradient(const std::string& loss, const Data& x, std::span<const Index> labels,
+                         const DoubleModel<Layout>& model, int n_threads, Isa isa, std::span<double> gradient,
+                         std::span<double> intercept_gradient);
+
+}  // namespace manyclass

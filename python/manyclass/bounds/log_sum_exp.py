@@ -1,0 +1,150 @@
+"""Lower bounds of log softmax from upper bounds of log-sum-exp with one parameter: Bouchard, log-concavity."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, log_expit
+
+from manyclass.bounds.arrays import Array, VariationalBound, checked, log_odds, scores_gradient, split
+
+
+def bouchard(f: ArrayLike, k: ArrayLike, a: ArrayLike | None = None) -> VariationalBound:
+    r"""Bouchard's bound.
+
+    .. math:: \log p(k) \ge f_k - a - \sum_m \log(1 + e^{f_m - a})
+
+    for every a, the sum over all m, k included. Titsias, NIPS 2016, eq. (11)-(12). At a = f_k it is `one_vs_each`
+    less log 2; for K = 2 the best a is the mean of the two scores (Proposition 3).
+
+    Parameters
+    ----------
+    f : array_like of shape (..., K)
+        Scores, K >= 2.
+    k : int or array_like of int
+        Classes; the shape broadcasts with ``f.shape[:-1]``.
+    a : float or array_like, default=None
+        Variational parameter; the shape broadcasts with k. None: the best one, `bouchard_location`.
+
+    Returns
+    -------
+    value : ndarray of shape (...), float64
+        The bound in nats.
+    gradient : ndarray of shape (..., K), float64
+        :math:`1[m = k] - \sigma(f_m - a)`.
+    parameter_gradient : ndarray of shape (...), float64
+        :math:`\sum_m \sigma(f_m - a) - 1`; 0 but for rounding at the best a.
+
+    Raises
+    ------
+    ValueError
+        If f has fewer than 2 classes, f or a is not finite, k is not a class, or the shapes do not fit.
+    """
+    F, labels, (A,) = checked(f, k, a=bouchard_location(f) if a is None else a)
+    own, others = split(F, labels)
+    at = A[..., None]
+    # f_k - a - log(1 + e^{f_k - a}) = log sigma(f_k - a): a sum of terms of one sign, so nothing cancels.
+    value = log_expit(own - at)[..., 0] + log_expit(at - others).sum(axis=-1)
+    weights = expit(F - at)
+    gradient = -weights
+    np.put_along_axis(gradient, labels[..., None], expit(at - own), axis=-1)
+    return VariationalBound(value, gradient, weights.sum(axis=-1) - 1)
+
+
+def bouchard_location(f: ArrayLike) -> Array:
+    r"""The a that makes `bouchard` tightest: the only root of :math:`\sum_m \sigma(f_m - a) = 1`. The same for all k.
+
+    Parameters
+    ----------
+    f : array_like of shape (..., K)
+        Scores, K >= 2.
+
+    Returns
+    -------
+    ndarray of shape (...), float64
+        a, to within a few units in the last place of the larger of 1 and the two best scores.
+
+    Raises
+    ------
+    ValueError
+        If f has fewer than 2 classes or is not finite.
+    """
+    # With the best score f_1 apart, the root is that of
+    #
+    #   G(a) = log sum_{m != 1} sigma(f_m - a) - log sigma(a - f_1),
+    #
+    # which unlike the sum stays sloped where sigmoids saturate. -G' = E[sigma(a - f_m)] + sigma(f_1 - a), a mean over
+    # m != 1 weighted by sigma(f_m - a): each term is below 1, and one is at least 1/2 (the second where a <= f_1, the
+    # first where a >= f_1 >= f_m). So the root lies between a + G/2 and a + 2 G, for any a. At the mean of the two
+    # best scores, 0 <= G <= log(K - 1).
+    F, _, _ = checked(f, 0)
+    first, others = split(F, F.argmax(axis=-1))
+    second = others.max(axis=-1)
+    a: Array = first[..., 0] / 2 + second / 2
+    small = 4 * np.finfo(np.float64).eps * np.maximum(1, np.maximum(np.abs(first[..., 0]), np.abs(second)))
+    low, high, step = np.full_like(a, -np.inf), np.full_like(a, np.inf), np.full_like(a, np.inf)
+    while True:
+        G, slope = _saturation(a, first, others)
+        low, high = np.maximum(low, a + np.minimum(G / 2, 2 * G)), np.minimum(high, a + np.maximum(G / 2, 2 * G))
+        newton = a - G / slope
+        # Newton inside the bracket while its steps halve, else the middle: either the step or the bracket is halved
+        # each time, so this ends. (Rounding of G may leave low above high; the root is then between them.)
+        good = (newton >= low) & (newton <= high) & (np.abs(newton - a) <= step / 2)
+        target = np.where(good, newton, low + (high - low) / 2)
+        step = np.abs(target - a)
+        a = target
+        if ((step <= small) | (high - low <= small)).all():
+            return a
+
+
+def _saturation(a: Array, first: Array, others: Array) -> tuple[Array, Array]:
+    """G of `bouchard_location` and G', shape (...)."""
+    at = a[..., None]
+    logs = log_expit(others - at)
+    top = logs.max(axis=-1, keepdims=True)
+    weights = np.exp(logs - top)
+    total = weights.sum(axis=-1)
+    G = top[..., 0] + np.log(total) - log_expit(at - first)[..., 0]
+    slope = -(weights * expit(at - others)).sum(axis=-1) / total - expit(first - at)[..., 0]
+    return G, slope
+
+
+def log_concavity(f: ArrayLike, k: ArrayLike, u: ArrayLike | None = None) -> VariationalBound:
+    r"""The bound of the double sum: the tangent of -log at e^u.
+
+    .. math:: \log p(k) = -\log A \ge 1 - u - e^{-u} A, \qquad A = 1 + \sum_{m \ne k} e^{f_m - f_k}
+
+    for every u, with equality at u = log A. Fagan & Iyengar 2018, eq. (4). With :math:`\eta = e^u` it is the ELBO of
+    Ruiz et al., ICML 2018, eq. (8). The gap is :math:`e^D - 1 - D` with D = log A - u.
+
+    Parameters
+    ----------
+    f : array_like of shape (..., K)
+        Scores, K >= 2.
+    k : int or array_like of int
+        Classes; the shape broadcasts with ``f.shape[:-1]``.
+    u : float or array_like, default=None
+        Variational parameter; the shape broadcasts with k. None: the best one, log A.
+
+    Returns
+    -------
+    value : ndarray of shape (...), float64
+        The bound in nats; -inf where it is below the range of float64, as it is for D above 709.
+    gradient : ndarray of shape (..., K), float64
+        :math:`-e^{f_m - f_k - u}` at m, and minus their sum at k; infinite where it is above the range of float64.
+    parameter_gradient : ndarray of shape (...), float64
+        :math:`e^{-u} A - 1`.
+
+    Raises
+    ------
+    ValueError
+        If f has fewer than 2 classes, f or u is not finite, k is not a class, or the shapes do not fit.
+    """
+    F, labels, (U,) = checked(f, k, u=0.0 if u is None else u)
+    own, others = split(F, labels)
+    log_A = np.logaddexp(0, log_odds(own, others))
+    U = log_A if u is None else U
+    with np.errstate(over="ignore"):
+        excess = np.expm1(log_A - U)
+        slopes = np.exp(others - own - U[..., None])
+    return VariationalBound(-U - excess, scores_gradient(slopes, labels), excess)

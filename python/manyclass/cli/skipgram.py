@@ -1,0 +1,83 @@
+"""Fit word vectors to a text and write them in word2vec's format.
+
+The text has a sentence a line, words between white space; plain, .gz or .xz. Results go to stdout, the progress bar, in
+words per second, to stderr. Ctrl-C ends training and writes the vectors reached so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+from manyclass.checks import check_number, n_threads_from
+from manyclass.cli.arguments import add_parameters, parameters_from
+from manyclass.cli.data import check_writable, print_table
+from manyclass.words.skip_gram import SkipGram
+from manyclass.words.vectors import load_analogies, load_word_pairs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument("corpus", metavar="CORPUS", help="the text")
+    parser.add_argument(
+        "--model",
+        required=True,
+        metavar="PATH",
+        help="file for the vectors, replaced if it exists: word2vec's binary format if it ends in .bin, else its text",
+    )
+    parser.add_argument(
+        "--similarity", action="append", default=[], metavar="FILE", help="word pairs with human scores to compare with"
+    )
+    parser.add_argument("--analogies", metavar="FILE", help="analogies to answer, in the form of questions-words.txt")
+    parser.add_argument("--evaluate", action="store_true", help="print the exact objective, over all words")
+    parser.add_argument(
+        "--evaluate-sample", type=int, metavar="N", help="print the objective, estimated from N drawn centre words"
+    )
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="show a progress bar on stderr; default: where stderr is a terminal",
+    )
+    add_parameters(parser, SkipGram)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit, write, tell."""
+    progress = sys.stderr.isatty() if args.progress is None else args.progress
+    model = SkipGram(**parameters_from(args, SkipGram), verbose=int(progress))
+    model._check_parameters()
+    n_threads_from(model.n_jobs)
+    check_writable(args.model)
+    if args.evaluate_sample is not None:
+        check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
+    pairs = {path: load_word_pairs(path) for path in args.similarity}
+    if args.analogies:
+        load_analogies(args.analogies)
+
+    begin = time.perf_counter()
+    model.fit(args.corpus)
+    seconds = time.perf_counter() - begin
+    model.save_word2vec(args.model, binary=args.model.endswith(".bin"))
+    rows = {
+        "words": int(model.counts_.sum()),
+        "vocabulary": len(model.counts_),
+        "passes": model.n_iter_,
+        "seconds": f"{seconds:.2f}, reading among them",
+        "words per second": f"{model.words_per_second_:.0f} in training",
+        "loss": f"{model.loss_curve_[-1]:.4f} nats a pair, as trained on" if model.loss_curve_ else "none",
+    }
+    if args.evaluate or args.evaluate_sample:
+        rows["objective"] = f"{model.objective_value(args.evaluate_sample):.6f} nats per co-occurrence"
+    for path, found in pairs.items():
+        score = model.score_similarity(found)
+        name = os.path.basename(path)
+        rows[name] = f"Spearman {score['spearman']:.4f}, {score['n_pairs']} pairs, {score['n_missing']} missing"
+    if args.analogies:
+        score = model.score_analogies(args.analogies)
+        rows[os.path.basename(args.analogies)] = f"{score['accuracy']:.4f} of {score['n_questions']} right"
+    rows["vectors"] = f"{args.model} ({os.path.getsize(args.model)} bytes)"
+    print_table(rows)
+    return 0

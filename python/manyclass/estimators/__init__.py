@@ -1,0 +1,1 @@
+"""The classifiers, with scikit-learn's habits."""

@@ -1,0 +1,194 @@
+"""What solver="auto" chooses, from a model of what a visit of a point costs and of what it teaches.
+
+    shape ─▶ microseconds a visit, by solver ─▶ exact or m sampled classes ─▶ step, averaging, ridge
+
+A rule that depended on a clock would make results depend on it too, so the costs are constants, fitted once to
+measurements (bench/bench_auto.py prints both); only their ratios, and one threshold, matter.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+
+from manyclass.model.weights import LINE, Matrix
+
+# What "auto" stands for where the solver was chosen by hand: nothing that is not in the solver's definition.
+BY_HAND: dict[str, Any] = {
+    **{"n_negatives": 64, "alpha": 0.0, "averaging": "none", "max_iter": 20, "decay": 0.9},
+    "embedding_dim": None,
+}
+
+# Up to so many microseconds a visit all classes are worth their time: no noise of sampling, no u to learn, and twenty
+# passes over 10^5 points still end in 16 s. bibtex takes 4, delicious 2.5, eurlex57k 150.
+MOST_EXACT = 8.0
+# m sampled classes make the gradient noisier than all do, by a factor of about 1 + K / (VARIANCE m): fitted to the m
+# that does best for test log-loss in equal time, 64 to 256 on eurlex57k and 512 (of 64, 256, 512, 768) on yso-en.
+VARIANCE = 6.0
+FEWEST, MOST = 64, 512
+# Passes. Sampled steps at the rate below overfit after about a dozen; exact ones, for few classes, take no time.
+PASSES_SAMPLED, PASSES_EXACT = 12, 20
+LAST_CACHE = 32.0  # megabytes
+# In units of 1 / mean |x|^2, intercept included. A sampled step is implicit and bears 6, which on eurlex57k and yso-en
+# learns in 12 passes what 2 does not in 20; the exact one is explicit, and has few classes.
+RATE_SAMPLED, RATE_EXACT = 6.0, 1.0
+# The mean of the last iterates, unless it takes more than so many bytes beside W, for a gain of 0.02 nats on yso-en.
+MOST_FOR_AVERAGE = 2 << 30
+
+# Embeddings. Where W would take more than so many bytes and have more than so many numbers for each stored value of
+# sparse data, its rows cannot be learned one by one: yso-en has 290 and yelp-next 270 of them, and embeddings gain 0.3
+# and 1.1 nats there, in less time; eurlex57k has 1.3 and loses 0.3 by them. Between these, nothing was tried.
+LEAST_TO_EMBED = 256 << 20
+NUMBERS_A_VALUE = 30
+# Of 128, 192 and 256 with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy on yso-en.
+EMBEDDED = {"embedding_dim": 192, "n_negatives": 1024, "max_iter": 4, "decay": 0.5}
+
+# Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where trying takes no more than so many predicted
+# seconds it is the best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no
+# function of K, D and N was found that says so. Else RIDGE / N, a weak one: of 0, 1e-8 and 4e-8 none is clearly ahead
+# on yso-en, and eurlex57k gains up to 0.06 nats by 1e-6.
+RIDGES = (0.0, 3e-6, 1e-5, 3e-5, 1e-4)
+MOST_TO_TRY = 20.0
+FEWEST_TO_TRY = 1000
+PAST_THE_VALLEY = 1.02
+RIDGE = 0.01
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the costs depend on.
+
+    Attributes
+    ----------
+    n_samples, n_features, n_classes : int
+    row : float
+        Non-zeros a row; n_features for dense data.
+    sparse : bool
+    """
+
+    n_samples: int
+    n_features: int
+    n_classes: int
+    row: float
+    sparse: bool
+
+    @classmethod
+    def of(cls, x: Matrix, n_classes: int) -> Shape:
+        """Measure the data."""
+        stored = x.nnz if isinstance(x, sp.csr_array) else x.size
+        n_samples, n_features = x.shape
+        return cls(n_samples, n_features, n_classes, stored / max(1, n_samples), isinstance(x, sp.csr_array))
+
+    @property
+    def bytes(self) -> float:
+        """Size of W."""
+        return 4.0 * self.n_features * self.n_classes
+
+
+def visit_cost(shape: Shape, n_drawn: int | None) -> float:
+    """Predict the microseconds of one thread that a visit of a point takes.
+
+    Parameters
+    ----------
+    shape : Shape
+    n_drawn : int or None
+        Sampled classes of an implicit step (by frequency_block); None: the exact step, on all classes.
+
+    Notes
+    -----
+    What each weight costs grows as W leaves the caches: with a power of its size, between 1 MB and 5 GB, where single
+    lines are read here and there, and up to the size of the caches where a feature's row is read from end to end, or
+    dense rows, which the processor fetches ahead.
+    """
+    if n_drawn is not None:
+        fixed, each = _sampled_cost(shape)
+        return fixed + each * LINE * math.ceil(min(n_drawn, shape.n_classes) / LINE)
+    weight = 3.3e-4 * min(_megabytes(shape), LAST_CACHE) ** 0.18 if shape.sparse else 0.9e-4
+    return 0.5 + 0.006 * shape.row * shape.sparse + shape.n_classes * (0.002 + weight * shape.row)
+
+
+def _sampled_cost(shape: Shape) -> tuple[float, float]:
+    """Microseconds of a visit without drawn classes, the label's line included, and of each drawn class."""
+    weight = 0.9e-4 * _megabytes(shape) ** 0.37 if shape.sparse else 0.7e-4
+    each = 0.0036 + weight * shape.row
+    return 0.5 + 0.006 * shape.row * shape.sparse + LINE * each, each
+
+
+def _megabytes(shape: Shape) -> float:
+    return max(shape.bytes / 1e6, 1.0)
+
+
+def embedded_cost(n_drawn: int, width: int) -> float:
+    """Predict the microseconds of one thread that a visit takes with embeddings, of classes drawn for a whole batch.
+
+    Three products of each drawn row with each point, of the speed of a processor's vectors.
+    """
+    return 1.0 + n_drawn * (0.006 + 1.0e-4 * width)
+
+
+def embeds(shape: Shape) -> bool:
+    """Whether the model has embeddings of the features where that is left open."""
+    numbers = shape.n_features * shape.n_classes
+    stored = shape.row * shape.n_samples
+    return shape.sparse and shape.bytes >= LEAST_TO_EMBED and numbers >= NUMBERS_A_VALUE * stored
+
+
+def best_n_negatives(shape: Shape) -> int:
+    """Minimise cost times noise, (a + b m) (1 + V / m) with V = K / VARIANCE: m = sqrt(V a / b), in whole lines."""
+    a, b = _sampled_cost(shape)
+    m = math.sqrt(shape.n_classes / VARIANCE * a / b)
+    return int(min(max(LINE * round(m / LINE), FEWEST), MOST))
+
+
+def choose(estimator: Any, shape: Shape, *, candidates: bool) -> dict[str, Any]:
+    """Return a value for each parameter that is "auto", but the ridge that is to be tried out: that is left out.
+
+    `candidates`: whether the fit was given some, which only sampled steps use.
+    """
+    if estimator.solver != "auto":
+        chosen = BY_HAND
+    else:
+        sampling = candidates or estimator.n_negatives != "auto" or estimator.selection != "frequency_block"
+        sampling = sampling or estimator.max_norm is not None
+        chosen = {
+            "solver": "implicit" if sampling or visit_cost(shape, None) > MOST_EXACT else "exact",
+            "n_negatives": best_n_negatives(shape),
+            "averaging": "suffix" if shape.bytes <= MOST_FOR_AVERAGE else "none",
+            "embedding_dim": None,  # see `embeds`: that model is trained elsewhere
+        }
+        chosen["max_iter"] = PASSES_EXACT if chosen["solver"] == "exact" else PASSES_SAMPLED
+        passes = chosen["max_iter"] if estimator.max_iter == "auto" else estimator.max_iter
+        chosen["decay"] = BY_HAND["decay"] ** (BY_HAND["max_iter"] / passes)  # to the same last step
+        if estimator.max_norm is not None:
+            chosen["alpha"] = 0.0  # the two exclude each other
+    return {name: value for name, value in chosen.items() if getattr(estimator, name) == "auto"}
+
+
+def relative_rate(solver: str) -> float:
+    """Step size for solver="auto", in units of 1 / mean |x|^2."""
+    return RATE_EXACT if solver == "exact" else RATE_SAMPLED
+
+
+def tries_ridges(plan: Any, shape: Shape) -> bool:
+    """Whether the ridge is chosen on held-out points."""
+    visits = shape.n_samples * plan.max_iter * len(RIDGES)
+    cost = visit_cost(shape, None if plan.solver == "exact" else plan.n_negatives)
+    return shape.n_samples >= FEWEST_TO_TRY and 1e-6 * cost * visits <= MOST_TO_TRY
+
+
+def without_automatic(estimator: Any) -> Any:
+    """Return a copy of the estimator without "auto", for checks of its numbers."""
+    plain = copy.copy(estimator)
+    if estimator.solver == "auto":
+        plain.solver = "implicit"
+    if estimator.learning_rate == "grid":
+        plain.learning_rate = "auto"
+    for name, value in BY_HAND.items():
+        given = getattr(estimator, name)
+        if isinstance(given, str) and given == "auto":
+            setattr(plain, name, value)
+    return plain

@@ -1,0 +1,368 @@
+"""Fitted models on disk: safetensors files with a JSON description, without pickle."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from manyclass.model.mapped import MappedWeights
+from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.model.weights import LINE, LinearWeights, aligned_zeros
+from manyclass.training.labels import search_name
+
+if TYPE_CHECKING:
+    from manyclass.estimators.base import LinearClassifier
+
+FORMAT = "manyclass model"
+FORMAT_VERSION = 1
+
+
+def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted model, see `SoftmaxClassifier.save`.
+
+    Parameters
+    ----------
+    model : SoftmaxClassifier or AugmentReduceClassifier
+    path : str or path-like
+    notes : mapping of str to what JSON holds, optional
+        Kept in the file for `load_notes`; the model does not use them.
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+    TypeError
+        If labels, parameters or notes are of a type that the format lacks; nothing is written then.
+    OSError
+        If the file cannot be written; an older file of this name stays as it was.
+    """
+    from manyclass import __version__
+
+    name = type(model).__name__
+    if _classes().get(name) is not type(model):
+        raise TypeError(f"model is a {name}; it must be one of {', '.join(_classes())}")
+    check_is_fitted(model)
+    weights = model._weights
+    labels, label_info = _encode_labels(model.classes_)
+    tensors = {"weights": weights.matrix, "intercept": weights.intercept}
+    if isinstance(weights, MappedWeights):
+        tensors["intercept"] = np.ascontiguousarray(weights.intercept)  # it is a column of the weights
+        if weights.embeddings.size:
+            tensors["embeddings"] = weights.embeddings
+    variances = getattr(model, "_variances", None)
+    if variances is not None:
+        tensors["variances"] = variances
+    tensors |= {f"classes.{part}": array for part, array in labels.items()}
+    tensors["loss_curve"] = np.asarray(model.loss_curve_, dtype=np.float64)
+    if hasattr(model, "feature_names_in_"):
+        tensors |= {f"feature_names.{part}": array for part, array in _encode_text(model.feature_names_in_).items()}
+    description = {
+        "class": name,
+        "parameters": _parameters(model),
+        "layout": _layout(weights),
+        "classes": label_info,
+        "n_features_in": int(model.n_features_in_),
+        "n_iter": int(model.n_iter_),
+        "automatic": _automatic(model),
+        "labels": _label_description(model),
+    }
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "package_version": __version__,
+        "model": json.dumps(description),
+        "notes": json.dumps(dict(notes or {})),
+    }
+    write_tensors(path, tensors, metadata)
+
+
+def load(path: PathLike, mmap: bool = False) -> LinearClassifier:
+    """Load a model that an estimator's `save` has written.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. Nothing in it is executed.
+    mmap : bool, default=False
+        Map the weights instead of reading them: they are read from the disk where a prediction needs them, shared
+        between processes, and `coef_` is read-only. The file must stay as it is while the model is in use (`save`
+        puts a new file in its place and does no harm).
+
+    Returns
+    -------
+    SoftmaxClassifier or AugmentReduceClassifier
+        Fitted; predictions are bit for bit those of the saved one.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a model of this package, truncated, inconsistent, or of a newer format; the message names
+        the file.
+    OSError
+        If it cannot be read.
+    """
+    file = _open_model(path)
+    try:
+        return _build(file, mmap)
+    except (KeyError, TypeError, AttributeError, UnicodeError) as error:
+        raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
+
+
+def load_notes(path: PathLike) -> dict[str, Any]:
+    """Read what `save_model` was given as notes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The model file.
+
+    Returns
+    -------
+    dict
+        The notes; empty if there were none.
+
+    Raises
+    ------
+    ValueError
+        As `load` does.
+    OSError
+        If the file cannot be read.
+    """
+    return dict(json.loads(_open_model(path).metadata["notes"]))
+
+
+def _open_model(path: PathLike) -> TensorFile:
+    """Open a model file and check its format; raises as `load` does."""
+    file = open_tensors(path)
+    found = file.metadata.get("format")
+    if found != FORMAT:
+        what = "has no format" if found is None else f"has the format {found!r}"
+        raise ValueError(f"{file.path} is a safetensors file but not a model of manyclass: its header {what}")
+    version = file.metadata.get("format_version", "")
+    if not version.isdecimal() or int(version) < 1:
+        raise ValueError(f"{file.path} is damaged: its format_version is {version!r}")
+    if int(version) > FORMAT_VERSION:
+        raise ValueError(
+            f"{file.path} has format version {version}, written by manyclass "
+            f"{file.metadata.get('package_version')}; this manyclass reads versions up to {FORMAT_VERSION}"
+        )
+    missing = [key for key in ("model", "notes", "package_version") if key not in file.metadata]
+    if missing:
+        raise ValueError(f"{file.path} is damaged: its header lacks {missing[0]!r}")
+    for key in ("model", "notes"):
+        try:
+            value = json.loads(file.metadata[key])
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{file.path} is damaged: {key!r} in its header is not JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise ValueError(f"{file.path} is damaged: {key!r} in its header is not a JSON object")
+    return file
+
+
+def _classes() -> dict[str, type[LinearClassifier]]:
+    from manyclass.estimators.margin import MarginClassifier
+    from manyclass.estimators.softmax import SoftmaxClassifier
+    from manyclass.estimators.utility import AugmentReduceClassifier
+
+    classes: tuple[type[LinearClassifier], ...] = (SoftmaxClassifier, AugmentReduceClassifier, MarginClassifier)
+    return {cls.__name__: cls for cls in classes}
+
+
+def _layout(weights: LinearWeights | MappedWeights) -> str:
+    if isinstance(weights, MappedWeights):
+        return "mapped"
+    return "feature_major" if weights.sparse else "class_major"
+
+
+def _label_description(model: LinearClassifier) -> dict[str, Any]:
+    """What a model of several labels, or of a feature map, has beside its weights."""
+    found: dict[str, Any] = {
+        "multilabel_": bool(getattr(model, "multilabel_", False)),
+        "n_labels_": int(getattr(model, "n_labels_", 1)),
+        "_sparse_labels": bool(getattr(model, "_sparse_labels", False)),
+    }
+    weights = model._weights
+    if isinstance(weights, MappedWeights):
+        found["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
+    return found
+
+
+def _parameters(model: LinearClassifier) -> dict[str, Any]:
+    parameters = {}
+    for name, value in model.get_params(deep=False).items():
+        plain = value.item() if isinstance(value, np.generic) else value
+        if name == "random_state" and not isinstance(plain, int):
+            plain = None
+        if name == "search" and plain is not None:
+            plain = search_name(plain)  # an index given as an example is for training
+        if plain is not None and not isinstance(plain, bool | int | float | str):
+            raise TypeError(f"{name} is {value!r}; only None, bool, int, float and str can be saved")
+        parameters[name] = plain
+    return parameters
+
+
+# What a fit chose and how, by attribute. JSON has neither numbers as keys nor infinite ones: tables become lists of
+# pairs, and a trial that diverged null.
+_TABLES = ("alpha_path_", "learning_rate_table_")
+
+
+def _automatic(model: LinearClassifier) -> dict[str, Any]:
+    if not hasattr(model, "resolved_params_"):
+        return {}
+    found: dict[str, Any] = {
+        "resolved_params_": dict(model.resolved_params_),
+        "validation_curve_": model.validation_curve_.tolist(),
+        "best_iter_": int(model.best_iter_),
+    }
+    for name in _TABLES:
+        found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(model, name).items()]
+    return found
+
+
+def _set_automatic(model: LinearClassifier, found: Mapping[str, Any]) -> None:
+    model.resolved_params_ = dict(found.get("resolved_params_", {}))
+    model.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)
+    model.best_iter_ = int(found.get("best_iter_", model.n_iter_))
+    for name in _TABLES:
+        setattr(model, name, {key: np.inf if loss is None else loss for key, loss in found.get(name, [])})
+
+
+def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
+    info = json.loads(file.metadata["model"])
+    if info["class"] not in _classes():
+        known = ", ".join(_classes())
+        raise ValueError(f"{file.path} holds a model of class {info['class']!r}; this manyclass knows {known}")
+    cls = _classes()[info["class"]]
+    unknown = sorted(set(info["parameters"]) - set(cls._get_param_names()))
+    if unknown:
+        raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
+    from manyclass.estimators.labels import LabelClassifier
+
+    model = cls(**info["parameters"])
+    model.classes_ = _decode_labels(file, info["classes"])
+    model.n_features_in_ = _count(file, info, "n_features_in", least=1)
+    model.n_iter_ = _count(file, info, "n_iter", least=0)
+    model.loss_curve_ = file.read(_checked(file, "loss_curve", np.float64, (model.n_iter_,)))
+    if "feature_names.text" in file.entries:
+        model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
+    labels = info.get("labels", {})
+    if info["layout"] == "mapped":
+        model._weights = _read_mapped(file, labels["map"], len(model.classes_), model.n_features_in_, mmap)
+    else:
+        model._weights = _read_weights(file, info["layout"], len(model.classes_), model.n_features_in_, mmap)
+    if isinstance(model, LabelClassifier):
+        model.multilabel_ = bool(labels.get("multilabel_", False))
+        model.n_labels_ = int(labels.get("n_labels_", 1))
+        model._sparse_labels = bool(labels.get("_sparse_labels", False))
+    if cls is _classes()["SoftmaxClassifier"]:
+        _set_automatic(model, info.get("automatic", {}))
+    if cls is _classes()["AugmentReduceClassifier"]:
+        shape = model._weights.matrix.shape
+        gaussian = "variances" in file.entries
+        model._variances = file.read(_checked(file, "variances", np.float32, shape)) if gaussian else None
+    return model
+
+
+def _read_weights(file: TensorFile, layout: str, n_classes: int, n_features: int, mmap: bool) -> LinearWeights:
+    if layout not in ("feature_major", "class_major"):
+        raise ValueError(f"{file.path} is damaged: layout is {layout!r}")
+    sparse = layout == "feature_major"
+    shape = (n_features, -(-n_classes // LINE) * LINE) if sparse else (n_classes, n_features)
+    name = _checked(file, "weights", np.float32, shape)
+    matrix = file.map(name) if mmap else file.read(name, out=aligned_zeros(*shape))
+    intercept = file.read(_checked(file, "intercept", np.float32, (n_classes,)))
+    return LinearWeights(matrix, intercept, sparse)
+
+
+def _read_mapped(
+    file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool
+) -> MappedWeights:
+    n_hidden = _count(file, info, "n_hidden", least=1)
+    intercept, relu = bool(info["intercept_column"]), bool(info["relu"])
+    width = -(-(n_hidden + intercept) // LINE) * LINE
+
+    def read(name: str, n_rows: int) -> NDArray[np.float32]:
+        found = _checked(file, name, np.float32, (n_rows, width))
+        return file.map(found) if mmap else file.read(found, out=aligned_zeros(n_rows, width))
+
+    embeddings = np.zeros((0, 0), dtype=np.float32)
+    if "embeddings" in file.entries:
+        embeddings = read("embeddings", n_features)
+    elif n_hidden != n_features:
+        raise ValueError(f"{file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {n_features}")
+    return MappedWeights(read("weights", n_classes), embeddings, n_hidden, intercept, relu)
+
+
+def _count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:
+    value = info[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{file.path} is damaged: {name} is {value!r}; it must be an integer of at least {least}")
+    return value
+
+
+def _checked(file: TensorFile, name: str, dtype: Any, shape: tuple[int, ...]) -> str:
+    """Return the name of an array after a check that it is there, of this dtype and shape."""
+    if name not in file.entries:
+        raise ValueError(f"{file.path} is damaged: it has no array {name!r}")
+    found_dtype, found_shape, _ = file.entries[name]
+    if found_dtype != np.dtype(dtype) or found_shape != shape:
+        raise ValueError(
+            f"{file.path} is damaged: {name!r} is {found_dtype.name} of shape {found_shape}; it must be "
+            f"{np.dtype(dtype).name} of shape {shape}"
+        )
+    return name
+
+
+def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
+    """Return labels as arrays of the file, and what `_decode_labels` has to know."""
+    dtype = labels.dtype
+    info: dict[str, str | int] = {"dtype": dtype.str, "n": len(labels)}
+    if dtype.kind == "U" or (dtype.kind == "O" and all(isinstance(label, str) for label in labels)):
+        return _encode_text(labels), info
+    if dtype.kind in "mM":
+        return {"values": labels.astype(dtype.newbyteorder("=")).view(np.int64)}, info
+    if dtype.kind in "biuf" and dtype.itemsize <= 8:
+        return {"values": np.ascontiguousarray(labels, dtype=dtype.newbyteorder("="))}, info
+    what = f"objects such as {next(v for v in labels if not isinstance(v, str))!r}" if dtype.kind == "O" else str(dtype)
+    raise TypeError(
+        f"the labels are {what}; only booleans, integers, floats, dates, time spans and strings can be saved"
+    )
+
+
+def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
+    dtype, n = np.dtype(info["dtype"]), _count(file, info, "n", least=2)
+    if dtype.kind in "UO":
+        labels = _decode_text(file, "classes", n)
+        labels = labels.astype(object) if dtype.kind == "O" else np.asarray(labels, dtype=dtype)
+    else:
+        stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype.newbyteorder("=")
+        labels = file.read(_checked(file, "classes.values", stored, (n,)))
+        labels = (labels.view(dtype.newbyteorder("=")) if dtype.kind in "mM" else labels).astype(dtype, copy=False)
+    if not np.all(labels[:-1] < labels[1:]):
+        raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
+    return labels
+
+
+def _encode_text(strings: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    # Python's strings may hold lone surrogates, which strict UTF-8 refuses.
+    encoded = [str(string).encode("utf-8", "surrogatepass") for string in strings]
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum([len(string) for string in encoded], out=offsets[1:])
+    return {"text": np.frombuffer(b"".join(encoded), dtype=np.uint8), "offsets": offsets}
+
+
+def _decode_text(file: TensorFile, name: str, n: int) -> NDArray[Any]:
+    offsets = file.read(_checked(file, f"{name}.offsets", np.int64, (n + 1,)))
+    if offsets[0] != 0 or np.any(np.diff(offsets) < 0):
+        raise ValueError(f"{file.path} is damaged: the offsets of {name!r} do not start at 0 or decrease")
+    text = file.read(_checked(file, f"{name}.text", np.uint8, (int(offsets[-1]),))).tobytes()
+    ends = offsets.tolist()
+    strings = np.empty(n, dtype=object)
+    strings[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(ends)]
+    return strings

@@ -1,0 +1,223 @@
+"""What classifiers share that are trained on points with one or several labels, over features or embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from manyclass import metrics
+from manyclass.checks import canonical_csr, check_flag, n_threads_from
+from manyclass.estimators.base import LinearClassifier
+from manyclass.model.mapped import MappedWeights
+from manyclass.model.weights import Data, Matrix
+from manyclass.training.labels import Labels, check_label_parameters, fit_labels
+from manyclass.training.passes import Callback
+
+
+class LabelClassifier(LinearClassifier):
+    """A linear classifier that also takes an indicator matrix of labels, and may have embeddings or a search.
+
+    A subclass has the parameters named here and calls `_fit_labels`.
+    """
+
+    embedding_dim: int | str | None
+    activation: str
+    search: Any
+    budget: int | None
+    warm_up: int
+    log_q: bool
+
+    multilabel_: bool
+    n_labels_: int
+
+    def _fit_labels(
+        self,
+        x: Matrix,
+        labels: Labels,
+        plan: Any,
+        *,
+        loss: str,
+        smoothing: float = 0.0,
+        implicit: bool = False,
+        callback: Callback | None,
+        max_seconds: float | None,
+    ) -> None:
+        """Train on what `_labelled_data` returned with the parameters of `plan`, which may be `self`."""
+        self._weights, curve = fit_labels(
+            plan,
+            x,
+            labels,
+            len(self.classes_),
+            loss=loss,
+            smoothing=smoothing,
+            implicit=implicit,
+            n_threads=n_threads_from(self.n_jobs),
+            callback=callback,
+            max_seconds=np.inf if max_seconds is None else max_seconds,
+        )
+        self.loss_curve_ = np.array(curve)
+        self.n_iter_ = len(curve)
+
+    def _labelled_data(self, X: Any, y: Any) -> tuple[Matrix, Labels]:
+        """Check parameters and data of a fit, set the classes, and return the points that have labels."""
+        check_label_parameters(self)
+        check_flag("log_q", self.log_q)
+        if not is_indicator(y):
+            points, labels, self.classes_ = self._training_data(X, y)
+            self.multilabel_, self.n_labels_, self._sparse_labels = False, 1, False
+            return points, Labels.single(labels)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C")
+        lists = indicator_lists(y, X.shape[0])
+        if lists.shape[1] < 2:
+            raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
+        counts = np.diff(lists.indptr)
+        labelled = np.flatnonzero(counts)
+        if len(labelled) == 0:
+            raise ValueError("y has no label in any row")
+        self.classes_ = np.arange(lists.shape[1])
+        self.multilabel_, self._sparse_labels = True, sp.issparse(y)
+        self.n_labels_ = max(1, round(lists.nnz / len(labelled)))
+        x: Matrix = canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
+        if len(labelled) < X.shape[0]:
+            x, lists = x[labelled], lists[labelled]
+        return x, Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
+
+    def _mapped(self, x: Matrix) -> Matrix:
+        return self._weights.transform(x) if isinstance(self._weights, MappedWeights) else x
+
+    @property
+    def embedding_(self) -> NDArray[np.float32]:
+        """Embeddings of the features, (n_features, embedding_dim), float32; a view.
+
+        Raises
+        ------
+        AttributeError
+            If the model was fitted without embeddings.
+        """
+        check_is_fitted(self, "_weights")
+        weights = self._weights
+        if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
+            raise AttributeError("the model has no embeddings; fit it with embedding_dim")
+        return weights.embeddings[:, : weights.n_hidden]
+
+    def embed(self, X: Data) -> NDArray[np.float32]:
+        """Return the points as the hidden layer has them, of which scores are linear.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, embedding_dim), float32
+
+        Raises
+        ------
+        AttributeError
+            If the model was fitted without embeddings.
+        """
+        x = self._validated(X)
+        weights = self._weights
+        if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
+            raise AttributeError("the model has no embeddings; fit it with embedding_dim")
+        return weights.transform(x)
+
+    def predict(self, X: Data) -> Any:
+        """Return the most probable label of each point; of equals, the first in `classes_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), with the dtype of `classes_`; of a model that was fitted on an indicator matrix,
+        an indicator matrix of the `n_labels_` best classes of each point, sparse (CSR) if that one was.
+        """
+        if not getattr(self, "multilabel_", False):
+            return super().predict(X)
+        x = self._validated(X)
+        best, _ = self._top_k(x, min(self.n_labels_, len(self.classes_)))
+        indptr = np.arange(len(best) + 1) * best.shape[1]
+        found = sp.csr_array(
+            (np.ones(best.size, dtype=np.int64), np.sort(best, axis=1).ravel(), indptr),
+            shape=(len(best), len(self.classes_)),
+        )
+        return found if self._sparse_labels else found.toarray()
+
+    def evaluate(self, X: Data, y: Any) -> dict[str, float]:
+        """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
+            True labels.
+
+        Returns
+        -------
+        dict
+            As `SoftmaxClassifier.evaluate`; with an indicator matrix "precision_at_1", "precision_at_3" and
+            "precision_at_5", over the rows that have labels.
+
+        Raises
+        ------
+        ValueError
+            If X and y differ in length or y has a label unseen in fit.
+        """
+        if not getattr(self, "multilabel_", False):
+            return super().evaluate(X, y)
+        x = self._validated(X)
+        lists = indicator_lists(y, x.shape[0])
+        if lists.shape[1] != len(self.classes_):
+            raise ValueError(f"y has {lists.shape[1]} columns; the model has {len(self.classes_)} classes")
+        ks = [k for k in (1, 3, 5) if k <= len(self.classes_)]
+        best, _ = self._top_k(x, ks[-1])
+        labelled = np.diff(lists.indptr) > 0
+        found = metrics.precision_at_k(lists[labelled], best[labelled], k=tuple(ks))
+        return {f"precision_at_{k}": float(p) for k, p in zip(ks, np.atleast_1d(found), strict=True)}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+
+def is_indicator(y: Any) -> bool:
+    """Whether y is a matrix of labels rather than a label for each point."""
+    if sp.issparse(y):
+        return True
+    shape = np.asarray(y).shape
+    return len(shape) == 2 and shape[1] != 1
+
+
+def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
+    """Return an indicator matrix as CSR with sorted, distinct columns and nothing but ones.
+
+    Raises
+    ------
+    ValueError
+        If it has another number of rows, or values other than 0 and 1.
+    """
+    given: Any = y if sp.issparse(y) else np.asarray(y)
+    matrix = sp.csr_array(given)
+    if matrix.ndim != 2 or matrix.shape[0] != n_samples:
+        raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
+    if not np.isin(matrix.data, (0, 1)).all():
+        value = matrix.data[~np.isin(matrix.data, (0, 1))][0]
+        raise ValueError(
+            f"y has shape {matrix.shape} and holds {value:g}; a matrix of labels holds 0 and 1, one label for each "
+            "point is a 1d array"
+        )
+    matrix = canonical_csr(matrix)
+    if not np.isin(matrix.data, (0, 1)).all():
+        raise ValueError("y holds an entry more than once; an indicator matrix of labels holds each once")
+    if not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    return matrix

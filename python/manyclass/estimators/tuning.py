@@ -1,0 +1,222 @@
+"""Parameters found by trying: the step size on a part of the points, the ridge on points held out."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass.estimators import auto
+from manyclass.model.weights import Data, Matrix
+from manyclass.training.passes import warn_user
+from manyclass.training.sampled import row_norms_sq
+from manyclass.training.validation import fork, held_out
+
+EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
+FURTHEST = 6  # no grid goes on beyond 10^+-6
+VALIDATION = 0.1  # share of the points on which ridges and rates are compared
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """What `tune_learning_rate` found.
+
+    Attributes
+    ----------
+    rates : ndarray of shape (n_rates,)
+        Step sizes, ascending.
+    log_losses : ndarray of shape (n_rates,)
+        Exact log-loss by the criterion, in nats; infinite where training diverged.
+    best : float
+        The rate of the smallest one.
+    """
+
+    rates: NDArray[np.float64]
+    log_losses: NDArray[np.float64]
+    best: float
+
+    @property
+    def table(self) -> dict[float, float]:
+        """Log-loss by rate."""
+        return dict(zip(self.rates.tolist(), self.log_losses.tolist(), strict=True))
+
+
+def tune_learning_rate(
+    estimator: Any,
+    X: Data,
+    y: ArrayLike,
+    *,
+    fraction: float = 0.1,
+    min_points: int = 10_000,
+    criterion: str = "validation",
+    random_state: Any = 0,
+) -> LearningRates:
+    """Try step sizes on a part of the points, as Fagan & Iyengar (2018, section 4.1) do.
+
+    Each of 10^k / s, k = -3, ..., 3, trains the estimator on the same points for its max_iter passes; s is the mean of
+    |x|^2 over them, plus 1 with an intercept, so that the grid does not depend on the scale of X. The best one has the
+    smallest exact log-loss. A best one at an end of the grid is not believed: the grid goes on there.
+
+    Parameters
+    ----------
+    estimator : SoftmaxClassifier or AugmentReduceClassifier
+        All its other parameters are used as they are, but early_stopping and verbose, which are off. Left unchanged.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    fraction : float, default=0.1
+        Share of the points, in ]0, 1].
+    min_points : int, default=10000
+        But at least so many of them, or all: what is best for a tenth of 5,000 points is too large for the whole.
+    criterion : {"validation", "training"}, default="validation"
+        Which log-loss: on a tenth of these points, held out; or on those that were trained on, as in the paper. Points
+        that can be separated have a training log-loss that falls with the rate for ever.
+    random_state : int, RandomState instance or None, default=0
+        Which points.
+
+    Returns
+    -------
+    LearningRates
+
+    Raises
+    ------
+    ValueError
+        If every rate diverged, or for what `fit` refuses.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the best rate is 10^6 / s or 10^-6 / s, beyond which none is tried.
+    """
+    check_choice("criterion", criterion, ("validation", "training"))
+    check_number("fraction", fraction, low=0, open_low=True, high=1)
+    check_number("min_points", min_points, low=0, integer=True)
+    x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X, dtype=np.float32)
+    y, n = np.asarray(y), x.shape[0]
+    size = min(n, max(int(min_points), round(fraction * n), 2))
+    rows = np.sort(fork(random_state).permutation(n)[:size])
+    x, y = x[rows], y[rows]
+    judged = np.ones(size, dtype=bool)
+    if criterion == "validation":
+        judged = held_out(np.unique(y, return_inverse=True)[1].astype(np.int32), VALIDATION, fork(random_state))
+    trained = ~judged if criterion == "validation" else judged
+    scale = mean_square(x) + bool(getattr(estimator, "fit_intercept", False))
+
+    def log_loss(exponent: int) -> float:
+        model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)
+        if "early_stopping" in model.get_params():
+            model.set_params(early_stopping=False)
+        quietly(lambda: model.fit(x[trained], y[trained]))
+        if model.n_iter_ < getattr(model, "resolved_params_", {}).get("max_iter", model.max_iter):
+            return math.inf
+        found = model.evaluate(x[judged], y[judged])["log_loss"]
+        return found if math.isfinite(found) else math.inf
+
+    tried = {exponent: log_loss(exponent) for exponent in EXPONENTS}
+    while True:
+        best = min(tried, key=lambda exponent: tried[exponent])
+        low, high = min(tried), max(tried)
+        if not math.isfinite(tried[best]) and low == -FURTHEST:
+            raise ValueError(f"no learning rate from {10.0**low / scale:g} to {10.0**high / scale:g} trains; scale X")
+        # Where all diverged it is a smaller one that is wanted.
+        further = low - 1 if best == low or not math.isfinite(tried[best]) else high + 1 if best == high else 0
+        if further == 0:
+            break
+        if abs(further) > FURTHEST:
+            warn_user(f"the best learning rate, {10.0**best / scale:g}, is the last one tried")
+            break
+        tried[further] = log_loss(further)
+    order = sorted(tried)
+    rates = np.array([10.0**exponent / scale for exponent in order])
+    return LearningRates(rates, np.array([tried[exponent] for exponent in order]), float(10.0**best / scale))
+
+
+def mean_square(x: Matrix) -> float:
+    """Mean of |x|^2, more than 0."""
+    return max(float(row_norms_sq(x).mean()), float(np.finfo(np.float32).tiny))
+
+
+def quietly(train: Callable[[], T]) -> T:
+    """Train without telling that it diverged; Ctrl-C, which training takes for the end of a fit, ends the search."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        result = train()
+    if any("interrupted" in str(w.message) for w in caught):
+        raise KeyboardInterrupt
+    return result
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What `resolve` tells beside the plan: values of automatic parameters, and the trials."""
+
+    params: dict[str, Any]
+    alpha_path: dict[float, float] = field(default_factory=dict)
+    learning_rates: dict[float, float] = field(default_factory=dict)
+
+
+def resolve(
+    estimator: Any, x: Matrix, labels: NDArray[np.int32], n_classes: int, *, candidates: bool, timed: bool
+) -> tuple[Any, Notes]:
+    """Return a copy of the estimator in which nothing is "auto" or "grid", and notes on how it came to be.
+
+    `candidates`: the fit has some; `timed`: it has a limit of seconds, so that nothing is tried out before.
+    """
+    plan = copy.copy(estimator)
+    shape = auto.Shape.of(x, n_classes)
+    vars(plan).update(auto.choose(estimator, shape, candidates=candidates))
+    path: dict[float, float] = {}
+    table: dict[float, float] = {}
+    if estimator.solver == "auto" and estimator.learning_rate == "auto" and plan.schedule != "adaptive":
+        plan.learning_rate = auto.relative_rate(plan.solver) / (mean_square(x) + bool(plan.fit_intercept))
+    tries = plan.alpha == "auto" and not timed and auto.tries_ridges(plan, shape)
+    if plan.alpha == "auto":
+        plan.alpha = auto.RIDGE / shape.n_samples * mean_square(x)
+    if plan.learning_rate == "grid" and plan.solver != "lbfgs":
+        found = tune_learning_rate(plan, x, labels, random_state=plan.random_state)
+        plan.learning_rate, table = found.best, found.table
+    if tries:
+        plan.alpha, path = best_ridge(plan, x, labels, n_classes)
+    if plan.solver != "lbfgs":
+        schedule = plan._schedule(row_norms_sq(x), n_classes)
+        plan.learning_rate, plan.u_learning_rate = schedule.learning_rate, schedule.u_learning_rate
+    asked = estimator.get_params(deep=False)
+    params = {
+        name: getattr(plan, name)
+        for name, value in asked.items()
+        if isinstance(value, str) and value in ("auto", "grid") and getattr(plan, name) != value
+    }
+    if plan.solver == "exact":  # which has neither
+        params = {name: value for name, value in params.items() if name not in ("n_negatives", "u_learning_rate")}
+    return plan, Notes(params, path, table)
+
+
+def best_ridge(plan: Any, x: Matrix, labels: NDArray[np.int32], n_classes: int) -> tuple[float, dict[float, float]]:
+    """Return the ridge of smallest log-loss on points held out, and the log-losses of all that were tried."""
+    held = held_out(labels, VALIDATION, fork(plan.random_state))
+    kept, out = np.flatnonzero(~held), np.flatnonzero(held)
+    x_kept, x_out, unit = x[kept], x[out], mean_square(x)
+    trial = copy.copy(plan)
+    trial.verbose = 0
+    tried: dict[float, float] = {}
+    for ridge in auto.RIDGES:
+        trial.alpha = ridge * unit
+        weights, curve = quietly(lambda: trial._train(x_kept, labels[kept], n_classes))
+        losses, _ = weights.log_losses(x_out, labels[out], n_threads_from(plan.n_jobs))
+        loss = float(np.mean(losses))
+        tried[trial.alpha] = loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf
+        # Past the valley, which has one bottom, larger ones are not tried.
+        if auto.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:
+            break
+    return min(tried, key=lambda alpha: tried[alpha]), tried

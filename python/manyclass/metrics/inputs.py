@@ -1,0 +1,170 @@
+"""Checks on labels and predictions, which leave as arrays that the loops can trust."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number
+from manyclass.metrics import _ranking
+
+MOST_LABELS = 2**31 - 1  # positions are int32
+
+
+class LabelRows(NamedTuple):
+    """Labels of row i, ascending and distinct: ids[indptr[i]:indptr[i + 1]], each in [0, n_labels)."""
+
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    n_labels: int | None  # None: lists do not say it
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, at least 1."""
+        return len(self.indptr) - 1
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Number of labels of each row."""
+        return np.diff(self.indptr)
+
+
+def places(k: Any) -> tuple[NDArray[np.int64], bool]:
+    """Return k as an array of places >= 1, and whether it was a single number."""
+    single = np.ndim(k) == 0
+    if np.ndim(k) > 1 or np.size(k) == 0:
+        raise ValueError(f"k is {k!r}; it must be a number of places, or a sequence of one or more")
+    for place in [k] if single else k:
+        check_number("k", place, low=1, high=MOST_LABELS, integer=True)
+    return np.atleast_1d(np.asarray(k, dtype=np.int64)), single
+
+
+def label_rows(name: str, Y: Any) -> LabelRows:
+    """Return the labels of a CSR indicator, or of a list with the labels of each row."""
+    if isinstance(Y, sp.csr_array | sp.csr_matrix):
+        return _from_csr(name, Y)
+    if not isinstance(Y, list | tuple):
+        raise TypeError(
+            f"{name} is a {type(Y).__name__}; it must be a SciPy CSR matrix or array with a non-zero entry per label, "
+            "or a list with the labels of each row"
+        )
+    return _from_lists(name, Y)
+
+
+def _from_csr(name: str, Y: Any) -> LabelRows:
+    Z = _canonical(name, Y)
+    if Z.data.dtype.kind == "f" and np.isnan(Z.data).any():
+        raise ValueError(f"{name} holds NaN; a non-zero entry is a label")
+    if not Z.data.all():
+        Z = Z.copy()
+        Z.eliminate_zeros()
+    return LabelRows(Z.indptr.astype(np.int64), Z.indices.astype(np.int32), Z.shape[1])
+
+
+def _canonical(name: str, Y: Any) -> Any:
+    """A CSR matrix with ascending, distinct columns in each row; the caller's is left as it is."""
+    if Y.ndim != 2 or Y.shape[0] == 0 or Y.shape[1] > MOST_LABELS:
+        raise ValueError(f"{name} has shape {Y.shape}; it must have a row, and at most {MOST_LABELS} columns")
+    if Y.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {Y.dtype}; it must be of booleans or real numbers")
+    Y.check_format(full_check=True)
+    if Y.has_canonical_format:
+        return Y
+    Z = Y.copy()
+    Z.sum_duplicates()
+    return Z
+
+
+def _from_lists(name: str, Y: Sequence[Any]) -> LabelRows:
+    if not Y:
+        raise ValueError(f"{name} has no row; it must have one")
+    for i, row in enumerate(Y):
+        if not isinstance(row, list | tuple | set | frozenset | np.ndarray) or (
+            isinstance(row, np.ndarray) and row.ndim != 1
+        ):
+            raise TypeError(f"{name}[{i}] is {row!r}; it must be a list of labels")
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in Y], dtype=np.int64)])
+    flat = list(chain.from_iterable(Y))
+    for label in flat:
+        if not isinstance(label, int | np.integer) or isinstance(label, bool):
+            raise TypeError(f"{name} has the label {label!r}; it must be an integer")
+        if not 0 <= label < MOST_LABELS:
+            raise ValueError(f"{name} has the label {label}; it must be in [0, {MOST_LABELS})")
+    ids = np.asarray(flat, dtype=np.int32)
+    rows = np.repeat(np.arange(len(Y)), np.diff(indptr))
+    order = np.lexsort((ids, rows))
+    ids, rows = ids[order], rows[order]
+    twice = (ids[1:] == ids[:-1]) & (rows[1:] == rows[:-1])
+    if twice.any():
+        at = int(np.argmax(twice))
+        raise ValueError(f"{name}[{rows[at]}] has the label {ids[at]} twice")
+    return LabelRows(indptr, ids, None)
+
+
+def single_labels(name: str, y: Any, predicted: Any) -> LabelRows:
+    """Return rows of one label each; scores say how many labels there are."""
+    given = np.asarray(y)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {given.dtype}; it must be of integers")
+    if given.ndim != 1 or len(given) == 0:
+        raise ValueError(f"{name} has shape {given.shape}; it must have one axis and a row")
+    n_labels = predicted.shape[1] if isinstance(predicted, sp.csr_array | sp.csr_matrix) else None
+    _require_between(name, given, 0, MOST_LABELS if n_labels is None else n_labels)
+    return LabelRows(np.arange(len(given) + 1, dtype=np.int64), given.astype(np.int32), n_labels)
+
+
+def best_predictions(predicted: Any, truth: LabelRows, k: int, n_labels: int | None = None) -> NDArray[np.int32]:
+    """Return the first k labels (n, at most k) predicted for each row of `truth`, -1 where there is none.
+
+    n_labels is the number of labels where `truth` does not say it.
+    """
+    n_labels = truth.n_labels if truth.n_labels is not None else n_labels
+    if isinstance(predicted, sp.csr_array | sp.csr_matrix):
+        _require_rows(predicted.shape, truth)
+        return _best_of_csr(predicted, k, n_labels)
+    if sp.issparse(predicted):
+        raise TypeError(f"predicted is a {type(predicted).__name__}; scores must be a SciPy CSR matrix or array")
+    given = np.asarray(predicted)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"predicted has dtype {given.dtype}; it must be of label positions, or CSR of scores")
+    if given.ndim != 2 or given.shape[1] < k:
+        raise ValueError(f"predicted has shape {given.shape}; it must have two axes, and {k} columns for k = {k}")
+    _require_rows(given.shape, truth)
+    _require_between("predicted", given, -1, MOST_LABELS if n_labels is None else n_labels)
+    first = np.ascontiguousarray(given[:, :k], dtype=np.int32)
+    ordered = np.sort(first, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if twice.any():
+        i, j = np.argwhere(twice)[0]
+        raise ValueError(f"predicted has the label {ordered[i, j]} twice in row {i}; each counts once")
+    return first
+
+
+def _best_of_csr(scores: Any, k: int, n_labels: int | None) -> NDArray[np.int32]:
+    if n_labels is not None and scores.shape[1] != n_labels:
+        raise ValueError(f"predicted has {scores.shape[1]} columns, there are {n_labels} labels")
+    S = _canonical("predicted", scores)
+    values = S.data.astype(np.float64)
+    if np.isnan(values).any():
+        raise ValueError("predicted holds NaN; scores must be numbers")
+    k = min(k, S.shape[1])  # the places behind are empty
+    best, _ = _ranking.best_of_rows(S.indptr.astype(np.int64), S.indices.astype(np.int32), values, k)
+    return best
+
+
+def _require_rows(shape: tuple[int, ...], truth: LabelRows) -> None:
+    if shape[0] != truth.n_rows:
+        raise ValueError(f"predicted has {shape[0]} rows, there are labels of {truth.n_rows}")
+
+
+def _require_between(name: str, labels: NDArray[Any], low: int, high: int) -> None:
+    outside = (labels < low) | (labels >= high)
+    if outside.any():
+        at = tuple(int(i) for i in np.argwhere(outside)[0])
+        none = " (-1: none)" if low < 0 else ""
+        raise ValueError(f"{name} is {labels[at]} at {at}; it must be in [{low}, {high}){none}")

@@ -1,0 +1,1 @@
+"""A fitted model: weights in memory and in files."""

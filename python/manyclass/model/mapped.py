@@ -1,0 +1,158 @@
+"""Weights of a model over a feature map: linear scores of (phi(x), 1), phi the features or a sum of embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.model.weights import LINE, LinearWeights, Matrix, aligned_zeros
+
+BLOCK_FLOATS = 1 << 22  # of phi in hand at once: 16 MB
+
+
+@dataclass
+class MappedWeights:
+    """W, the embeddings, and the questions put to them; for a model they take the place of `LinearWeights`.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_classes, width), float32
+        (w_k, b_k), padded with zeros to whole cache lines.
+    embeddings : ndarray of shape (n_features, width) or (0, 0), float32
+        e_j, padded with zeros; none: phi(x) = x.
+    n_hidden : int
+        Length of phi: `embedding_dim` or n_features.
+    intercept_column : bool
+        Whether phi is followed by a 1.
+    relu : bool
+        Whether phi(x) = max(sum_j x_j e_j, 0).
+    """
+
+    rows: NDArray[np.float32]
+    embeddings: NDArray[np.float32]
+    n_hidden: int
+    intercept_column: bool
+    relu: bool
+
+    sparse = False
+
+    @classmethod
+    def start(
+        cls,
+        n_classes: int,
+        n_features: int,
+        *,
+        embedding_dim: int | None,
+        intercept: bool,
+        relu: bool,
+        rng: np.random.Generator,
+    ) -> MappedWeights:
+        """W = 0 and, where there are embeddings, normal ones of expected length 1."""
+        n_hidden = n_features if embedding_dim is None else embedding_dim
+        width = -(-(n_hidden + intercept) // LINE) * LINE
+        embeddings = np.zeros((0, 0), dtype=np.float32)
+        if embedding_dim is not None:
+            embeddings = aligned_zeros(n_features, width)
+            embeddings[:, :n_hidden] = rng.standard_normal((n_features, n_hidden), dtype=np.float32)
+            embeddings *= np.float32(1 / np.sqrt(n_hidden))
+        return cls(aligned_zeros(n_classes, width), embeddings, n_hidden, intercept, relu)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.rows)
+
+    @property
+    def matrix(self) -> NDArray[np.float32]:
+        """The rows as they are stored."""
+        return self.rows
+
+    @property
+    def coef(self) -> NDArray[np.float32]:
+        """W as a (n_classes, n_hidden) view."""
+        return self.rows[:, : self.n_hidden]
+
+    @property
+    def intercept(self) -> NDArray[np.float32]:
+        """b, (n_classes,); a view where it is learned, else zeros."""
+        if self.intercept_column:
+            return self.rows[:, self.n_hidden]
+        return np.zeros(self.n_classes, dtype=np.float32)
+
+    @property
+    def columns(self) -> NDArray[np.float32]:
+        """The rows without their padding: what an index holds, as a view."""
+        return self.rows[:, : self.n_hidden + self.intercept_column]
+
+    def mapped_columns(self, X: Matrix) -> NDArray[np.float32]:
+        """(phi, 1) without padding: queries to that index."""
+        return self._mapped(X)[:, : self.n_hidden + self.intercept_column]
+
+    def transform(self, X: Matrix) -> NDArray[np.float32]:
+        """Return phi, (n_samples, n_hidden), float32."""
+        return self._mapped(X)[:, : self.n_hidden]
+
+    def _mapped(self, X: Matrix) -> NDArray[np.float32]:
+        """(phi, 1) padded as the rows are."""
+        phi = np.zeros((X.shape[0], self.rows.shape[1]), dtype=np.float32)
+        if self.embeddings.size:
+            phi[:] = X @ self.embeddings
+            if self.relu:
+                np.maximum(phi, 0, out=phi)
+        else:
+            phi[:, : self.n_hidden] = X.toarray() if isinstance(X, sp.csr_array) else X
+        if self.intercept_column:
+            phi[:, self.n_hidden] = 1
+        return phi
+
+    def _linear(self) -> LinearWeights:
+        return LinearWeights(self.rows, np.zeros(self.n_classes, dtype=np.float32), sparse=False)
+
+    def _blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        step = max(1, BLOCK_FLOATS // self.rows.shape[1])
+        for i in range(0, X.shape[0], step):
+            yield slice(i, i + step), self._mapped(X[i : i + step])
+
+    def scores(self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Return all scores, (n_samples, n_classes), rows times `scale`."""
+        linear = self._linear()
+        return np.concatenate([linear.scores(phi, n_threads, scale) for _, phi in self._blocks(X)])
+
+    def log_losses(
+        self,
+        X: Matrix,
+        labels: NDArray[np.int32],
+        n_threads: int,
+        scale: NDArray[np.float32] | None = None,
+        noise: str = "gumbel",
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Return each point's log-loss in nats and the rank of its class, as `LinearWeights.log_losses` does."""
+        linear = self._linear()
+        parts = [linear.log_losses(phi, labels[at], n_threads, scale, noise) for at, phi in self._blocks(X)]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def top_k(
+        self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel"
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return classes and log-probabilities, (n_samples, k), best first."""
+        linear = self._linear()
+        parts = [linear.top_k(phi, k, n_threads, noise) for _, phi in self._blocks(X)]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def score_tiles(
+        self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
+        linear = self._linear()
+        for at, phi in self._blocks(X):
+            for first, scores in linear.score_tiles(phi, n_threads, scale):
+                yield at.start + first, scores
+
+    def log_normalizers(self, X: Matrix, n_threads: int) -> NDArray[np.float64]:
+        """Return log sum_k e^{z_k} of each point."""
+        linear = self._linear()
+        return np.concatenate([linear.log_normalizers(phi, n_threads) for _, phi in self._blocks(X)])

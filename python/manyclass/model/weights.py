@@ -1,0 +1,175 @@
+"""The weight matrix of a linear model in either storage, and the questions put to the core about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass import _core
+from manyclass.checks import csr_parts
+
+LINE = 16  # floats in a cache line: rows of feature-major weights are padded to whole lines
+
+Matrix = sp.csr_array | NDArray[np.float32]
+Data = ArrayLike | sp.sparray | sp.spmatrix  # what an estimator takes as X
+
+
+def aligned_zeros(n_rows: int, n_columns: int) -> NDArray[np.float32]:
+    """Zeros that start at a cache line; pages are not touched before they are used."""
+    flat = np.zeros(n_rows * n_columns + LINE, dtype=np.float32)
+    start = -(flat.ctypes.data // 4) % LINE
+    return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
+
+
+@dataclass
+class LinearWeights:
+    """W and the intercept.
+
+    Attributes
+    ----------
+    matrix : ndarray of float32
+        Feature-major, (n_features, n_classes rounded up to 16), where `sparse`; else class-major,
+        (n_classes, n_features). Never written to by a question; a read-only memory map will do.
+    intercept : ndarray of shape (n_classes,), float32
+        Zeros if the model has none.
+    sparse : bool
+        Which storage it is.
+    """
+
+    matrix: NDArray[np.float32]
+    intercept: NDArray[np.float32]
+    sparse: bool
+
+    @classmethod
+    def zeros(cls, n_classes: int, n_features: int, *, sparse: bool) -> LinearWeights:
+        """All-zero weights for data of the given kind."""
+        padded = -(-n_classes // LINE) * LINE
+        shape = (n_features, padded) if sparse else (n_classes, n_features)
+        return cls(aligned_zeros(*shape), np.zeros(n_classes, dtype=np.float32), sparse)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.intercept)
+
+    @property
+    def coef(self) -> NDArray[np.float32]:
+        """W as a (n_classes, n_features) view."""
+        return self.matrix[:, : self.n_classes].T if self.sparse else self.matrix
+
+    def multiply_rows(self, factors: NDArray[np.float32]) -> None:
+        """Multiply the weights of class k by factors[k], in place; intercepts stay."""
+        if self.sparse:
+            self.matrix[:, : self.n_classes] *= factors
+        else:
+            self.matrix *= factors[:, np.newaxis]
+
+    def reorder(self, source: NDArray[np.int32], n_threads: int) -> None:
+        """Put class source[k] in place k, in place."""
+        if self.sparse:
+            _core.reorder_columns(self.matrix, source, n_threads)
+        else:
+            _core.reorder_rows(self.matrix, source)
+        self.intercept[:] = self.intercept[source]
+
+    def _blocks(self, X: Matrix) -> list[tuple[Any, int]]:
+        """Return X as the core takes it, in pieces where it must be made dense."""
+        if self.sparse:
+            csr = X if isinstance(X, sp.csr_array) else sp.csr_array(X)
+            return [(csr_parts(csr), csr.shape[1])]
+        if not isinstance(X, sp.csr_array):
+            return [(np.ascontiguousarray(X), X.shape[1])]
+        step = max(1, (1 << 24) // max(1, X.shape[1]))  # 64 MB at a time
+        return [(np.ascontiguousarray(X[i : i + step].toarray()), X.shape[1]) for i in range(0, X.shape[0], step)]
+
+    def _core_weights(self, scale: NDArray[np.float32] | None = None) -> _core.Weights:
+        return _core.Weights(
+            matrix=self.matrix,
+            intercept=self.intercept,
+            scale=np.zeros(0, dtype=np.float32) if scale is None else scale,
+            n_classes=self.n_classes,
+        )
+
+    def log_losses(
+        self,
+        X: Matrix,
+        labels: NDArray[np.int32],
+        n_threads: int,
+        scale: NDArray[np.float32] | None = None,
+        noise: str = "gumbel",
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Return each point's log-loss in nats and the rank of its class (0: predicted), rows times `scale`."""
+        losses, ranks, start = [], [], 0
+        weights = self._core_weights(scale)
+        for x, n_features in self._blocks(X):
+            n = len(x[0]) - 1 if isinstance(x, tuple) else len(x)
+            some = np.ascontiguousarray(labels[start : start + n])
+            loss, rank = _core.log_losses(x, n_features, weights, some, n_threads)
+            losses.append(loss)
+            ranks.append(rank)
+            start += n
+        if noise != "gumbel":  # classes rank as under the softmax; probabilities need all scores of a point
+            at = labels[:, np.newaxis]
+            losses = [-self._log_probabilities_at(noise, X, at, n_threads, scale).ravel()]
+        return np.concatenate(losses), np.concatenate(ranks)
+
+    def top_k(
+        self,
+        X: Matrix,
+        k: int,
+        n_threads: int,
+        noise: str = "gumbel",
+        scale: NDArray[np.float32] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return classes and log-probabilities, (n_samples, k), best first; rows times `scale`."""
+        parts = [_core.top_k(x, d, self._core_weights(scale), k, n_threads) for x, d in self._blocks(X)]
+        classes, log_p = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        if noise != "gumbel":
+            log_p = self._log_probabilities_at(noise, X, classes, n_threads, scale).astype(np.float32)
+        return classes, log_p
+
+    def _log_probabilities_at(
+        self,
+        noise: str,
+        X: Matrix,
+        classes: NDArray[np.int32],
+        n_threads: int,
+        scale: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float64]:
+        """Log-probabilities of some classes of each point, with noise other than Gumbel."""
+        parts = [
+            _core.utility_probabilities_at(
+                noise=noise,
+                psi=scores.astype(np.float64),
+                classes=np.ascontiguousarray(classes[first : first + len(scores)]),
+                log=True,
+                n_threads=n_threads,
+            )
+            for first, scores in self.score_tiles(X, n_threads, scale)
+        ]
+        return np.concatenate(parts)
+
+    def score_tiles(
+        self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
+        weights = self._core_weights(scale)
+        step = max(1, (1 << 22) // self.n_classes)
+        for first in range(0, X.shape[0], step):
+            blocks = self._blocks(X[first : first + step])
+            yield first, np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in blocks])
+
+    def log_normalizers(self, X: Matrix, n_threads: int) -> NDArray[np.float64]:
+        """Return log sum_k e^{z_k} of each point."""
+        weights = self._core_weights()
+        return np.concatenate([_core.log_normalizers(x, d, weights, n_threads) for x, d in self._blocks(X)])
+
+    def scores(self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Return all scores, (n_samples, n_classes), rows times `scale`."""
+        weights = self._core_weights(scale)
+        return np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in self._blocks(X)])

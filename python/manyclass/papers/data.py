@@ -1,0 +1,72 @@
+"""Data sets of the experiments, by name, in the folder that MANYCLASS_DATA names: XMC text, or images in one .npz."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass.datasets import load_multiclass
+from manyclass.model.weights import Matrix
+from manyclass.papers.engine import MissingDataError
+
+IMAGES = {"mnist": "mnist.npz", "omniglot": "omniglot28.npz"}  # x_train, y_train, x_test, y_test; values 0 to 255
+
+Scale = Literal["l2", "max"] | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Training and test data with one class a row; every class of the test data occurs in training."""
+
+    X_train: Matrix
+    y_train: NDArray[np.int64]
+    X_test: Matrix
+    y_test: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Classes K, features D, training rows N."""
+        return len(np.unique(self.y_train)), self.X_train.shape[1], self.X_train.shape[0]
+
+
+def load(name: str, *, scale: Scale, max_rows: int | None, n_features: int | None = None, n_jobs: int = 1) -> Problem:
+    """Return the data set; images are divided by 255, and by their norm with scale "l2".
+
+    Raises MissingDataError if it is not there.
+    """
+    root = os.environ.get("MANYCLASS_DATA")
+    if not root:
+        raise MissingDataError(
+            "the environment variable MANYCLASS_DATA is not set; it must name the folder of the data"
+        )
+    folder = Path(root) / name
+    if name in IMAGES:
+        if not (folder / IMAGES[name]).is_file():
+            raise MissingDataError(f"{folder / IMAGES[name]} does not exist")
+        return _images(folder / IMAGES[name], scale, max_rows)
+    if not any(folder.glob("train.txt*")):
+        raise MissingDataError(f"{folder} holds no train.txt, train.txt.xz or train.txt.gz")
+    data = load_multiclass(folder, scale=scale, n_features=n_features, n_train=max_rows, n_jobs=n_jobs)
+    return Problem(data.X_train, data.y_train, data.X_test[:max_rows], data.y_test[:max_rows])
+
+
+def _images(file: Path, scale: Scale, max_rows: int | None) -> Problem:
+    with np.load(file) as arrays:
+        y_train, y_test = (arrays[key][:max_rows].astype(np.int64) for key in ("y_train", "y_test"))
+        X_train, X_test = (_pixels(arrays, key, scale, max_rows) for key in ("x_train", "x_test"))
+    seen = np.isin(y_test, y_train)
+    return Problem(X_train, y_train, X_test[seen], y_test[seen])
+
+
+def _pixels(arrays: Mapping[str, NDArray[np.uint8]], key: str, scale: Scale, max_rows: int | None) -> Matrix:
+    images = arrays[key][:max_rows]
+    X = images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
+    if scale == "l2":
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return np.ascontiguousarray(X)

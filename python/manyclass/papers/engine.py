@@ -1,0 +1,328 @@
+"""The engine of experiments: a frozen configuration is run once, recorded as a line of JSON, and reported.
+
+    options ─▶ runs ─▶ perform, once each ─▶ runs.jsonl ─▶ report: tables, plots, one page
+
+What was recorded is not run again: a run is known by the hash of its configuration, and one that failed has not been
+recorded as done.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+import manyclass
+from manyclass.papers.machine import machine
+from manyclass.papers.report import Report, Table
+
+RECORDS = "runs.jsonl"
+INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
+
+Results = dict[str, Any]
+Records = list[dict[str, Any]]
+Note = Callable[[str], None]
+
+
+class MissingDataError(Exception):
+    """A data set that is not on this machine; its text says which and why."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user chooses of an experiment.
+
+    Attributes
+    ----------
+    data, methods : tuple of str
+        Data sets and methods by name; none: all of the experiment's.
+    seeds : int
+        Each random run is made with the seeds 0 to seeds - 1.
+    seconds : float or None
+        Training time of a run, for experiments that have one.
+    max_iter : int or None
+        Passes over the data (iterations of L-BFGS), instead of the experiment's own.
+    max_rows : int or None
+        Use at most so many training rows and so many test rows.
+    scale : float
+        Factor on the sizes of data that the experiment draws itself.
+    n_jobs : int
+        Threads.
+    """
+
+    data: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    seeds: int = 1
+    seconds: float | None = None
+    max_iter: int | None = None
+    max_rows: int | None = None
+    scale: float = 1.0
+    n_jobs: int = 1
+
+    def wants(self, method: str) -> bool:
+        """Whether a method is among those chosen."""
+        return not self.methods or method in self.methods
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The options that belong to the configuration of every run."""
+        return {"max_rows": self.max_rows, "scale": self.scale, "n_jobs": self.n_jobs}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration: all that a result depends on but the program, the machine and the data themselves.
+
+    Attributes
+    ----------
+    experiment, part, data, method : str
+        Where the run belongs: the experiment, its table or figure, the data set, the row.
+    seed : int
+    settings : dict
+        Numbers and names of the experiment.
+    model : dict
+        Parameters of the estimator.
+    """
+
+    experiment: str
+    part: str
+    data: str
+    method: str
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits of the SHA-256 of the configuration."""
+        text = json.dumps(asdict(self), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """One line for people."""
+        return f"{self.data}, {self.part}, {self.method}, seed {self.seed}"
+
+
+@dataclass
+class Context:
+    """What a run is given.
+
+    Attributes
+    ----------
+    data : object
+        What the experiment's `load` returned.
+    memo : dict
+        Shared by the runs on one data set, in one process: a reference solution, say.
+    results : dict
+        Of the runs on this data set that are done, by hash: those that were asked for before.
+    """
+
+    data: Any
+    memo: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Results] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: what there is to run, how, and what is told of it.
+
+    Attributes
+    ----------
+    name, summary : str
+        For the command line.
+    data, methods : tuple of str
+        Those it has, or takes by default.
+    runs : callable
+        The runs on one data set; options.data holds the names of all that were chosen.
+    load : callable
+        The data of that name, or MissingDataError.
+    perform : callable
+        The results of a run, for JSON.
+    report : callable
+        Tables and plots from the records of the runs.
+    open_data : bool
+        Whether other data sets than `data` can be named.
+    """
+
+    name: str
+    summary: str
+    data: tuple[str, ...]
+    methods: tuple[str, ...]
+    runs: Callable[[str, Options], list[Run]]
+    load: Callable[[str, Options], Any]
+    perform: Callable[[Run, Context], Results]
+    report: Callable[[Records, Options], Report]
+    open_data: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is left of an experiment.
+
+    Attributes
+    ----------
+    report : Report
+    records : list of dict
+        Of the runs that were asked for, in their order, made now or before.
+    n_made, n_known, n_failed : int
+        Runs made now, found in the records, and failed now.
+    skipped : list of str
+        Data sets that are not there.
+    """
+
+    report: Report
+    records: Records
+    n_made: int
+    n_known: int
+    n_failed: int
+    skipped: list[str]
+
+
+def run_experiment(
+    experiment: Experiment, options: Options, folder: Path, *, note: Note, progress: bool = False
+) -> Outcome:
+    """Make the runs that are not recorded yet and return the report of all.
+
+    Raises ValueError for a name that the experiment does not know, or if no data set is there.
+    """
+    options = _resolved(experiment, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / RECORDS
+    known = {record["hash"]: record for record in read_records(file, note)}
+    runs = {name: {run.hash: run for run in experiment.runs(name, options)} for name in options.data}
+    asked = {key for of_data in runs.values() for key in of_data}
+    done = {key for key, record in known.items() if "results" in record}
+    n_known, n_made, n_failed, skipped = len(asked & done), 0, 0, []
+    if n_known:
+        note(f"{n_known} of {len(asked)} runs are in {file} and are not made again")
+    with tqdm(total=len(asked), initial=n_known, disable=not progress, unit="run") as bar:
+        for name, of_data in runs.items():
+            left = [run for key, run in of_data.items() if key not in done]
+            if not left:
+                continue
+            try:
+                context = Context(experiment.load(name, options))
+                context.results |= {key: known[key]["results"] for key in of_data if key in done}
+            except MissingDataError as missing:
+                note(f"skipped {name}: {missing}")
+                skipped.append(name)
+                bar.total -= len(left)
+                continue
+            for run in left:
+                bar.set_postfix_str(run.label)
+                record = _made(experiment, run, context)
+                _append(file, record)
+                known[run.hash] = record
+                context.results |= {run.hash: record["results"]} if "results" in record else {}
+                n_made += 1
+                if "error" in record:
+                    n_failed += 1
+                    note(f"failed: {run.label}: {record['error']}")
+                bar.update()
+    records = [known[key] for of_data in runs.values() for key in of_data if key in known]
+    if not records:
+        raise ValueError(f"experiment {experiment.name}: none of the data sets {', '.join(options.data)} is there")
+    succeeded = [record for record in records if "results" in record]
+    report = experiment.report(succeeded, options) if succeeded else Report((), (), ())
+    return Outcome(_with_failures(report, records), records, n_made, n_known, n_failed, skipped)
+
+
+def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
+    """Read the records of a file that need not exist; a line cut off by the end of a process is told and left out."""
+    if not file.exists():
+        return
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            note(f"{file}: line {number} is not a whole record and is left out")
+
+
+def finite(value: Any) -> Any:
+    """`value` with None for every number that is not finite: JSON has no others."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def _resolved(experiment: Experiment, options: Options) -> Options:
+    for what, names, choices in (
+        ("method", options.methods, experiment.methods),
+        ("data set", () if experiment.open_data else options.data, experiment.data),
+    ):
+        for name in names:
+            if name not in choices:
+                raise ValueError(
+                    f"{name!r} is not a {what} of experiment {experiment.name}; it must be one of {', '.join(choices)}"
+                )
+    return Options(**asdict(options) | {"data": options.data or experiment.data})
+
+
+def _made(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
+    record: dict[str, Any] = {"hash": run.hash, **asdict(run), "version": manyclass.__version__, "machine": machine()}
+    begin = time.perf_counter()
+    with _warnings_of() as told:
+        try:
+            record["results"] = finite(experiment.perform(run, context))
+        # One run of many: the others are worth making, and this one's record says what happened.
+        except Exception as error:
+            record["error"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if any(INTERRUPTED in text for text in told):
+        raise KeyboardInterrupt  # the estimator took Ctrl-C for itself, and the run is not whole
+    record["seconds"] = round(time.perf_counter() - begin, 3)
+    record["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    record["warnings"] = told
+    return record
+
+
+@contextmanager
+def _warnings_of() -> Iterator[list[str]]:
+    """Texts of the warnings that training diverged or did not end; complete once the block has ended."""
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield told
+    told += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
+
+
+def _append(file: Path, record: Mapping[str, Any]) -> None:
+    line = json.dumps(record, allow_nan=False) + "\n"
+    with open(file, "a+b") as out:
+        if out.tell():
+            out.seek(-1, os.SEEK_END)
+            if out.read(1) != b"\n":  # of a process that was ended while it wrote
+                line = "\n" + line
+        out.write(line.encode())
+
+
+def _with_failures(report: Report, records: Sequence[Mapping[str, Any]]) -> Report:
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for r in records:
+        # Of a warning its first words: what follows the colon differs from run to run, and is in the records.
+        texts = [f"failed: {r['error']}"] if "error" in r else [text.partition(":")[0] for text in r["warnings"]]
+        counts.update((r["data"], r["part"], r["method"], text) for text in texts)
+    if not counts:
+        return report
+    rows = [[*key, count] for key, count in counts.items()]
+    table = Table("troubles", "Runs that failed or warned", ("data", "part", "method", "what", "runs"), rows)
+    return Report((*report.tables, table), report.plots, report.notes)

@@ -1,0 +1,249 @@
+"""Fagan & Iyengar 2018: Tables 1-3 and Figures 1-3, by the protocol of the authors' code, all evaluated exactly.
+
+First label only, the first 10,000 features, at most 100,000 rows, unit rows; W = 0, u = 0, u tied to W, points in file
+order, uniform classes, no intercept; 50 passes, the learning rate times 0.9 after each; training log-loss and error at
+ten evenly spaced passes. One-vs-each, NCE and importance sampling take batches of 100 points that share 5 classes,
+U-max and plain SGD 5 classes a point, Implicit one. In the authors' code Implicit skips a point whose one draw is its
+label; here classes are drawn from the wrong ones.
+
+Importance sampling here keeps the label's score exact (solver "css"), which the paper leaves open: the authors'
+recorded training errors are those of this form (Bibtex 0.154, Delicious 0.781; here 0.160 and 0.777), not of the one
+whose candidates are all drawn (0.89 and 0.86: it runs away), which is "is (label drawn)" in Figure 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyclass import SoftmaxClassifier
+from manyclass.papers.data import Problem
+from manyclass.papers.data import load as load_data
+from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
+from manyclass.papers.published import (
+    FAGAN_IYENGAR_RAMAN,
+    FAGAN_IYENGAR_RATES,
+    FAGAN_IYENGAR_RECORDED,
+    FAGAN_IYENGAR_RELATIVE,
+    FAGAN_IYENGAR_SHAPES,
+    FAGAN_IYENGAR_SOLVERS,
+)
+from manyclass.papers.report import Panel, Plot, Report, Series, Table
+from manyclass.papers.summary import by_key, evenly_spaced, mean, of_seeds, ratio, spread
+from manyclass.training.passes import TrainingState
+
+NAME = "fagan-iyengar"
+PASSES, CHECKPOINTS = 50, 10
+FEATURES, ROWS = 10_000, 100_000
+GRID = tuple(10.0**power for power in range(-3, 4))
+RAMAN_GRID = tuple(10.0**power for power in range(-4, 3))  # what Figure 2 shows
+TUNING_SHARE = 0.1
+SENSITIVITY_ON = "eurlex57k"  # in the place of the paper's Eurlex; without it, the first data set chosen
+
+PROTOCOL: dict[str, Any] = {
+    "selection": "uniform",
+    "u_init": "zero",
+    "u_learning_rate": "tied",
+    "shuffle": False,
+    "fit_intercept": False,
+    "decay": 0.9,
+}
+IN_BATCHES = {"batch_size": 100, "share_classes": True, "n_negatives": 5}
+SOLVERS: dict[str, dict[str, Any]] = {
+    "ove": {"solver": "ove", **IN_BATCHES},
+    "nce": {"solver": "nce", **IN_BATCHES},
+    "is": {"solver": "css", **IN_BATCHES},
+    "sgd": {"solver": "sgd", "batch_size": 1, "n_negatives": 5},
+    "umax": {"solver": "umax", "batch_size": 1, "n_negatives": 5},
+    "implicit": {"solver": "implicit", "batch_size": 1, "n_negatives": 1},
+}
+# Beside those of Table 3, in Figures 2 and 3.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "umax (raman)": {**SOLVERS["umax"], "formulation": "raman"},
+    "is (label drawn)": {"solver": "is", **IN_BATCHES},
+    "nce (1, 1)": {"solver": "nce", "batch_size": 1, "n_negatives": 1},
+}
+
+
+def runs(name: str, options: Options) -> list[Run]:
+    """The tuning runs on a tenth of the rows, the runs at the paper's rates, and, on one data set, at all rates."""
+    rates = dict(
+        zip(FAGAN_IYENGAR_SOLVERS, FAGAN_IYENGAR_RATES.get(name, FAGAN_IYENGAR_RATES["eurlex57k"]), strict=True)
+    )
+    made: list[Run] = []
+
+    def add(part: str, method: str, rate: float, seeds: int = 1, share: float = 1.0) -> None:
+        if options.wants(method):
+            model = PROTOCOL | (SOLVERS | VARIANTS)[method] | {"learning_rate": rate}
+            model["max_iter"] = options.max_iter or PASSES
+            settings = {**options.sizes, "share": share}
+            made.extend(Run(NAME, part, name, method, seed, settings, model) for seed in range(seeds))
+
+    for method in SOLVERS:
+        add("table 3", method, rates[method], options.seeds)
+        for rate in GRID:
+            add("tuning", method, rate, share=TUNING_SHARE)
+    if name == (SENSITIVITY_ON if SENSITIVITY_ON in options.data else options.data[0]):
+        for method in SOLVERS | VARIANTS:
+            for rate in GRID:
+                add("sensitivity", method, rate)
+        for method in ("umax", "umax (raman)"):
+            add("sensitivity", method, RAMAN_GRID[0])
+    return made
+
+
+def load(name: str, options: Options) -> Problem:
+    """The data as in section 4.1 of the paper."""
+    max_rows = min(ROWS, options.max_rows or ROWS)
+    return load_data(name, scale="l2", max_rows=max_rows, n_features=FEATURES, n_jobs=options.n_jobs)
+
+
+def perform(run: Run, context: Context) -> Results:
+    """Train; the training log-loss and error at ten passes."""
+    data: Problem = context.data
+    X, y = data.X_train, data.y_train
+    if run.settings["share"] < 1:
+        some = np.sort(np.random.default_rng(0).permutation(len(y))[: max(2, int(run.settings["share"] * len(y)))])
+        X, y = X[some], y[some]
+    labels = np.unique(y, return_inverse=True)[1].astype(np.int32)
+    max_iter = run.model["max_iter"]
+    at = evenly_spaced(max_iter, CHECKPOINTS)
+    curve: dict[str, list[float]] = {"epoch": [], "log_loss": [], "error": [], "seconds": []}
+
+    def note(state: TrainingState) -> None:
+        if state.n_iter in at:
+            found = state.evaluate(X, labels)
+            for key, value in (("epoch", state.n_iter), ("seconds", state.seconds)):
+                curve[key].append(value)
+            for key in ("log_loss", "error"):
+                curve[key].append(found[key])
+
+    SoftmaxClassifier(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.model).fit(X, y, callback=note)
+    if not curve["epoch"] or curve["epoch"][-1] != max_iter:
+        # Training ended early because a step overflowed: there is no model to speak of.
+        return {**curve, "final_log_loss": None, "final_error": None, "shape": data.shape}
+    return {**curve, "final_log_loss": curve["log_loss"][-1], "final_error": curve["error"][-1], "shape": data.shape}
+
+
+def report(records: Records, options: Options) -> Report:
+    """Tables 1-3 and Figures 1-3, the paper's values beside ours."""
+    parts = by_key(records, "part")
+    final, tuning, sensitivity = (parts.get(part, []) for part in ("table 3", "tuning", "sensitivity"))
+    tables = [_table_1(records), _table_2(tuning), _table_3(final)]
+    plots = [_curves("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", final, "data", "method")]
+    if sensitivity:
+        tables.append(_sensitivity(sensitivity))
+        umax = [r for r in sensitivity if r["method"].startswith("umax") and r["model"]["learning_rate"] in RAMAN_GRID]
+        where = sensitivity[0]["data"]
+        plots += [
+            _curves(
+                "figure-2", f"Figure 2: the two double sums, U-max on {where}, by learning rate", umax, "method", "rate"
+            ),
+            _curves(
+                "figure-3", f"Figure 3: sensitivity to the learning rate on {where}", sensitivity, "method", "rate"
+            ),
+        ]
+    notes = (
+        "All log-losses here are those of the softmax with the trained W, over all classes. The published ratios of "
+        "ove, nce and is are not: the authors' evaluation applied the softmax twice there, so compare errors.",
+        "The published Figure 2 (factor 3.08) was made with a slip in the gradient of u (an exponential taken twice).",
+        "eurlex57k stands where the paper has Eurlex, with other rows, features and classes.",
+    )
+    return Report(tuple(tables), tuple(plots), notes)
+
+
+def _table_1(records: Records) -> Table:
+    rows: list[list[Any]] = []
+    for name, some in by_key(records, "data").items():
+        theirs = FAGAN_IYENGAR_SHAPES.get(name, (None,) * 3)
+        rows.append([name, *(n for pair in zip(some[0]["results"]["shape"], theirs, strict=True) for n in pair)])
+    columns = ("data", "classes", "paper", "features", "paper", "rows", "paper")
+    return Table("table-1", "Table 1: data", columns, rows)
+
+
+def _table_2(records: Records) -> Table:
+    rows: list[list[Any]] = []
+    for (name, method), some in by_key(records, "data", "method").items():
+        losses = {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in some}
+        finite = {rate: loss for rate, loss in losses.items() if loss is not None}
+        best = min(finite, key=finite.__getitem__) if finite else None
+        published = dict(zip(FAGAN_IYENGAR_SOLVERS, FAGAN_IYENGAR_RATES.get(name, (None,) * 6), strict=True))
+        at_edge = best in (min(losses), max(losses)) if best is not None else None
+        rows.append([name, method, best, published[method], "yes" if at_edge else "no"])
+    columns = ("data", "solver", "best rate", "paper", "at the edge of the grid")
+    return Table(
+        "table-2",
+        "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows",
+        columns,
+        rows,
+    )
+
+
+def _table_3(records: Records) -> Table:
+    groups = of_seeds(records)
+    rows: list[list[Any]] = []
+    for (name, method), some in groups.items():
+        losses, errors = ([r["results"][key] for r in some] for key in ("final_log_loss", "final_error"))
+        implicit = mean([r["results"]["final_log_loss"] for r in groups.get((name, "implicit"), [])])
+        relative: tuple[float | None, float | None] = (None, None)
+        if name in FAGAN_IYENGAR_RELATIVE:
+            relative = FAGAN_IYENGAR_RELATIVE[name][FAGAN_IYENGAR_SOLVERS.index(method)]
+        recorded = FAGAN_IYENGAR_RECORDED.get(name, {}).get(method, (None, None))
+        seconds = mean([r["results"]["seconds"][-1] for r in some if r["results"]["seconds"]])
+        of_loss = [mean(losses), spread(losses), recorded[0], ratio(mean(losses), implicit), *relative]
+        rows.append([name, method, *of_loss, mean(errors), recorded[1], seconds])
+    columns = (
+        "data",
+        "solver",
+        "log-loss",
+        "range over seeds",
+        "authors",
+        "relative",
+        "ICLR",
+        "arXiv",
+        "error",
+        "authors",
+    )
+    return Table("table-3", "Table 3: training log-loss after the last pass", (*columns, "seconds"), rows)
+
+
+def _sensitivity(records: Records) -> Table:
+    rates = sorted({r["model"]["learning_rate"] for r in records})
+    rows: list[list[Any]] = []
+    losses: dict[str, dict[float, float | None]] = {}
+    for method, some in by_key(records, "method").items():
+        losses[method] = {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in some}
+        rows.append([method, *(losses[method].get(rate) for rate in rates)])
+    if "umax" in losses and "umax (raman)" in losses:
+        proposed, raman = losses["umax"], losses["umax (raman)"]
+        ratios = {rate: ratio(raman.get(rate), proposed.get(rate)) for rate in rates}
+        rows.append([f"raman / proposed (paper, mean: {FAGAN_IYENGAR_RAMAN})", *(ratios[rate] for rate in rates)])
+    caption = f"Figures 2 and 3 in numbers: log-loss after the last pass on {records[0]['data']}, by learning rate"
+    return Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows)
+
+
+def _curves(name: str, caption: str, records: Records, panel: str, line: str) -> Plot:
+    def line_of(record: dict[str, Any]) -> str:
+        return f"{record['model']['learning_rate']:g}" if line == "rate" else str(record[line])
+
+    panels = []
+    for title, some in by_key(records, panel).items():
+        some = sorted(some, key=lambda r: r["model"]["learning_rate"]) if line == "rate" else some
+        first_seed = [r for r in some if r["seed"] == 0]
+        series = [Series(line_of(r), r["results"]["epoch"], r["results"]["log_loss"], "-o") for r in first_seed]
+        panels.append(Panel(str(title), series))
+    return Plot(name, caption, "pass", "training log-loss [nats]", panels, log_y=line == "rate")
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    summary="Fagan & Iyengar 2018: U-max and Implicit SGD against the biased methods (Tables 1-3, Figures 1-3)",
+    data=tuple(FAGAN_IYENGAR_SHAPES),
+    methods=(*SOLVERS, *VARIANTS),
+    runs=runs,
+    load=load,
+    perform=perform,
+    report=report,
+    open_data=True,
+)

@@ -1,0 +1,251 @@
+"""Yen et al. 2018, figures 1 and 2: which classes a step should see, by accuracy against time and against passes.
+
+The methods of section 5: exact softmax and margin, sampled softmax with K / 100 uniform classes (without and with the
+log-q correction), the margin by search (Algorithm 1), by searches in blocks of columns whose finds are scored exactly,
+and by greedy message passing (Algorithm 2, T = 1). Dense data have one label a row and a linear model, 8 blocks
+(faces: 4) and mu = 1; sparse ones several labels, embeddings of length 100, 4 blocks and mu = 5. Steps are Adagrad's,
+the same for all, in place of the paper's grid of step sizes. Accuracy is that of the first prediction (P@1), on as many
+as 1,000 points of each part; time is the processor's, of all threads, without measuring.
+
+MegaFace and WikiLSHTC cannot be had: `faces` stands in for the first, unit vectors around 100,000 identities whose
+spectrum falls as that of embeddings does, with nothing that clusters them; the second has eurlex57k, yso-en and gowalla
+in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass import MarginClassifier, SoftmaxClassifier
+from manyclass.datasets import l2_normalize, load_xmc
+from manyclass.papers.data import load as load_single
+from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
+from manyclass.papers.report import Panel, Plot, Report, Series, Table
+from manyclass.papers.summary import by_key, mean, of_seeds, spread
+from manyclass.training.passes import TrainingState
+
+NAME = "loss-decomposition"
+FACES = "faces"
+DATA = ("omniglot", FACES, "eurlex57k", "yso-en", "gowalla")
+DENSE = ("omniglot", FACES, "mnist")
+METHODS = ("softmax", "sampled-softmax", "sampled-softmax-logq", "margin", "mips", "decomposed", "messages")
+EXACT = ("softmax", "margin")
+PASSES = 10
+SECONDS = 60.0
+MEASURED = 1000
+EMBEDDING = 100
+OVERTIME = 30  # a run ends after so many times its budget by the clock on the wall
+
+IDENTITIES, FACE_DIMS, FACES_EACH, NOISE = 100_000, 128, 4, 1.5
+# What a search probes of its 2 sqrt(K) clusters on faces, and what it returns: for 100,000 identities a step by search
+# then costs less than a tenth of the exact one. Four blocks learn more there than eight in less time; of 20,000
+# identities eight learn more (bench/README.md).
+MIPS = {"n_probe": 4, "budget": 64}
+BLOCKS = {"n_blocks": 4, "n_probe": 2, "budget": 32}
+DECAY_OF_SPECTRUM = 16.0  # the d-th principal direction has a standard deviation of 1 / (1 + d / 16)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Training and test points with indicator matrices of their labels."""
+
+    X_train: Any
+    Y_train: sp.csr_array
+    X_test: Any
+    Y_test: sp.csr_array
+
+
+def runs(name: str, options: Options) -> list[Run]:
+    """Each method with each seed."""
+    settings = {**options.sizes, "seconds": options.seconds or SECONDS, "max_iter": options.max_iter or PASSES}
+    return [
+        Run(NAME, "curve", name, method, seed, settings, model_of(name, method))
+        for method in METHODS
+        if options.wants(method)
+        for seed in range(options.seeds)
+    ]
+
+
+def model_of(name: str, method: str) -> dict[str, Any]:
+    """Parameters of a method; the sample's size and the index depend on K and are set when the data are there."""
+    dense = name in DENSE
+    model: dict[str, Any] = {} if dense else {"embedding_dim": EMBEDDING}
+    if method.startswith("sampled"):
+        return {**model, "search": "sampled", "frequency_power": 0.0, "log_q": method.endswith("logq")}
+    if method == "softmax":
+        return {**model, "search": "exact"}
+    return {**model, "smoothing": 1.0 if dense else 5.0, "search": "exact" if method == "margin" else method}
+
+
+def load(name: str, options: Options) -> Points:
+    """Unit rows; sparse data with all labels."""
+    if name == FACES:
+        return faces(max(20, round(options.scale * IDENTITIES)))
+    if name in DENSE:
+        data = load_single(name, scale="l2", max_rows=options.max_rows)
+        n_classes = int(data.y_train.max()) + 1
+        return Points(data.X_train, one_label(data.y_train, n_classes), data.X_test, one_label(data.y_test, n_classes))
+    root = os.environ.get("MANYCLASS_DATA")
+    if not root:
+        raise MissingDataError(
+            "the environment variable MANYCLASS_DATA is not set; it must name the folder of the data"
+        )
+    parts: list[Any] = []
+    for part in ("train", "test"):
+        found = sorted((Path(root) / name).glob(f"{part}.txt*"))
+        if not found:
+            raise MissingDataError(f"{Path(root) / name} holds no {part}.txt, {part}.txt.xz or {part}.txt.gz")
+        X, Y = load_xmc(found[0])
+        labelled = np.flatnonzero(np.diff(Y.indptr))[: options.max_rows]
+        parts += [l2_normalize(X[labelled]), sp.csr_array(Y[labelled])]
+    return Points(*parts)
+
+
+def faces(n_identities: int, seed: int = 0, noise: float = NOISE) -> Points:
+    """Draw unit vectors around identities, noise as long as said: FACES_EACH to train on and one to test each."""
+    rng = np.random.default_rng(seed)
+    spectrum = 1 / (1 + np.arange(FACE_DIMS) / DECAY_OF_SPECTRUM)
+    rotation, _ = np.linalg.qr(rng.standard_normal((FACE_DIMS, FACE_DIMS)))
+    centers = _unit((rng.standard_normal((n_identities, FACE_DIMS)) * spectrum) @ rotation)
+    of_train = np.repeat(np.arange(n_identities), FACES_EACH)
+    sigma = noise / np.sqrt(FACE_DIMS)
+    X_train, X_test = (
+        _unit(centers[y] + sigma * rng.standard_normal((len(y), FACE_DIMS))).astype(np.float32)
+        for y in (of_train, np.arange(n_identities))
+    )
+    return Points(X_train, one_label(of_train, n_identities), X_test, one_label(np.arange(n_identities), n_identities))
+
+
+def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def one_label(y: NDArray[np.int64], n_classes: int) -> sp.csr_array:
+    """Indicator matrix of one label a row."""
+    return sp.csr_array((np.ones(len(y), np.float32), y, np.arange(len(y) + 1)), shape=(len(y), n_classes))
+
+
+def perform(run: Run, context: Context) -> Results:
+    """Train; accuracy after each pass."""
+    data: Points = context.data
+    n_classes = data.Y_train.shape[1]
+    options: dict[str, Any] = {"random_state": run.seed, "n_jobs": run.settings["n_jobs"]}
+    options |= {"max_iter": run.settings["max_iter"], "decay": 1.0, "n_negatives": max(1, -(-n_classes // 100))}
+    estimator = MarginClassifier if "smoothing" in run.model else SoftmaxClassifier
+    model = estimator(**options, **run.model)
+    _set_search(model, run, n_classes)
+    rng = np.random.default_rng(0)
+    parts = {
+        "train": _sample(rng, data.X_train, data.Y_train),
+        "test": _sample(rng, data.X_test, data.Y_test),
+    }
+    curve: dict[str, list[float]] = {"seconds": [], "train": [], "test": [], "loss": []}
+    spent, since = 0.0, time.process_time()
+
+    def after_pass(state: TrainingState) -> bool:
+        nonlocal spent, since
+        spent += time.process_time() - since
+        curve["seconds"].append(spent)
+        curve["loss"].append(state.loss)
+        for part, (X, Y) in parts.items():
+            curve[part].append(_hits(state, X, Y))
+        since = time.process_time()
+        return bool(spent >= run.settings["seconds"])
+
+    model.fit(data.X_train, data.Y_train, callback=after_pass, max_seconds=OVERTIME * run.settings["seconds"])
+    return {**curve, "shape": [n_classes, data.X_train.shape[1], data.X_train.shape[0]]}
+
+
+def _set_search(model: Any, run: Run, n_classes: int) -> None:
+    """Give a model that searches its index."""
+    from manyclass import DecomposedIndex, SphericalClusterIndex
+    from manyclass.search.clustered import auto_clusters
+
+    search, few = run.model["search"], run.data == FACES and auto_clusters(n_classes) > MIPS["n_probe"]
+    if search == "mips" and few:
+        index = SphericalClusterIndex(n_probe=MIPS["n_probe"], random_state=run.seed)
+        model.set_params(search=index, budget=MIPS["budget"])
+    if search == "decomposed":
+        usual: dict[str, Any] = {"n_blocks": 8 if run.data in DENSE else 4, "n_probe": "auto", "budget": None}
+        chosen = dict(BLOCKS) if few else usual
+        model.set_params(budget=chosen.pop("budget"))
+        model.set_params(search=DecomposedIndex(**chosen, random_state=run.seed))
+
+
+def _sample(rng: np.random.Generator, X: Any, Y: sp.csr_array) -> tuple[Any, sp.csr_array]:
+    rows = np.sort(rng.permutation(X.shape[0])[:MEASURED])
+    return X[rows], sp.csr_array(Y[rows])
+
+
+def _hits(state: TrainingState, X: Any, Y: sp.csr_array) -> float:
+    """P@1."""
+    step = max(1, (1 << 24) // Y.shape[1])
+    hits = 0.0
+    for first in range(0, X.shape[0], step):
+        best = state.scores(X[first : first + step]).argmax(axis=1)
+        hits += float(np.asarray(Y[first + np.arange(len(best)), best]).astype(bool).sum())
+    return float(hits / X.shape[0])
+
+
+def report(records: Records, options: Options) -> Report:
+    """A table of ends, and the figures."""
+    tables = []
+    panels: dict[str, list[Panel]] = {"time": [], "passes": []}
+    for name, some in by_key(records, "data").items():
+        shape = some[0]["results"]["shape"]
+        caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
+        columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
+        tables.append(Table(f"{NAME}-{name}", caption, columns, [_row(m, r) for (_, m), r in of_seeds(some).items()]))
+        first = [r for r in some if r["seed"] == 0]
+        for part in ("test", "train"):
+            by_time = [Series(r["method"], r["results"]["seconds"], r["results"][part]) for r in first]
+            by_pass = [
+                Series(r["method"], [float(i + 1) for i in range(len(r["results"][part]))], r["results"][part])
+                for r in first
+            ]
+            panels["time"].append(Panel(f"{name}, {part}", by_time))
+            panels["passes"].append(Panel(f"{name}, {part}", by_pass))
+    plots = tuple(
+        Plot(f"{NAME}-{axis}", f"P@1 against {what}", what, "P@1", some, log_x=True)
+        for (axis, some), what in zip(panels.items(), ("processor seconds", "passes"), strict=True)
+        if some
+    )
+    return Report(tuple(tables), plots, ())
+
+
+def _row(method: str, records: Records) -> list[Any]:
+    results = [r["results"] for r in records if r["results"]["seconds"]]
+    if not results:
+        return [method, None, None, None, None, None, 0]
+    ends = [r["test"][-1] for r in results]
+    a_pass = [(r["seconds"][-1] - r["seconds"][0]) / max(1, len(r["seconds"]) - 1) for r in results]
+    return [
+        method,
+        mean([r["train"][-1] for r in results]),
+        mean(ends),
+        spread(ends),
+        mean([max(r["test"]) for r in results]),
+        mean(a_pass),
+        mean([float(len(r["seconds"])) for r in results]),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    summary="Yen et al. 2018: exact, sampled, searched and decomposed gradients, accuracy against time and passes",
+    data=DATA,
+    methods=METHODS,
+    runs=runs,
+    load=load,
+    perform=perform,
+    report=report,
+    open_data=True,
+)

@@ -1,0 +1,307 @@
+"""A race: excess training objective over the best one known against processor time, all solvers, the same for each.
+
+The objective is the mean log-loss + alpha/2 ||W||^2 with alpha = 1 / N (a unit Gaussian prior), on unit rows with
+intercepts; every solver takes that ridge and its own best learning rate, which falls exponentially to a hundredth at
+the end of the time (some passes before tell how many fit in): the best of a grid around its automatic one, by the
+objective after the same time with another seed; the grid goes on where its end is best. Time is that of the processor,
+of all threads, so that other programs on the machine change little. The optimum lies between the dual bound and the
+objective of L-BFGS; where that would take too much memory, or the data are so large that log-losses are measured on a
+sample of the training rows, the smallest objective that any solver reached stands in, and the report says so. Measuring
+is not counted as training; it is done after the passes that end past geometrically spaced times.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from manyclass import SoftmaxClassifier
+from manyclass.checks import canonical_csr
+from manyclass.papers.data import Problem
+from manyclass.papers.data import load as load_data
+from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
+from manyclass.papers.report import Panel, Plot, Report, Series, Table
+from manyclass.papers.summary import by_key, mean, of_seeds, spread
+from manyclass.training.passes import TrainingState
+from manyclass.training.sampled import row_norms_sq
+
+NAME = "race"
+DATA = ("bibtex", "delicious", "eurlex57k", "yso-en")
+UNBIASED = ("implicit", "minibatch_implicit", "umax", "sgd", "bregman", "scent", "augment_reduce", "scgd", "exact")
+BIASED = ("ema", "softplus", "css", "is", "ove", "bouchard", "nce", "negative_sampling")
+OPTIMUM = "lbfgs"
+SECONDS = {"bibtex": 1.0, "delicious": 1.5, "eurlex57k": 4.0, "yso-en": 8.0}
+SECONDS_OF_OTHERS = 10.0
+# L-BFGS gets as much more time, and keeps so many copies of W in float64; beyond so many bytes it is left out.
+OPTIMUM_TIMES = 100
+COPIES, MOST_BYTES = 30, 4 << 30
+LAST_STEP = 0.01
+TRIAL_PASSES, TRIAL_SHARE, TRIAL_TIMES = 5, 0.25, 4
+MOST_PASSES = 10_000
+CHECKPOINT_FACTOR = 1.6
+MOST_SCORES = 25_000_000  # of a measurement: it is made on as many training rows, at random
+AT_LEAST = 2000
+OVERTIME = 30  # a run ends after so many times its budget by the clock on the wall: not one pass is made in the time
+FIRST_CHECKPOINT = 0.01  # of the budget
+# Of the root of ten: factors on the automatic step sizes of W, and of u for the solvers that have one.
+EXPONENTS, U_EXPONENTS, FURTHEST = (-2, -1, 0, 1, 2), (-2, 0, 2), 6
+WITH_U_STEP = ("implicit", "minibatch_implicit", "umax", "sgd", "softplus")
+TUNING_SEED = 1000
+
+
+def runs(name: str, options: Options) -> list[Run]:
+    """The optimum, then each solver with each seed."""
+    budget = options.seconds or SECONDS.get(name, SECONDS_OF_OTHERS)
+    settings = {**options.sizes, "seconds": budget}
+    made = []
+    if options.wants(OPTIMUM):
+        optimum = {"solver": "lbfgs", "max_iter": 100_000, "tol": 1e-7}
+        of_optimum = {**settings, "seconds": OPTIMUM_TIMES * budget}
+        made.append(Run(NAME, "optimum", name, OPTIMUM, 0, of_optimum, optimum))
+    for solver in (*UNBIASED, *BIASED):
+        if options.wants(solver):
+            model: dict[str, Any] = {"solver": solver}
+            of_race = {**settings, "max_iter": options.max_iter}
+            made.append(Run(NAME, "tuning", name, solver, TUNING_SEED, of_race, model))
+            made += [Run(NAME, "race", name, solver, seed, of_race, model) for seed in range(options.seeds)]
+    return made
+
+
+def load(name: str, options: Options) -> Problem:
+    """Unit rows, first label."""
+    return load_data(name, scale="l2", max_rows=options.max_rows, n_jobs=options.n_jobs)
+
+
+def perform(run: Run, context: Context) -> Results:
+    """Train for the time; the objective at checkpoints and at the end."""
+    data: Problem = context.data
+    X: Any = data.X_train
+    y = data.y_train
+    n_classes, n_features, n = data.shape
+    budget = run.settings["seconds"]
+    model = SoftmaxClassifier(alpha=1 / n, random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.model)
+    rows = _measured_rows(n, n_classes)
+    if run.part == "optimum":
+        if 8 * COPIES * n_classes * n_features > MOST_BYTES or len(rows) < n:
+            return {"affordable": False}
+        begin = time.process_time()
+        model.fit(X, y, callback=lambda _: time.process_time() - begin >= budget, max_seconds=OVERTIME * budget)
+        return {"affordable": True, **model.certificate(X, y)}
+
+    if run.part == "tuning":
+        return _tuned(_Race(run, data, model, rows, _seconds_of_a_pass(model, X, y, budget)))
+    tuning = context.results.get(replace(run, part="tuning", seed=TUNING_SEED).hash)
+    if tuning is None:  # it failed
+        raise RuntimeError("its learning rate was not tuned")
+    race = _Race(run, data, model, rows, tuning["seconds_of_a_pass"])
+    results, ended = race.end(tuning["factor"], tuning["u_factor"])
+    test = ended.evaluate(data.X_test, data.y_test) if len(data.y_test) else {"log_loss": math.nan, "error": math.nan}
+    return {
+        **results,
+        "shape": list(data.shape),
+        "measured_rows": len(rows),
+        "test_log_loss": test["log_loss"],
+        "test_accuracy": 1 - test["error"],
+    }
+
+
+@dataclass(frozen=True)
+class _Race:
+    """Data, a solver and its time."""
+
+    run: Run
+    data: Problem
+    model: SoftmaxClassifier
+    rows: NDArray[np.intp]
+    seconds_of_a_pass: float
+
+    def end(self, factor: float, u_factor: float) -> tuple[Results, SoftmaxClassifier]:
+        """Train for the time, steps being multiples of the automatic ones; the objective at checkpoints and the end."""
+        X: Any = self.data.X_train
+        y = self.data.y_train
+        alpha, budget = 1 / len(y), self.run.settings["seconds"]
+        x = canonical_csr(X) if isinstance(X, sp.csr_array | sp.csr_matrix) else X
+        steps = self.model._schedule(row_norms_sq(x), self.data.shape[0])
+        most = self.run.settings["max_iter"] or MOST_PASSES
+        passes = min(most, max(1, int(budget / self.seconds_of_a_pass)))
+        decay = LAST_STEP ** (1 / passes)
+        model = clone(self.model).set_params(learning_rate=factor * steps.learning_rate, max_iter=passes, decay=decay)
+        if self.run.method in WITH_U_STEP:
+            model.set_params(u_learning_rate=u_factor * steps.u_learning_rate)
+        X_measured, labels = X[self.rows], np.unique(y, return_inverse=True)[1].astype(np.int32)[self.rows]
+        curve: dict[str, list[float]] = {"seconds": [], "objective": [], "log_loss": []}
+        spent, next_at, since = 0.0, FIRST_CHECKPOINT * budget, time.process_time()
+
+        def note(log_loss: float, squares: float) -> None:
+            curve["seconds"].append(spent)
+            curve["log_loss"].append(log_loss)
+            curve["objective"].append(log_loss + alpha / 2 * squares)
+
+        def after_pass(state: TrainingState) -> bool:
+            nonlocal spent, next_at, since
+            spent += time.process_time() - since
+            if spent >= next_at or spent >= budget:
+                note(state.evaluate(X_measured, labels)["log_loss"], state.squared_norm())
+                next_at = max(next_at * CHECKPOINT_FACTOR, spent)
+            since = time.process_time()
+            return bool(spent >= budget)
+
+        model.fit(X, y, callback=after_pass, max_seconds=OVERTIME * budget)
+        spent += time.process_time() - since
+        squares = float(np.einsum("kj,kj->", model.coef_, model.coef_, dtype=np.float64))
+        note(model.evaluate(X_measured, model.classes_[labels])["log_loss"], squares)
+        return {**curve, "factor": factor, "u_factor": u_factor, "passes": int(model.n_iter_), "decay": decay}, model
+
+
+def _tuned(race: _Race) -> Results:
+    """The best factors on the automatic step sizes of W, then of u, by the objective at the end of the time."""
+    tried: dict[tuple[int, int], float] = {}
+
+    def objective(w: int, u: int) -> float:
+        if (w, u) not in tried:
+            end = race.end(10 ** (w / 2), 10 ** (u / 2))[0]["objective"][-1]
+            tried[w, u] = end if math.isfinite(end) else math.inf
+        return tried[w, u]
+
+    best = _best(lambda w: objective(w, 0), EXPONENTS)
+    u = _best(lambda u: objective(best, u), U_EXPONENTS) if race.run.method in WITH_U_STEP else 0
+    return {
+        "factor": 10 ** (best / 2),
+        "u_factor": 10 ** (u / 2),
+        "seconds_of_a_pass": race.seconds_of_a_pass,
+        "tried": [[10 ** (w / 2), 10 ** (u / 2), value] for (w, u), value in sorted(tried.items())],
+    }
+
+
+def _best(objective: Callable[[int], float], exponents: tuple[int, ...]) -> int:
+    """Minimise over the exponents; past an end that is best they go on in the same steps."""
+    low, high = exponents[0], exponents[-1]
+    step = exponents[1] - low
+    while True:
+        best = min(range(low, high + 1, step), key=objective)
+        if best == low and low > -FURTHEST:
+            low -= step
+        elif best == high and high < FURTHEST:
+            high += step
+        else:
+            return best
+
+
+def _seconds_of_a_pass(model: SoftmaxClassifier, X: Any, y: Any, budget: float) -> float:
+    """Processor time of the fastest of some passes; infinite if none ends in time."""
+    begin = time.process_time()
+    ends: list[float] = [0.0]
+
+    def after_pass(state: TrainingState) -> bool:
+        ends.append(time.process_time() - begin)
+        # The first pass also pays for the memory of W, which it is the first to touch: gigabytes on yso-en.
+        return ends[-1] > TRIAL_TIMES * budget or (len(ends) > 2 and ends[-1] > TRIAL_SHARE * budget)
+
+    trial = clone(model).set_params(max_iter=TRIAL_PASSES)
+    trial.fit(X, y, callback=after_pass, max_seconds=OVERTIME * budget)
+    return max(1e-6, float(np.diff(ends).min())) if len(ends) > 1 else math.inf
+
+
+def _measured_rows(n_samples: int, n_classes: int) -> NDArray[np.intp]:
+    """All rows, or a sample that is the same for every run."""
+    most = max(AT_LEAST, MOST_SCORES // n_classes)
+    return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])
+
+
+def report(records: Records, options: Options) -> Report:
+    """The table of ends, and the figure."""
+    tables, panels, notes = [], [], []
+    for name, some in by_key(records, "data").items():
+        raced = [r for r in some if r["part"] == "race"]
+        optimum, what = _optimum(name, some)
+        notes.append(what)
+        if raced and optimum is not None:
+            tables.append(_table(name, raced, optimum))
+            panels.append(_panel(name, raced, optimum))
+    caption = "Excess training objective over the smallest one known against processor time of training"
+    plots = (
+        (Plot("race", caption, "processor seconds", "excess [nats]", panels, log_x=True, log_y=True),) if panels else ()
+    )
+    return Report(tuple(tables), plots, tuple(notes))
+
+
+def _optimum(name: str, records: Records) -> tuple[float | None, str]:
+    """The smallest objective known, and the sentence that says how well it is known."""
+    certified = [r["results"] for r in records if r["part"] == "optimum" and r["results"]["affordable"]]
+    reached = [
+        value for r in records if r["part"] == "race" for value in r["results"]["objective"] if value is not None
+    ]
+    if not certified:
+        best = min(reached, default=None)
+        return (
+            best,
+            f"{name}: no certificate (L-BFGS would not be affordable, or was not asked for); excess is over the best "
+            "end of the race.",
+        )
+    primal, dual = certified[0]["primal"], certified[0]["dual"]
+    best = min([primal, *reached])
+    return best, (
+        f"{name}: the smallest objective known is {best:.6f} nats; no W has one below {dual:.6f} "
+        f"(duality gap of L-BFGS), so every excess is right to {best - dual:.2g} nats."
+    )
+
+
+def _table(name: str, records: Records, optimum: float) -> Table:
+    rows: list[list[Any]] = []
+    for (_, solver), some in of_seeds(records).items():
+        results = [r["results"] for r in some]
+        ends = [r["objective"][-1] for r in results]
+        excess = [None if end is None else end - optimum for end in ends]
+        others = [mean([r[key] for r in results]) for key in ("test_log_loss", "test_accuracy")]
+        seconds, passes = mean([r["seconds"][-1] for r in results]), mean([r["passes"] for r in results])
+        kind = "unbiased" if solver in UNBIASED else "biased"
+        factors = [results[0]["factor"], results[0]["u_factor"] if solver in WITH_U_STEP else None]
+        rows.append([solver, kind, mean(excess), spread(excess), *others, passes, seconds, *factors])
+    rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
+    shape = records[0]["results"]["shape"]
+    columns: tuple[str, ...] = (
+        "solver",
+        "kind",
+        "excess",
+        "over seeds",
+        "test log-loss",
+        "test accuracy",
+        "passes",
+        "seconds",
+    )
+    columns += ("learning rate / automatic", "u's")
+    caption = (
+        f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): nats above {optimum:.6f} at the end of the time"
+    )
+    return Table(f"race-{name}", caption, columns, rows)
+
+
+def _panel(name: str, records: Records, optimum: float) -> Panel:
+    series = []
+    for record in records:
+        if record["seed"] == 0:
+            found = record["results"]
+            excess = [None if value is None else value - optimum for value in found["objective"]]
+            series.append(Series(record["method"], found["seconds"], excess))
+    return Panel(name, series)
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    summary="All solvers for the same time: excess training objective over the certified optimum, against seconds",
+    data=DATA,
+    methods=(OPTIMUM, *UNBIASED, *BIASED),
+    runs=runs,
+    load=load,
+    perform=perform,
+    report=report,
+    open_data=True,
+)

@@ -1,0 +1,1 @@
+"""Maximum inner product search over rows that move."""

@@ -1,0 +1,157 @@
+"""Top-k classes through an index, with log-probabilities whose normaliser is estimated: head exact, tail sampled."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.model.mapped import MappedWeights
+from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
+from manyclass.search.inputs import queries_of
+from manyclass.search.spherical import SphericalClusterIndex
+
+# Up to so many classes, whose index would be one cluster, all are scored.
+EXACT_CLASSES = EXACT_ROWS
+# Classes found for the normaliser where fewer are asked for, and classes drawn: more of either cost more than they gain
+# (bench/README.md).
+HEAD = 64
+TAIL = 1024
+# At least this share of the clusters is probed: one cluster of 632 found 99 % of the five best labels of planted rows,
+# but heavy classes in the clusters beside it were left to the sample, whose errors were six times those of ten probes.
+LEAST_PROBED = 1 / 64
+# Rows that the number of probes is chosen by, as many by which it is then checked, and the least that will do.
+TUNE_ROWS = 256
+LEAST_TUNE_ROWS = 64
+CHECK_SHARE = 16  # a later call checks a sixteenth of its rows, which costs about a tenth of its time
+LEAST_CHECK_ROWS = 16
+BLOCK_ROWS = 4096  # a multiple of the core's queries_per_sample
+
+
+def class_rows(
+    weights: LinearWeights | MappedWeights, has_intercept: bool, scale: NDArray[np.float32] | None = None
+) -> NDArray[np.float32]:
+    """Return a dense row of weights, times `scale`, and intercept for each class, less their mean.
+
+    The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
+    rows cluster better."""
+    coef = weights.coef
+    rows = np.empty((coef.shape[0], coef.shape[1] + has_intercept), dtype=np.float32)
+    rows[:, : coef.shape[1]] = coef
+    if scale is not None and len(scale):
+        rows[:, : coef.shape[1]] *= scale[:, np.newaxis]
+    if has_intercept:
+        rows[:, -1] = weights.intercept
+    rows -= rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    return rows
+
+
+def queries(x: Matrix, n_columns: int) -> Matrix:
+    """Return points as queries for rows of `class_rows`: with a feature of ones where these have an intercept."""
+    if x.shape[1] == n_columns:
+        return x
+    ones = np.ones((x.shape[0], 1), dtype=np.float32)
+    if isinstance(x, sp.csr_array):
+        return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
+    return np.concatenate([x, ones], axis=1)
+
+
+def recall_error(recall: float, n: int) -> float:
+    """Largest standard deviation that the mean recall of n queries can have: a query's own is between 0 and 1."""
+    return float(np.sqrt(recall * (1 - recall) / n))
+
+
+class ClassIndex:
+    """An index over the classes of a linear softmax model, and the numbers of probes that it was tuned to.
+
+    Parameters
+    ----------
+    weights : LinearWeights
+    seed : int
+        Of the clusters, the tail's draws and the rows that are tuned and checked by.
+    n_threads : int
+        For building it.
+    """
+
+    def __init__(self, weights: LinearWeights | MappedWeights, seed: int, n_threads: int) -> None:
+        self._seed = seed
+        n_clusters = round(CLUSTERS_PER_ROOT * weights.n_classes**0.5)
+        index = SphericalClusterIndex(min(n_clusters, weights.n_classes), random_state=seed % 2**32, n_jobs=n_threads)
+        self._index = index.fit(class_rows(weights, bool(weights.intercept.any())))
+        self._n_probe: dict[tuple[int, float], int] = {}
+
+    def top_k(
+        self, x: Matrix, k: int, recall: float, n_threads: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
+        """Return positions of the k best classes found, their log-probabilities, and the normaliser's standard error.
+
+        Warns
+        -----
+        UserWarning
+            If the recall on a sample of the rows is below `recall` by more than chance explains.
+        """
+        self._index.set_params(n_jobs=n_threads)
+        n_probe = self._probes_for(x, k, recall)
+        parts = [
+            self._block(x[first : first + BLOCK_ROWS], k, n_probe, first, n_threads)
+            for first in range(0, x.shape[0], BLOCK_ROWS)
+        ]
+        classes, log_p, std = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return classes.astype(np.int32), log_p.astype(np.float32), std
+
+    def _block(
+        self, x: Matrix, k: int, n_probe: int, first: int, n_threads: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        index, n_classes = self._index, self._index.n_rows_
+        Q = queries(x, index.n_features_in_)
+        width = min(n_classes, max(k, HEAD))
+        scores, ids = index.query(Q, width, n_probe=n_probe)
+        short = np.flatnonzero(ids[:, k - 1] < 0)  # the probed clusters have fewer than k rows
+        if len(short):
+            scores[short], ids[short] = index.query(Q[short], width, n_probe=index.n_clusters_)
+        log_z, std = index._index.log_normalizers(
+            queries_of(Q, index.n_features_in_)[0],
+            scores=scores,
+            ids=ids,
+            sample_size=min(n_classes, max(TAIL, 2 * width)),
+            seed=self._seed,
+            first=first,
+            n_threads=n_threads,
+        )
+        return ids[:, :k], scores[:, :k] - log_z[:, np.newaxis], std
+
+    def _probes_for(self, x: Matrix, k: int, recall: float) -> int:
+        """Number of probes that reaches `recall`, chosen here or by an earlier call, and checked on other rows."""
+        n, n_clusters = x.shape[0], self._index.n_clusters_
+        order = np.random.default_rng(self._seed).permutation(n)
+        known = self._n_probe.get((k, recall))
+        if recall == 1 or (known is None and n < 2 * LEAST_TUNE_ROWS):
+            return n_clusters
+        if known is None:
+            n_tune = min(TUNE_ROWS, n // 2)
+            curve = self._index.recall_curve(self._sample(x, order[:n_tune]), k=k)
+            # The recall of other rows is as likely above as below that of these: a standard deviation is added.
+            enough = curve >= min(recall + recall_error(recall, n_tune), curve[-1]) - 1e-12
+            known = self._n_probe[k, recall] = max(int(np.argmax(enough)) + 1, int(LEAST_PROBED * n_clusters))
+            held_out = order[n_tune : 2 * n_tune]
+        else:
+            held_out = order[: min(TUNE_ROWS, n // CHECK_SHARE)]
+        if len(held_out) >= LEAST_CHECK_ROWS and known < n_clusters:
+            Q = self._sample(x, held_out)
+            found, best = (self._index.query(Q, k, n_probe=probes)[1] for probes in (known, n_clusters))
+            reached = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))
+            if reached < recall - 2 * recall_error(recall, len(held_out)):
+                warnings.warn(
+                    f"the recall of {len(held_out)} of these rows is {reached:.3f}; it was to be {recall:g}. The "
+                    f"number of probes, {known} of {n_clusters}, was chosen by other rows: ask for a larger recall, "
+                    "which is tuned on the rows that it is first asked for",
+                    UserWarning,
+                    stacklevel=4,
+                )
+        return known
+
+    def _sample(self, x: Matrix, rows: NDArray[np.int64]) -> Matrix:
+        return queries(x[np.sort(rows)], self._index.n_features_in_)

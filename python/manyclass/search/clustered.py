@@ -1,0 +1,244 @@
+"""What the indexes share: rows in a core object, saved, copied, updated, and asked for losses and gradients."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
+
+# Up to this many rows one cluster is as fast as any number of them (bench/README.md), and exact.
+EXACT_ROWS = 4096
+CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is so many times the square root of K
+BUDGET_SHARE = 100  # a search finds one class in so many unless it is told how many (Yen et al. 2018, section 5)
+
+LOSSES = ("cross_entropy", "margin", "triplet")
+FORMAT_VERSION = 1
+
+
+def auto_clusters(n_rows: int) -> int:
+    """Return the number of clusters where the caller leaves it open."""
+    return 1 if n_rows <= EXACT_ROWS else round(CLUSTERS_PER_ROOT * n_rows**0.5)
+
+
+def default_budget(n_rows: int) -> int:
+    """Return how many classes a search finds unless it is told: one in a hundred, rounded up."""
+    return -(-n_rows // BUDGET_SHARE)
+
+
+class ClusteredRows(BaseEstimator):
+    """Rows in clusters. A subclass has the parameters n_jobs and random_state, `_build` and what is not shared."""
+
+    n_rows_: int
+    n_features_in_: int
+    n_clusters_: int
+    n_probe_: int
+    cluster_centers_: NDArray[np.float32]
+    n_jobs: int | None
+    random_state: Any
+    _index: Any
+
+    # What a file of the index is called, and what it holds beside arrays and parameters.
+    _FORMAT: ClassVar[tuple[str, str]]
+    _STATE: ClassVar[dict[str, type]]
+
+    def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        """Make the core's part, each row in its cluster of `labels`, or the nearest where they are empty."""
+        raise NotImplementedError
+
+    def _more_tensors(self) -> dict[str, NDArray[Any]]:
+        """Arrays of a file beside rows, labels and centroids."""
+        return {}
+
+    def _follow_training(self, n_replaced: int) -> bool:
+        """Note rows that a trainer has replaced in the core; return whether the clusters were made anew."""
+        return False
+
+    def _restore(self, file: TensorFile) -> None:
+        """Take in what `_more_tensors` has given."""
+
+    @property
+    def rows_(self) -> NDArray[np.float32]:
+        """A copy of the rows as they are now."""
+        return np.asarray(self._fitted().rows())
+
+    def save(self, path: PathLike) -> None:
+        """Write rows, clusters and parameters to a safetensors file; a `random_state` that is no int is left out.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Replaced at once when all is written, or not at all.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
+        index = self._fitted()
+        parameters = self.get_params()
+        if not isinstance(self.random_state, int):
+            parameters["random_state"] = None
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
+        state = {name: getattr(self, name) for name in self._STATE}
+        tensors: dict[str, NDArray[Any]] = {"rows": index.rows(), "labels": index.labels()}
+        tensors["cluster_centers"] = self.cluster_centers_
+        tensors |= self._more_tensors()
+        metadata = {"format": self._FORMAT[0], "format_version": str(FORMAT_VERSION)}
+        write_tensors(path, tensors, metadata | {"parameters": json.dumps(plain), "state": json.dumps(state)})
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """Read an index that `save` has written; it answers every query as the saved one does.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Nothing in the file is executed.
+
+        Returns
+        -------
+        Self
+            The index.
+
+        Raises
+        ------
+        ValueError
+            If the file is not such an index, damaged, or of a newer format.
+        OSError
+            If it cannot be read.
+        """
+        file = open_tensors(path)
+        found, (expected, what) = file.metadata.get("format"), cls._FORMAT
+        if found != expected:
+            raise ValueError(f"{file.path} is not {what} of manyclass: its format is {found!r}")
+        if file.metadata.get("format_version") != str(FORMAT_VERSION):
+            version = file.metadata.get("format_version")
+            raise ValueError(f"{file.path} has format version {version}; this manyclass reads {FORMAT_VERSION}")
+        try:
+            self = cls(**json.loads(file.metadata["parameters"]))
+            state = json.loads(file.metadata["state"])
+            for name, kind in cls._STATE.items():
+                setattr(self, name, kind(state[name]))
+            rows = checked_rows("rows", file.read("rows"))
+            self.n_rows_, self.n_features_in_ = rows.shape
+            self._restore(file)
+            labels = np.ascontiguousarray(file.read("labels"), dtype=np.int32)
+            self._build(rows, file.read("cluster_centers"), labels)
+            check_number("n_probe_", self.n_probe_, low=1, high=self.n_clusters_, integer=True)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and joblib: the core's part as its arrays."""
+        state = super().__getstate__() | {"_n_threads_of": None}
+        if "_index" in state:
+            index = state.pop("_index")
+            state["_arrays"] = (index.rows(), index.labels())
+        return dict(state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Build the core's part again."""
+        arrays = state.pop("_arrays", None)
+        super().__setstate__(state)
+        if arrays is not None:
+            self._build(arrays[0], self.cluster_centers_, arrays[1])
+
+    def _fitted(self) -> Any:
+        # scikit-learn's check alone takes longer than a query
+        if not hasattr(self, "_index"):
+            check_is_fitted(self, "_index")
+        return self._index
+
+    def _n_threads(self) -> int:
+        known = getattr(self, "_n_threads_of", None)
+        if known is None or known[0] != self.n_jobs:
+            known = self._n_threads_of = (self.n_jobs, n_threads_from(self.n_jobs))
+        return known[1]
+
+    def _probes(self, n_probe: int | None) -> int:
+        """The number of clusters that a query scans, from the caller's."""
+        if n_probe is None:
+            return self.n_probe_
+        if type(n_probe) is not int or not 1 <= n_probe <= self.n_clusters_:
+            check_number("n_probe", n_probe, low=1, high=self.n_clusters_, integer=True)
+        return int(n_probe)
+
+    def _replace(self, ids: ArrayLike, rows: Rows) -> int:
+        """Check changed rows and give them to the core; return how many."""
+        index = self._fitted()
+        changed = checked_ids("ids", ids, self.n_rows_)
+        new = checked_rows("rows", rows, self.n_features_in_)
+        if len(new) != len(changed):
+            raise ValueError(f"rows has {len(new)} rows, ids has {len(changed)}")
+        ordered = np.sort(changed)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(twice):
+            raise ValueError(f"ids holds {twice[0]} more than once; each row is replaced once")
+        index.update(changed, new, n_threads=self._n_threads())
+        return len(changed)
+
+    def _losses_and_gradients(
+        self,
+        Q: Rows,
+        Y: Labels,
+        loss: str,
+        *,
+        smoothing: float,
+        budget: int | None,
+        threshold: float | None,
+        n_probe: int | None,
+        tolerance: float,
+        rest: str | None,
+        n_iter: int,
+        step: str,
+        answer: str,
+    ) -> tuple[NDArray[np.float64], sp.csr_array]:
+        index = self._fitted()
+        check_choice("loss", loss, LOSSES)
+        check_choice("step", step, ("full", "frank_wolfe"))
+        check_choice("answer", answer, ("blocks", "active"))
+        check_number("smoothing", smoothing, low=0)
+        check_number("tolerance", tolerance, low=0)
+        check_number("n_iter", n_iter, low=0, high=2**31 - 1, integer=True)
+        if budget is not None and threshold is not None:
+            raise ValueError("budget and threshold are both given; a search has one of them")
+        if budget is not None:
+            check_number("budget", budget, low=1, high=self.n_rows_, integer=True)
+        if threshold is not None:
+            check_number("threshold", threshold, low=0)
+        if rest is None:
+            rest = "mask" if threshold is None else "zero"
+        check_choice("rest", rest, ("mask", "zero"))
+        queries = dense_queries(Q, self.n_features_in_)
+        indptr, labels = labels_of(Y, len(queries), self.n_rows_)
+        found = index.loss_and_gradient(
+            queries,
+            indptr,
+            labels,
+            loss=loss,
+            smoothing=float(smoothing),
+            budget=0 if threshold is not None else int(budget or default_budget(self.n_rows_)),
+            threshold=float(threshold or 0),
+            n_probe=self._probes(n_probe),
+            until_enough=loss == "cross_entropy" and budget is None and threshold is None and rest == "mask",
+            n_iter=int(n_iter),
+            step=step,
+            tolerance=float(tolerance),
+            rest=rest,
+            answer=answer,
+            n_threads=self._n_threads(),
+        )
+        parts = (found["values"], found["ids"], found["indptr"])
+        gradients: sp.csr_array = sp.csr_array(parts, shape=(len(queries), self.n_rows_))
+        gradients.sort_indices()
+        return np.asarray(found["losses"]), gradients

@@ -1,0 +1,307 @@
+"""Search in blocks of columns: an index for each, and losses and gradients by messages between them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass import _core
+from manyclass.checks import check_number, seed_from
+from manyclass.search.clustered import ClusteredRows, auto_clusters, default_budget
+from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions
+from manyclass.search.spherical import exact_search
+
+RECALL_K = 10
+RECALL_QUERIES = 64
+AUTO_RECALL = 0.9
+K_MEANS_ITERATIONS = 10
+SAMPLE_PER_CLUSTER = 256
+
+
+class DecomposedIndex(ClusteredRows):
+    r"""Index over blocks of columns of W, that follows changes of W.
+
+    A score :math:`w_k \cdot q` is the sum of the scores of B blocks of columns, in each of which the rows stand in C
+    clusters of similar direction. What is large somewhere is found by B searches in few dimensions, each of which reads
+    the `n_probe` clusters whose centroids have the largest scores (Yen et al., ICML 2018, section 3).
+
+    Parameters
+    ----------
+    n_blocks : int, default=8
+        B, at most the number of columns. Their sizes differ by at most one.
+    n_clusters : int or "auto", default="auto"
+        C, the same in each block. "auto" is twice the square root of K, and 1 up to K = 4096.
+    n_probe : int or "auto", default="auto"
+        Clusters of each block that a search reads unless it says otherwise. "auto" is the smallest number that finds
+        90 % of the best ten rows of a block when rows of W are the queries (each without itself).
+    random_state : int, RandomState or None, default=None
+        Seed of the clusters.
+    n_jobs : int or None, default=None
+        Threads (-1: all cores). Results do not depend on it.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (C, n_features_in_), float32
+        The columns of a block hold its unit centroids.
+    n_clusters_, n_probe_, n_rows_, n_features_in_ : int
+    block_starts_ : ndarray of shape (B + 1,), int64
+        Block j is made of the columns block_starts_[j]:block_starts_[j + 1].
+
+    Notes
+    -----
+    Queries may run at the same time in several threads, but not during an update. Clusters are not made anew when the
+    rows have moved far: fit again.
+    """
+
+    _FORMAT: ClassVar[tuple[str, str]] = ("manyclass decomposed index", "a decomposed index")
+    _STATE: ClassVar[dict[str, type]] = {"n_probe_": int}
+
+    def __init__(
+        self,
+        n_blocks: int = 8,
+        *,
+        n_clusters: int | str = "auto",
+        n_probe: int | str = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_blocks = n_blocks
+        self.n_clusters = n_clusters
+        self.n_probe = n_probe
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, W: Rows) -> Self:
+        """Cluster the rows of each block of W and index a copy of them.
+
+        Parameters
+        ----------
+        W : array-like or sparse matrix of shape (K, n_features)
+            Converted to dense float32.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a value of W is out of range.
+        """
+        rows = checked_rows("W", W)
+        check_number("n_blocks", self.n_blocks, low=1, high=rows.shape[1], integer=True)
+        n_clusters: Any = auto_clusters(len(rows)) if self.n_clusters == "auto" else self.n_clusters
+        check_number("n_clusters", n_clusters, low=1, high=len(rows), integer=True)
+        if self.n_probe != "auto":
+            check_number("n_probe", self.n_probe, low=1, high=n_clusters, integer=True)
+        seed = seed_from(self.random_state)
+        self.n_rows_, self.n_features_in_ = rows.shape
+        centers = [
+            _core.spherical_kmeans(
+                np.ascontiguousarray(block),
+                n_clusters=int(n_clusters),
+                n_iter=K_MEANS_ITERATIONS,
+                sample_per_cluster=SAMPLE_PER_CLUSTER,
+                radius=0.0,
+                seed=(seed + j) % 2**64,
+                n_threads=self._n_threads(),
+            )["centroids"]
+            for j, block in enumerate(self._blocks(rows))
+        ]
+        self._build(rows, np.hstack(centers), np.zeros((0, 0), dtype=np.int32))
+        self.n_probe_ = self._probes_for_rows(rows, seed) if self.n_probe == "auto" else int(self.n_probe)
+        return self
+
+    def query(
+        self, Q: Rows, k: int = 10, *, n_probe: int | None = None, exclude: Exclude = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Find the k rows of largest inner product with each query among the best of the blocks.
+
+        Each block gives its best K / 100 rows (k if that is more) of the clusters probed; their whole scores decide.
+
+        Parameters
+        ----------
+        Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
+        k : int, default=10
+            In [1, K].
+        n_probe : int, optional
+            Clusters of each block that are read, in [1, C]; `n_probe_` if not given.
+        exclude : sparse matrix of shape (n, K), or sequence of n sequences of ids, optional
+            Rows that a query does not want, as of `SphericalClusterIndex.query`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n, k) or (k,), float32
+            Best first, equal scores by id; -inf where there are fewer than k rows.
+        ids : ndarray of shape (n, k) or (k,), int64
+            -1 there.
+
+        Raises
+        ------
+        ValueError
+            If a query is not finite or longer than 2**62, or an argument is out of range.
+        """
+        index = self._fitted()
+        check_number("k", k, low=1, high=self.n_rows_, integer=True)
+        queries = dense_queries(Q, self.n_features_in_)
+        single = not sp.issparse(Q) and np.asarray(Q).ndim == 1
+        indptr, ids = exclusions(exclude, len(queries), single, self.n_rows_)
+        scores, found = index.query(
+            queries,
+            k=int(k),
+            budget=max(int(k), default_budget(self.n_rows_)),
+            n_probe=self._probes(n_probe),
+            excluded_indptr=indptr,
+            excluded_ids=ids,
+            n_threads=self._n_threads(),
+        )
+        return (scores[0], found[0]) if single else (scores, found)
+
+    def update(self, ids: ArrayLike, rows: Rows) -> Self:
+        """Replace rows, each of which goes to its nearest cluster in each block, at the cost of C inner products a row.
+
+        Parameters
+        ----------
+        ids : array-like of shape (m,), int
+            Distinct, in [0, K).
+        rows : array-like or sparse matrix of shape (m, n_features)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed then.
+        """
+        self._replace(ids, rows)
+        return self
+
+    def _follow_training(self, n_replaced: int) -> bool:
+        """Clusters of few columns are cheap: they are made anew where all rows may have moved since the last time."""
+        self._replaced = getattr(self, "_replaced", 0) + n_replaced
+        if self._replaced < self.n_rows_:
+            return False
+        self._replaced = 0
+        self.fit(self._index.rows())
+        return True
+
+    def loss_and_gradient(
+        self,
+        Q: Rows,
+        Y: Labels,
+        loss: str = "margin",
+        *,
+        smoothing: float = 1.0,
+        budget: int | None = None,
+        threshold: float | None = None,
+        n_probe: int | None = None,
+        n_iter: int = 1,
+        step: str = "full",
+        tolerance: float = 1e-3,
+        rest: str | None = None,
+        answer: str = "blocks",
+    ) -> tuple[NDArray[np.float64], sp.csr_array]:
+        r"""Approximate losses of the scores z = W q, and their gradients in z, by greedy message passing.
+
+        Algorithm 2 of Yen et al. (ICML 2018): the mean over blocks of :math:`L(B (z_j + \lambda_j))`, which is at least
+        L(z) where all classes are found, and its gradient (but see `answer`). The messages :math:`\lambda_j` have been
+        moved `n_iter` times towards their optimum :math:`z / B - z_j`, for labels and classes that had a gradient.
+
+        Parameters
+        ----------
+        Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
+        Y : array-like of shape (n,), sequence of n sequences of ids, or sparse indicator matrix of shape (n, K)
+            Labels, one or several for a query. A query without labels has loss 0.
+        loss : {"margin", "cross_entropy", "triplet"}, default="margin"
+        smoothing : float, default=1.0
+            mu of the smoothed margin, >= 0.
+        budget : int, optional
+            Wrong classes of highest score to be found in each block, in [1, K]. If neither this nor `threshold` is
+            given, K / 100 rounded up; for cross-entropy with `rest="mask"` twice as many, in twice as many clusters, as
+            long as the classes that were not found may have a share of more than `tolerance` of the normaliser of
+            :math:`B z_j` if they score no higher than those found.
+        threshold : float, optional
+            Find all classes of the probed clusters with a block score above this in magnitude instead, >= 0.
+        n_probe : int, optional
+            As of `query`.
+        n_iter : int, default=1
+            Rounds of messages, >= 0.
+        step : {"full", "frank_wolfe"}, default="full"
+            Step size 1, or 2 / (t + 2) in round t = 1, 2, ... With the full step and every class active the answer is
+            exact after one round.
+        tolerance : float, default=1e-3
+            A class is active if a block has a gradient above this in magnitude. Of cross-entropy also the share above;
+            and gradients of classes that were never active which add up to less than this share are left out.
+        rest : {"mask", "zero"}, optional
+            Whether classes that were not found in a block are left out of it, or count there with score 0, their
+            gradients left out. By default they are left out with a budget, and count with a threshold (as in the paper:
+            z is then replaced by numbers within B times the threshold).
+        answer : {"blocks", "active"}, default="blocks"
+            The mean over blocks, as in the paper, which counts classes that are high in one block by chance; or the
+            loss of the exact scores of the labels and of the few classes that were active in some round, the others
+            left out (or counted with score 0, by `rest`).
+
+        Returns
+        -------
+        losses : ndarray of shape (n,), float64
+        gradients : csr_array of shape (n, K), float32
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range, or a query is not finite or longer than 2**62.
+        """
+        return self._losses_and_gradients(
+            Q,
+            Y,
+            loss,
+            smoothing=smoothing,
+            budget=budget,
+            threshold=threshold,
+            n_probe=n_probe,
+            tolerance=tolerance,
+            rest=rest,
+            n_iter=n_iter,
+            step=step,
+            answer=answer,
+        )
+
+    @property
+    def labels_(self) -> NDArray[np.int32]:
+        """Cluster of each row in each block, of shape (B, K)."""
+        return np.asarray(self._fitted().labels())
+
+    def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """The columns of each block."""
+        self.block_starts_ = np.arange(self.n_blocks + 1) * self.n_features_in_ // self.n_blocks
+        return np.split(matrix, self.block_starts_[1:-1], axis=1)
+
+    def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        blocks = [np.ascontiguousarray(block) for block in self._blocks(centers)]
+        self._index = _core.DecomposedIndex(rows, blocks, labels=list(labels), n_threads=self._n_threads())
+        self.cluster_centers_ = centers
+        self.n_clusters_ = len(centers)
+
+    def _probes_for_rows(self, rows: NDArray[np.float32], seed: int) -> int:
+        """The smallest number of clusters that finds enough of the best rows of a block, in the mean over blocks."""
+        if self.n_clusters_ == 1:
+            return 1
+        sample = np.random.default_rng(seed).choice(self.n_rows_, min(RECALL_QUERIES, self.n_rows_), replace=False)
+        counts = np.zeros(self.n_clusters_, dtype=np.int64)
+        blocks = zip(self._blocks(rows), self._blocks(self.cluster_centers_), self.labels_, strict=True)
+        for block, centers, labels in blocks:
+            queries = block[sample]
+            _, best = exact_search(
+                block, queries, min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]), block_rows=RECALL_QUERIES
+            )
+            order = np.argsort(-queries @ centers.T, axis=1, kind="stable")
+            ranks = np.argsort(order, axis=1)
+            found = np.take_along_axis(ranks, labels[best], axis=1)[best >= 0]
+            counts += np.bincount(found, minlength=self.n_clusters_)
+        curve = np.cumsum(counts) / max(counts.sum(), 1)
+        return int(np.argmax(curve >= min(AUTO_RECALL, curve[-1]) - 1e-12)) + 1

@@ -1,0 +1,170 @@
+"""Checks on rows, queries, ids and exclusions that a caller passes to an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass.checks import canonical_csr, csr_parts
+
+Rows = ArrayLike | sp.sparray | sp.spmatrix
+Exclude = Sequence[ArrayLike] | sp.sparray | sp.spmatrix | None
+Labels = ArrayLike | Sequence[ArrayLike] | sp.sparray | sp.spmatrix
+Excluded = tuple[NDArray[np.int64], NDArray[np.int32]]  # indptr and sorted ids; both empty: nothing for anyone
+
+MOST_COLUMNS = 1 << 22  # sums of D products of bytes must be 32-bit integers
+_NOTHING: Excluded = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+
+
+def _is_sparse(x: Any) -> bool:
+    return bool(sp.issparse(x))
+
+
+def _as_float32(name: str, x: Any) -> NDArray[np.float32]:
+    """A dense array of real numbers as float32; C-contiguous, so that read-only memory is read where it is."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {array.dtype}; it must hold real numbers")
+    with np.errstate(over="ignore"):  # the core refuses what overflows
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def checked_rows(name: str, W: Rows, n_features: int | None = None) -> NDArray[np.float32]:
+    """Return W as a dense float32 matrix of at least one row and column.
+
+    Raises
+    ------
+    TypeError
+        If W does not hold real numbers.
+    ValueError
+        If it is no such matrix.
+    """
+    given: Any = W
+    dense = _as_float32(name, given.toarray() if _is_sparse(given) else given)
+    if dense.ndim != 2:
+        raise ValueError(f"{name} has {dense.ndim} dimensions; it must have 2")
+    if n_features is not None and dense.shape[1] != n_features:
+        raise ValueError(f"{name} has {dense.shape[1]} columns; the index has {n_features}")
+    if n_features is None and (dense.shape[0] < 1 or not 1 <= dense.shape[1] <= MOST_COLUMNS):
+        raise ValueError(f"{name} has shape {dense.shape}; it must have 1 row or more and 1 to {MOST_COLUMNS} columns")
+    return dense
+
+
+def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
+    """Return queries as the core takes them, their number, and whether there was one, as a vector.
+
+    Raises
+    ------
+    TypeError
+        If Q does not hold real numbers.
+    ValueError
+        If Q does not have one or two dimensions or the columns of the index.
+    """
+    given: Any = Q
+    if type(given) is np.ndarray and given.dtype == np.float32 and given.shape == (n_features,):
+        return np.ascontiguousarray(given).reshape(1, -1), 1, True  # a single query waits for each microsecond
+    if _is_sparse(given):
+        if given.ndim != 2 or given.shape[1] != n_features:
+            raise ValueError(f"Q has shape {given.shape}; it must have {n_features} columns, as the index")
+        return csr_parts(canonical_csr(sp.csr_array(given))), given.shape[0], False
+    dense = _as_float32("Q", given)
+    single = dense.ndim == 1
+    if single:
+        dense = dense.reshape(1, -1)
+    if dense.ndim != 2:
+        raise ValueError(f"Q has {dense.ndim} dimensions; it must have 1 (a query) or 2")
+    if dense.shape[1] != n_features:
+        raise ValueError(f"Q has {dense.shape[1]} columns; the index has {n_features}")
+    return dense, dense.shape[0], single
+
+
+def dense_queries(Q: Rows, n_features: int) -> NDArray[np.float32]:
+    """Return queries as a dense (n, n_features) matrix; raises as `queries_of` does."""
+    queries, n, _ = queries_of(Q, n_features)
+    if not isinstance(queries, tuple):
+        return np.asarray(queries)
+    indptr, indices, data = queries
+    return np.asarray(sp.csr_array((data, indices, indptr), shape=(n, n_features)).toarray())
+
+
+def checked_ids(name: str, ids: ArrayLike, n_rows: int) -> NDArray[np.int32]:
+    """Return ids as int32 after a check that each is in [0, n_rows).
+
+    Raises
+    ------
+    TypeError
+        If they are not integers.
+    ValueError
+        If they are not in one dimension, or one is out of range.
+    """
+    array = np.asarray(ids)
+    if array.size == 0:
+        array = array.astype(np.int32)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {array.dtype}; it must hold integers")
+    if array.ndim != 1:
+        raise ValueError(f"{name} has {array.ndim} dimensions; it must have 1")
+    outside = array[(array < 0) | (array >= n_rows)]
+    if len(outside):
+        raise ValueError(f"{name} holds {outside[0]}; ids are in [0, {n_rows})")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def _lists(name: str, given: Any, n: int, n_rows: int) -> Excluded:
+    """Lists of ids, or a pattern of the entries that are stored, as row pointers and sorted ids."""
+    if _is_sparse(given):
+        if given.shape != (n, n_rows):
+            raise ValueError(f"{name} has shape {given.shape}; it must be {(n, n_rows)}: queries by rows")
+        pattern = sp.csr_array(given, copy=True)
+        pattern.sum_duplicates()
+        return np.asarray(pattern.indptr, dtype=np.int64), np.asarray(pattern.indices, dtype=np.int32)
+    if len(given) != n:
+        raise ValueError(f"{name} has {len(given)} lists; there are {n} queries")
+    ids = [np.unique(checked_ids(f"{name}[{i}]", some, n_rows)) for i, some in enumerate(given)]
+    indptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum([len(some) for some in ids], out=indptr[1:])
+    return indptr, np.concatenate(ids) if ids else _NOTHING[1]
+
+
+def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
+    """Return the ids that each query does not want, sorted and distinct.
+
+    Raises
+    ------
+    TypeError
+        If they are not integers.
+    ValueError
+        If there is not a list for each query, or an id is out of range.
+    """
+    if exclude is None:
+        return _NOTHING
+    given: Any = exclude
+    if single and not _is_sparse(given) and np.ndim(given[0] if len(given) else 0) == 0:
+        given = [given]
+    return _lists("exclude", given, n, n_rows)
+
+
+def labels_of(Y: Labels, n: int, n_rows: int) -> Excluded:
+    """Return the labels of each of n points, sorted and distinct: one for each, lists, or a sparse indicator matrix.
+
+    Raises
+    ------
+    TypeError
+        If they are not integers.
+    ValueError
+        If there are not labels for each point, or one is out of range.
+    """
+    given: Any = Y
+    if not _is_sparse(given) and all(np.ndim(some) == 0 for some in given):
+        one = checked_ids("Y", given, n_rows)
+        if len(one) != n:
+            raise ValueError(f"Y has {len(one)} labels; there are {n} queries")
+        return np.arange(n + 1, dtype=np.int64), one
+    if _is_sparse(given) and given.shape == (n, n_rows):
+        given = sp.csr_array(given, copy=True)
+        given.eliminate_zeros()
+    return _lists("Y", given, n, n_rows)

@@ -1,0 +1,479 @@
+"""Maximum inner product search over rows that move: a spherical clustering index that follows training."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass import _core
+from manyclass.checks import check_choice, check_number, seed_from
+from manyclass.model.tensor_file import TensorFile
+from manyclass.search.clustered import ClusteredRows, auto_clusters
+from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions, queries_of
+
+RECALL_K = 10
+RECALL_QUERIES = 256
+AUTO_RECALL = 0.9
+# Clusters are made anew once the expected cost of a probe, C sum n_c^2 / K^2, has doubled, or the recall of the rows
+# themselves at n_probe_ has fallen by a tenth. Recall is measured again each time half as many rows as there are have
+# been replaced: it then costs a small part of what the updates have cost.
+MOST_IMBALANCE_GROWTH = 2.0
+MOST_RECALL_LOSS = 0.1
+CHECK_EVERY = 0.5
+
+
+class SphericalClusterIndex(ClusteredRows):
+    r"""Index over the rows of W for the largest :math:`w_k \cdot q`, that follows changes of W.
+
+    Rows stand in C clusters of similar direction; a query scans the `n_probe` clusters whose unit centroids c have the
+    largest :math:`c \cdot q` (Yen et al. 2018, section 4). A scan reads rows as bytes with a
+    bound on the error of each score, then computes in single precision the scores of the few rows that may be among the
+    best: the answer is that of a scan of all probed rows in single precision, equal scores by id.
+
+    Parameters
+    ----------
+    n_clusters : int or "auto", default="auto"
+        C. "auto" is twice the square root of K, and 1 up to K = 4096, where every query is exact.
+    n_probe : int or "auto", default="auto"
+        Clusters that a query scans unless it says otherwise. "auto" is the smallest number that finds 90 % of the best
+        ten rows when rows of W are the queries (each without itself); `tune` finds one for other queries.
+    augment_norm : bool, default=False
+        Cluster (w / M, sqrt(1 - |w|^2 / M^2)) instead of w / |w|, M being the largest norm when the clusters
+        are made, so that clusters of long rows are probed earlier. Rows that become longer than M count as long as M.
+    n_iter : int, default=10
+        Iterations of k-means at most; it stops where no row moves.
+    sample_per_cluster : int or None, default=256
+        k-means sees so many rows per cluster, drawn at random, or all (None). Each row is put into its nearest cluster
+        in any case.
+    recluster : {"auto", "never"}, default="auto"
+        Whether `update` makes the clusters anew when a check says so: the imbalance C sum n_c^2 / K^2, the mean cost of
+        a probe against that of equal clusters, is twice what it was after `fit`; or the recall of 256 rows as queries,
+        measured each time K / 2 rows have been replaced, has fallen by 0.1.
+    n_jobs : int or None, default=None
+        Threads (-1: all cores). Results do not depend on it. A single query uses one thread unless it reads 16 MB.
+    random_state : int, RandomState or None, default=None
+        Seed of the sample and the first centroids.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (C, n_features_in_) or (C, n_features_in_ + 1) if `augment_norm`, float32
+        Unit centroids.
+    radius_ : float
+        M, or 0 without `augment_norm`.
+    n_clusters_, n_probe_, n_rows_, n_features_in_ : int
+    kmeans_stats_ : dict
+        Per iteration, over the sampled rows: "mean_cosine", "moved" rows, "repaired" (clusters that were empty and were
+        given a row), each of shape (n_iter,), and "sizes" (n_iter, C).
+    recall_ : float
+        Recall at 10 of rows as queries with `n_probe_` clusters, after the clusters were made last.
+    n_reclusterings_ : int
+        How often `update` has made the clusters anew.
+
+    Notes
+    -----
+    Queries may run at the same time in several threads, but not during an update.
+    """
+
+    _FORMAT: ClassVar[tuple[str, str]] = ("manyclass index", "an index")
+    _STATE: ClassVar[dict[str, type]] = {
+        "radius_": float,
+        "n_probe_": int,
+        "recall_": float,
+        "n_reclusterings_": int,
+        "_seed": int,
+        "_replaced": int,
+        "_imbalance_made": float,
+    }
+
+    kmeans_stats_: dict[str, NDArray[Any]]
+
+    def __init__(
+        self,
+        n_clusters: int | str = "auto",
+        *,
+        n_probe: int | str = "auto",
+        augment_norm: bool = False,
+        n_iter: int = 10,
+        sample_per_cluster: int | None = 256,
+        recluster: str = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_probe = n_probe
+        self.augment_norm = augment_norm
+        self.n_iter = n_iter
+        self.sample_per_cluster = sample_per_cluster
+        self.recluster = recluster
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, W: Rows) -> Self:
+        """Cluster the rows of W and index a copy of them.
+
+        Parameters
+        ----------
+        W : array-like or sparse matrix of shape (K, n_features)
+            Converted to dense float32.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a value of W is out of range.
+        """
+        rows = checked_rows("W", W)
+        check_choice("recluster", self.recluster, ("auto", "never"))
+        check_number("n_iter", self.n_iter, low=1, high=2**31 - 1, integer=True)
+        if self.sample_per_cluster is not None:
+            check_number("sample_per_cluster", self.sample_per_cluster, low=1, integer=True)
+        for name, value in (("n_clusters", self.n_clusters), ("n_probe", self.n_probe)):
+            if value != "auto":
+                check_number(name, value, low=1, high=len(rows), integer=True)
+        self._seed = seed_from(self.random_state)
+        self.n_rows_, self.n_features_in_ = rows.shape
+        self.n_reclusterings_ = 0
+        self._cluster(rows)
+        return self
+
+    def query(
+        self, Q: Rows, k: int = 10, *, n_probe: int | None = None, exclude: Exclude = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Find the k rows of largest inner product with each query among those of the probed clusters.
+
+        Parameters
+        ----------
+        Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
+        k : int, default=10
+            In [1, K].
+        n_probe : int, optional
+            Clusters scanned, in [1, C]; `n_probe_` if not given. With C the answer is exact.
+        exclude : sparse matrix of shape (n, K), or sequence of n sequences of ids, optional
+            Rows that a query does not want, such as its positives: the entries of the matrix that are stored, or a list
+            for each query. One list will do for one query.
+
+        Returns
+        -------
+        scores : ndarray of shape (n, k) or (k,), float32
+            Best first, equal scores by id; -inf where there are fewer than k rows.
+        ids : ndarray of shape (n, k) or (k,), int64
+            -1 there.
+
+        Raises
+        ------
+        ValueError
+            If a query is not finite or longer than 2**62, or an argument is out of range.
+        """
+        index = self._fitted()
+        if type(k) is not int or not 1 <= k <= self.n_rows_:  # the check takes a third of the time of a query
+            check_number("k", k, low=1, high=self.n_rows_, integer=True)
+        queries, single, options = self._request(Q, n_probe, exclude)
+        scores, ids = index.query(queries, k=int(k), **options)
+        return (scores[0], ids[0]) if single else (scores, ids)
+
+    def query_above(
+        self, Q: Rows, threshold: ArrayLike, *, n_probe: int | None = None, exclude: Exclude = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+        """Find all rows of the probed clusters whose inner product with a query is above a threshold.
+
+        Parameters
+        ----------
+        Q, n_probe, exclude
+            As of `query`.
+        threshold : float or array-like of shape (n,)
+            A row is found if its score is greater.
+
+        Returns
+        -------
+        indptr : ndarray of shape (n + 1,), int64
+            Rows of query i stand at indptr[i]:indptr[i + 1] of the next two.
+        ids : ndarray of int64
+            Best first, equal scores by id.
+        scores : ndarray of float32
+
+        Raises
+        ------
+        ValueError
+            As `query`, or if a threshold is NaN.
+        """
+        index = self._fitted()
+        queries, _, options = self._request(Q, n_probe, exclude)
+        n = len(queries[0]) - 1 if isinstance(queries, tuple) else len(queries)
+        given = np.asarray(threshold, dtype=np.float32)
+        if given.shape not in ((), (n,)):
+            raise ValueError(f"threshold has shape {given.shape}; it must be a number or have shape ({n},)")
+        if np.isnan(given).any():
+            raise ValueError("threshold holds NaN; it must hold numbers")
+        indptr, ids, scores = index.query_above(queries, thresholds=np.array(np.broadcast_to(given, (n,))), **options)
+        return indptr, ids, scores
+
+    def update(self, ids: ArrayLike, rows: Rows) -> Self:
+        """Replace rows, each of which goes to its nearest cluster, at the cost of C inner products a row.
+
+        Parameters
+        ----------
+        ids : array-like of shape (m,), int
+            Distinct, in [0, K).
+        rows : array-like or sparse matrix of shape (m, n_features)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed then.
+        """
+        self._replaced += self._replace(ids, rows)
+        if self.recluster == "auto" and self._has_worn():
+            self.n_reclusterings_ += 1
+            self._cluster(self.rows_)
+        return self
+
+    def _follow_training(self, n_replaced: int) -> bool:
+        self._replaced += n_replaced
+        if self.recluster != "auto" or not self._has_worn():
+            return False
+        self.n_reclusterings_ += 1
+        self._cluster(self._index.rows())
+        return True
+
+    def tune(self, Q: Rows, *, k: int = 10, recall: float = 0.9, exclude: Exclude = None) -> int:
+        """Set `n_probe_` to the smallest number of clusters that finds a share of the k best rows of these queries.
+
+        Parameters
+        ----------
+        Q, k, exclude
+            As of `query`. The queries should be a sample of those to come.
+        recall : float, default=0.9
+            In [0, 1].
+
+        Returns
+        -------
+        int
+            The new `n_probe_`.
+        """
+        check_number("recall", recall, low=0, high=1)
+        curve = self.recall_curve(Q, k=k, exclude=exclude)
+        # The curve ends at 1; that of a float is not a reason to scan everything.
+        self.n_probe_ = int(np.argmax(curve >= min(recall, curve[-1]) - 1e-12)) + 1
+        return self.n_probe_
+
+    def recall_curve(self, Q: Rows, *, k: int = 10, exclude: Exclude = None) -> NDArray[np.float64]:
+        """Measure the recall of each number of probed clusters, at the cost of an exact search.
+
+        Parameters
+        ----------
+        Q, k, exclude
+            As of `query`.
+
+        Returns
+        -------
+        ndarray of shape (C,)
+            Share of the k best rows of all queries that n_probe = 1, ..., C clusters find.
+        """
+        _, ids = self.query(Q, k, n_probe=self.n_clusters_, exclude=exclude)
+        toward = dense_queries(Q, self.n_features_in_) @ self.cluster_centers_[:, : self.n_features_in_].T
+        ranks = np.empty(toward.shape, dtype=np.int64)
+        order = np.argsort(-toward, axis=1, kind="stable")
+        np.put_along_axis(ranks, order, np.arange(self.n_clusters_)[None, :], axis=1)
+        found = np.atleast_2d(ids)
+        found_ranks = np.take_along_axis(ranks, self.labels_[found], axis=1)[found >= 0]
+        counts = np.bincount(found_ranks, minlength=self.n_clusters_)
+        return np.cumsum(counts) / max(len(found_ranks), 1)
+
+    @property
+    def labels_(self) -> NDArray[np.int32]:
+        """Cluster of each row."""
+        return np.asarray(self._fitted().labels())
+
+    @property
+    def imbalance_(self) -> float:
+        """C sum n_c^2 / K^2: 1 for equal clusters, C if all rows stand in one."""
+        sizes = self._fitted().sizes().astype(np.float64)
+        return float(len(sizes) * (sizes @ sizes) / sizes.sum() ** 2)
+
+    def loss_and_gradient(
+        self,
+        Q: Rows,
+        Y: Labels,
+        loss: str = "margin",
+        *,
+        smoothing: float = 1.0,
+        budget: int | None = None,
+        threshold: float | None = None,
+        n_probe: int | None = None,
+        tolerance: float = 1e-3,
+        rest: str | None = None,
+    ) -> tuple[NDArray[np.float64], sp.csr_array]:
+        """Approximate losses of the scores z = W q, and their gradients in z, from the classes that a search finds.
+
+        Algorithm 1 of Yen et al. (ICML 2018). Rows of W are classes; scores of labels are computed in any case.
+
+        Parameters
+        ----------
+        Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
+        Y : array-like of shape (n,), sequence of n sequences of ids, or sparse indicator matrix of shape (n, K)
+            Labels, one or several for a query. A query without labels has loss 0.
+        loss : {"margin", "cross_entropy", "triplet"}, default="margin"
+        smoothing : float, default=1.0
+            mu of the smoothed margin, >= 0.
+        budget : int, optional
+            Wrong classes of highest score to be found, in [1, K]. If neither this nor `threshold` is given, K / 100
+            rounded up; for cross-entropy with `rest="mask"` twice as many, in twice as many clusters, as long as the
+            classes that were not found may have a share of more than `tolerance` of the normaliser if they score no
+            higher than those found.
+        threshold : float, optional
+            Find all classes of the probed clusters with a score above this in magnitude instead, >= 0.
+        n_probe : int, optional
+            As of `query`.
+        tolerance : float, default=1e-3
+            Of cross-entropy: the share above; and its gradients that add up to less than this share are left out.
+        rest : {"mask", "zero"}, optional
+            Whether classes that were not found are left out, or count with score 0, their gradients left out. The
+            paper's 0 is within `threshold` of their scores, and the default with one: the loss is then within threshold
+            times its Lipschitz constant (margin: 2; cross-entropy: twice the number of labels). Classes below the
+            highest are left out by default: 0 would count those of negative scores too much.
+
+        Returns
+        -------
+        losses : ndarray of shape (n,), float64
+        gradients : csr_array of shape (n, K), float32
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range, or a query is not finite or longer than 2**62.
+        """
+        return self._losses_and_gradients(
+            Q,
+            Y,
+            loss,
+            smoothing=smoothing,
+            budget=budget,
+            threshold=threshold,
+            n_probe=n_probe,
+            tolerance=tolerance,
+            rest=rest,
+            n_iter=0,
+            step="full",
+            answer="blocks",
+        )
+
+    def _more_tensors(self) -> dict[str, NDArray[Any]]:
+        return {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}
+
+    def _restore(self, file: TensorFile) -> None:
+        self.kmeans_stats_ = {name: file.read(f"kmeans.{name}") for name in _STATS}
+
+    def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, bool, dict[str, Any]]:
+        """Queries as the core takes them, whether there is one as a vector, and the options that all queries have."""
+        queries, n, single = queries_of(Q, self.n_features_in_)
+        indptr, ids = exclusions(exclude, n, single, self.n_rows_)
+        options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
+        return queries, single, {"n_probe": self._probes(n_probe), **options}
+
+    def _cluster(self, rows: NDArray[np.float32]) -> None:
+        """Make the clusters of `rows`, choose n_probe_ and measure what later checks compare with."""
+        n_clusters = self.n_clusters
+        if n_clusters == "auto":
+            n_clusters = auto_clusters(len(rows))
+        # In double precision: squares of numbers up to 2^62 fit, and what is not finite is refused by the core.
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)) if self.augment_norm else np.zeros(1)
+        self.radius_ = float(np.float32(norms.max())) if np.isfinite(norms).all() else 0.0
+        made = _core.spherical_kmeans(
+            rows,
+            n_clusters=int(n_clusters),
+            n_iter=int(self.n_iter),
+            sample_per_cluster=int(self.sample_per_cluster or 0),
+            radius=self.radius_,
+            seed=(self._seed + self.n_reclusterings_) % 2**64,
+            n_threads=self._n_threads(),
+        )
+        self.kmeans_stats_ = {
+            "mean_cosine": np.array(made["mean_cosine"], dtype=np.float64),
+            "moved": np.array(made["moved"], dtype=np.int64),
+            "repaired": np.array(made["repaired"], dtype=np.int64),
+            "sizes": np.array(made["sizes"], dtype=np.int32).reshape(-1, int(n_clusters)),
+        }
+        self._build(rows, made["centroids"], np.zeros(0, dtype=np.int32))
+        self._replaced = 0
+        self._imbalance_made = self.imbalance_
+        curve = self._recall_of_rows()
+        if self.n_probe == "auto":
+            self.n_probe_ = int(np.argmax(curve >= AUTO_RECALL - 1e-12)) + 1
+        else:
+            self.n_probe_ = min(int(self.n_probe), self.n_clusters_)
+        self.recall_ = float(curve[self.n_probe_ - 1])
+
+    def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+        index = _core.ClusterIndex(rows, centers, radius=self.radius_, labels=labels, n_threads=self._n_threads())
+        self._index = index
+        self.cluster_centers_ = centers
+        self.n_clusters_ = len(centers)
+
+    def _recall_of_rows(self) -> NDArray[np.float64]:
+        """Recall curve of a sample of the rows as queries, each without itself."""
+        if self.n_clusters_ == 1:
+            return np.ones(1)
+        sample = np.random.default_rng(self._seed).choice(
+            self.n_rows_, min(RECALL_QUERIES, self.n_rows_), replace=False
+        )
+        return self.recall_curve(self.rows_[sample], k=min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]))
+
+    def _has_worn(self) -> bool:
+        """Whether a check says that the clusters no longer fit the rows."""
+        if self.imbalance_ > MOST_IMBALANCE_GROWTH * self._imbalance_made:
+            return True
+        if self._replaced < CHECK_EVERY * self.n_rows_:
+            return False
+        self._replaced = 0
+        return bool(self._recall_of_rows()[self.n_probe_ - 1] < self.recall_ - MOST_RECALL_LOSS)
+
+
+_STATS = ("mean_cosine", "moved", "repaired", "sizes")
+
+
+def exact_search(
+    W: Rows, Q: Rows, k: int = 10, *, exclude: Exclude = None, block_rows: int = 256
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Find the k rows of largest inner product by BLAS and brute force: what the index is compared with.
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (K, n_features)
+    Q, k, exclude
+        As of `SphericalClusterIndex.query`.
+    block_rows : int, default=256
+        Queries scored at a time: block_rows x K numbers are in memory.
+
+    Returns
+    -------
+    scores : ndarray of shape (n, k) or (k,), float32
+        As BLAS sums them, in single precision; else as of `SphericalClusterIndex.query`.
+    ids : ndarray of shape (n, k) or (k,), int64
+    """
+    rows = checked_rows("W", W)
+    check_number("k", k, low=1, high=len(rows), integer=True)
+    _, n, single = queries_of(Q, rows.shape[1])
+    dense = dense_queries(Q, rows.shape[1])
+    indptr, ids = exclusions(exclude, n, single, len(rows))
+    scores = np.full((n, k), -np.inf, dtype=np.float32)
+    best = np.full((n, k), -1, dtype=np.int64)
+    for start in range(0, n, block_rows):
+        z = dense[start : start + block_rows] @ rows.T
+        for i in range(len(z)):
+            if len(indptr):
+                z[i, ids[indptr[start + i] : indptr[start + i + 1]]] = -np.inf
+            candidates = np.flatnonzero((z[i] >= np.partition(z[i], -k)[-k]) & (z[i] > -np.inf))
+            order = candidates[np.argsort(-z[i, candidates], kind="stable")][:k]
+            scores[start + i, : len(order)] = z[i, order]
+            best[start + i, : len(order)] = order
+    return (scores[0], best[0]) if single else (scores, best)

@@ -1,0 +1,115 @@
+"""Early stopping: points held out of training, their exact log-loss after each pass, and the best model so far."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from manyclass.model.weights import LinearWeights, Matrix
+
+UNUSED_SCALE = np.zeros(0, dtype=np.float32)
+
+
+def held_out(labels: NDArray[np.int32], fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
+    """Draw which points validate: a share of all, but of every class at least one point stays for training.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,)
+        Classes, in [0, n_classes).
+    fraction : float
+        Of all points, in ]0, 1[. Fewer are held out where too few classes have two points.
+    random : RandomState
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), bool
+
+    Raises
+    ------
+    ValueError
+        If no class has two points.
+    """
+    order = random.permutation(len(labels))
+    free = np.ones(len(labels), dtype=bool)
+    free[np.unique(labels[order], return_index=True)[1]] = False  # the first point of each class, in the random order
+    if not free.any():
+        raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
+    rows = order[free][: max(1, round(fraction * len(labels)))]
+    held = np.zeros(len(labels), dtype=bool)
+    held[rows] = True
+    return held
+
+
+def fork(random_state: Any) -> np.random.RandomState:
+    """A generator for drawing points that leaves `random_state` as it is, so that training draws what it would."""
+    generator: np.random.RandomState = check_random_state(copy.deepcopy(random_state))
+    return generator
+
+
+@dataclass
+class Validation:
+    """What early stopping knows during a fit.
+
+    Attributes
+    ----------
+    x, labels : the points held out, labels in [0, n_classes)
+    n_iter_no_change : int
+        Training stops after so many passes in a row that were not better than the best one.
+    n_threads : int
+    curve : list of float
+        Exact log-loss on these points after each pass, in nats.
+    best_iter : int
+        The pass, from 1, whose model is kept; 0 before there is one.
+    """
+
+    x: Matrix
+    labels: NDArray[np.int32]
+    n_iter_no_change: int
+    n_threads: int
+    curve: list[float] = field(default_factory=list)
+    best_iter: int = 0
+    _best: LinearWeights | None = None
+    _scale: NDArray[np.float32] = field(default_factory=lambda: UNUSED_SCALE)
+
+    @classmethod
+    def of(
+        cls, estimator: Any, x: Matrix, labels: NDArray[np.int32], n_threads: int
+    ) -> tuple[Validation, NDArray[np.intp]]:
+        """Hold points out as the parameters say; return what validates, and the rows that are left for training."""
+        held = held_out(labels, estimator.validation_fraction, fork(estimator.random_state))
+        rows = np.flatnonzero(held)
+        return cls(x[rows], labels[rows], estimator.n_iter_no_change, n_threads), np.flatnonzero(~held)
+
+    def after_pass(self, model: LinearWeights, scale: NDArray[np.float32], position: NDArray[np.int32]) -> bool:
+        """Evaluate what `fit` would return now, keep a copy if it is the best, and say whether to stop.
+
+        Class k stands in place position[k] of `model`, whose rows are to be multiplied by `scale` unless it is empty.
+        """
+        losses, _ = model.log_losses(self.x, position[self.labels], self.n_threads, scale)
+        self.curve.append(float(np.mean(losses)))
+        if self.curve[-1] < (self.curve[self.best_iter - 1] if self.best_iter else math.inf):
+            self.best_iter = len(self.curve)
+            if self._best is None:
+                self._best = LinearWeights(np.empty_like(model.matrix), np.empty_like(model.intercept), model.sparse)
+            self._best.matrix[...] = model.matrix
+            self._best.intercept[...] = model.intercept
+            self._scale = scale.copy()
+        return len(self.curve) - self.best_iter >= self.n_iter_no_change
+
+    def restore(self, weights: LinearWeights) -> bool:
+        """Write the best model into `weights`, its factors multiplied in; False if no pass has been evaluated."""
+        if self._best is None:
+            return False
+        weights.matrix[...] = self._best.matrix
+        weights.intercept[...] = self._best.intercept
+        if len(self._scale):
+            weights.multiply_rows(self._scale)
+        self._best = None  # the memory of W
+        return True

@@ -1,0 +1,1 @@
+"""Word vectors by the skip-gram model."""
