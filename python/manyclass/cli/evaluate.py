@@ -15,7 +15,7 @@ import numpy as np
 import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.cli.data import FORM, Labelled, add_data_options, apply_notes, note, print_table, read_labelled
-from manyclass.estimators.files import load_notes
+from manyclass.model.files import load_notes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_parameters, parameters_from
 from manyclass.cli.data import FORM, Labelled, add_data_options, check_writable, note, print_table, read_labelled
 from manyclass.cli.evaluate import evaluated
-from manyclass.estimators.files import save_model
+from manyclass.model.files import save_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

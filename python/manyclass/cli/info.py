@@ -11,7 +11,7 @@ import numpy as np
 
 import manyclass
 from manyclass.cli.data import FORM, add_data_options, is_safetensors, print_table, read
-from manyclass.estimators.files import FORMAT, load_notes
+from manyclass.model.files import FORMAT, load_notes
 from manyclass.model.tensor_file import open_tensors
 
 

@@ -8,20 +8,17 @@ measurements (bench/bench_auto.py prints both); only their ratios, and one thres
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import scipy.sparse as sp
 
+from manyclass.estimators.plans import Open
 from manyclass.model.weights import LINE, Matrix
+from manyclass.training.plan import PointsPlan
 
 # What "auto" stands for where the solver was chosen by hand: nothing that is not in the solver's definition.
-BY_HAND: dict[str, Any] = {
-    **{"n_negatives": 64, "alpha": 0.0, "averaging": "none", "max_iter": 20, "decay": 0.9},
-    "embedding_dim": None,
-}
+BY_HAND = Open(n_negatives=64, max_iter=20, decay=0.9)
 
 # Up to so many microseconds a visit all classes are worth their time: no noise of sampling, no u to learn, and twenty
 # passes over 10^5 points still end in 16 s. bibtex takes 4, delicious 2.5, eurlex57k 150.
@@ -45,7 +42,10 @@ MOST_FOR_AVERAGE = 2 << 30
 LEAST_TO_EMBED = 256 << 20
 NUMBERS_A_VALUE = 30
 # Of 128, 192 and 256 with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy on yso-en.
-EMBEDDED = {"embedding_dim": 192, "n_negatives": 1024, "max_iter": 4, "decay": 0.5}
+EMBEDDED_DIM = 192
+EMBEDDED = Open(n_negatives=1024, max_iter=4, decay=0.5)
+# Minibatches otherwise.
+BATCHES = Open(n_negatives=1024, max_iter=10, decay=0.9)
 
 # Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where trying takes no more than so many predicted
 # seconds it is the best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no
@@ -144,28 +144,19 @@ def best_n_negatives(shape: Shape) -> int:
     return int(min(max(LINE * round(m / LINE), FEWEST), MOST))
 
 
-def choose(estimator: Any, shape: Shape, *, candidates: bool) -> dict[str, Any]:
-    """Return a value for each parameter that is "auto", but the ridge that is to be tried out: that is left out.
+def choose(shape: Shape, *, sampling: bool, max_iter: int | None) -> tuple[str, Open]:
+    """Return the solver for solver="auto", and values for what else is open; the ridge is that of few trials.
 
-    `candidates`: whether the fit was given some, which only sampled steps use.
+    `sampling`: something was set that only sampled steps use; `max_iter`: passes, where they were set.
     """
-    if estimator.solver != "auto":
-        chosen = BY_HAND
-    else:
-        sampling = candidates or estimator.n_negatives != "auto" or estimator.selection != "frequency_block"
-        sampling = sampling or estimator.max_norm is not None
-        chosen = {
-            "solver": "implicit" if sampling or visit_cost(shape, None) > MOST_EXACT else "exact",
-            "n_negatives": best_n_negatives(shape),
-            "averaging": "suffix" if shape.bytes <= MOST_FOR_AVERAGE else "none",
-            "embedding_dim": None,  # see `embeds`: that model is trained elsewhere
-        }
-        chosen["max_iter"] = PASSES_EXACT if chosen["solver"] == "exact" else PASSES_SAMPLED
-        passes = chosen["max_iter"] if estimator.max_iter == "auto" else estimator.max_iter
-        chosen["decay"] = BY_HAND["decay"] ** (BY_HAND["max_iter"] / passes)  # to the same last step
-        if estimator.max_norm is not None:
-            chosen["alpha"] = 0.0  # the two exclude each other
-    return {name: value for name, value in chosen.items() if getattr(estimator, name) == "auto"}
+    solver = "implicit" if sampling or visit_cost(shape, None) > MOST_EXACT else "exact"
+    passes = max_iter or (PASSES_EXACT if solver == "exact" else PASSES_SAMPLED)
+    return solver, Open(
+        n_negatives=best_n_negatives(shape),
+        max_iter=passes,
+        decay=BY_HAND.decay ** (BY_HAND.max_iter / passes),  # to the same last step
+        averaging="suffix" if shape.bytes <= MOST_FOR_AVERAGE else "none",
+    )
 
 
 def relative_rate(solver: str) -> float:
@@ -173,22 +164,8 @@ def relative_rate(solver: str) -> float:
     return RATE_EXACT if solver == "exact" else RATE_SAMPLED
 
 
-def tries_ridges(plan: Any, shape: Shape) -> bool:
+def tries_ridges(plan: PointsPlan, shape: Shape) -> bool:
     """Whether the ridge is chosen on held-out points."""
     visits = shape.n_samples * plan.max_iter * len(RIDGES)
     cost = visit_cost(shape, None if plan.solver == "exact" else plan.n_negatives)
     return shape.n_samples >= FEWEST_TO_TRY and 1e-6 * cost * visits <= MOST_TO_TRY
-
-
-def without_automatic(estimator: Any) -> Any:
-    """Return a copy of the estimator without "auto", for checks of its numbers."""
-    plain = copy.copy(estimator)
-    if estimator.solver == "auto":
-        plain.solver = "implicit"
-    if estimator.learning_rate == "grid":
-        plain.learning_rate = "auto"
-    for name, value in BY_HAND.items():
-        given = getattr(estimator, name)
-        if isinstance(given, str) and given == "auto":
-            setattr(plain, name, value)
-    return plain

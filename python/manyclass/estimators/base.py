@@ -3,46 +3,75 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manyclass import _core
-from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from, seed_from
+from manyclass.checks import canonical_csr, check_number, n_threads_from, seed_from
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, LinearWeights, Matrix
 from manyclass.search import class_index
 from manyclass.training.passes import summarize
+from manyclass.training.plan import Labels
 
-MOST_HEAD = 64  # HeadTail::max_head in the core
+
+@dataclass(frozen=True)
+class Features:
+    """How many features a fit saw, and their names where X has some."""
+
+    n: int
+    names: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, checked: Any) -> Features:
+        """What scikit-learn's check has noted on an estimator."""
+        return cls(int(checked.n_features_in_), getattr(checked, "feature_names_in_", None))
+
+
+@dataclass(frozen=True)
+class Points:
+    """The checked data of a fit.
+
+    Attributes
+    ----------
+    x : csr_array or ndarray of shape (n_samples, n_features), float32
+    labels : Labels
+        Positions among `classes`.
+    classes : ndarray of shape (n_classes,)
+    features : Features
+    several : bool
+        Whether y was an indicator matrix, and
+    sparse_labels : bool
+        a sparse one.
+    """
+
+    x: Matrix
+    labels: Labels
+    classes: NDArray[Any]
+    features: Features
+    several: bool = False
+    sparse_labels: bool = False
+
+
+def as_matrix(X: Any) -> Matrix:
+    """Checked data in the types of the core."""
+    return canonical_csr(X) if sp.issparse(X) else np.asarray(X)
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):
     """A fitted W with its classes: all that does not depend on how W was found, under the softmax.
 
-    A subclass has the parameters named here, and `fit`, which leaves `classes_`, `_weights`, `loss_curve_` and
-    `n_iter_`.
+    A subclass has `fit`, which gives what it found to `_take`.
     """
 
-    selection: str
-    n_negatives: Any  # an int, or "auto" for some, as alpha
-    frequency_power: float
-    n_head: int
-    batch_size: int | None
-    learning_rate: float | str
-    schedule: str
-    decay: Any
-    max_iter: Any
-    alpha: Any
-    averaging: str
     n_jobs: int | None
-    parallel: str
     random_state: Any
 
     classes_: NDArray[Any]
@@ -50,39 +79,30 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     n_iter_: int
     _weights: LinearWeights | MappedWeights
 
-    def _training_data(self, X: Data, y: ArrayLike) -> tuple[Matrix, NDArray[np.int32], NDArray[Any]]:
-        """Check the data of a fit; return X for the core, the labels as positions among the classes, and the classes.
-
-        Raises ValueError for what `fit` documents.
-        """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float32, order="C")
+    def _points(self, X: Data, y: Any) -> Points:
+        """Check the data of a fit, and leave the estimator as it is; raises ValueError for what `fit` documents."""
+        shadow = clone(self)  # scikit-learn's check notes the number of features and their names on what it is given
+        X, y = validate_data(shadow, X, y, accept_sparse="csr", dtype=np.float32, order="C")
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
-        x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X)
-        return x, labels.astype(np.int32), classes
+        return Points(as_matrix(X), Labels.single(labels.astype(np.int32)), classes, Features.of(shadow))
 
-    def _check_sampling(self) -> None:
-        """Check the parameters of the training loop that all have."""
-        check_choice("selection", self.selection, _core.selection_names())
-        check_choice("schedule", self.schedule, _core.schedule_names())
-        check_choice("parallel", self.parallel, ("deterministic", "hogwild"))
-        check_choice("averaging", self.averaging, ("none", "polyak", "suffix"))
-        check_number("n_negatives", self.n_negatives, low=1, integer=True)
-        check_number("max_iter", self.max_iter, low=1, integer=True)
-        if isinstance(self.learning_rate, str):
-            check_choice("learning_rate", self.learning_rate, ("auto",))
-        else:
-            check_number("learning_rate", self.learning_rate, low=0, open_low=True)
-        check_number("decay", self.decay, low=0, open_low=True, high=1)
-        check_number("alpha", self.alpha, low=0)
-        check_number("frequency_power", self.frequency_power)
-        check_number("n_head", self.n_head, low=1, high=MOST_HEAD, integer=True)
-        if self.batch_size is not None:
-            check_number("batch_size", self.batch_size, low=1, integer=True)
-            if self.parallel == "hogwild":
-                raise ValueError(f"batch_size is {self.batch_size!r}; with parallel='hogwild' it must be None")
+    def _take(self, points: Points, weights: LinearWeights | MappedWeights, curve: list[float], **more: Any) -> None:
+        """Take over all that a fit has found, at once: one that fails leaves the model as it was."""
+        state = {
+            "classes_": points.classes,
+            "n_features_in_": points.features.n,
+            "feature_names_in_": points.features.names,
+            "loss_curve_": np.array(curve),
+            "n_iter_": len(curve),
+            "_weights": weights,
+            **more,
+        }
+        self.__dict__.update(state)
+        if points.features.names is None:
+            del self.__dict__["feature_names_in_"]
 
     @property
     def coef_(self) -> NDArray[np.float32]:
@@ -98,8 +118,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _validated(self, X: Data) -> Matrix:
         check_is_fitted(self, "_weights")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C", reset=False)
-        return canonical_csr(X) if sp.issparse(X) else np.asarray(X)
+        return as_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C", reset=False))
 
     def decision_function(self, X: Data) -> NDArray[np.float32]:
         """Return the scores x.w_k + b_k.
@@ -331,7 +350,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         -----
         Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
         """
-        from manyclass.estimators.files import save_model  # persist knows all models, hence comes after this module
+        from manyclass.model.files import save_model  # persist knows all models, hence comes after this module
 
         save_model(self, path)
 

@@ -7,92 +7,62 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import metrics
-from manyclass.checks import canonical_csr, check_flag, n_threads_from
-from manyclass.estimators.base import LinearClassifier
+from manyclass.checks import canonical_csr
+from manyclass.estimators.base import Features, LinearClassifier, Points, as_matrix
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, Matrix
-from manyclass.training.labels import Labels, check_label_parameters, fit_labels
-from manyclass.training.passes import Callback
+from manyclass.training.plan import Labels
 
 
 class LabelClassifier(LinearClassifier):
     """A linear classifier that also takes an indicator matrix of labels, and may have embeddings or a search.
 
-    A subclass has the parameters named here and calls `_fit_labels`.
+    A subclass has `fit`, which gives what it found to `_take`.
     """
-
-    embedding_dim: int | str | None
-    activation: str
-    search: Any
-    budget: int | None
-    warm_up: int
-    log_q: bool
 
     multilabel_: bool
     n_labels_: int
 
-    def _fit_labels(
-        self,
-        x: Matrix,
-        labels: Labels,
-        plan: Any,
-        *,
-        loss: str,
-        smoothing: float = 0.0,
-        implicit: bool = False,
-        callback: Callback | None,
-        max_seconds: float | None,
-    ) -> None:
-        """Train on what `_labelled_data` returned with the parameters of `plan`, which may be `self`."""
-        self._weights, curve = fit_labels(
-            plan,
-            x,
-            labels,
-            len(self.classes_),
-            loss=loss,
-            smoothing=smoothing,
-            implicit=implicit,
-            n_threads=n_threads_from(self.n_jobs),
-            callback=callback,
-            max_seconds=np.inf if max_seconds is None else max_seconds,
-        )
-        self.loss_curve_ = np.array(curve)
-        self.n_iter_ = len(curve)
-
-    def _labelled_data(self, X: Any, y: Any) -> tuple[Matrix, Labels]:
-        """Check parameters and data of a fit, set the classes, and return the points that have labels."""
-        check_label_parameters(self)
-        check_flag("log_q", self.log_q)
+    def _points(self, X: Any, y: Any) -> Points:
+        """Check the data of a fit; of an indicator matrix, the points that have labels."""
         if not is_indicator(y):
-            points, labels, self.classes_ = self._training_data(X, y)
-            self.multilabel_, self.n_labels_, self._sparse_labels = False, 1, False
-            return points, Labels.single(labels)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C")
+            return super()._points(X, y)
+        shadow = clone(self)
+        X = validate_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C")
         lists = indicator_lists(y, X.shape[0])
         if lists.shape[1] < 2:
             raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
-        counts = np.diff(lists.indptr)
-        labelled = np.flatnonzero(counts)
+        labelled = np.flatnonzero(np.diff(lists.indptr))
         if len(labelled) == 0:
             raise ValueError("y has no label in any row")
-        self.classes_ = np.arange(lists.shape[1])
-        self.multilabel_, self._sparse_labels = True, sp.issparse(y)
-        self.n_labels_ = max(1, round(lists.nnz / len(labelled)))
-        x: Matrix = canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
+        x, classes = as_matrix(X), np.arange(lists.shape[1])
         if len(labelled) < X.shape[0]:
             x, lists = x[labelled], lists[labelled]
-        return x, Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
+        labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
+        return Points(x, labels, classes, Features.of(shadow), several=True, sparse_labels=sp.issparse(y))
+
+    def _take(self, points: Points, weights: Any, curve: list[float], **more: Any) -> None:
+        super()._take(
+            points,
+            weights,
+            curve,
+            multilabel_=points.several,
+            n_labels_=max(1, round(len(points.labels.ids) / len(points.labels))),
+            _sparse_labels=points.sparse_labels,
+            **more,
+        )
 
     def _mapped(self, x: Matrix) -> Matrix:
         return self._weights.transform(x) if isinstance(self._weights, MappedWeights) else x
 
     @property
     def embedding_(self) -> NDArray[np.float32]:
-        """Embeddings of the features, (n_features, embedding_dim), float32; a view.
+        """Embeddings of the features, (n_features, dim), float32; a view.
 
         Raises
         ------
@@ -102,7 +72,7 @@ class LabelClassifier(LinearClassifier):
         check_is_fitted(self, "_weights")
         weights = self._weights
         if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
-            raise AttributeError("the model has no embeddings; fit it with embedding_dim")
+            raise AttributeError("the model has no embeddings; fit it with model='embedding'")
         return weights.embeddings[:, : weights.n_hidden]
 
     def embed(self, X: Data) -> NDArray[np.float32]:
@@ -114,7 +84,7 @@ class LabelClassifier(LinearClassifier):
 
         Returns
         -------
-        ndarray of shape (n_samples, embedding_dim), float32
+        ndarray of shape (n_samples, dim), float32
 
         Raises
         ------
@@ -124,7 +94,7 @@ class LabelClassifier(LinearClassifier):
         x = self._validated(X)
         weights = self._weights
         if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
-            raise AttributeError("the model has no embeddings; fit it with embedding_dim")
+            raise AttributeError("the model has no embeddings; fit it with model='embedding'")
         return weights.transform(x)
 
     def predict(self, X: Data) -> Any:

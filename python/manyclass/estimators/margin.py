@@ -8,13 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.estimators.auto import EMBEDDED_DIM
+from manyclass.estimators.base import Points
 from manyclass.estimators.labels import LabelClassifier
+from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.model.files import saved
 from manyclass.model.weights import Data
+from manyclass.models import MODELS
+from manyclass.parts import Given, Part, resolve_part
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import SOLVERS
+from manyclass.training.batches import fit_batches
 from manyclass.training.passes import Callback
+from manyclass.training.plan import BatchesPlan, Watch
 
 LOSSES = ("margin", "triplet")
+MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
+MARGIN_SAMPLERS = {name: SAMPLERS[name] for name in ("all", "uniform", "frequency", "search")}
 
 
+@saved
 class MarginClassifier(LabelClassifier):
     r"""Linear or one-hidden-layer classifier by the smoothed max-margin loss (Yen et al., ICML 2018).
 
@@ -25,59 +38,35 @@ class MarginClassifier(LabelClassifier):
 
     P being a point's labels, N the other classes and C the bi-simplex (eq. 10-11; see `manyclass.losses`), by
     minibatches. With :math:`\mu = 0` it is :math:`[\max_{j \in N, k \in P} 1 + z_j - z_k]_+`. :math:`\phi(x)` is x or,
-    with `embedding_dim`, the sum of its features' embeddings. Only the classes near the margin have a gradient, so a
+    with model="embedding", the sum of its features' embeddings. Only the classes near the margin have a gradient, so a
     search that finds the best wrong classes does for all of them.
 
     Parameters
     ----------
-    smoothing : float, default=1.0
-        :math:`\mu \ge 0`. Yen et al. take 1 for one label, 5 for several.
     loss : {"margin", "triplet"}, default="margin"
         "triplet" sums :math:`[1 + z_j - z_k]_+` over all pairs instead (eq. 7).
-    search : str or index, default="exact"
-        Which wrong classes a step sees:
-
-        - "exact": all;
-        - "sampled": `n_negatives` drawn ones;
-        - "mips": the `budget` best by a `SphericalClusterIndex` of W that follows training (Algorithm 1, classes that
-          are not found left out);
-        - "decomposed": the union of the `budget` best of each block of columns by a `DecomposedIndex`, with exact
-          scores;
-        - "messages": the same joined by greedy message passing, one full step (Algorithm 2 with T = 1).
-
-        An index that is not fitted may be given instead of "mips" or "decomposed": its parameters are used.
-    embedding_dim : int or None, default=None
-        Length of the embeddings of the features; None: :math:`\phi(x) = x`. Without embeddings sparse X is made dense,
-        a point at a time.
-    activation : {"linear", "relu"}, default="linear"
-        What the sum of embeddings goes through.
-    budget : int or None, default=None
-        Classes that a search returns (of each block). None is 64 for the margin and K / 100 otherwise.
-    warm_up : int, default=1
-        Passes at the start that draw classes instead of searching: W = 0 has no best ones (section 4).
-    n_negatives : int, default=256
-        Classes drawn for a point, with search="sampled" and in the warm-up.
-    frequency_power : float, default=0.0
-        They are drawn by their number of points to this power; 0: distinct and uniform.
-    share_classes : bool, default=True
-        Let the points of a batch see the same drawn classes, which makes a class several times as cheap; False learns
-        more where fewer classes are drawn than a batch has points.
-    step : {"explicit", "implicit"}, default="explicit"
-        "implicit" is the proximal step, in closed form: that of the margin smoothed by
-        :math:`\mu + \eta|\phi(x)|^2`. It needs schedule other than "adaptive" and no embeddings.
-    batch_size : int or None, default=None
-        Points whose steps are made at the same weights and added; None is 32, and n_classes / 16 up to 512 classes.
+    smoothing : float, default=1.0
+        :math:`\mu \ge 0`, of the margin. Yen et al. take 1 for one label, 5 for several.
+    solver : {"adagrad", "sgd", "implicit"} or object of manyclass.solvers, default="adagrad"
+        "adagrad": each row of W and each embedding has its own step size, learning_rate over the root of the sum of its
+        squared gradients, times decay ** pass. "sgd": plain minibatches. "implicit": the proximal step, in closed form:
+        that of the margin smoothed by :math:`\mu + \eta|\phi(x)|^2`; for loss="margin" without embeddings. Of their
+        parameters, schedule, decay, batch_size (None: 32, and n_classes / 16 up to 512 classes; steps are added),
+        share_classes and shuffle are used.
+    sampler : {"all", "uniform", "frequency", "search"} or object of manyclass.samplers, default="all"
+        Which wrong classes a step sees: all, `n_negatives` drawn ones, or the best by an index of W that follows
+        training: see `manyclass.samplers.Search`.
+    n_negatives : int or "auto", default="auto"
+        Classes that are drawn; "auto" is 256.
+    model : {"linear", "embedding"} or object of manyclass.models, default="linear"
+        See `SoftmaxClassifier`.
+    dim : int or "auto", default="auto"
+        Length of the embeddings; "auto" is 192.
     learning_rate : float or "auto", default="auto"
         Step size, > 0; embeddings take half of it. "auto" is 1 over the root mean square of the rows' lengths with
-        schedule="adaptive", else 1 / mean :math:`|(x, 1)|^2`; with embeddings the lengths count as 1.
-    schedule : {"adaptive", "exponential", "inverse", "constant"}, default="adaptive"
-        "adaptive": each row of W and each embedding has its own step size, learning_rate over the root of the sum of
-        its squared gradients (Adagrad), times decay ** pass. The others: as of `SoftmaxClassifier`.
-    decay : float, default=0.9
+        "adagrad", else 1 / mean :math:`|(x, 1)|^2`; with embeddings the lengths count as 1.
     max_iter : int, default=10
         Passes over the data.
-    shuffle : bool, default=True
-        Visit the points in random order.
     fit_intercept : bool, default=True
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores. Results do not depend on it.
@@ -94,9 +83,9 @@ class MarginClassifier(LabelClassifier):
         Whether y was an indicator matrix.
     n_labels_ : int
         Mean number of labels of the rows that have some, rounded: how many `predict` gives then.
-    coef_ : ndarray of shape (n_classes, n_features or embedding_dim), float32
+    coef_ : ndarray of shape (n_classes, n_features or dim), float32
     intercept_ : ndarray of shape (n_classes,), float32
-    embedding_ : ndarray of shape (n_features, embedding_dim), float32
+    embedding_ : ndarray of shape (n_features, dim), float32
     loss_curve_ : ndarray of shape (n_iter_,), float64
         Mean loss over each pass, of the classes that its steps saw.
     n_iter_, n_features_in_ : int
@@ -118,51 +107,33 @@ class MarginClassifier(LabelClassifier):
     def __init__(
         self,
         *,
-        smoothing: float = 1.0,
         loss: str = "margin",
-        search: Any = "exact",
-        embedding_dim: int | None = None,
-        activation: str = "linear",
-        budget: int | None = None,
-        warm_up: int = 1,
-        n_negatives: int = 256,
-        frequency_power: float = 0.0,
-        share_classes: bool = True,
-        step: str = "explicit",
-        batch_size: int | None = None,
+        smoothing: float = 1.0,
+        solver: str | Part = "adagrad",
+        sampler: str | Part = "all",
+        n_negatives: int | str = "auto",
+        model: str | Part = "linear",
+        dim: int | str = "auto",
         learning_rate: float | str = "auto",
-        schedule: str = "adaptive",
-        decay: float = 0.9,
         max_iter: int = 10,
-        shuffle: bool = True,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.smoothing = smoothing
         self.loss = loss
-        self.search = search
-        self.embedding_dim = embedding_dim
-        self.activation = activation
-        self.budget = budget
-        self.warm_up = warm_up
+        self.smoothing = smoothing
+        self.solver = solver
+        self.sampler = sampler
         self.n_negatives = n_negatives
-        self.frequency_power = frequency_power
-        self.share_classes = share_classes
-        self.step = step
-        self.batch_size = batch_size
+        self.model = model
+        self.dim = dim
         self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.decay = decay
         self.max_iter = max_iter
-        self.shuffle = shuffle
         self.fit_intercept = fit_intercept
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    log_q = False  # a margin compares scores with 1: an inclusion probability has no place in them
 
     def fit(self, X: Data, y: Any, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
         """Fit the model.
@@ -193,27 +164,63 @@ class MarginClassifier(LabelClassifier):
         ConvergenceWarning
             If training diverged or was interrupted, the model being the one reached before.
         """
-        check_number("smoothing", self.smoothing, low=0)
-        check_choice("loss", self.loss, LOSSES)
-        check_choice("step", self.step, ("explicit", "implicit"))
-        plain = self.loss == "margin" and self.schedule != "adaptive" and self.embedding_dim is None
-        if self.step == "implicit" and not plain:
-            raise ValueError(
-                "step='implicit' needs loss='margin', a schedule other than 'adaptive' and no embeddings; they are "
-                f"{self.loss!r}, {self.schedule!r} and {self.embedding_dim!r}"
-            )
+        chosen = self.check_parameters()
         if max_seconds is not None:
             check_number("max_seconds", max_seconds, low=0)
-        self._fit_labels(
-            *self._labelled_data(X, y),
-            self,
-            loss=self.loss,
-            smoothing=float(self.smoothing),
-            implicit=self.step == "implicit",
-            callback=callback,
-            max_seconds=max_seconds,
-        )
+        points = self._points(X, y)
+        plan = self._plan(chosen, points)
+        watch = Watch(callback, np.inf if max_seconds is None else float(max_seconds))
+        weights, curve = fit_batches(plan, points.x, points.labels, len(points.classes), watch)
+        self._take(points, weights, curve)
         return self
+
+    def check_parameters(self) -> Chosen:
+        """Check all parameters as far as that is possible without data, and return the parts that they name.
+
+        Returns
+        -------
+        Chosen
+
+        Raises
+        ------
+        ValueError or TypeError
+            For a parameter out of its range.
+        """
+        check_choice("loss", self.loss, LOSSES)
+        check_number("smoothing", self.smoothing, low=0)
+        check_number("max_iter", self.max_iter, low=1, integer=True)
+        check_loop_numbers(self)
+        return Chosen(
+            resolve_part("solver", self.solver, MARGIN_SOLVERS, "manyclass.solvers"),
+            resolve_part("sampler", self.sampler, MARGIN_SAMPLERS, "manyclass.samplers"),
+            resolve_part("model", self.model, MODELS, "manyclass.models"),
+        )
+
+    def _plan(self, chosen: Chosen, points: Points) -> BatchesPlan:
+        given = Given(self)
+        for name in ("solver", "sampler", "model", "loss"):
+            given.take(name)
+        smoothing = float(given.take("smoothing")) if self.loss == "margin" else 0.0
+        assert chosen.solver is not None and chosen.model is not None
+        embeds = chosen.model.name == "embedding"
+        if chosen.solver.name == "implicit" and (self.loss != "margin" or embeds):
+            raise ValueError(
+                f"solver='implicit' needs loss='margin' and no embeddings; they are {self.loss!r} and {self.model!r}"
+            )
+        plan = batches_plan(
+            given,
+            chosen,
+            points.x,
+            len(points.classes),
+            loss=self.loss,
+            smoothing=smoothing,
+            open_=Open(n_negatives=256, max_iter=10, decay=0.9),
+            dim=int(given.take("dim", EMBEDDED_DIM)) if embeds else None,
+            relu=embeds and chosen.model.get_params()["activation"] == "relu",
+            source=batch_source(chosen.sampler, len(points.classes), sampled=False, power=0.0),
+        )
+        given.refuse_rest("here")
+        return plan
 
     def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:  # type: ignore[override]
         """Return the k labels of highest score with their scores, best first.

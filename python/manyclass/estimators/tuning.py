@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,11 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass.checks import canonical_csr, check_choice, check_number
 from manyclass.estimators import auto
+from manyclass.estimators.plans import mean_square
 from manyclass.model.weights import Data, Matrix
 from manyclass.training.passes import warn_user
-from manyclass.training.sampled import row_norms_sq
+from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.points import fit_points, row_norms_sq
 from manyclass.training.validation import fork, held_out
 
 EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
@@ -111,18 +113,23 @@ def tune_learning_rate(
     if criterion == "validation":
         judged = held_out(np.unique(y, return_inverse=True)[1].astype(np.int32), VALIDATION, fork(random_state))
     trained = ~judged if criterion == "validation" else judged
-    scale = mean_square(x) + bool(getattr(estimator, "fit_intercept", False))
+    scale = mean_square(row_norms_sq(x)) + bool(getattr(estimator, "fit_intercept", False))
 
     def log_loss(exponent: int) -> float:
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)
         if "early_stopping" in model.get_params():
-            model.set_params(early_stopping=False)
+            model.set_params(early_stopping=False, validation_fraction=0.1, n_iter_no_change=5)
         quietly(lambda: model.fit(x[trained], y[trained]))
         if model.n_iter_ < getattr(model, "resolved_params_", {}).get("max_iter", model.max_iter):
             return math.inf
         found = model.evaluate(x[judged], y[judged])["log_loss"]
         return found if math.isfinite(found) else math.inf
 
+    return search_grid(log_loss, scale)
+
+
+def search_grid(log_loss: Callable[[int], float], scale: float) -> LearningRates:
+    """Try 10^k / scale for each exponent k of the grid, and beyond its ends while the best one is there."""
     tried = {exponent: log_loss(exponent) for exponent in EXPONENTS}
     while True:
         best = min(tried, key=lambda exponent: tried[exponent])
@@ -142,11 +149,6 @@ def tune_learning_rate(
     return LearningRates(rates, np.array([tried[exponent] for exponent in order]), float(10.0**best / scale))
 
 
-def mean_square(x: Matrix) -> float:
-    """Mean of |x|^2, more than 0."""
-    return max(float(row_norms_sq(x).mean()), float(np.finfo(np.float32).tiny))
-
-
 def quietly(train: Callable[[], T]) -> T:
     """Train without telling that it diverged; Ctrl-C, which training takes for the end of a fit, ends the search."""
     with warnings.catch_warnings(record=True) as caught:
@@ -157,63 +159,18 @@ def quietly(train: Callable[[], T]) -> T:
     return result
 
 
-@dataclass(frozen=True)
-class Notes:
-    """What `resolve` tells beside the plan: values of automatic parameters, and the trials."""
-
-    params: dict[str, Any]
-    alpha_path: dict[float, float] = field(default_factory=dict)
-    learning_rates: dict[float, float] = field(default_factory=dict)
-
-
-def resolve(
-    estimator: Any, x: Matrix, labels: NDArray[np.int32], n_classes: int, *, candidates: bool, timed: bool
-) -> tuple[Any, Notes]:
-    """Return a copy of the estimator in which nothing is "auto" or "grid", and notes on how it came to be.
-
-    `candidates`: the fit has some; `timed`: it has a limit of seconds, so that nothing is tried out before.
-    """
-    plan = copy.copy(estimator)
-    shape = auto.Shape.of(x, n_classes)
-    vars(plan).update(auto.choose(estimator, shape, candidates=candidates))
-    path: dict[float, float] = {}
-    table: dict[float, float] = {}
-    if estimator.solver == "auto" and estimator.learning_rate == "auto" and plan.schedule != "adaptive":
-        plan.learning_rate = auto.relative_rate(plan.solver) / (mean_square(x) + bool(plan.fit_intercept))
-    tries = plan.alpha == "auto" and not timed and auto.tries_ridges(plan, shape)
-    if plan.alpha == "auto":
-        plan.alpha = auto.RIDGE / shape.n_samples * mean_square(x)
-    if plan.learning_rate == "grid" and plan.solver != "lbfgs":
-        found = tune_learning_rate(plan, x, labels, random_state=plan.random_state)
-        plan.learning_rate, table = found.best, found.table
-    if tries:
-        plan.alpha, path = best_ridge(plan, x, labels, n_classes)
-    if plan.solver != "lbfgs":
-        schedule = plan._schedule(row_norms_sq(x), n_classes)
-        plan.learning_rate, plan.u_learning_rate = schedule.learning_rate, schedule.u_learning_rate
-    asked = estimator.get_params(deep=False)
-    params = {
-        name: getattr(plan, name)
-        for name, value in asked.items()
-        if isinstance(value, str) and value in ("auto", "grid") and getattr(plan, name) != value
-    }
-    if plan.solver == "exact":  # which has neither
-        params = {name: value for name, value in params.items() if name not in ("n_negatives", "u_learning_rate")}
-    return plan, Notes(params, path, table)
-
-
-def best_ridge(plan: Any, x: Matrix, labels: NDArray[np.int32], n_classes: int) -> tuple[float, dict[float, float]]:
+def best_ridge(
+    plan: PointsPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int, random_state: Any
+) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on points held out, and the log-losses of all that were tried."""
-    held = held_out(labels, VALIDATION, fork(plan.random_state))
+    held = held_out(labels, VALIDATION, fork(random_state))
     kept, out = np.flatnonzero(~held), np.flatnonzero(held)
-    x_kept, x_out, unit = x[kept], x[out], mean_square(x)
-    trial = copy.copy(plan)
-    trial.verbose = 0
+    x_kept, x_out, unit = x[kept], x[out], mean_square(row_norms_sq(x))
     tried: dict[float, float] = {}
     for ridge in auto.RIDGES:
-        trial.alpha = ridge * unit
-        weights, curve = quietly(lambda: trial._train(x_kept, labels[kept], n_classes))
-        losses, _ = weights.log_losses(x_out, labels[out], n_threads_from(plan.n_jobs))
+        trial = replace(plan, alpha=ridge * unit, verbose=0)
+        weights, curve = quietly(partial(fit_points, trial, x_kept, labels[kept], n_classes, Watch()))
+        losses, _ = weights.log_losses(x_out, labels[out], plan.n_threads)
         loss = float(np.mean(losses))
         tried[trial.alpha] = loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf
         # Past the valley, which has one bottom, larger ones are not tried.

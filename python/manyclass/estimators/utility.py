@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,11 +13,18 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.base import LinearClassifier
+from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
+from manyclass.model.files import saved
 from manyclass.model.weights import Data, LinearWeights, Matrix
+from manyclass.parts import Given, Part, resolve_part
+from manyclass.registry import names
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 from manyclass.training.local_family import LocalFamily, best_bounds
-from manyclass.training.passes import Callback, Schedule
+from manyclass.training.passes import Callback
+from manyclass.training.plan import PointsPlan, Utility, Watch
+from manyclass.training.points import fit_points, row_norms_sq
 from manyclass.training.posterior import fit_posterior, predictive_tiles
-from manyclass.training.sampled import fit_sampled, row_norms_sq
 
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 # Of the three families the one with the tightest bound. Gaps in nats at equal scores of 2, 10 and 1,000 classes, normal
@@ -27,19 +34,21 @@ AUTO_FAMILY = {"normal": "normal", "logistic": "gumbel"}
 PAPERS_FAMILY = {"normal": "normal", "logistic": "logistic"}
 # Of the gradient in the scores they leave errors of at most 1%, but where a point is all but certain.
 AUTO_NODES = {"normal": 3, "logistic": 5, "gumbel": 4}
-MOST_NODES = 31
-# Parameters of the training loop that this estimator does not have.
-FIXED = {
-    "formulation": "proposed",
-    "root": "newton",
-    "delta": 1.0,
-    "u_gain": 1.0,
-    "u_init": "log_n_classes",
-    "max_norm": None,
-    "refresh": 10,
-}
+UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
+UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
 
 
+@dataclass(frozen=True)
+class ChosenUtility:
+    """The parts of an AugmentReduceClassifier; no sampler: "auto", no posterior: a point estimate."""
+
+    solver: Part
+    sampler: Part | None
+    local: Part
+    posterior: Part | None
+
+
+@saved
 class AugmentReduceClassifier(LinearClassifier):
     r"""Multinomial probit, logistic and softmax regression by augment and reduce (Ruiz et al. 2018).
 
@@ -58,70 +67,42 @@ class AugmentReduceClassifier(LinearClassifier):
     noise : {"normal", "logistic", "gumbel"}, default="normal"
         Multinomial probit, multinomial logistic in the sense of the paper, or the softmax (for which
         `SoftmaxClassifier` has more solvers).
-    solver : {"implicit", "sgd"}, default="implicit"
+    solver : {"implicit", "sgd"} or object of manyclass.solvers, default="implicit"
         How W moves: by a proximal step at the new q, linearised and solved in closed form (exactly for the softmax),
-        which bears large step sizes; or along the gradient, as in the paper.
-    local_step : {"natural", "monte_carlo"}, default="natural"
+        which bears large step sizes; or along the gradient, as in the paper. Of their parameters, schedule, decay,
+        averaging, batch_size, share_classes, shuffle and parallel are used; "adaptive" is the paper's schedule, for
+        "sgd" without ridge and averaging.
+    local_step : {"natural", "monte_carlo"} or object of manyclass.solvers, default="natural"
         How q moves at a visit. "natural": along the natural gradient with expectations by quadrature, by a share
         (1 + t)^-0.9 at the t-th visit, though at least the share of the classes that a step sees (all of the way if it
         sees all). For Gumbel noise q is known but for one number, which moves likewise. "monte_carlo": the paper's
         Algorithm 2, a gradient step of size 0.01 (1 + t)^-0.9 on the location and the scale log(1 + e^gamma) from one
-        draw of q, the gradient of W from another; not for noise="gumbel".
-    local_family : {"auto", "normal", "logistic", "gumbel"}, default="auto"
-        The family of q, with a location and a scale. "auto" is the noise's own with local_step="monte_carlo", as in the
-        paper; else "normal" for normal and "gumbel" for logistic noise, whose bounds are tighter. Not used with
-        noise="gumbel".
-    n_nodes : int or "auto", default="auto"
-        Nodes of the Gauss rule for expectations under q, from 2 to 31; "auto" is 3 for the normal family, 4 for the
-        Gumbel and 5 for the logistic one. Not used with noise="gumbel" nor, but for moments, with
-        local_step="monte_carlo".
-    selection : {"block", "uniform", "all", "frequency", "frequency_block", "head_tail"}, default="frequency_block"
-        Which wrong classes a step sees; see `SoftmaxClassifier`.
-    n_negatives : int, default=64
-        Classes per step (of the block, with "head_tail"; rounded up to a multiple of 16 with "frequency_block"); more
-        than there are means all of them, or as many draws. Not used with selection="all".
-    frequency_power : float, default=0.75
-        For the selections by frequency.
-    n_head : int, default=16
-        For selection="head_tail": how many of its highest-scored wrong classes are found for each point after every
-        tenth pass; at most 64. See `SoftmaxClassifier`.
-    batch_size : int or None, default=None
-        Points whose steps are made at the same weights and averaged. None: steps are made one by one or, from 1,024
-        classes on, in small batches whose steps are *added*, so that threads can share the work (see `parallel`).
-    share_classes : bool, default=False
-        Let the points of a batch see the same drawn classes.
-    learning_rate : float or "auto", default="auto"
-        Step size on the gradient of the *mean* bound, > 0; it does not depend on n_samples. "auto" is c divided by the
-        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.01 for solver="sgd" with normal noise, whose
-        gradients grow with the scores; with schedule="adaptive" it is 0.02.
-    schedule : {"exponential", "inverse", "constant", "adaptive"}, default="exponential"
-        See `SoftmaxClassifier`; "adaptive" is the paper's, for solver="sgd" without ridge and averaging.
-    decay : float, default=0.9
-        Factor of the exponential and the adaptive schedule, in (0, 1].
-    max_iter : int, default=20
-        Passes over the data.
-    shuffle : bool, default=True
-        Visit the points in a new random order in each pass, or in the order of X.
+        draw of q, the gradient of W from another; not for noise="gumbel". `Natural(family=..., n_nodes=...)` sets the
+        family of q and the nodes of its Gauss rule.
+    sampler : str or object of manyclass.samplers, default="auto"
+        Which wrong classes a step sees; see `SoftmaxClassifier`. "auto" is "frequency_block", and distinct uniform
+        classes with a posterior.
+    n_negatives : int or "auto", default="auto"
+        Classes per step; "auto" is 64.
+    posterior : {"point", "gaussian"} or `manyclass.solvers.Gaussian`, default="point"
+        What is kept of W: the maximum of the bound (with the ridge), or a Gaussian posterior with diagonal covariance
+        under the prior of precision n_samples alpha; needs alpha > 0. It is trained on one thread: batches of
+        `batch_size` points (None: 16) share n_negatives distinct uniform classes, or all. Predictions then average
+        probabilities over draws of the scores, `coef_` holds the means and `elbo_curve_` has the divergence from the
+        prior in it. Takes the memory of W three times more.
     alpha : float, default=0.0
         Ridge per point: the objective is the mean of -bound + alpha/2 ||W||^2, a Gaussian prior of precision
         n_samples alpha; intercepts are not penalised. A step shrinks the rows that it touches.
-    averaging : {"none", "polyak", "suffix"}, default="none"
-        Return the last iterate, or a mean of those after each pass: see `SoftmaxClassifier`.
-    posterior : {"point", "gaussian"}, default="point"
-        What is kept of W: the maximum of the bound (with the ridge), or a Gaussian posterior with diagonal covariance
-        under the prior of precision n_samples alpha; needs alpha > 0. Its loop is NumPy's and runs on one thread:
-        batches of `batch_size` points (None: 16) share n_negatives distinct uniform classes, with every `selection`
-        but "all"; `solver`, `share_classes`, `shuffle` and `verbose` are not used. Predictions then average
-        probabilities over draws of the scores, `coef_` holds the means and `elbo_curve_` has the divergence from the
-        prior in it. Takes the memory of W three times more.
-    n_draws : int, default=32
-        Draws for predictions with posterior="gaussian", the same at every call.
+    learning_rate : float or "auto", default="auto"
+        Step size on the gradient of the *mean* bound, > 0; it does not depend on n_samples. "auto" is c divided by the
+        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.01 for "sgd" with normal noise, whose gradients
+        grow with the scores; with schedule="adaptive" it is 0.02.
+    max_iter : int, default=20
+        Passes over the data.
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores.
-    parallel : {"deterministic", "hogwild"}, default="deterministic"
-        See `SoftmaxClassifier`.
     random_state : int, RandomState instance or None, default=None
         Seed of the visiting order, the class order and the draws.
     verbose : int, default=0
@@ -176,54 +157,30 @@ class AugmentReduceClassifier(LinearClassifier):
         self,
         *,
         noise: str = "normal",
-        solver: str = "implicit",
-        local_step: str = "natural",
-        local_family: str = "auto",
-        n_nodes: int | str = "auto",
-        selection: str = "frequency_block",
-        n_negatives: int = 64,
-        frequency_power: float = 0.75,
-        n_head: int = 16,
-        batch_size: int | None = None,
-        share_classes: bool = False,
-        learning_rate: float | str = "auto",
-        schedule: str = "exponential",
-        decay: float = 0.9,
-        max_iter: int = 20,
-        shuffle: bool = True,
+        solver: str | Part = "implicit",
+        local_step: str | Part = "natural",
+        sampler: str | Part = "auto",
+        n_negatives: int | str = "auto",
+        posterior: str | Part = "point",
         alpha: float = 0.0,
-        averaging: str = "none",
-        posterior: str = "point",
-        n_draws: int = 32,
+        learning_rate: float | str = "auto",
+        max_iter: int = 20,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
-        parallel: str = "deterministic",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
         self.noise = noise
         self.solver = solver
         self.local_step = local_step
-        self.local_family = local_family
-        self.n_nodes = n_nodes
-        self.selection = selection
+        self.sampler = sampler
         self.n_negatives = n_negatives
-        self.frequency_power = frequency_power
-        self.n_head = n_head
-        self.batch_size = batch_size
-        self.share_classes = share_classes
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.decay = decay
-        self.max_iter = max_iter
-        self.shuffle = shuffle
-        self.alpha = alpha
-        self.averaging = averaging
         self.posterior = posterior
-        self.n_draws = n_draws
+        self.alpha = alpha
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.n_jobs = n_jobs
-        self.parallel = parallel
         self.random_state = random_state
         self.verbose = verbose
 
@@ -262,39 +219,89 @@ class AugmentReduceClassifier(LinearClassifier):
         ConvergenceWarning
             If training diverged or was interrupted, the model being the one reached before.
         """
-        self._check_parameters()
+        chosen = self.check_parameters()
         if max_seconds is not None:
             check_number("max_seconds", max_seconds, low=0)
-        n_threads = n_threads_from(self.n_jobs)
-        x, labels, classes = self._training_data(X, y)
-        self.classes_ = classes
-        x_sq = row_norms_sq(x)
-        family = None if self.noise == "gumbel" else self._family(len(classes))
-        if self.posterior == "gaussian":
+        points = self._points(X, y)
+        x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
+        plan = self._plan(chosen, row_norms_sq(x), n_classes)
+        if chosen.posterior is not None:
             if callback is not None or max_seconds is not None:
                 raise ValueError("posterior='gaussian' knows no callback and no max_seconds; they must be None")
-            self._weights, self._variances, curve = fit_posterior(
-                self, x, labels, len(classes), schedule=self._schedule(x_sq), family=family
-            )
-            self.loss_curve_, self.n_iter_ = np.array(curve), len(curve)
+            weights, variances, curve = fit_posterior(plan, x, labels, n_classes)
+            self._take(points, weights, curve, _variances=variances)
             return self
-        self._variances = None
-        self._weights, curve = fit_sampled(
-            SimpleNamespace(**FIXED, **self.get_params(deep=False)),
-            x,
-            labels,
-            len(classes),
-            schedule=self._schedule(x_sq),
-            x_sq=x_sq,
-            n_threads=n_threads,
-            candidates=None,
-            callback=callback,
-            max_seconds=np.inf if max_seconds is None else max_seconds,
-            local=family,
-        )
-        self.loss_curve_ = np.array(curve)
-        self.n_iter_ = len(curve)
+        watch = Watch(callback, np.inf if max_seconds is None else float(max_seconds))
+        weights, curve = fit_points(plan, x, labels, n_classes, watch)
+        self._take(points, weights, curve, _variances=None)
         return self
+
+    def check_parameters(self) -> ChosenUtility:
+        """Check all parameters as far as that is possible without data, and return the parts that they name.
+
+        Returns
+        -------
+        ChosenUtility
+
+        Raises
+        ------
+        ValueError or TypeError
+            For a parameter out of its range.
+        """
+        check_choice("noise", self.noise, names("noise"))
+        check_number("max_iter", self.max_iter, low=1, integer=True)
+        check_number("alpha", self.alpha, low=0)
+        check_loop_numbers(self)
+        local = resolve_part("local_step", self.local_step, LOCAL_STEPS, "manyclass.solvers")
+        if self.noise == "gumbel":
+            if local.name != "natural":
+                raise ValueError(f"local_step is {local.name!r}; with noise='gumbel' it must be 'natural'")
+            Given(local, "local_step: ").refuse_rest("with noise='gumbel'")
+        posterior = None
+        if not (isinstance(self.posterior, str) and self.posterior == "point"):
+            choices = {"point": Part, **POSTERIORS} if isinstance(self.posterior, str) else POSTERIORS
+            posterior = resolve_part("posterior", self.posterior, choices, "manyclass.solvers")
+        return ChosenUtility(
+            resolve_part("solver", self.solver, UTILITY_SOLVERS, "manyclass.solvers"),
+            part_of(self, "sampler", UTILITY_SAMPLERS, "manyclass.samplers"),
+            local,
+            posterior,
+        )
+
+    def _plan(self, chosen: ChosenUtility, x_sq: NDArray[np.float32], n_classes: int) -> PointsPlan:
+        given = Given(self)
+        for name in ("solver", "sampler", "noise", "local_step", "posterior"):
+            given.take(name)
+        family = None if self.noise == "gumbel" else self._family(n_classes)
+        sampler = chosen.sampler
+        if chosen.posterior is not None:
+            given.take("verbose")
+            sampler = self._posterior_sampler(chosen)
+        rates = {"implicit": 1.0, "sgd": 0.01 if self.noise == "normal" else 1.0, "adaptive": ADAPTIVE_RATE}
+        plan = utility_points_plan(
+            given, chosen.solver, sampler, Utility(self.noise, chosen.local.name, family), x_sq, rates
+        )
+        given.refuse_rest("here")
+        return plan
+
+    def _posterior_sampler(self, chosen: ChosenUtility) -> Part:
+        """The sampler of the posterior's training, which has only some of the options."""
+        params = chosen.solver.get_params()
+        if chosen.solver.name != "implicit" or not self.alpha > 0 or chosen.local.name != "natural":
+            raise ValueError(
+                "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are "
+                f"{chosen.solver.name!r}, {self.alpha!r} and {chosen.local.name!r}"
+            )
+        for name in ("averaging", "parallel", "share_classes", "shuffle"):
+            default = type(chosen.solver)().get_params()[name]
+            if params[name] not in (default, "none"):
+                raise ValueError(f"{name} is {params[name]!r}, which has no effect with posterior='gaussian'")
+        if params["schedule"] == "adaptive":
+            raise ValueError("schedule is 'adaptive'; with posterior='gaussian' choose another")
+        sampler = chosen.sampler or SAMPLERS["uniform"]()
+        if sampler.name not in ("uniform", "all"):
+            raise ValueError(f"sampler is {sampler.name!r}; with posterior='gaussian' it must be 'uniform' or 'all'")
+        return sampler
 
     @property
     def elbo_curve_(self) -> NDArray[np.float64]:
@@ -323,7 +330,7 @@ class AugmentReduceClassifier(LinearClassifier):
         ValueError
             If X and y differ in length or y has a label unseen in fit, or with posterior="gaussian".
         """
-        if self.posterior == "gaussian":
+        if self._variances is not None:
             raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")
         if self.noise == "gumbel":
             return -self.evaluate(X, y)["log_loss"]
@@ -350,10 +357,13 @@ class AugmentReduceClassifier(LinearClassifier):
             self._weights,
             self._variances,
             x,
-            n_draws=self.n_draws,
+            n_draws=self._n_draws(),
             seed=0,
             n_threads=n_threads_from(self.n_jobs),
         )
+
+    def _n_draws(self) -> int:
+        return 32 if isinstance(self.posterior, str) else int(self.posterior.get_params()["n_draws"])
 
     def _log_probabilities(self, x: Matrix) -> NDArray[np.float64]:
         if self._variances is not None:
@@ -395,55 +405,11 @@ class AugmentReduceClassifier(LinearClassifier):
             return "posterior is 'gaussian', whose predictions average over draws of all scores"
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
 
-    def _check_parameters(self) -> None:
-        check_choice("noise", self.noise, _core.noise_names())
-        check_choice("solver", self.solver, ("implicit", "sgd"))
-        check_choice("local_step", self.local_step, _core.local_step_names())
-        if self.noise == "gumbel" and self.local_step != "natural":
-            raise ValueError(f"local_step is {self.local_step!r}; with noise='gumbel' it must be 'natural'")
-        check_choice("local_family", self.local_family, ("auto", *_core.local_family_names()))
-        if isinstance(self.n_nodes, str):
-            check_choice("n_nodes", self.n_nodes, ("auto",))
-        else:
-            check_number("n_nodes", self.n_nodes, low=2, high=MOST_NODES, integer=True)
-        check_choice("posterior", self.posterior, ("point", "gaussian"))
-        check_number("n_draws", self.n_draws, low=1, integer=True)
-        self._check_sampling()
-        if self.posterior == "gaussian" and (
-            not self.alpha > 0
-            or self.selection in ("frequency", "head_tail")
-            or self.local_step != "natural"
-            or self.schedule == "adaptive"
-            or self.averaging != "none"
-            or self.parallel != "deterministic"
-        ):
-            raise ValueError(
-                "posterior='gaussian' needs alpha > 0, selection 'frequency_block', 'block', 'uniform' or 'all', "
-                "local_step='natural', "
-                "averaging='none', parallel='deterministic' and a schedule other than 'adaptive'; they are "
-                f"{self.alpha!r}, {self.selection!r}, {self.local_step!r}, {self.averaging!r}, {self.parallel!r} and "
-                f"{self.schedule!r}"
-            )
-        if self.schedule == "adaptive" and (self.solver != "sgd" or self.alpha > 0 or self.averaging != "none"):
-            raise ValueError(
-                "schedule='adaptive' needs solver='sgd', alpha=0 and averaging='none'; they are "
-                f"{self.solver!r}, {self.alpha!r} and {self.averaging!r}"
-            )
-
     def _family(self, n_classes: int) -> LocalFamily:
         """Return the family of q; there is none to choose for Gumbel noise."""
-        families = AUTO_FAMILY if self.local_step == "natural" else PAPERS_FAMILY
-        name = families[self.noise] if self.local_family == "auto" else self.local_family
-        n_nodes = AUTO_NODES[name] if isinstance(self.n_nodes, str) else int(self.n_nodes)
+        local = resolve_part("local_step", self.local_step, LOCAL_STEPS, "manyclass.solvers")
+        asked = local.get_params()
+        families = AUTO_FAMILY if local.name == "natural" else PAPERS_FAMILY
+        name = families[self.noise] if asked["family"] == "auto" else asked["family"]
+        n_nodes = AUTO_NODES[name] if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
         return LocalFamily.of(self.noise, name, n_nodes, n_classes)
-
-    def _schedule(self, x_sq: NDArray[np.float32]) -> Schedule:
-        if not isinstance(self.learning_rate, str):
-            rate = float(self.learning_rate)
-        elif self.schedule == "adaptive":
-            rate = ADAPTIVE_RATE
-        else:
-            relative = 0.01 if self.solver == "sgd" and self.noise == "normal" else 1.0
-            mean_sq = float(x_sq.mean()) + bool(self.fit_intercept)
-            rate = relative / max(mean_sq, float(np.finfo(np.float32).tiny))
-        return Schedule(self.schedule, rate, rate, self.decay)

@@ -58,7 +58,7 @@ class ClusteredRows(BaseEstimator):
         """Arrays of a file beside rows, labels and centroids."""
         return {}
 
-    def _follow_training(self, n_replaced: int) -> bool:
+    def follow_training(self, n_replaced: int) -> bool:
         """Note rows that a trainer has replaced in the core; return whether the clusters were made anew."""
         return False
 
@@ -158,6 +158,11 @@ class ClusteredRows(BaseEstimator):
         if not hasattr(self, "_index"):
             check_is_fitted(self, "_index")
         return self._index
+
+    @property
+    def core(self) -> Any:
+        """The core's index: what a trainer searches in and keeps up to date."""
+        return self._fitted()
 
     def _n_threads(self) -> int:
         known = getattr(self, "_n_threads_of", None)

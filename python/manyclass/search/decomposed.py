@@ -181,7 +181,7 @@ class DecomposedIndex(ClusteredRows):
         self._replace(ids, rows)
         return self
 
-    def _follow_training(self, n_replaced: int) -> bool:
+    def follow_training(self, n_replaced: int) -> bool:
         """Clusters of few columns are cheap: they are made anew where all rows may have moved since the last time."""
         self._replaced = getattr(self, "_replaced", 0) + n_replaced
         if self._replaced < self.n_rows_:

@@ -237,7 +237,7 @@ class SphericalClusterIndex(ClusteredRows):
             self._cluster(self.rows_)
         return self
 
-    def _follow_training(self, n_replaced: int) -> bool:
+    def follow_training(self, n_replaced: int) -> bool:
         self._replaced += n_replaced
         if self.recluster != "auto" or not self._has_worn():
             return False

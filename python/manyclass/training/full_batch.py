@@ -13,8 +13,9 @@ from tqdm.auto import tqdm
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import LinearWeights, Matrix
-from manyclass.training.passes import Callback, TrainingState, warn_user
-from manyclass.training.validation import UNUSED_SCALE, Validation
+from manyclass.training.passes import TrainingState, warn_user
+from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.validation import UNUSED_SCALE
 
 Floats = NDArray[np.float64]
 
@@ -26,26 +27,16 @@ HISTORY = 10
 class _Objective:
     """Mean loss + alpha/2 ||W||^2 as a function of one vector: W in the layout of the data, then the intercepts."""
 
-    def __init__(
-        self,
-        x: Matrix,
-        labels: NDArray[np.int32],
-        n_classes: int,
-        *,
-        loss: str,
-        alpha: float,
-        fit_intercept: bool,
-        n_threads: int,
-    ) -> None:
+    def __init__(self, plan: FullBatchPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int) -> None:
         self.sparse = isinstance(x, sp.csr_array)
         self.n_classes, self.n_features = n_classes, x.shape[1]
         self.shape = (self.n_features, n_classes) if self.sparse else (n_classes, self.n_features)
-        self.size = n_classes * (self.n_features + fit_intercept)
+        self.size = n_classes * (self.n_features + plan.fit_intercept)
         self._data = csr_parts(x) if isinstance(x, sp.csr_array) else np.ascontiguousarray(x)
         self._labels = labels
-        self._loss = loss
-        self._alpha = alpha
-        self._n_threads = n_threads
+        self._loss = plan.loss
+        self._alpha = plan.alpha
+        self._n_threads = plan.n_threads
 
     def parts(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return W and the intercepts (none: an empty array) as views of `theta`."""
@@ -82,46 +73,87 @@ class _Objective:
             weights.intercept[...] = b
 
 
+class _Iterations:
+    """What happens after each iteration: the curve, points held out, the user's callback, the limit of seconds."""
+
+    def __init__(self, plan: FullBatchPlan, objective: _Objective, weights: LinearWeights, watch: Watch) -> None:
+        self.plan, self.objective, self.weights, self.watch = plan, objective, weights, watch
+        self.position = np.arange(weights.n_classes, dtype=np.int32)
+        self.state = TrainingState(0, 0.0, np.nan, 0, weights, UNUSED_SCALE, self.position, plan.n_threads)
+        self.theta = np.zeros(objective.size)
+        self.curve: list[float] = []
+        self.stopped = False
+        self.begin = time.perf_counter()
+        self.bar = tqdm(total=plan.max_iter, disable=not plan.verbose, unit="it")
+
+    def after(self, intermediate_result: OptimizeResult) -> None:
+        """Look at an iterate; raises StopIteration where training is to end."""
+        watch, state = self.watch, self.state
+        state.seconds += time.perf_counter() - self.begin
+        self.theta[:] = intermediate_result.x
+        self.curve.append(float(intermediate_result.fun))
+        self.bar.update()
+        self.bar.set_postfix_str(f"objective {self.curve[-1]:.6f}", refresh=False)
+        if watch.callback is not None or watch.validation is not None:
+            self.objective.write(self.theta, self.weights)
+        if watch.validation is not None:
+            self.stopped = watch.validation.after_pass(self.weights, UNUSED_SCALE, self.position)
+        if watch.callback is not None:
+            state.n_iter, state.loss = len(self.curve), self.curve[-1]
+            state.class_updates += self.weights.n_classes
+            self.stopped = bool(watch.callback(state)) or self.stopped
+        self.stopped = self.stopped or state.seconds >= watch.max_seconds
+        self.begin = time.perf_counter()
+        if self.stopped:
+            raise StopIteration
+
+    def run(self) -> None:
+        """Iterate until the gradient is small, or something ends it."""
+        # ftol=0: only the gradient says when to stop. A line search makes at most maxls evaluations, so maxfun never
+        # binds.
+        options = {
+            "maxiter": self.plan.max_iter,
+            "maxfun": 21 * self.plan.max_iter + 1,
+            "maxcor": HISTORY,
+            "ftol": 0.0,
+            "gtol": self.plan.tol,
+            "maxls": 20,
+        }
+        start = self.theta.copy()
+        found = minimize(self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options)
+        self.theta[:] = found.x
+        largest = float(np.abs(found.jac).max(initial=0))
+        if largest > self.plan.tol and not self.stopped:
+            self.warn(largest)
+
+    def warn(self, largest: float) -> None:
+        """Warn that the gradient is still large."""
+        what = f"the largest entry of the gradient is {largest:.3g}, more than tol={self.plan.tol:g}"
+        warn_user(
+            f"L-BFGS made max_iter={self.plan.max_iter} iterations; {what}. Raise max_iter, or scale the features"
+            if len(self.curve) >= self.plan.max_iter
+            else f"L-BFGS can lower the objective no further in double precision; {what}"
+        )
+
+
 def fit_full_batch(
-    x: Matrix,
-    labels: NDArray[np.int32],
-    n_classes: int,
-    *,
-    loss: str,
-    alpha: float,
-    fit_intercept: bool,
-    max_iter: int,
-    tol: float,
-    n_threads: int,
-    verbose: int,
-    callback: Callback | None,
-    max_seconds: float = np.inf,
-    validation: Validation | None = None,
-) -> tuple[LinearWeights, Floats, int]:
+    plan: FullBatchPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int, watch: Watch
+) -> tuple[LinearWeights, list[float]]:
     """Minimise the mean loss + alpha/2 ||W||^2 from W = 0; the intercepts are not penalised.
 
     Parameters
     ----------
+    plan : FullBatchPlan
     x, labels, n_classes : data; labels in [0, n_classes)
-    loss : {"softmax", "ove", "bouchard"}
-        A name of `_core.full_batch_loss_names`.
-    alpha : float
-        Ridge per point, >= 0.
-    max_iter : int
-        Most iterations, each of one or a few passes over the data.
-    tol : float
-        Stop when no entry of the gradient is larger, in absolute value.
-    validation : Validation, optional
-        Stop when it says so, and return the iterate that did best on it.
+    watch : Watch
+        Points held out say when to stop, and which iterate is returned.
 
     Returns
     -------
     weights : LinearWeights
         The last or best iterate, rounded to float32.
-    loss_curve : ndarray of shape (n_iter,), float64
+    loss_curve : list of float
         The objective after each iteration.
-    n_iter : int
-        Iterations made.
 
     Warns
     -----
@@ -129,71 +161,15 @@ def fit_full_batch(
         If the gradient is still larger than `tol` at the end: after `max_iter` iterations, when an interrupt came, or
         where rounding lets the objective fall no further.
     """
-    objective = _Objective(
-        x, labels, n_classes, loss=loss, alpha=alpha, fit_intercept=fit_intercept, n_threads=n_threads
-    )
+    objective = _Objective(plan, x, labels, n_classes)
     weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=objective.sparse)
-    position = np.arange(n_classes, dtype=np.int32)
-    state = TrainingState(0, 0.0, np.nan, 0, weights, UNUSED_SCALE, position, n_threads)
-    theta = np.zeros(objective.size)
-    curve: list[float] = []
-    stopped = False
-    begin = time.perf_counter()
-    bar = tqdm(total=max_iter, disable=not verbose, unit="it")
-
-    def after_iteration(intermediate_result: OptimizeResult) -> None:
-        nonlocal stopped, begin
-        state.seconds += time.perf_counter() - begin
-        theta[:] = intermediate_result.x
-        curve.append(float(intermediate_result.fun))
-        bar.update()
-        bar.set_postfix_str(f"objective {curve[-1]:.6f}", refresh=False)
-        if callback is not None or validation is not None:
-            objective.write(theta, weights)
-        if validation is not None:
-            stopped = validation.after_pass(weights, UNUSED_SCALE, position)
-        if callback is not None:
-            state.n_iter, state.loss = len(curve), curve[-1]
-            state.class_updates += n_classes
-            stopped = bool(callback(state)) or stopped
-        stopped = stopped or state.seconds >= max_seconds
-        begin = time.perf_counter()
-        if stopped:
-            raise StopIteration
-
-    largest = np.inf
+    iterations = _Iterations(plan, objective, weights, watch)
     try:
-        # ftol=0: only the gradient says when to stop. A line search makes at most maxls evaluations, so maxfun never
-        # binds.
-        found = minimize(
-            objective,
-            theta.copy(),
-            jac=True,
-            method="L-BFGS-B",
-            callback=after_iteration,
-            options={
-                "maxiter": max_iter,
-                "maxfun": 21 * max_iter + 1,
-                "maxcor": HISTORY,
-                "ftol": 0.0,
-                "gtol": tol,
-                "maxls": 20,
-            },
-        )
-        theta[:] = found.x
-        largest = float(np.abs(found.jac).max(initial=0))
-        if largest > tol and not stopped:
-            warn_user(
-                f"L-BFGS made max_iter={max_iter} iterations; the largest entry of the gradient is {largest:.3g}, "
-                f"more than tol={tol:g}. Raise max_iter, or scale the features"
-                if len(curve) >= max_iter
-                else f"L-BFGS can lower the objective no further in double precision; the largest entry of the "
-                f"gradient is {largest:.3g}, more than tol={tol:g}"
-            )
+        iterations.run()
     except KeyboardInterrupt:
         warn_user("training was interrupted; the model is the one reached so far")
     finally:
-        bar.close()
-    if validation is None or not validation.restore(weights):
-        objective.write(theta, weights)
-    return weights, np.array(curve), len(curve)
+        iterations.bar.close()
+    if watch.validation is None or not watch.validation.restore(weights):
+        objective.write(iterations.theta, weights)
+    return weights, iterations.curve

@@ -23,10 +23,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import seed_from
 from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
 from manyclass.training.local_family import NOISES, LocalFamily
-from manyclass.training.passes import Schedule
+from manyclass.training.plan import PointsPlan
 
 Floats = NDArray[np.float64]
 
@@ -85,14 +84,14 @@ class GaussianTraining:
     The variances of a pass are those of the precisions that the passes before have collected, and 0 in the first.
     """
 
-    def __init__(
-        self, estimator: Any, x: Matrix, labels: NDArray[np.int32], n_classes: int, family: LocalFamily | None
-    ) -> None:
+    def __init__(self, plan: PointsPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int) -> None:
+        assert plan.utility is not None
+        family = plan.utility.family
         self.x, self.labels, self.n_classes, self.family = x, labels, n_classes, family
-        self.noise, self.alpha, self.fit_intercept = estimator.noise, estimator.alpha, estimator.fit_intercept
-        self.m = n_classes if estimator.selection == "all" else min(estimator.n_negatives, n_classes)
-        self.batch = min(estimator.batch_size or BATCH, len(labels))
-        self.rng = np.random.default_rng(seed_from(estimator.random_state))
+        self.noise, self.alpha, self.fit_intercept = plan.utility.noise, plan.alpha, plan.fit_intercept
+        self.m = n_classes if plan.sampler == "all" else min(plan.n_negatives, n_classes)
+        self.batch = min(plan.batch_size or BATCH, len(labels))
+        self.rng = np.random.default_rng(plan.seed)
         self.means = LinearWeights.zeros(n_classes, x.shape[1], sparse=sp.issparse(x))
         self.variances = aligned_zeros(*self.means.matrix.shape)
         self.collected = aligned_zeros(*self.means.matrix.shape)
@@ -179,17 +178,11 @@ class GaussianTraining:
 
 
 def fit_posterior(
-    estimator: Any,
-    x: Matrix,
-    labels: NDArray[np.int32],
-    n_classes: int,
-    *,
-    schedule: Schedule,
-    family: LocalFamily | None,
+    plan: PointsPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int
 ) -> tuple[LinearWeights, NDArray[np.float32], list[float]]:
     """Return the means, the variances (stored as the means are) and the loss of each pass."""
-    training = GaussianTraining(estimator, x, labels, n_classes, family)
-    curve = [training.make_pass(t, schedule.at(t)[0]) for t in range(estimator.max_iter)]
+    training = GaussianTraining(plan, x, labels, n_classes)
+    curve = [training.make_pass(t, plan.schedule.at(t)[0]) for t in range(plan.max_iter)]
     return training.means, training.variances, curve
 
 

@@ -80,12 +80,19 @@ class Validation:
 
     @classmethod
     def of(
-        cls, estimator: Any, x: Matrix, labels: NDArray[np.int32], n_threads: int
+        cls,
+        x: Matrix,
+        labels: NDArray[np.int32],
+        *,
+        fraction: float,
+        n_iter_no_change: int,
+        random: np.random.RandomState,
+        n_threads: int,
     ) -> tuple[Validation, NDArray[np.intp]]:
-        """Hold points out as the parameters say; return what validates, and the rows that are left for training."""
-        held = held_out(labels, estimator.validation_fraction, fork(estimator.random_state))
+        """Hold points out; return what validates, and the rows that are left for training."""
+        held = held_out(labels, fraction, random)
         rows = np.flatnonzero(held)
-        return cls(x[rows], labels[rows], estimator.n_iter_no_change, n_threads), np.flatnonzero(~held)
+        return cls(x[rows], labels[rows], n_iter_no_change, n_threads), np.flatnonzero(~held)
 
     def after_pass(self, model: LinearWeights, scale: NDArray[np.float32], position: NDArray[np.int32]) -> bool:
         """Evaluate what `fit` would return now, keep a copy if it is the best, and say whether to stop.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,32 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.model.version_1 import parameters_today
 from manyclass.model.weights import LINE, LinearWeights, aligned_zeros
-from manyclass.training.labels import search_name
-
-if TYPE_CHECKING:
-    from manyclass.estimators.base import LinearClassifier
+from manyclass.models import MODELS
+from manyclass.parts import Part
+from manyclass.samplers import SAMPLERS, search_name
+from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
+from manyclass.version import __version__
 
 FORMAT = "manyclass model"
-FORMAT_VERSION = 1
+# 2: parameters may be objects with parameters of their own. 1: all parameters stood on the estimator.
+FORMAT_VERSION = 2
+
+_CLASSES: dict[str, type[Any]] = {}
+_PARTS: dict[str, type[Part]] = {
+    part.__name__: part for kind in (SOLVERS, SAMPLERS, MODELS, LOCAL_STEPS, POSTERIORS) for part in kind.values()
+}
+Class = TypeVar("Class", bound=type)
 
 
-def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+def saved(cls: Class) -> Class:
+    """Let a class of estimators be saved and loaded: a decorator."""
+    _CLASSES[cls.__name__] = cls
+    return cls
+
+
+def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
     """Write a fitted model, see `SoftmaxClassifier.save`.
 
     Parameters
@@ -42,11 +57,9 @@ def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any]
     OSError
         If the file cannot be written; an older file of this name stays as it was.
     """
-    from manyclass import __version__
-
     name = type(model).__name__
-    if _classes().get(name) is not type(model):
-        raise TypeError(f"model is a {name}; it must be one of {', '.join(_classes())}")
+    if _CLASSES.get(name) is not type(model):
+        raise TypeError(f"model is a {name}; it must be one of {', '.join(_CLASSES)}")
     check_is_fitted(model)
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)
@@ -82,7 +95,7 @@ def save_model(model: LinearClassifier, path: PathLike, notes: Mapping[str, Any]
     write_tensors(path, tensors, metadata)
 
 
-def load(path: PathLike, mmap: bool = False) -> LinearClassifier:
+def load(path: PathLike, mmap: bool = False) -> Any:
     """Load a model that an estimator's `save` has written.
 
     Parameters
@@ -165,22 +178,13 @@ def _open_model(path: PathLike) -> TensorFile:
     return file
 
 
-def _classes() -> dict[str, type[LinearClassifier]]:
-    from manyclass.estimators.margin import MarginClassifier
-    from manyclass.estimators.softmax import SoftmaxClassifier
-    from manyclass.estimators.utility import AugmentReduceClassifier
-
-    classes: tuple[type[LinearClassifier], ...] = (SoftmaxClassifier, AugmentReduceClassifier, MarginClassifier)
-    return {cls.__name__: cls for cls in classes}
-
-
 def _layout(weights: LinearWeights | MappedWeights) -> str:
     if isinstance(weights, MappedWeights):
         return "mapped"
     return "feature_major" if weights.sparse else "class_major"
 
 
-def _label_description(model: LinearClassifier) -> dict[str, Any]:
+def _label_description(model: Any) -> dict[str, Any]:
     """What a model of several labels, or of a feature map, has beside its weights."""
     found: dict[str, Any] = {
         "multilabel_": bool(getattr(model, "multilabel_", False)),
@@ -193,18 +197,35 @@ def _label_description(model: LinearClassifier) -> dict[str, Any]:
     return found
 
 
-def _parameters(model: LinearClassifier) -> dict[str, Any]:
-    parameters = {}
-    for name, value in model.get_params(deep=False).items():
-        plain = value.item() if isinstance(value, np.generic) else value
-        if name == "random_state" and not isinstance(plain, int):
-            plain = None
-        if name == "search" and plain is not None:
-            plain = search_name(plain)  # an index given as an example is for training
-        if plain is not None and not isinstance(plain, bool | int | float | str):
-            raise TypeError(f"{name} is {value!r}; only None, bool, int, float and str can be saved")
-        parameters[name] = plain
+def _parameters(model: Any) -> dict[str, Any]:
+    parameters = {name: _plain(name, value) for name, value in model.get_params(deep=False).items()}
+    if not isinstance(parameters["random_state"], int):
+        parameters["random_state"] = None
     return parameters
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A parameter as JSON has it: a part as its class and its own parameters."""
+    if isinstance(value, Part):
+        own = value.get_params(deep=False)
+        if "index" in own:
+            own["index"] = search_name(own["index"])  # an index given as an example is for training
+        return {"part": type(value).__name__, "parameters": {key: _plain(key, inner) for key, inner in own.items()}}
+    plain = value.item() if isinstance(value, np.generic) else value
+    if name == "random_state" and not isinstance(plain, int):
+        return None
+    if plain is not None and not isinstance(plain, bool | int | float | str):
+        raise TypeError(f"{name} is {value!r}; only None, bool, int, float and str can be saved")
+    return plain
+
+
+def _unplain(value: Any) -> Any:
+    """What `_plain` has made JSON of."""
+    if not isinstance(value, dict):
+        return value
+    if value["part"] not in _PARTS:
+        raise ValueError(f"{value['part']!r} is no solver, sampler or model of this manyclass")
+    return _PARTS[value["part"]](**{name: _unplain(inner) for name, inner in value["parameters"].items()})
 
 
 # What a fit chose and how, by attribute. JSON has neither numbers as keys nor infinite ones: tables become lists of
@@ -212,11 +233,11 @@ def _parameters(model: LinearClassifier) -> dict[str, Any]:
 _TABLES = ("alpha_path_", "learning_rate_table_")
 
 
-def _automatic(model: LinearClassifier) -> dict[str, Any]:
+def _automatic(model: Any) -> dict[str, Any]:
     if not hasattr(model, "resolved_params_"):
         return {}
     found: dict[str, Any] = {
-        "resolved_params_": dict(model.resolved_params_),
+        "resolved_params_": {name: _plain(name, value) for name, value in model.resolved_params_.items()},
         "validation_curve_": model.validation_curve_.tolist(),
         "best_iter_": int(model.best_iter_),
     }
@@ -225,26 +246,20 @@ def _automatic(model: LinearClassifier) -> dict[str, Any]:
     return found
 
 
-def _set_automatic(model: LinearClassifier, found: Mapping[str, Any]) -> None:
-    model.resolved_params_ = dict(found.get("resolved_params_", {}))
+def _set_automatic(model: Any, found: Mapping[str, Any]) -> None:
+    model.resolved_params_ = {name: _unplain(value) for name, value in found.get("resolved_params_", {}).items()}
     model.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)
     model.best_iter_ = int(found.get("best_iter_", model.n_iter_))
     for name in _TABLES:
         setattr(model, name, {key: np.inf if loss is None else loss for key, loss in found.get(name, [])})
 
 
-def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
+def _build(file: TensorFile, mmap: bool) -> Any:
     info = json.loads(file.metadata["model"])
-    if info["class"] not in _classes():
-        known = ", ".join(_classes())
+    if info["class"] not in _CLASSES:
+        known = ", ".join(_CLASSES)
         raise ValueError(f"{file.path} holds a model of class {info['class']!r}; this manyclass knows {known}")
-    cls = _classes()[info["class"]]
-    unknown = sorted(set(info["parameters"]) - set(cls._get_param_names()))
-    if unknown:
-        raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
-    from manyclass.estimators.labels import LabelClassifier
-
-    model = cls(**info["parameters"])
+    model = _unfitted(file, info)
     model.classes_ = _decode_labels(file, info["classes"])
     model.n_features_in_ = _count(file, info, "n_features_in", least=1)
     model.n_iter_ = _count(file, info, "n_iter", least=0)
@@ -256,17 +271,31 @@ def _build(file: TensorFile, mmap: bool) -> LinearClassifier:
         model._weights = _read_mapped(file, labels["map"], len(model.classes_), model.n_features_in_, mmap)
     else:
         model._weights = _read_weights(file, info["layout"], len(model.classes_), model.n_features_in_, mmap)
-    if isinstance(model, LabelClassifier):
+    if hasattr(type(model), "embedding_"):
         model.multilabel_ = bool(labels.get("multilabel_", False))
         model.n_labels_ = int(labels.get("n_labels_", 1))
         model._sparse_labels = bool(labels.get("_sparse_labels", False))
-    if cls is _classes()["SoftmaxClassifier"]:
+    if info["class"] == "SoftmaxClassifier":
         _set_automatic(model, info.get("automatic", {}))
-    if cls is _classes()["AugmentReduceClassifier"]:
+    if info["class"] == "AugmentReduceClassifier":
         shape = model._weights.matrix.shape
         gaussian = "variances" in file.entries
         model._variances = file.read(_checked(file, "variances", np.float32, shape)) if gaussian else None
     return model
+
+
+def _unfitted(file: TensorFile, info: Mapping[str, Any]) -> Any:
+    """The estimator with its parameters."""
+    cls, parameters = _CLASSES[info["class"]], info["parameters"]
+    if file.metadata["format_version"] == "1":
+        parameters = parameters_today(info["class"], parameters)
+    unknown = sorted(set(parameters) - set(cls._get_param_names()))
+    if unknown:
+        raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
+    try:
+        return cls(**{name: _unplain(value) for name, value in parameters.items()})
+    except ValueError as error:
+        raise ValueError(f"{file.path} is damaged: {error}") from error
 
 
 def _read_weights(file: TensorFile, layout: str, n_classes: int, n_features: int, mmap: bool) -> LinearWeights:

@@ -1,0 +1,299 @@
+"""From the parameters of an estimator to the plan of a training: the one place where "auto" ends.
+
+Every parameter is taken by what it has an effect on (`parts.Given`); what was set and is left over is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number, n_threads_from, seed_from
+from manyclass.model.weights import Matrix
+from manyclass.parts import Given, Part, resolve_part
+from manyclass.registry import parts as registered
+from manyclass.samplers import SAMPLERS, search_name
+from manyclass.training.passes import Schedule
+from manyclass.training.plan import BatchesPlan, PointsPlan, Utility
+
+TINY = float(np.finfo(np.float32).tiny)
+
+# With embeddings, Adagrad's rate for learning_rate="auto", over the root mean square of |x|: how far a row moves at
+# first. Of 0.3, 1 and 3 the best on eurlex57k by P@1 after three passes. That of the embeddings, which start with
+# length 1, is a multiple of it: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best there; for the softmax, of 0.25, 0.5,
+# 1, 1.5 and 2, the best on yso-en by log-loss (bench/README.md).
+ADAGRAD_RATE = 1.0
+EMBEDDING_SHARE = {"cross_entropy": 1.5, "margin": 0.5, "triplet": 0.5}
+# budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
+MARGIN_BUDGET = 64
+SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
+MOST_SCORED = 8192  # sampler="auto": up to so many classes minibatches score all of them
+
+
+@dataclass(frozen=True)
+class Open:
+    """Values for what was left open."""
+
+    n_negatives: int
+    max_iter: int
+    decay: float
+    averaging: str = "none"
+    alpha: float = 0.0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The parts of an estimator; None stands for "auto"."""
+
+    solver: Part | None
+    sampler: Part | None
+    model: Part | None = None
+
+
+def part_of(estimator: Any, parameter: str, choices: Mapping[str, type[Part]], where: str) -> Part | None:
+    """The checked part that a parameter stands for; None for "auto"."""
+    value = getattr(estimator, parameter)
+    if isinstance(value, str) and value == "auto":
+        return None
+    return resolve_part(parameter, value, {"auto": Part, **choices} if isinstance(value, str) else choices, where)
+
+
+def check_loop_numbers(estimator: Any) -> None:
+    """Check the numbers that every estimator with a training loop has."""
+    numbers = {"n_negatives": 1, "max_iter": 1}
+    for name, low in numbers.items():
+        _check_open(estimator, name, low=low, integer=True)
+    _check_open(estimator, "learning_rate", "grid", low=0, open_low=True)
+    if hasattr(estimator, "alpha"):
+        _check_open(estimator, "alpha", low=0)
+    if hasattr(estimator, "dim"):
+        _check_open(estimator, "dim", low=1, high=1 << 20, integer=True)
+    n_threads_from(estimator.n_jobs)
+
+
+def _check_open(estimator: Any, name: str, *words: str, **rule: Any) -> None:
+    value = getattr(estimator, name)
+    if isinstance(value, str):
+        if value not in ("auto", *words):
+            listed = " or ".join(repr(word) for word in ("auto", *words))
+            raise ValueError(f"{name} is {value!r}; it must be a number, {listed}")
+        return
+    check_number(name, value, **rule)
+
+
+def mean_square(x_sq: NDArray[np.float32]) -> float:
+    """Mean of |x|^2, more than 0."""
+    return max(float(x_sq.mean()), TINY)
+
+
+# Point by point
+
+
+def point_fields(given: Given, solver: Part, sampler: Part, open_: Open) -> tuple[dict[str, Any], Given]:
+    """What a PointsPlan has of an estimator's two parts, and the solver's parameters for whoever takes more of them."""
+    of_solver, of_sampler = Given(solver, f"{solver.name}: "), Given(sampler, f"{sampler.name}: ")
+    numbers = {p.name: of_solver.take(p.name) for p in registered("solver")[solver.name].parameters}
+    numbers |= {p.name: of_sampler.take(p.name) for p in registered("selection")[sampler.name].parameters}
+    fields = {
+        "solver": solver.name,
+        "sampler": sampler.name,
+        "options": {name: float(value) for name, value in numbers.items()},
+        "averaging": of_solver.take("averaging", open_.averaging),
+        "batch_size": of_solver.take("batch_size"),
+        "shuffle": bool(of_solver.take("shuffle")),
+        "hogwild": of_solver.take("parallel", "deterministic") == "hogwild",
+        "max_norm": of_solver.take("max_norm"),
+        "share_classes": False,
+        "n_negatives": open_.n_negatives,
+        "max_iter": int(given.take("max_iter", open_.max_iter)),
+        "fit_intercept": bool(given.take("fit_intercept")),
+        "alpha": float(given.take("alpha", open_.alpha)),
+    }
+    if sampler.name != "all":  # all classes are neither drawn nor shared
+        fields["n_negatives"] = int(given.take("n_negatives", open_.n_negatives))
+        fields["share_classes"] = bool(of_solver.take("share_classes", False))
+    if sampler.name == "head_tail":
+        fields |= {name: int(of_sampler.take(name)) for name in ("n_head", "refresh")}
+    of_sampler.refuse_rest("here")
+    _check_point_fields(fields, of_solver.take("schedule"))
+    return fields, of_solver
+
+
+def _check_point_fields(fields: Mapping[str, Any], schedule: str) -> None:
+    """Refuse combinations that no loop has."""
+    flags = registered("solver")[fields["solver"]].flags
+    solver, alpha, max_norm = (fields[name] for name in ("solver", "alpha", "max_norm"))
+    if fields["batch_size"] is not None and fields["hogwild"]:
+        raise ValueError(f"batch_size is {fields['batch_size']!r}; with parallel='hogwild' it must be None")
+    if "draws_label" in flags and fields["sampler"] == "head_tail":
+        raise ValueError(f"solver={solver!r} draws the label too, which sampler='head_tail' cannot; choose another")
+    if schedule == "adaptive" and ("implicit" in flags or alpha > 0 or max_norm is not None):
+        raise ValueError(
+            "schedule='adaptive' needs a solver with explicit steps, alpha=0 and max_norm=None; they are "
+            f"{solver!r}, {alpha!r} and {max_norm!r}"
+        )
+    if max_norm is not None and (fields["hogwild"] or alpha > 0 or fields["batch_size"] is not None):
+        raise ValueError(
+            "max_norm needs parallel='deterministic', alpha=0 and batch_size=None; they are "
+            f"{'hogwild' if fields['hogwild'] else 'deterministic'!r}, {alpha!r} and {fields['batch_size']!r}"
+        )
+
+
+def schedule_of(of_solver: Given, rate: float, u_rate: float, decay: float) -> Schedule:
+    """The schedule of a solver's parameters."""
+    name = of_solver.take("schedule")
+    if name in ("exponential", "adaptive"):
+        decay = float(of_solver.take("decay", decay))
+    return Schedule(name, rate, u_rate, decay)
+
+
+def run_fields(given: Given) -> dict[str, Any]:
+    """What every plan has of an estimator beside its parts."""
+    return {
+        "seed": seed_from(given.take("random_state")),
+        "n_threads": n_threads_from(given.take("n_jobs")),
+        "verbose": int(given.take("verbose")),
+    }
+
+
+def default_sampler(solver: Part | None, sampler: Part | None) -> Part:
+    """What sampler="auto" stands for: frequency_block, unless the solver has a way of its own."""
+    flags = registered("solver")[solver.name].flags if solver is not None else frozenset()
+    own = "all" if "all_classes" in flags else "uniform" if "batch" in flags else None
+    if sampler is None:
+        return SAMPLERS[own or "frequency_block"]()
+    if own and sampler.name != own:
+        raise ValueError(f"sampler is {sampler.name!r}; solver {solver.name!r} needs {own!r}")  # type: ignore[union-attr]
+    return sampler
+
+
+def utility_points_plan(
+    given: Given,
+    solver: Part,
+    sampler: Part | None,
+    utility: Utility,
+    x_sq: NDArray[np.float32],
+    rates: Mapping[str, float],
+) -> PointsPlan:
+    """The plan of an AugmentReduceClassifier; `rates` has what learning_rate="auto" is, times the mean of |x|^2."""
+    open_ = Open(64, 20, 0.9)
+    fields, of_solver = point_fields(given, solver, sampler or SAMPLERS["frequency_block"](), open_)
+    adaptive = of_solver.take("schedule") == "adaptive"
+    if adaptive and fields["averaging"] != "none":
+        raise ValueError(f"schedule='adaptive' needs averaging='none'; it is {fields['averaging']!r}")
+    mean = max(float(x_sq.mean()) + fields["fit_intercept"], TINY)
+    rate = rates["adaptive"] if adaptive else rates[solver.name] / mean
+    rate = float(given.take("learning_rate", rate))
+    if fields["max_norm"] is not None:
+        raise ValueError(
+            f"max_norm is {fields['max_norm']!r}, which has no effect with augment and reduce; leave it None"
+        )
+    plan = PointsPlan(
+        **fields, **run_fields(given), schedule=schedule_of(of_solver, rate, rate, open_.decay), utility=utility
+    )
+    of_solver.refuse_rest("with augment and reduce")
+    return plan
+
+
+# By minibatches
+
+
+def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, power: float) -> dict[str, Any]:
+    """Which classes a minibatch sees: the fields of a BatchesPlan that say so.
+
+    `sampled`: what sampler="auto" is whatever the number of classes; `power`: of its draws.
+    """
+    if sampler is None:
+        exact = n_classes <= MOST_SCORED and not sampled
+        sampler = SAMPLERS["all"]() if exact else SAMPLERS["frequency"](power=power)
+    of_sampler = Given(sampler, f"{sampler.name}: ")
+    fields: dict[str, Any] = {"power": power, "index": None, "budget": None, "warm_up": 1}
+    if sampler.name == "all":
+        fields["source"] = "exact"
+    elif sampler.name in ("frequency", "uniform"):
+        fields["source"] = "sampled"
+        fields["power"] = float(of_sampler.take("power", 0.0)) if sampler.name == "frequency" else 0.0
+    elif sampler.name == "search":
+        index = of_sampler.take("index")
+        fields["source"] = search_name(index)
+        fields["index"] = None if isinstance(index, str) else index
+        fields["budget"] = of_sampler.take("budget")
+        fields["warm_up"] = int(of_sampler.take("warm_up"))
+    else:
+        raise ValueError(
+            f"sampler is {sampler.name!r}; with several labels, embeddings or a margin it must be one of 'all', "
+            "'frequency', 'uniform', 'search'"
+        )
+    of_sampler.refuse_rest("here")
+    return fields
+
+
+def batches_plan(
+    given: Given,
+    chosen: Chosen,
+    x: Matrix,
+    n_classes: int,
+    *,
+    loss: str,
+    smoothing: float,
+    open_: Open,
+    dim: int | None,
+    relu: bool,
+    source: Mapping[str, Any],
+) -> BatchesPlan:
+    """The plan of minibatches; the estimator's solver is "adagrad", "implicit" or one of plain SGD."""
+    solver = chosen.solver
+    assert solver is not None
+    of_solver = Given(solver, f"{solver.name}: ")
+    draws = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
+    n_negatives = int(given.take("n_negatives", open_.n_negatives)) if draws else open_.n_negatives
+    adagrad = solver.name == "adagrad"
+    if not adagrad and of_solver.take("schedule") == "adaptive":
+        raise ValueError("schedule is 'adaptive'; with several labels, embeddings or a margin that is solver='adagrad'")
+    fit_intercept = bool(given.take("fit_intercept"))
+    square = 1.0 if dim is not None else _mean_square(x)
+    rate = ADAGRAD_RATE / square**0.5 if adagrad else 1 / (square + fit_intercept)
+    rate = float(given.take("learning_rate", rate))
+    budget = source["budget"]
+    if budget is None:
+        budget = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
+    plan = BatchesPlan(
+        loss=loss,
+        smoothing=smoothing,
+        implicit=solver.name == "implicit",
+        adagrad=adagrad,
+        n_negatives=n_negatives,
+        # A margin compares scores with 1: an inclusion probability has no place in them.
+        log_q=bool(of_solver.take("log_q", True)) and loss == "cross_entropy",
+        dim=dim,
+        relu=relu,
+        schedule=schedule_of(of_solver, rate, rate * EMBEDDING_SHARE[loss], open_.decay),
+        max_iter=int(given.take("max_iter", open_.max_iter)),
+        batch_size=of_solver.take("batch_size"),
+        shuffle=bool(of_solver.take("shuffle")),
+        share_classes=_shares(of_solver, source["source"]),
+        fit_intercept=fit_intercept,
+        **{**source, "budget": int(min(budget, n_classes))},
+        **run_fields(given),
+    )
+    of_solver.refuse_rest("with several labels, embeddings or a margin")
+    return plan
+
+
+def _shares(of_solver: Given, source: str) -> bool:
+    """Whether the points of a batch see the same draws: where nothing is said they do."""
+    if source == "exact":
+        return True
+    shares = of_solver.take("share_classes")
+    return shares is not False
+
+
+def _mean_square(x: Matrix) -> float:
+    """Mean of |x|^2 in double precision, more than 0."""
+    total = x.data @ x.data if isinstance(x, sp.csr_array) else np.einsum("ij,ij->", x, x, dtype=np.float64)
+    return float(max(float(total) / x.shape[0], TINY))

@@ -1,0 +1,208 @@
+"""Parameter objects: small estimators without `fit` that hold the parameters of a solver, a sampler or a model.
+
+They are scikit-learn `BaseEstimator`s, so that `clone`, `get_params`, `set_params(solver__decay=0.5)` and grids work as
+with the kernels of Gaussian processes. A string stands for the object of that name with its defaults.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from manyclass.checks import check_choice, check_flag, check_number
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One parameter of a part: its default, what it may be, and a sentence on it.
+
+    Attributes
+    ----------
+    name : str
+    default : object
+    sentence : str
+    kind : {"number", "integer", "choice", "flag", "index"}
+        "index" is checked by the part itself.
+    choices : tuple of str
+        Of a "choice".
+    beside : tuple
+        Values that are allowed beside those of its kind, such as "auto" and None.
+    low, high : float
+        Ends of the interval of a number; `open_low`: its lower end does not belong to it.
+    """
+
+    name: str
+    default: Any
+    sentence: str
+    kind: str = "number"
+    choices: tuple[str, ...] = ()
+    beside: tuple[Any, ...] = ()
+    low: float = -np.inf
+    high: float = np.inf
+    open_low: bool = False
+
+    def check(self, value: Any) -> None:
+        """Raise ValueError or TypeError unless `value` is allowed."""
+        if any(
+            value is other or (isinstance(other, str) and isinstance(value, str) and value == other)
+            for other in self.beside
+        ):
+            return
+        if self.kind == "flag":
+            check_flag(self.name, value)
+        elif self.kind == "choice":
+            check_choice(self.name, value, self.choices)
+        elif self.kind == "number" or self.kind == "integer":
+            if isinstance(value, str) and self.beside:
+                check_choice(self.name, value, [other for other in self.beside if isinstance(other, str)])
+            ends = {"low": self.low, "high": self.high, "open_low": self.open_low}
+            check_number(self.name, value, integer=self.kind == "integer", **ends)
+
+    @property
+    def type(self) -> str:
+        """What it may be, in the words of a docstring."""
+        words = {"number": ["float"], "integer": ["int"], "flag": ["bool"], "index": ["str or index"], "choice": []}
+        named = [f'"{choice}"' for choice in self.choices]
+        beside = [f'"{other}"' if isinstance(other, str) else str(other) for other in self.beside]
+        listed = ["{" + ", ".join(named) + "}"] if named else []
+        return " or ".join([*listed, *words[self.kind], *beside])
+
+
+class Part(BaseEstimator):
+    """A solver, a sampler or a model with its parameters.
+
+    Attributes
+    ----------
+    name : str
+        What the string is that stands for the part with its defaults.
+    settings : tuple of Setting
+        Its parameters.
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[tuple[Setting, ...]] = ()
+
+    def __init__(self, **given: Any) -> None:
+        known = {setting.name: setting.default for setting in self.settings}
+        for name in given.keys() - known.keys():
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}; it has {_listed(known) or 'none'}")
+        for name, default in known.items():
+            setattr(self, name, given.get(name, default))
+
+    def check(self) -> None:
+        """Raise ValueError or TypeError for a parameter out of its range."""
+        for setting in self.settings:
+            setting.check(getattr(self, setting.name))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def part_class(base: type[Part], name: str, settings: tuple[Setting, ...], text: str, module: str) -> type[Part]:
+    """Make the class of a part whose parameters are known as data.
+
+    Its constructor has the signature that its settings say, which is what scikit-learn, `help` and editors read.
+    """
+
+    def __init__(self: Part, **given: Any) -> None:  # noqa: N807
+        Part.__init__(self, **given)
+
+    empty = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    own = [inspect.Parameter(s.name, inspect.Parameter.KEYWORD_ONLY, default=s.default) for s in settings]
+    __init__.__signature__ = inspect.Signature([empty, *own])  # type: ignore[attr-defined]
+    fields = {"__init__": __init__, "__module__": module, "__doc__": document(text, settings)}
+    return type(class_name(name), (base,), {**fields, "name": name, "settings": settings})
+
+
+def document(text: str, settings: tuple[Setting, ...]) -> str:
+    """A docstring of a sentence or two and the parameters."""
+    lines = [text, ""]
+    if settings:
+        lines += ["Parameters", "----------"]
+    for s in settings:
+        lines += [f"{s.name} : {s.type}, default={s.default!r}".replace("'", '"'), f"    {s.sentence}"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_ACRONYMS = {"sgd", "css", "ema", "scgd", "scent", "ove", "nce", "is", "lbfgs"}
+
+
+def class_name(name: str) -> str:
+    """The name of the class of a part: "umax" is UMax, "sgd" is SGD, "head_tail" is HeadTail."""
+    if name in _ACRONYMS:
+        return name.upper()
+    return "UMax" if name == "umax" else "".join(word.capitalize() for word in name.split("_"))
+
+
+def resolve_part(parameter: str, value: Any, choices: Mapping[str, type[Part]], where: str) -> Part:
+    """Return the checked part that a parameter's value stands for.
+
+    Parameters
+    ----------
+    parameter : str
+        Name of the estimator's parameter, for messages.
+    value : str or Part
+    choices : mapping of str to class
+        What is allowed here.
+    where : str
+        The module of the classes, for messages.
+
+    Raises
+    ------
+    ValueError
+        If it is no part, or none that is allowed here, or one of its own parameters is out of range.
+    """
+    if isinstance(value, str) and value in choices:
+        return choices[value]()
+    if isinstance(value, Part) and choices.get(value.name) is type(value):
+        value.check()
+        return value
+    near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(f"{parameter} is {value!r}; it must be one of {_listed(choices)} or an object of {where}{hint}")
+
+
+class Given:
+    """The parameters of an object, each of which is taken by what it has an effect on.
+
+    What was set and is not taken would be without effect; `refuse_rest` raises for it. So a combination of parameters
+    works or raises, and no list of what is ignored has to be kept.
+    """
+
+    def __init__(self, owner: BaseEstimator, prefix: str = "") -> None:
+        self._owner, self._prefix = owner, prefix
+        self._values: dict[str, Any] = owner.get_params(deep=False)
+        self._defaults: dict[str, Any] = {
+            name: parameter.default for name, parameter in inspect.signature(type(owner)).parameters.items()
+        }
+        self._taken: set[str] = set()
+
+    def take(self, name: str, otherwise: Any = None) -> Any:
+        """The value of a parameter; `otherwise` where the object has no such parameter or it is "auto"."""
+        self._taken.add(name)
+        value = self._values.get(name, otherwise)
+        return otherwise if isinstance(value, str) and value == "auto" and otherwise is not None else value
+
+    def is_auto(self, name: str) -> bool:
+        """Whether a parameter is left open."""
+        value = self._values.get(name, "auto")
+        return isinstance(value, str) and value == "auto"
+
+    def refuse_rest(self, why: str) -> None:
+        """Raise ValueError for the first parameter that was set and not taken; `why` ends with a verb's subject."""
+        for name, value in self._values.items():
+            default = self._defaults[name]
+            if name not in self._taken and not same(value, default):
+                raise ValueError(f"{self._prefix}{name} is {value!r}, which has no effect {why}; leave it {default!r}")
+
+
+def same(value: Any, default: Any) -> bool:
+    """Whether a parameter has its default, of the same type."""
+    return value is default or (type(value) is type(default) and bool(value == default))

@@ -1,0 +1,113 @@
+"""Which wrong classes a step sees: one class for each sampler, to be given as `sampler=`.
+
+The classes are made from the registry of the core; a string stands for an object with its defaults. Every sampler
+weights what it draws so that sums over the wrong classes are unbiased, but `Search`, which leaves classes out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manyclass.checks import check_choice
+from manyclass.parts import Part, Setting, class_name, part_class
+from manyclass.registry import Facts, parts
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.solvers import number_setting
+
+MOST_HEAD = 64  # HeadTail::max_head in the core
+SEARCHES = ("mips", "decomposed", "messages")
+
+_HEADS = (
+    Setting(
+        "n_head",
+        16,
+        "How many of its highest-scored wrong classes are found for each point, at most 64; takes 4 n_samples n_head "
+        "bytes. Dense data are searched through a SphericalClusterIndex, sparse data by scoring all classes.",
+        "integer",
+        low=1,
+        high=MOST_HEAD,
+    ),
+    Setting(
+        "refresh",
+        10,
+        "Passes before and between searches, each of which takes the time of several passes.",
+        "integer",
+        low=1,
+    ),
+)
+
+
+class Sampler(Part):
+    """Base class of the samplers."""
+
+
+class Search(Sampler):
+    """The best wrong classes by an index of W that follows training; classes that are not found are left out.
+
+    Needs training by minibatches: several labels, embeddings, `solver="adagrad"`, or `MarginClassifier`.
+
+    Parameters
+    ----------
+    index : {"mips", "decomposed", "messages"} or index, default="mips"
+        "mips": the `budget` best by a `SphericalClusterIndex` (Yen et al. 2018, Algorithm 1). "decomposed": the union of
+        the `budget` best of each block of columns by a `DecomposedIndex`, with exact scores. "messages": the same joined
+        by greedy message passing, one full step (Algorithm 2 with T = 1). An index that is not fitted may be given
+        instead: its parameters are used.
+    budget : int or None, default=None
+        Classes that a search returns (of each block); None is 64 for the margin, K / 100 for other losses.
+    warm_up : int, default=1
+        Passes that draw classes before the search begins.
+    """
+
+    name = "search"
+    settings = (
+        Setting("index", "mips", "What searches.", "index"),
+        Setting("budget", None, "Classes that a search returns.", "integer", beside=(None,), low=1),
+        Setting("warm_up", 1, "Passes that draw classes first.", "integer", low=0),
+    )
+
+    def __init__(self, *, index: Any = "mips", budget: int | None = None, warm_up: int = 1) -> None:
+        super().__init__(index=index, budget=budget, warm_up=warm_up)
+
+    def check(self) -> None:
+        """Raise ValueError or TypeError for a parameter out of its range."""
+        super().check()
+        search_name(self.index)  # type: ignore[attr-defined]
+
+
+def search_name(index: Any) -> str:
+    """Name of a search that may be given as an index.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    if isinstance(index, SphericalClusterIndex):
+        return "mips"
+    if isinstance(index, DecomposedIndex):
+        return "decomposed"
+    check_choice("index", index, SEARCHES)
+    return str(index)
+
+
+def _settings(facts: Facts) -> tuple[Setting, ...]:
+    return (*map(number_setting, facts.parameters), *(_HEADS if "heads" in facts.flags else ()))
+
+
+SAMPLERS: dict[str, type[Part]] = {
+    name: part_class(Sampler, name, _settings(facts), facts.sentence, __name__)
+    for name, facts in parts("selection").items()
+}
+SAMPLERS["search"] = Search
+
+for _made in SAMPLERS.values():
+    globals()[_made.__name__] = _made
+
+__all__ = sorted(class_name(name) for name in SAMPLERS)
+
+
+def __getattr__(name: str) -> type[Part]:
+    """Tell type checkers that the classes made above are there; at run time only missing names come here."""
+    raise AttributeError(f"manyclass.samplers has no {name!r}; it has {', '.join(__all__)}")

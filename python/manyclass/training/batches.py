@@ -1,0 +1,152 @@
+"""Training by minibatches, of points with one or several labels: from a plan to the core's loop and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from manyclass import _core
+from manyclass.checks import csr_parts
+from manyclass.model.mapped import MappedWeights
+from manyclass.model.weights import Matrix
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.training.passes import TrainingState, run_passes
+from manyclass.training.plan import BatchesPlan, Index, Labels, Watch
+
+# Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
+# two threads (Yen et al. 2018, section 5, take 10); and fewer where there are few classes, because the steps of points
+# that move the same row are added.
+BATCH_POINTS = 32
+CLASSES_PER_BATCHED_POINT = 16
+BLOCKS = 8  # of columns, as Yen et al. 2018, section 5.1
+SEARCH_QUERIES = 256  # points by which the number of clusters to probe is chosen
+
+
+def fit_batches(
+    plan: BatchesPlan, x: Matrix, labels: Labels, n_classes: int, watch: Watch
+) -> tuple[MappedWeights, list[float]]:
+    """Train on points that have labels and return the weights with the mean loss of each pass."""
+    weights = MappedWeights.start(
+        n_classes,
+        x.shape[1],
+        embedding_dim=plan.dim,
+        intercept=plan.fit_intercept,
+        relu=plan.relu,
+        rng=np.random.default_rng(plan.seed),
+    )
+    training = BatchesTraining(plan, x, labels, weights)
+    position = np.arange(n_classes, dtype=np.int32)
+    n_labels = len(labels.ids) / len(labels)
+    at_zero = {"cross_entropy": np.log(n_classes) * n_labels, "margin": 1.0, "triplet": n_classes * n_labels}
+    curve = run_passes(
+        training,
+        plan.schedule,
+        n_samples=len(labels),
+        n_classes=n_classes,
+        batch=training.batch,
+        max_iter=plan.max_iter,
+        verbose=plan.verbose,
+        state=TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads),
+        after_pass=training.after_pass,
+        callback=watch.callback,
+        max_seconds=watch.max_seconds,
+        # Message passing reports a bound that starts far above the loss.
+        loss_at_zero=np.inf if plan.source == "messages" else at_zero[plan.loss],
+    )
+    return weights, curve
+
+
+class BatchesTraining:
+    """The core's trainer of the present pass, and the index that follows it."""
+
+    def __init__(self, plan: BatchesPlan, x: Matrix, labels: Labels, weights: MappedWeights) -> None:
+        self._plan, self._x, self._labels, self._weights = plan, x, labels, weights
+        by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
+        self.batch = min(plan.batch_size or by_classes, len(labels))
+        self._index: Index | None = None
+        self._moved = 0
+        self._arrays = _core.LabelArrays(
+            x=csr_parts(x) if isinstance(x, sp.csr_array) else x,
+            labels_indptr=labels.indptr,
+            labels=labels.ids,
+            embeddings=weights.embeddings,
+            embedding_squares=np.zeros(len(weights.embeddings) if plan.adagrad else 0, dtype=np.float32),
+            classes=weights.rows,
+            class_squares=np.zeros(len(weights.rows) if plan.adagrad else 0, dtype=np.float32),
+            n_features=x.shape[1],
+            n_hidden=weights.n_hidden,
+            intercept=weights.intercept_column,
+            relu=weights.relu,
+        )
+        self._trainer, self._made_for = self._make(self._source(0)), self._source(0)
+
+    def _source(self, epoch: int) -> str:
+        """Searches find nothing in W = 0: the first passes sample (Yen et al. 2018, section 4)."""
+        searches = self._plan.source not in ("exact", "sampled")
+        return "sampled" if searches and epoch < self._plan.warm_up else self._plan.source
+
+    def run(self, *, epoch: int, **stretch: Any) -> _core.Progress:
+        """Make some visits of a pass."""
+        source = self._source(epoch)
+        if source != self._made_for:
+            self._trainer, self._made_for = self._make(source), source
+        progress = self._trainer.run(epoch=epoch, **stretch)
+        self._moved += progress.class_updates
+        return progress
+
+    def after_pass(self, _: int) -> bool:
+        """Let the index see whether its clusters still fit; never ends training."""
+        if self._index is not None and self._index.follow_training(self._moved):
+            self._trainer = self._make(self._made_for)
+        self._moved = 0
+        return False
+
+    def _make(self, source: str) -> _core.LabelTrainer:
+        plan = self._plan
+        if source not in ("exact", "sampled") and self._index is None:
+            self._index = self._new_index(source)
+        return _core.LabelTrainer(
+            self._arrays,
+            loss=plan.loss,
+            smoothing=plan.smoothing,
+            implicit=plan.implicit,
+            source=source,
+            n_negatives=plan.n_negatives,
+            log_q=plan.log_q,
+            share=plan.share_classes,
+            power=plan.power,
+            index=None if self._index is None else self._index.core,
+            budget=plan.budget,
+            n_probe=1 if self._index is None else self._index.n_probe_,
+            seed=plan.seed,
+            n_threads=plan.n_threads,
+            batch=self.batch,
+            shuffle=plan.shuffle,
+            isa="auto",
+        )
+
+    def _new_index(self, source: str) -> Index:
+        """An index of the present rows that probes as many clusters as points of the training data need."""
+        plan = self._plan
+        if plan.index is None:
+            blocks = min(BLOCKS, self._weights.columns.shape[1])
+            index: Index = SphericalClusterIndex() if source == "mips" else DecomposedIndex(blocks)
+        else:
+            index = clone(plan.index)
+        if index.random_state is None:
+            index.set_params(random_state=plan.seed % 2**32)
+        index.set_params(n_jobs=plan.n_threads)
+        index.fit(self._weights.columns)
+        if isinstance(index, SphericalClusterIndex) and index.n_probe == "auto" and index.n_clusters_ > 1:
+            rng = np.random.default_rng(plan.seed)
+            sample = np.sort(rng.choice(len(self._labels), min(SEARCH_QUERIES, len(self._labels)), replace=False))
+            index.tune(
+                self._weights.mapped_columns(self._x[sample]),
+                k=min(10, plan.budget),
+                exclude=self._labels.some(sample),
+            )
+        return index

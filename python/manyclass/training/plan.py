@@ -1,0 +1,188 @@
+"""What a training needs to know beside the data: frozen, typed, and with nothing left open.
+
+An estimator makes a plan of its parameters (estimators/plans.py) and hands it down; training knows no estimator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.training.local_family import LocalFamily
+from manyclass.training.passes import Callback, Schedule
+from manyclass.training.validation import Validation
+
+Index = SphericalClusterIndex | DecomposedIndex
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of all points: those of point i are `ids[indptr[i]:indptr[i + 1]]`, sorted and distinct."""
+
+    indptr: NDArray[np.int64]
+    ids: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    @classmethod
+    def single(cls, labels: NDArray[np.int32]) -> Labels:
+        """One label for each point."""
+        return cls(np.arange(len(labels) + 1, dtype=np.int64), labels)
+
+    def some(self, points: NDArray[np.int64]) -> list[NDArray[np.int32]]:
+        """The lists of some points."""
+        return [self.ids[self.indptr[i] : self.indptr[i + 1]] for i in points]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What all trainings by passes share.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    max_iter : int
+        Passes.
+    batch_size : int or None
+        As the user gave it.
+    shuffle, share_classes, fit_intercept : bool
+    seed : int
+        Of all draws.
+    n_threads, verbose : int
+    """
+
+    schedule: Schedule
+    max_iter: int
+    batch_size: int | None
+    shuffle: bool
+    share_classes: bool
+    fit_intercept: bool
+    seed: int
+    n_threads: int
+    verbose: int
+
+
+@dataclass(frozen=True)
+class Utility:
+    """Augment and reduce: the noise of utilities, the local step, and the family of q (none for Gumbel noise)."""
+
+    noise: str
+    local_step: str
+    family: LocalFamily | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointsPlan(Plan):
+    """Training point by point on a linear model: see the parameter objects of `manyclass.solvers` and `samplers`.
+
+    Attributes
+    ----------
+    solver, formulation, root, u_init, averaging : str
+    sampler : str
+    n_negatives : int
+    options : mapping of str to float
+        The numbers that the solver and the sampler own, for the core.
+    n_head, refresh : int
+        Of the sampler "head_tail".
+    alpha : float
+        Ridge.
+    max_norm : float or None
+    hogwild : bool
+    utility : Utility or None
+    """
+
+    solver: str
+    formulation: str = "proposed"
+    root: str = "newton"
+    u_init: str = "log_n_classes"
+    averaging: str
+    sampler: str
+    n_negatives: int
+    options: Mapping[str, float] = field(default_factory=dict)
+    n_head: int = 16
+    refresh: int = 10
+    alpha: float
+    max_norm: float | None = None
+    hogwild: bool = False
+    utility: Utility | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchesPlan(Plan):
+    """Training by minibatches on embeddings, several labels, or searches.
+
+    Attributes
+    ----------
+    loss : {"cross_entropy", "margin", "triplet"}
+    smoothing : float
+        Of the margin.
+    implicit, adagrad : bool
+        How a step is made; neither: plain SGD.
+    source : {"exact", "sampled", "mips", "decomposed", "messages"}
+        Which wrong classes a step sees.
+    n_negatives : int
+    power : float
+        Draws by frequency ** power; 0: distinct and uniform.
+    log_q : bool
+    index : index or None
+        An example of the index to search with.
+    budget : int
+        Classes that a search returns.
+    warm_up : int
+        Passes that draw before the search begins.
+    dim : int or None
+        Of embeddings; None: a linear model.
+    relu : bool
+    """
+
+    loss: str
+    smoothing: float = 0.0
+    implicit: bool = False
+    adagrad: bool = True
+    source: str
+    n_negatives: int
+    power: float
+    log_q: bool
+    index: Index | None = None
+    budget: int
+    warm_up: int = 1
+    dim: int | None
+    relu: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullBatchPlan:
+    """L-BFGS over the exact gradient.
+
+    Attributes
+    ----------
+    loss : {"softmax", "ove", "bouchard"}
+    alpha, tol : float
+    max_iter : int
+        Iterations.
+    fit_intercept : bool
+    n_threads, verbose : int
+    """
+
+    loss: str
+    alpha: float
+    tol: float
+    max_iter: int
+    fit_intercept: bool
+    n_threads: int
+    verbose: int
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What looks on while a training runs: the user's callback, a limit of seconds, points held out."""
+
+    callback: Callback | None = None
+    max_seconds: float = np.inf
+    validation: Validation | None = None

@@ -1,0 +1,312 @@
+"""Training point by point: from a plan to the core's loop, and back to weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass import _core
+from manyclass.checks import csr_parts
+from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
+from manyclass.training.passes import TrainingState, run_passes
+from manyclass.training.plan import PointsPlan, Utility, Watch
+from manyclass.training.search_head import HeadSearch
+
+# Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
+# rarely move the same row of W, and at most as many as keep two cores busy between barriers.
+CLASSES_PER_BATCHED_POINT = 64
+MOST_BATCHED_POINTS = 64
+# With all classes every pair of points shares rows of W, and a step takes long enough for a barrier after a few.
+MOST_BATCHED_POINTS_ALL_CLASSES = 4
+
+MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
+MINIBATCH_POINTS = 10
+
+# Iterates are averaged after so many passes that it takes at most a tenth of the time of the steps. What a visit, a
+# weight moved in it and a weight summed cost was measured on two threads (bench_step.py); only the ratios matter.
+MOST_FOR_AVERAGING = 0.1
+SECONDS_PER_VISIT = 1e-6
+SECONDS_PER_MOVED = 4e-10
+SECONDS_PER_SUMMED = 4e-10
+
+EMPTY = np.zeros(0, dtype=np.float32)
+
+
+@dataclass
+class Memory:
+    """What training keeps beside the weights; empty arrays for what is switched off.
+
+    Attributes
+    ----------
+    scale, norm_sq : ndarray of shape (n_classes,)
+        Factor of every row (ridge, projection) and its squared norm (projection).
+    total, intercept_total : ndarrays
+        Sums of the iterates that are averaged, and
+    n_averaged : int
+        how many there are; they are those after the passes `averaged`.
+    squares, intercept_squares : ndarrays
+        Running squares of the gradients (schedule="adaptive").
+    """
+
+    scale: NDArray[np.float32]
+    norm_sq: NDArray[np.float64]
+    total: NDArray[np.float32]
+    intercept_total: NDArray[np.float32]
+    averaged: range
+    squares: NDArray[np.float32]
+    intercept_squares: NDArray[np.float32]
+    n_averaged: int = 0
+
+    @classmethod
+    def of(cls, plan: PointsPlan, weights: LinearWeights, *, pass_seconds: float) -> Memory:
+        """Make what the plan asks for."""
+        n_classes = weights.n_classes
+        projects = plan.max_norm is not None
+        averages = plan.averaging != "none"
+        adaptive = plan.schedule.name == "adaptive"
+        start = plan.max_iter // 2 if plan.averaging == "suffix" else 0
+        between = max(1, math.ceil(SECONDS_PER_SUMMED * weights.matrix.size / (MOST_FOR_AVERAGING * pass_seconds)))
+        n_intercepts = n_classes if plan.fit_intercept else 0
+
+        def like_weights(wanted: bool) -> NDArray[np.float32]:
+            return aligned_zeros(*weights.matrix.shape) if wanted else EMPTY.reshape(0, 0)
+
+        return cls(
+            scale=np.ones(n_classes, dtype=np.float32) if projects or plan.alpha > 0 else EMPTY,
+            norm_sq=np.zeros(n_classes if projects else 0),
+            total=like_weights(averages),
+            intercept_total=np.zeros(n_classes if averages else 0, dtype=np.float32),
+            averaged=range(plan.max_iter, start if averages else plan.max_iter, -between),
+            squares=like_weights(adaptive),
+            intercept_squares=np.zeros(n_intercepts if adaptive else 0, dtype=np.float32),
+        )
+
+    def after_pass(self, weights: LinearWeights, n_iter: int, n_threads: int) -> None:
+        """Add the iterate to the average, if it is to be in it."""
+        if n_iter in self.averaged:
+            _core.accumulate(self.total, weights.matrix, self.scale, weights.sparse, n_threads)
+            self.intercept_total += weights.intercept
+            self.n_averaged += 1
+
+    def model(self, weights: LinearWeights) -> tuple[LinearWeights, NDArray[np.float32]]:
+        """Return what `finish` would leave, as a matrix and the factors of its rows, without copying W."""
+        if not self.n_averaged:
+            return weights, self.scale
+        share = np.float32(1 / self.n_averaged)
+        mean = LinearWeights(self.total, self.intercept_total * share, weights.sparse)
+        return mean, np.full(weights.n_classes, share)
+
+    def finish(self, weights: LinearWeights) -> None:
+        """Leave in `weights` the model itself: factors multiplied in, or the average."""
+        if self.n_averaged:
+            np.multiply(self.total, np.float32(1 / self.n_averaged), out=weights.matrix)
+            np.multiply(self.intercept_total, np.float32(1 / self.n_averaged), out=weights.intercept)
+        elif len(self.scale):
+            weights.multiply_rows(self.scale)
+
+
+def row_norms_sq(x: Matrix) -> NDArray[np.float32]:
+    """Return the squared Euclidean norm of each row."""
+    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
+        if isinstance(x, sp.csr_array):
+            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+        norms: NDArray[np.float32] = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        return norms
+
+
+def largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> float:
+    """B_u = log(1 + (K - 1) e^(2 B_x B_w)) of Fagan & Iyengar 2018, Lemma 2; infinite without a norm."""
+    if max_norm is None:
+        return float(np.inf)
+    return float(np.logaddexp(0.0, np.log(n_classes - 1) + 2 * np.sqrt(largest_x_sq) * max_norm))
+
+
+def batch_size_of(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> int:
+    """Points that see the same weights."""
+    if plan.batch_size is not None:
+        return int(min(plan.batch_size, len(labels)))
+    if plan.solver == MINIBATCH_IMPLICIT:
+        return min(MINIBATCH_POINTS, len(labels))
+    if plan.max_norm is not None or n_classes < 16 * CLASSES_PER_BATCHED_POINT:
+        return 1
+    every_class = plan.solver == "exact" or plan.sampler == "all"
+    most = MOST_BATCHED_POINTS_ALL_CLASSES if every_class else MOST_BATCHED_POINTS
+    by_label = len(labels) // int(np.bincount(labels).max())  # the most frequent label once a batch
+    return max(1, min(most, n_classes // CLASSES_PER_BATCHED_POINT, by_label))
+
+
+def class_order(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> NDArray[np.int32]:
+    """The order in which training sees the classes.
+
+    It is random, so that a block of neighbours is a uniform draw, or that of their frequency, so that a line of
+    neighbours has much the same; exact steps see all classes in either.
+    """
+    order = _core.class_order(n_classes, plan.seed)
+    if plan.sampler == "frequency_block" or plan.solver == "exact":
+        order = order[np.argsort(-np.bincount(labels, minlength=n_classes)[order], kind="stable")]
+    return order
+
+
+class PointsTraining:
+    """The core's trainer with its arrays, and what happens between passes."""
+
+    def __init__(
+        self,
+        plan: PointsPlan,
+        x: Matrix,
+        labels: NDArray[np.int32],
+        n_classes: int,
+        candidates: NDArray[np.int32] | None,
+        watch: Watch,
+    ) -> None:
+        self.plan, self.watch, self.n_classes = plan, watch, n_classes
+        order = class_order(plan, labels, n_classes)
+        self.position = np.empty_like(order)
+        self.position[order] = np.arange(n_classes, dtype=np.int32)
+        self.weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=isinstance(x, sp.csr_array))
+        self.memory = Memory.of(plan, self.weights, pass_seconds=_pass_seconds(plan, x, n_classes))
+        self.batch = batch_size_of(plan, labels, n_classes)
+        self.x_sq = row_norms_sq(x)
+        self.heads, self.search = self._heads(x, self.position[labels], candidates)
+        self.trainer = self._trainer(x, self.position[labels])
+
+    def _heads(
+        self, x: Matrix, labels: NDArray[np.int32], candidates: NDArray[np.int32] | None
+    ) -> tuple[NDArray[np.int32], HeadSearch | None]:
+        """Certain classes of each point, and what looks for them."""
+        plan = self.plan
+        if plan.sampler != "head_tail":
+            return np.zeros((0, 0), dtype=np.int32), None
+        if candidates is not None:
+            return np.ascontiguousarray(self.position[candidates]), None
+        # None in the first pass, which warms up by its tails alone.
+        heads = np.full((len(labels), min(plan.n_head, self.n_classes - 1)), -1, dtype=np.int32)
+        return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
+
+    def _trainer(self, x: Matrix, labels: NDArray[np.int32]) -> _core.Trainer:
+        state = self._state(labels)
+        core_plan = self._core_plan(labels)
+        if isinstance(x, sp.csr_array):
+            return _core.Trainer.sparse(core_plan, *csr_parts(x), x.shape[1], state)
+        return _core.Trainer.dense(core_plan, x, state)
+
+    def _state(self, labels: NDArray[np.int32]) -> _core.State:
+        plan, memory = self.plan, self.memory
+        family = plan.utility.family if plan.utility else None
+        first_u = float(np.log(self.n_classes)) if plan.u_init == "log_n_classes" else 0.0
+        state = _core.State(
+            labels=labels,
+            x_sq=self.x_sq,
+            u=np.full(len(labels), first_u if family is None else family.mu),
+            weights=self.weights.matrix,
+            intercept=self.weights.intercept if plan.fit_intercept else EMPTY,
+            scale=memory.scale,
+            norm_sq=memory.norm_sq,
+            squares=memory.squares,
+            intercept_squares=memory.intercept_squares,
+            heads=self.heads,
+            n_classes=self.n_classes,
+        )
+        if family is not None:
+            state.local_scale = np.full(len(labels), family.s)
+        return state
+
+    def _core_plan(self, labels: NDArray[np.int32]) -> _core.Plan:
+        plan = self.plan
+        made = _core.Plan(
+            solver=plan.solver,
+            formulation=plan.formulation,
+            selection=plan.sampler,
+            root=plan.root,
+            n_negatives=min(plan.n_negatives, self.n_classes),
+            options=dict(plan.options),
+            seed=plan.seed,
+            n_threads=plan.n_threads,
+            batch=self.batch,
+            mean_of_batch=plan.batch_size is not None,
+            share_classes=plan.share_classes,
+            hogwild=plan.hogwild and plan.n_threads > 1,
+            shuffle=plan.shuffle,
+            ridge=plan.alpha,
+            u_max=largest_u(plan.max_norm, float(self.x_sq.max(initial=0)), self.n_classes),
+            max_norm=np.inf if plan.max_norm is None else plan.max_norm,
+            isa="auto",
+        )
+        if plan.utility is not None:
+            self._augment_reduce(made, plan.utility)
+        return made
+
+    def _augment_reduce(self, made: _core.Plan, utility: Utility) -> None:
+        family, none = utility.family, EMPTY.astype(np.float64)
+        every_class = self.plan.sampler == "all"
+        made.augment_reduce(
+            noise=utility.noise,
+            local_step=utility.local_step,
+            local_floor=1.0 if every_class else min(1.0, self.plan.n_negatives / (self.n_classes - 1)),
+            family="gumbel" if family is None else family.name,
+            nodes=none if family is None else family.nodes,
+            weights=none if family is None else family.weights,
+            entropy=0.0 if family is None else family.entropy,
+            largest_scale=1.0 if family is None else family.largest_scale,
+        )
+
+    def after_pass(self, n_iter: int) -> bool:
+        """Average, validate, search for heads; True where training is to end."""
+        plan, validation = self.plan, self.watch.validation
+        self.memory.after_pass(self.weights, n_iter, plan.n_threads)
+        if validation is not None and validation.after_pass(*self.memory.model(self.weights), self.position):
+            return True
+        if self.search is not None and n_iter % plan.refresh == 0 and n_iter < plan.max_iter:
+            self.search.refresh(self.weights, self.memory.scale)
+        return False
+
+    def finish(self) -> LinearWeights:
+        """The model itself: the best or the last one, or the average, its classes in the order of the labels."""
+        validation = self.watch.validation
+        if validation is None or not validation.restore(self.weights):
+            self.memory.finish(self.weights)
+        self.weights.reorder(self.position, self.plan.n_threads)
+        return self.weights
+
+
+def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
+    """What a pass is taken to cost, in units that only matter beside those of an average."""
+    n_stored = x.nnz if isinstance(x, sp.csr_array) else x.size
+    drawn = n_classes if plan.sampler == "all" else min(plan.n_negatives, n_classes)
+    return float(x.shape[0] * SECONDS_PER_VISIT + n_stored * (drawn + 1) * SECONDS_PER_MOVED)
+
+
+def fit_points(
+    plan: PointsPlan,
+    x: Matrix,
+    labels: NDArray[np.int32],
+    n_classes: int,
+    watch: Watch,
+    candidates: NDArray[np.int32] | None = None,
+) -> tuple[LinearWeights, list[float]]:
+    """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
+
+    With points held out they are those of the pass that did best on them.
+    """
+    training = PointsTraining(plan, x, labels, n_classes, candidates, watch)
+    noise = plan.utility.noise if plan.utility else "gumbel"
+    scale, position = training.memory.scale, training.position
+    curve = run_passes(
+        training.trainer,
+        plan.schedule,
+        n_samples=x.shape[0],
+        n_classes=n_classes,
+        batch=training.batch,
+        max_iter=plan.max_iter,
+        verbose=plan.verbose,
+        state=TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise),
+        after_pass=training.after_pass,
+        callback=watch.callback,
+        max_seconds=watch.max_seconds,
+    )
+    return training.finish(), curve
