@@ -13,10 +13,10 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manyclass import _core
 from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from, seed_from
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, LinearWeights, Matrix
+from manyclass.registry import names
 from manyclass.search import class_index
 from manyclass.training.passes import summarize
 
@@ -65,8 +65,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_sampling(self) -> None:
         """Check the parameters of the training loop that all have."""
-        check_choice("selection", self.selection, _core.selection_names())
-        check_choice("schedule", self.schedule, _core.schedule_names())
+        check_choice("selection", self.selection, names("selection"))
+        check_choice("schedule", self.schedule, names("schedule"))
         check_choice("parallel", self.parallel, ("deterministic", "hogwild"))
         check_choice("averaging", self.averaging, ("none", "polyak", "suffix"))
         check_number("n_negatives", self.n_negatives, low=1, integer=True)

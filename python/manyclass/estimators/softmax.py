@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED, Shape, embeds, without_automatic
 from manyclass.estimators.base import MOST_HEAD, positions_of
@@ -19,6 +18,7 @@ from manyclass.estimators.labels import LabelClassifier, is_indicator
 from manyclass.estimators.tuning import resolve
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, LinearWeights, Matrix
+from manyclass.registry import names
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.labels import Labels, check_label_parameters
 from manyclass.training.passes import Callback, Schedule
@@ -542,14 +542,14 @@ class SoftmaxClassifier(LabelClassifier):
 
     def _check_values(self, asked: str) -> None:
         check_label_parameters(self)
-        check_choice("solver", self.solver, (*_core.solver_names(), MINIBATCH_IMPLICIT, "lbfgs"))
-        check_choice("loss", self.loss, _core.full_batch_loss_names())
+        check_choice("solver", self.solver, (*names("solver"), "lbfgs"))
+        check_choice("loss", self.loss, names("full_batch_loss"))
         if self.loss != "softmax" and self.solver != "lbfgs":
             raise ValueError(f"loss is {self.loss!r} and solver {asked!r}; such a loss needs solver='lbfgs'")
-        check_choice("formulation", self.formulation, _core.formulation_names())
+        check_choice("formulation", self.formulation, names("formulation"))
         self._check_sampling()
         check_number("refresh", self.refresh, low=1, integer=True)
-        check_choice("root", self.root, _core.root_finder_names())
+        check_choice("root", self.root, names("root"))
         check_choice("u_init", self.u_init, ("log_n_classes", "zero"))
         if isinstance(self.u_learning_rate, str):
             check_choice("u_learning_rate", self.u_learning_rate, ("auto", "tied"))

@@ -14,6 +14,7 @@ from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.base import LinearClassifier
 from manyclass.model.weights import Data, LinearWeights, Matrix
+from manyclass.registry import names
 from manyclass.training.local_family import LocalFamily, best_bounds
 from manyclass.training.passes import Callback, Schedule
 from manyclass.training.posterior import fit_posterior, predictive_tiles
@@ -396,12 +397,12 @@ class AugmentReduceClassifier(LinearClassifier):
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
 
     def _check_parameters(self) -> None:
-        check_choice("noise", self.noise, _core.noise_names())
+        check_choice("noise", self.noise, names("noise"))
         check_choice("solver", self.solver, ("implicit", "sgd"))
-        check_choice("local_step", self.local_step, _core.local_step_names())
+        check_choice("local_step", self.local_step, names("local_step"))
         if self.noise == "gumbel" and self.local_step != "natural":
             raise ValueError(f"local_step is {self.local_step!r}; with noise='gumbel' it must be 'natural'")
-        check_choice("local_family", self.local_family, ("auto", *_core.local_family_names()))
+        check_choice("local_family", self.local_family, ("auto", *names("local_family")))
         if isinstance(self.n_nodes, str):
             check_choice("n_nodes", self.n_nodes, ("auto",))
         else:

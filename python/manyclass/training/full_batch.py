@@ -104,7 +104,7 @@ def fit_full_batch(
     ----------
     x, labels, n_classes : data; labels in [0, n_classes)
     loss : {"softmax", "ove", "bouchard"}
-        A name of `_core.full_batch_loss_names`.
+        A name of the registry's full-batch losses.
     alpha : float
         Ridge per point, >= 0.
     max_iter : int

@@ -14,6 +14,7 @@ from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, csr_parts, seed_from
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Matrix
+from manyclass.registry import names
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.passes import Callback, Schedule, TrainingState, run_passes
@@ -63,7 +64,7 @@ class Labels:
 def check_label_parameters(estimator: Any) -> None:
     """Check the parameters of this training."""
     check_choice("activation", estimator.activation, ACTIVATIONS)
-    check_choice("schedule", estimator.schedule, _core.schedule_names())
+    check_choice("schedule", estimator.schedule, names("schedule"))
     for name, high in (("embedding_dim", 1 << 20), ("budget", np.inf), ("batch_size", np.inf)):
         value = getattr(estimator, name)
         if value is not None and not (name == "embedding_dim" and _is_open(estimator, name)):

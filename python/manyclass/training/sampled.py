@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import csr_parts, seed_from
 from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
+from manyclass.registry import own_parameters
 from manyclass.training.local_family import LocalFamily
 from manyclass.training.passes import Callback, Schedule, TrainingState, run_passes
 from manyclass.training.search_head import HeadSearch
@@ -146,6 +147,18 @@ def _first_u(estimator: Any, n_classes: int) -> float:
     return float(np.log(n_classes)) if estimator.u_init == "log_n_classes" else 0.0
 
 
+def _own_options(estimator: Any) -> dict[str, float]:
+    """The values of the parameters that belong to the solver and the selection."""
+    given = {
+        "delta": estimator.delta,
+        "gain": estimator.u_gain,
+        "rho": estimator.u_gain,
+        "power": estimator.frequency_power,
+    }
+    own = own_parameters("solver", estimator.solver) + own_parameters("selection", estimator.selection)
+    return {name: float(given[name]) for name in own}
+
+
 def fit_sampled(
     estimator: Any,
     x: Matrix,
@@ -213,9 +226,7 @@ def fit_sampled(
         selection=estimator.selection,
         root=estimator.root,
         n_negatives=min(estimator.n_negatives, n_classes),
-        delta=estimator.delta,
-        u_gain=estimator.u_gain,
-        power=estimator.frequency_power,
+        options=_own_options(estimator),
         seed=seed,
         n_threads=n_threads,
         batch=batch,
