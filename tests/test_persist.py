@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 
 import manyclass
 from manyclass import SoftmaxClassifier
-from manyclass.model.files import load_notes, save_model
+from manyclass.estimators.files import load_notes, save_model
 from manyclass.model import tensor_file
 
 
