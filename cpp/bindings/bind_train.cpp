@@ -222,7 +222,11 @@ void bind_train(py::module_& m) {
   py::class_<Progress>(m, "Progress")
       .def_readonly("loss", &Progress::loss)
       .def_readonly("class_updates", &Progress::class_updates)
-      .def_readonly("diverged_at", &Progress::diverged_at);
+      .def_readonly("diverged_at", &Progress::diverged_at)
+      .def_readonly("tokens", &Progress::tokens)
+      .def_readonly("pairs", &Progress::pairs)
+      .def_readonly("loss_pairs", &Progress::loss_pairs)
+      .def_readonly("refused", &Progress::refused);
 
   py::class_<BoundTrainer>(m, "Trainer")
       .def_static("sparse", &sparse_trainer, "plan"_a, "indptr"_a.noconvert(), "indices"_a.noconvert(),
