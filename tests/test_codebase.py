@@ -312,7 +312,7 @@ SIGNED = (
     [
         (
             lambda text: includes_from_the_right("select", text),
-            '#include "manyclass/train/epoch.hpp"',
+            '#include "manyclass/train/points.hpp"',
             '#include "manyclass/core/rng.hpp"',
         ),
         (openmp, "#pragma omp parallel", "// no omp_get_thread_num here"),

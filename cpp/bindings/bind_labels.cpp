@@ -6,7 +6,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/train/label_trainer.hpp"
+#include "manyclass/train/labels.hpp"
 
 namespace manyclass {
 
@@ -146,7 +146,13 @@ void bind_labels(py::module_& m) {
                                            "'; it must be one of 'exact', 'sampled', 'mips', 'decomposed', 'messages'");
              }
              if (batch < 1 || n_threads < 1) throw std::invalid_argument("batch and n_threads must be at least 1");
-             const LabelSettings loop{seed, n_threads, as_index(batch, "batch"), shuffle, share, isa_named(isa)};
+             Settings loop;
+             loop.seed = seed;
+             loop.n_threads = n_threads;
+             loop.batch = as_index(batch, "batch");
+             loop.shuffle = shuffle;
+             loop.share_classes = share;
+             loop.isa = isa_named(isa);
              auto trainer = label_trainer(problem, std::move(classes), loop);
              return BoundLabelTrainer{std::move(arrays), std::move(index), static_cast<Index>(problem.map.n_points()),
                                       std::move(trainer)};

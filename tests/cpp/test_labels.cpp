@@ -4,7 +4,7 @@
 
 #include "check.hpp"
 #include "manyclass/core/rng.hpp"
-#include "manyclass/train/label_trainer.hpp"
+#include "manyclass/train/labels.hpp"
 
 using namespace manyclass;
 
@@ -99,11 +99,11 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
       classes = decomposed_source(settings, blocks, {10, 3}, source == Source::messages);
       break;
   }
-  LabelSettings loop;
+  Settings loop;
   loop.seed = 6;
   loop.n_threads = n_threads;
   loop.batch = 8;
-  loop.share = share;
+  loop.share_classes = share;
   loop.isa = best_isa();
   const auto trainer = label_trainer(problem, std::move(classes), loop);
   for (int pass = 0; pass < 3; ++pass) {

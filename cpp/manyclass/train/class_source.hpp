@@ -1,6 +1,6 @@
 // Where the gradient of a point's loss over the classes comes from: all classes, a sample, or what a search finds.
 //
-// Sources for the loop in label_trainer.hpp. Yen et al. 2018 compare these: exact evaluation, sampled softmax,
+// Sources for the loop in labels.hpp. Yen et al. 2018 compare these: exact evaluation, sampled softmax,
 // Algorithm 1 on an index of W, and Algorithm 2 on indexes of blocks of its columns.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace manyclass {
 // A point on its way through a batch.
 struct LabelPoint {
   Index id = 0;
-  Rng rng{{}, 0};  // the point's own, or with LabelSettings::share the same for all points of the batch
+  Rng rng{{}, 0};  // the point's own, or with Settings::share_classes the same for all points of the batch
   std::span<float> phi;
   double phi_sq = 0;
   std::span<const Index> labels;  // sorted, distinct

@@ -18,8 +18,8 @@
 #include "manyclass/step/augment_reduce.hpp"
 #include "manyclass/step/implicit.hpp"
 #include "manyclass/step/sgd.hpp"
-#include "manyclass/train/epoch.hpp"
-#include "manyclass/train/minibatch_implicit.hpp"
+#include "manyclass/train/batch_prox.hpp"
+#include "manyclass/train/points.hpp"
 
 namespace manyclass {
 
@@ -134,7 +134,7 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
   if (solver_named(plan.solver).has(flag::batch)) {
     return std::visit(
         [&]<class Rows>(const Problem<Rows>& problem) -> std::unique_ptr<Trainer> {
-          return std::make_unique<MinibatchImplicit<Rows>>(problem, plan.n_negatives, plan.settings);
+          return batch_prox_trainer(problem, plan.n_negatives, plan.settings);
         },
         any_problem);
   }
@@ -143,7 +143,7 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
       [&]<class Rows>(const Problem<Rows>& problem) {
         return std::visit(
             [&]<class Select>(const Select& select) -> std::unique_ptr<Trainer> {
-              return std::make_unique<Epoch<Rows, Select>>(problem, select, std::move(step), plan.settings);
+              return points_trainer(problem, select, std::move(step), plan.settings);
             },
             select_named(plan, problem.n_classes, problem.labels));
       },

@@ -88,6 +88,14 @@ class FeatureRows {
     for (Float* w = weights_ + k; w < end_; w += stride_) *w *= a;
   }
 
+  // w_kj *= a for some classes
+  void multiply(Index j, ClassList classes, float a)
+    requires(!std::is_const_v<Float>)
+  {
+    Float* row = at(j, 0);
+    for (const Index k : classes) row[k] *= a;
+  }
+
   // The adaptive step of Ruiz et al. 2018, section 4, for each weight of the classes, with ascent gradient G = a x_j:
   // see adapt.hpp.
   template <class Classes>

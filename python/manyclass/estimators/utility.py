@@ -337,8 +337,10 @@ class AugmentReduceClassifier(LinearClassifier):
         x = self._validated(X)
         labels, family = self._labels_of(y, x), self._family(len(self.classes_))
         total = 0.0
-        for first, scores in self._weights.score_tiles(x, n_threads_from(self.n_jobs)):
-            total += float(best_bounds(self.noise, scores, labels[first : first + len(scores)], family).sum())
+        n_threads = n_threads_from(self.n_jobs)
+        for first, scores in self._weights.score_tiles(x, n_threads):
+            some = labels[first : first + len(scores)]
+            total += float(best_bounds(self.noise, scores, some, family, n_threads).sum())
         return total / max(1, len(labels))
 
     @property
