@@ -1,4 +1,7 @@
-// The noise of a random utility model, y = argmax_k psi_k + eps_k: what an integral over the maximum asks of it.
+// The noise of a random utility model, y = argmax_k psi_k + eps_k: the functions that an integral over the maximum
+// needs.
+//
+// F is the distribution function of eps_k and f its density.
 //
 //   log_cdf    log F(x)                        slope    (log F)'(x) = f(x) / F(x)
 //   log_slope  log of the slope                bend     (log F)''(x) / slope = (log slope)'(x), given the slope
@@ -11,7 +14,7 @@
 
 namespace manyclass {
 
-// Gumbel noise has the softmax as its closed form; only the sampler asks for it.
+// Gumbel noise makes the model a softmax, which has a closed form. So only the sampler asks for this noise.
 struct GumbelNoise {
   static double log_cdf(double x) { return -vec::exp(-x); }
   static double log_density(double x) { return -x - vec::exp(-x); }
@@ -19,7 +22,7 @@ struct GumbelNoise {
 
 struct NormalNoise {
   static constexpr double log_density_at_0 = -0.91893853320467274178;
-  static constexpr double widest = 1;  // largest spacing of nodes that resolves the density
+  static constexpr double widest = 1;  // the largest spacing of nodes that resolves the density
 
   static double log_cdf(double x) { return vec::log_ndtr(x); }
   static double log_density(double x) { return log_density_at_0 - 0.5 * x * x; }
