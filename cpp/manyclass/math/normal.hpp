@@ -21,9 +21,9 @@ namespace normal {
 
 inline constexpr double inverse_root_2_pi = 0.39894228040143267794;
 
-// M(t) (t + 3/4) / sqrt(2 pi) of t >= 0 lies in [0.37, 0.45]. It is computed as a polynomial in s = (t - 21/4) / (t +
-// 21/4), which takes [0, inf] to [-1, 1]. The polynomial interpolates at 45 Chebyshev points and is cut after degree
-// 22; it is off by less than 3e-17.
+// M(t) (t + 3/4) / sqrt(2 pi) of t >= 0 lies in [0.37, 0.45]. It is computed as a polynomial in
+// s = (t - 21/4) / (t + 21/4), which takes [0, inf] to [-1, 1]. The polynomial interpolates at 45 Chebyshev points and
+// is cut after degree 22; it is off by less than 3e-17.
 inline constexpr double mills_shift = 0.75;
 inline constexpr double mills_centre = 5.25;
 inline constexpr std::array<double, 23> mills_coefficients{
