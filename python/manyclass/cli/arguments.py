@@ -37,17 +37,23 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type) -> None:
     for name, parameter in inspect.signature(estimator).parameters.items():
         if name in LEFT_OUT:
             continue
-        kind, text = documented.get(name, ("", ""))
-        options: dict[str, Any] = {"default": parameter.default, "help": text.replace("%", "%%")}
-        choices = re.match(r"\{(.*?)\}", kind)
-        if isinstance(parameter.default, bool) or kind.startswith("bool"):
-            options["action"] = argparse.BooleanOptionalAction
-        elif choices:
-            options["choices"] = re.findall(r'"(.*?)"', choices[1])
-        else:
-            options["type"] = converter(kind or "int, float, str or None")
-            options["metavar"] = name.upper()
-        group.add_argument("--" + name.replace("_", "-"), dest=name, **options)
+        group.add_argument(
+            "--" + name.replace("_", "-"), dest=name, **option(parameter, *documented.get(name, ("", "")))
+        )
+
+
+def option(parameter: inspect.Parameter, kind: str, text: str) -> dict[str, Any]:
+    """Return argparse's description of a parameter that is documented with a type and a text."""
+    options: dict[str, Any] = {"default": parameter.default, "help": text.replace("%", "%%")}
+    choices = re.match(r"\{(.*?)\}", kind)
+    if isinstance(parameter.default, bool) or kind.startswith("bool"):
+        options["action"] = argparse.BooleanOptionalAction
+    elif choices:
+        options["choices"] = re.findall(r'"(.*?)"', choices[1])
+    else:
+        options["type"] = converter(kind or "int, float, str or None")
+        options["metavar"] = parameter.name.upper()
+    return options
 
 
 def parameters_from(args: argparse.Namespace, estimator: type) -> dict[str, Any]:
