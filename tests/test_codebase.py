@@ -31,6 +31,7 @@ TOP_LEVEL = {"pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "cpp", 
 PUBLIC = (
     "manyclass",
     *(f"manyclass.{name}" for name in ("bounds", "bounds.closed_forms", "datasets", "losses", "metrics", "special")),
+    *("manyclass.words", "manyclass.words.objectives"),
 )
 MOST_LINES = 400
 MOST_NAMES = 15

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import SkipGram, WordVectors
 from manyclass.cli import main
 from manyclass.words import corpus as reader
-from manyclass.words.objectives import SOLVERS, Softmax
+from manyclass.words.objectives import SOLVERS, NegativeSampling, Softmax
 
 OBJECTIVES = ["softmax", "negative_sampling", "hierarchical", "ove", "nce", "sampled_softmax"]
 TOPICS = 4
@@ -257,6 +257,10 @@ def test_the_command_writes_what_python_trains(tmp_path, capsys, seed):
     assert "words per second" in out
     assert "words/s" in err
     assert main(["skipgram", str(corpus), "--model", str(tmp_path / "v"), *options]) == 0
+    np.testing.assert_array_equal(WordVectors.load_word2vec(tmp_path / "v").vectors_, model.vectors_)
+    own = ["--objective", "negative_sampling", "--power", "0.5", "--share-classes", "--n-negatives", "3"]
+    assert main(["skipgram", str(corpus), "--model", str(tmp_path / "v"), *options, *own]) == 0
+    model = small(max_iter=2, objective=NegativeSampling(power=0.5, share_classes=True), n_negatives=3).fit(corpus)
     np.testing.assert_array_equal(WordVectors.load_word2vec(tmp_path / "v").vectors_, model.vectors_)
 
 

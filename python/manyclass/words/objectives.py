@@ -6,21 +6,17 @@ A string stands for the object with its defaults: ``SkipGram(objective="nce")`` 
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
-
-from sklearn.base import BaseEstimator
 
 from manyclass.checks import check_choice, check_flag, check_number
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.words.core_objective import POWER, CoreObjective, Objective, StepObjective
 
 __all__ = ["NCE", "OVE", "Descent", "Hierarchical", "NegativeSampling", "SampledSoftmax", "Softmax"]
 
 Index = SphericalClusterIndex | DecomposedIndex
 
-POWER = 0.75  # of word2vec
 SEARCHES = ("exact", "mips", "decomposed")
 RESTS = ("sample", "mask")
 # The parameters of log Z_x that each solver of the softmax has, with what "auto" means.
@@ -30,71 +26,6 @@ SOLVERS: dict[str, dict[str, float]] = {
     "ema": {"u_gain": 0.01},
     "sgd": {"u_learning_rate": 0.1},
 }
-
-
-@dataclass(frozen=True)
-class CoreObjective:
-    """An objective as the core's trainer takes it; numbers that its solver has no use for are at their defaults."""
-
-    solver: str
-    power: float = POWER
-    share: bool = False
-    delta: float = 1.0
-    u_gain: float = 1.0
-    u_learning_rate: float = 1.0
-
-    @property
-    def carries_normalizers(self) -> bool:
-        """Whether log Z_x is a number carried for each word."""
-        return self.solver in SOLVERS
-
-
-class Objective(BaseEstimator):
-    """An objective: its parameters, and facts of its kind.
-
-    Attributes
-    ----------
-    name : str
-        The string that stands for it.
-    draws : bool
-        Whether it tells each context word from `n_negatives` drawn words.
-    warms_up : bool
-        Whether passes of negative sampling come before its own.
-    has_tree : bool
-        Whether the context vectors are those of the inner nodes of a tree.
-    """
-
-    name: ClassVar[str]
-    draws: ClassVar[bool] = True
-    warms_up: ClassVar[bool] = True
-    has_tree: ClassVar[bool] = False
-
-    def check(self) -> None:
-        """Raise if a parameter is out of range, or would be without effect."""
-
-    @property
-    def default_learning_rate(self) -> float:
-        """The step size at the beginning that "auto" means."""
-        return 0.025
-
-    @property
-    def warm_up(self) -> CoreObjective:
-        """What the core trains before it: negative sampling."""
-        return CoreObjective("negative_sampling")
-
-
-class StepObjective(Objective, ABC):
-    """An objective that the core trains by a step for each pair."""
-
-    @property
-    @abstractmethod
-    def core(self) -> CoreObjective:
-        """What the core trains."""
-
-    @property
-    def warm_up(self) -> CoreObjective:
-        """What the core trains before it: negative sampling with the same distribution of drawn words."""
-        return CoreObjective("negative_sampling", power=self.core.power)
 
 
 class _Sampled(StepObjective):
@@ -264,6 +195,7 @@ class Softmax(StepObjective):
             u_learning_rate=self._number("u_learning_rate", self.u_learning_rate),
             u_gain=self._number("u_gain", self.u_gain),
             delta=self._number("delta", self.delta),
+            carries_normalizers=True,
         )
 
     def _number(self, name: str, given: float | str) -> float:

@@ -12,13 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
 from manyclass.words.corpus import Documents, read_corpus
-from manyclass.words.objectives import OBJECTIVES, AnyObjective, objective_from
+from manyclass.words.objectives import AnyObjective, objective_from
 from manyclass.words.passes import Callback, SkipGramState
+from manyclass.words.plan import SkipGramPlan, drawn_words, warm_up_passes
 from manyclass.words.queries import WordVectorQueries
 from manyclass.words.text_model import TextModel, Windows
-from manyclass.words.training import SkipGramPlan, Trained, train
-
-N_NEGATIVES = 5
+from manyclass.words.training import Trained, train
 
 
 class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
@@ -274,12 +273,12 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             )
         n_threads_from(self.n_jobs)
         objective = objective_from(self.objective)
-        warm_up = self._warm_up(objective)
+        warm_up = warm_up_passes(self.warm_up, objective)
         if self.learning_rate != "auto":
             check_number("learning_rate", self.learning_rate, low=0, open_low=True)
         return SkipGramPlan(
             objective,
-            n_negatives=self._n_negatives(objective, warm_up),
+            n_negatives=drawn_words(self.n_negatives, objective, warm_up),
             learning_rate=float(
                 objective.default_learning_rate if self.learning_rate == "auto" else self.learning_rate
             ),
@@ -288,30 +287,3 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             verbose=self.verbose > 0,
         )
-
-    def _warm_up(self, objective: AnyObjective) -> int:
-        if self.warm_up == "auto":
-            return int(objective.warms_up)
-        check_number("warm_up", self.warm_up, low=0, integer=True)
-        if self.warm_up and not objective.warms_up:
-            raise ValueError(
-                f"warm_up is {self.warm_up!r}; objective {objective.name!r} has no warm-up: it must be 'auto' or 0, or "
-                f"the objective one of {_names(kind.name for kind in OBJECTIVES.values() if kind.warms_up)}"
-            )
-        return int(self.warm_up)
-
-    def _n_negatives(self, objective: AnyObjective, warm_up: int) -> int:
-        if self.n_negatives == "auto":
-            return N_NEGATIVES
-        check_number("n_negatives", self.n_negatives, low=1, integer=True)
-        if not objective.draws and not warm_up:
-            raise ValueError(
-                f"n_negatives is {self.n_negatives!r}; objective {objective.name!r} without a warm-up draws no words: "
-                f"it must be 'auto', or the objective one of "
-                f"{_names(kind.name for kind in OBJECTIVES.values() if kind.draws)}"
-            )
-        return int(self.n_negatives)
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))

@@ -10,26 +10,14 @@ from manyclass import _core
 from manyclass.training.passes import drive
 from manyclass.words.collapsed import Descent, log_normalizers
 from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
-from manyclass.words.objectives import AnyObjective, CoreObjective
+from manyclass.words.core_objective import CoreObjective
 from manyclass.words.objectives import Descent as DescentObjective
 from manyclass.words.passes import FIRST_SLICE, Callback, DescentPasses, Rates, SkipGramState, TextPasses
+from manyclass.words.plan import SkipGramPlan
 from manyclass.words.sampled_descent import SampledDescent, SampledGradients
 from manyclass.words.searches import default_budget, index_for
 
 WARM_UP_RATE = 0.025
-
-
-@dataclass(frozen=True)
-class SkipGramPlan:
-    """What `SkipGram` trains: its parameters, checked, and each "auto" resolved."""
-
-    objective: AnyObjective
-    n_negatives: int
-    learning_rate: float
-    max_iter: int
-    warm_up: int
-    n_jobs: int | None
-    verbose: bool
 
 
 @dataclass(frozen=True)
