@@ -9,8 +9,8 @@ import numpy as np
 from manyclass import _core
 from manyclass.training.passes import drive
 from manyclass.words.collapsed import Descent, log_normalizers
-from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
 from manyclass.words.core_objective import CoreObjective
+from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
 from manyclass.words.objectives import Descent as DescentObjective
 from manyclass.words.passes import FIRST_SLICE, Callback, DescentPasses, Rates, SkipGramState, TextPasses
 from manyclass.words.plan import SkipGramPlan
