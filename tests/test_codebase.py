@@ -44,6 +44,7 @@ PUBLIC = (
             "special",
         )
     ),
+    *("manyclass.words", "manyclass.words.objectives"),
 )
 MOST_LINES = 400
 MOST_NAMES = 15
