@@ -10,10 +10,11 @@ from reference.selections import SELECTIONS, Choice
 from test_double_sum import FLOAT, finite_differences
 
 from manyclass import AugmentReduceClassifier, _core
+from manyclass.registry import names
 from manyclass.training.local_family import LocalFamily, best_member, gauss_rule
 
 NOISES = ["normal", "logistic"]
-FAMILIES = _core.local_family_names()
+FAMILIES = names("local_family")
 LARGE = 10**9  # visits after which q does not move any more
 
 
@@ -58,7 +59,7 @@ def setting_of(noise, family="normal", *, solver="sgd", local_step="natural", fl
 
 
 @pytest.mark.parametrize("solver", ["sgd", "implicit"])
-@pytest.mark.parametrize("local_step", _core.local_step_names())
+@pytest.mark.parametrize("local_step", names("local_step"))
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_step_equals_its_twin(noise, family, local_step, solver, seed):
@@ -84,7 +85,7 @@ def test_a_step_equals_its_twin(noise, family, local_step, solver, seed):
 @pytest.mark.parametrize("noise", NOISES)
 def test_w_moves_along_the_gradient_of_the_bound(noise, family, seed):
     rng = np.random.default_rng(seed)
-    for local_step in _core.local_step_names():
+    for local_step in names("local_step"):
         setting = setting_of(noise, family, local_step=local_step)
         for _ in range(5):
             point = random_point(rng, 9, visits=int(rng.integers(5)))

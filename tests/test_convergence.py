@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from reference.problems import maximum_likelihood, planted
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier
+from manyclass.registry import names
 
 N_CLASSES = 50
 
@@ -60,7 +61,7 @@ def test_training_reaches_the_maximum_of_the_likelihood(
     assert gap < gap_per_log_k * np.log(N_CLASSES)
 
 
-@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize("solver", names("solver", without="batch"))
 def test_the_running_loss_falls(solver, best_of_seed, seed):
     X, y, _ = best_of_seed(seed)
     # Where no draw is the label, importance weights sum to one on wrong classes, however improbable these are: with few

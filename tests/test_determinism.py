@@ -8,10 +8,12 @@ from reference.steps import WITH_LABEL
 
 from manyclass import SoftmaxClassifier, _core
 from manyclass.estimators import softmax
+from manyclass.registry import names
 from manyclass.training import passes
 
 # (n_classes, n_samples): one point at a time; batches, the last one short, classes not a multiple of 16
 SIZES = [(30, 400), (1100, 2301)]
+SOLVERS = names("solver", without="batch")
 
 
 def fit_on(monkeypatch, isa, X, y, **parameters):
@@ -36,11 +38,9 @@ def some_selections(solver):
     if solver == "exact":
         return ["all"]
     if solver in ("implicit", "css"):
-        return _core.selection_names()
-    names = [
-        name for name in _core.selection_names() if name != "all" and not (solver in WITH_LABEL and name == "head_tail")
-    ]
-    return [names[_core.solver_names().index(solver) % len(names)]]
+        return names("selection")
+    some = names("selection", *["label"] * (solver in WITH_LABEL), without="all_classes")
+    return [some[SOLVERS.index(solver) % len(some)]]
 
 
 def rates_of(solver):
@@ -56,7 +56,8 @@ def assert_threads_change_nothing(X, y, **parameters):
 
 
 @pytest.mark.parametrize(
-    ("solver", "selection"), [(solver, name) for solver in _core.solver_names() for name in some_selections(solver)]
+    ("solver", "selection"),
+    [(solver, name) for solver in SOLVERS for name in some_selections(solver)],
 )
 @pytest.mark.parametrize(("n_classes", "n_samples"), SIZES)
 def test_any_number_of_threads_gives_the_same_bits(n_classes, n_samples, solver, selection, seed):
@@ -116,11 +117,11 @@ def test_a_second_fit_of_the_same_estimator_starts_afresh(seed):
     assert np.array_equal(model.fit(X, y).coef_, first)
 
 
-@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("n_classes", "n_samples"), SIZES)
 def test_instruction_sets_agree_to_rounding(n_classes, n_samples, solver, monkeypatch, seed):
     X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes, density=0.4)
-    storage = ("sparse", "dense")[_core.solver_names().index(solver) % 2]
+    storage = ("sparse", "dense")[SOLVERS.index(solver) % 2]
     parameters = {"solver": solver, "n_negatives": 20, "max_iter": 2, "random_state": seed, **rates_of(solver)}
     fits = [fit_on(monkeypatch, isa, as_storage(X, storage), y, **parameters) for isa in isas()]
     # As against the twin: a few 2^-23 of the largest weight for each visit that moves a row (the labels' and, of 2

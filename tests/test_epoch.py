@@ -8,7 +8,8 @@ from reference.problems import as_storage, planted
 from reference.selections import SELECTIONS
 from reference.steps import RAMAN, STEPS, WITH_LABEL
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier
+from manyclass.registry import names
 
 # The core stores floats: each visit is off by a few 2^-23 of its move. If all visits of a row erred alike, n of them
 # would be off by n times that, relative to the largest weight.
@@ -25,9 +26,9 @@ def rate_of(solver):
 
 
 def combinations():
-    for solver in _core.solver_names():
-        for formulation in _core.formulation_names() if solver in RAMAN else ["proposed"]:
-            for selection in _core.selection_names() if solver != "exact" else ["all"]:
+    for solver in names("solver", without="batch"):
+        for formulation in names("formulation") if solver in RAMAN else ["proposed"]:
+            for selection in names("selection") if solver != "exact" else ["all"]:
                 if not (solver in WITH_LABEL and selection == "head_tail"):
                     yield solver, formulation, selection
 
@@ -55,10 +56,10 @@ def assert_fit_equals_twin(X, y, storage, visits, *, candidates=None, **paramete
 
 
 def test_every_part_of_the_registry_has_a_twin():
-    assert set(STEPS) == set(_core.solver_names())
-    assert set(SELECTIONS) == set(_core.selection_names())
-    assert set(twin.SCHEDULES) == set(_core.schedule_names())
-    assert _core.formulation_names() == ["proposed", "raman"]
+    assert set(STEPS) == set(names("solver", without="batch"))
+    assert set(SELECTIONS) == set(names("selection"))
+    assert set(twin.SCHEDULES) == set(names("schedule"))
+    assert names("formulation") == ["proposed", "raman"]
 
 
 # Storage, intercept and order of visits are the same code for all: each combination of parts meets one of the eight.
@@ -108,7 +109,7 @@ def test_storages_and_intercepts_equal_their_twin(solver, storage, fit_intercept
     )
 
 
-@pytest.mark.parametrize("schedule", [name for name in _core.schedule_names() if name != "adaptive"])
+@pytest.mark.parametrize("schedule", [name for name in names("schedule") if name != "adaptive"])
 def test_schedule_equals_its_twin(schedule, seed):
     X, y = small_problem(seed)
     assert_fit_equals_twin(
@@ -116,7 +117,7 @@ def test_schedule_equals_its_twin(schedule, seed):
     )
 
 
-@pytest.mark.parametrize("root", _core.root_finder_names())
+@pytest.mark.parametrize("root", names("root"))
 def test_both_root_finders_equal_the_twin(root, seed):
     X, y = small_problem(seed)
     model = SoftmaxClassifier(

@@ -11,8 +11,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from manyclass import SoftmaxClassifier, _core
 from manyclass.checks import csr_parts
 from manyclass.datasets import load_multiclass
+from manyclass.registry import names
 
-LOSSES = _core.full_batch_loss_names()
+LOSSES = names("full_batch_loss")
 ISAS = ["baseline", "avx2", "avx512"]
 ISAS = ISAS[: ISAS.index(_core.best_isa()) + 1]
 

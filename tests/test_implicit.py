@@ -15,14 +15,15 @@ from reference.steps import Point, implicit
 from scipy.optimize import minimize
 from scipy.special import wrightomega
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier
+from manyclass.registry import names
 
 # log(eta alpha |x|^2) + d - q is summed in float: off by a few ulp of numbers below 32 (2^-19). omega passes less than
 # that on, relatively; its own 3 ulp and the first-order finish (2e-7) are smaller.
 FLOAT = 8e-6
 
 FORMS = pytest.mark.parametrize("raman", [False, True], ids=["proposed", "raman"])
-ROOTS = pytest.mark.parametrize("root", _core.root_finder_names())
+ROOTS = pytest.mark.parametrize("root", names("root"))
 
 
 def proximal_point(point, W, x):
@@ -180,7 +181,7 @@ def test_newton_and_bisection_find_the_same_step(raman, seed):
 
 @pytest.mark.parametrize("n_negatives", [1, 16])
 @pytest.mark.parametrize("learning_rate", [100.0, 1e4])
-@pytest.mark.parametrize("formulation", _core.formulation_names())
+@pytest.mark.parametrize("formulation", names("formulation"))
 def test_implicit_step_survives_a_huge_learning_rate(formulation, learning_rate, n_negatives, seed):
     X, y = planted(np.random.default_rng(seed), 600, 10, 60, scale=3)
     with warnings.catch_warnings():

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from reference.problems import planted
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier
+from manyclass.registry import names
 
 N_CLASSES = 12
 
@@ -221,7 +222,7 @@ def test_evaluate_refuses_labels_unseen_in_fit_and_wrong_lengths(problem):
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize("solver", names("solver", without="batch"))
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_data_without_any_feature_leave_the_weights_at_zero(fit_intercept, solver, storage):
     X, y = storage(np.zeros((60, 4), dtype=np.float32)), np.arange(60) % 3 % 2
@@ -239,11 +240,11 @@ def test_data_without_any_feature_leave_the_weights_at_zero(fit_intercept, solve
 
 @pytest.mark.parametrize("big", [1e18, 1e19, 1e30, 1e38])
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize("solver", names("solver", without="batch"))
 def test_huge_finite_data_end_in_a_warning_or_a_model_but_never_in_nan(solver, storage, big):
     X = storage(np.full((60, 5), big, dtype=np.float32) * (np.arange(300).reshape(60, 5) % 7 > 2))
     y = np.arange(60) % 6
-    for formulation in _core.formulation_names():
+    for formulation in names("formulation"):
         with pytest.warns(ConvergenceWarning, match="training diverged.*Lower learning_rate, scale the rows of X"):
             fitted = model(solver=solver, formulation=formulation, learning_rate=1.0, max_iter=3).fit(X, y)
         assert np.isfinite(fitted.coef_).all()
@@ -251,8 +252,8 @@ def test_huge_finite_data_end_in_a_warning_or_a_model_but_never_in_nan(solver, s
 
 
 @pytest.mark.parametrize("tiny", [1e-18, 1e-19, 1e-20, 1e-22, 1e-30, 1e-44])
-@pytest.mark.parametrize("formulation", _core.formulation_names())
-@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize("formulation", names("formulation"))
+@pytest.mark.parametrize("solver", names("solver", without="batch"))
 def test_rows_whose_norm_is_below_floats_leave_the_model_finite(solver, formulation, tiny):
     X = np.ones((60, 3), dtype=np.float32)
     X[::2] *= np.float32(tiny)
@@ -264,7 +265,7 @@ def test_rows_whose_norm_is_below_floats_leave_the_model_finite(solver, formulat
 
 
 @pytest.mark.parametrize("scale", [1e-15, 1e-3, 1.0, 1e5, 1e15])
-@pytest.mark.parametrize("solver", _core.solver_names())
+@pytest.mark.parametrize("solver", names("solver", without="batch"))
 def test_the_automatic_rate_makes_the_unit_of_x_irrelevant(solver, scale, problem):
     X, y = problem
     one = model(solver=solver, fit_intercept=False).fit(X, y)

@@ -7,8 +7,9 @@ import pytest
 from reference.label_training import SCHEDULES, LabelTwin, starting_embeddings
 from reference.problems import as_storage
 
-from manyclass import MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, _core
+from manyclass import MarginClassifier, SoftmaxClassifier, SphericalClusterIndex
 from manyclass.checks import seed_from
+from manyclass.registry import names
 from manyclass.training.labels import SEARCHES
 
 # A visit rounds the scores, the gradient and the row to floats, each by an ulp or two of 2^-23. If all visits erred
@@ -181,7 +182,7 @@ def test_lists_and_whole_gradients_in_one_batch_move_rows_in_the_order_of_visits
 
 
 def test_every_schedule_and_search_is_compared():
-    assert set(SCHEDULES) == set(_core.schedule_names())
+    assert set(SCHEDULES) == set(names("schedule"))
     assert set(SEARCHES) == {"exact", "sampled", "mips", "decomposed", "messages"}
 
 

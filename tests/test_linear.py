@@ -10,6 +10,7 @@ from reference.problems import as_storage, planted
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import SoftmaxClassifier, _core
+from manyclass.registry import names
 
 
 @pytest.fixture
@@ -30,15 +31,15 @@ def choices(names):
     [
         (
             {"solver": "adam"},
-            f"solver is 'adam'; it must be one of {choices([*_core.solver_names(), 'minibatch_implicit'])}",
+            f"solver is 'adam'; it must be one of {choices(names('solver'))}",
         ),
         (
             {"formulation": None},
-            f"formulation is None; it must be one of {choices(_core.formulation_names())}",
+            f"formulation is None; it must be one of {choices(names('formulation'))}",
         ),
-        ({"selection": "top"}, f"selection is 'top'; it must be one of {choices(_core.selection_names())}"),
-        ({"schedule": "cosine"}, f"schedule is 'cosine'; it must be one of {choices(_core.schedule_names())}"),
-        ({"root": "brent"}, f"root is 'brent'; it must be one of {choices(_core.root_finder_names())}"),
+        ({"selection": "top"}, f"selection is 'top'; it must be one of {choices(names('selection'))}"),
+        ({"schedule": "cosine"}, f"schedule is 'cosine'; it must be one of {choices(names('schedule'))}"),
+        ({"root": "brent"}, f"root is 'brent'; it must be one of {choices(names('root'))}"),
         ({"u_init": "log"}, "u_init is 'log'; it must be one of 'log_n_classes', 'zero'"),
         ({"parallel": "fast"}, "parallel is 'fast'; it must be one of 'deterministic', 'hogwild'"),
         ({"n_negatives": 0}, "n_negatives is 0; it must be finite, at least 1"),
@@ -250,7 +251,7 @@ def test_the_core_refuses_what_does_not_fit(problem):
         "heads": np.full((90, 3), -1, dtype=np.int32),
         "n_classes": 12,
     }
-    plan = core_plan(solver="implicit", selection="head_tail", n_negatives=4, u_gain=0.5)
+    plan = core_plan(solver="implicit", selection="head_tail", n_negatives=4)
 
     def train(**changed):
         return _core.Trainer.dense(plan, X, _core.State(**good | changed))

@@ -9,7 +9,8 @@ from reference.selections import SELECTIONS, Choice
 from scipy.optimize import minimize
 from test_epoch import assert_fit_equals_twin, rate_of, small_problem
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier
+from manyclass.registry import names
 
 STORAGES = ["sparse", "dense"]
 
@@ -216,7 +217,7 @@ def test_candidates_are_the_head_as_the_twin_has_it(solver, alpha, storage, seed
     )
 
 
-@pytest.mark.parametrize("selection", _core.selection_names())
+@pytest.mark.parametrize("selection", names("selection"))
 def test_the_ridge_that_visits_pay_is_the_whole_ridge_on_average(selection, seed):
     # Mean over points and draws of alpha b_k w_k over the touched rows = alpha W, the gradient of alpha/2 |W|^2.
     rng = np.random.default_rng(seed)

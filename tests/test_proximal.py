@@ -14,7 +14,8 @@ from reference.problems import as_storage, planted
 from reference.steps import Point
 from scipy.optimize import minimize
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier
+from manyclass.registry import names
 
 FLOAT = 8e-6  # see test_implicit.py
 
@@ -111,7 +112,7 @@ def test_the_implicit_step_with_a_ridge_is_the_minimiser_over_everything(m, eta,
     rng = np.random.default_rng(seed)
     for eta_u in (eta, 0.3):
         problem = random_problem(rng, m, eta, eta_u, raman=raman)
-        for root in _core.root_finder_names():
+        for root in names("root"):
             assert_is_the_minimiser(problem, core_step(problem.point(), "implicit", root=root))
 
 
@@ -122,7 +123,7 @@ def test_the_bregman_step_is_the_minimiser_over_everything(eta, a, ridge, seed):
     rng = np.random.default_rng(seed)
     for m in (1, 4):
         problem = random_problem(rng, m, eta, a, ridge=ridge)
-        for root in _core.root_finder_names():
+        for root in names("root"):
             assert_is_the_minimiser(problem, core_step(problem.point(), "bregman", root=root), a)
 
 
@@ -140,7 +141,7 @@ def test_huge_bregman_steps_stay_finite_and_keep_u_above_zero(eta, seed):
     rng = np.random.default_rng(seed)
     for spread in (1.0, 1e3, 1e6):
         for a in (1e-4, 1.0, 1e4):
-            for root in _core.root_finder_names():
+            for root in names("root"):
                 scores = (spread * rng.normal(size=20)).astype(np.float32).astype(float)
                 point = Point(scores, np.full(20, 3.0), 0.0, 1.5, eta, a, float(rng.uniform(0, 9)))
                 p, label, u, loss = core_step(point, "bregman", root=root)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from manyclass import _core
+from manyclass.registry import names
 
-FINDERS = pytest.mark.parametrize("finder", _core.root_finder_names())
+FINDERS = pytest.mark.parametrize("finder", names("root"))
 
 
 class Counted:

@@ -9,6 +9,7 @@ from reference.selections import INCLUSION, SELECTIONS, Choice, alias_table
 from scipy.stats import chi2
 
 from manyclass import _core
+from manyclass.registry import names
 
 # (n_classes, n_negatives): one class at a time, a short last block, m = K - 1, m >= K, powers of two
 SIZES = [(2, 1), (5, 1), (7, 3), (8, 4), (7, 6), (6, 6), (6, 50), (40, 16), (40, 30)]
@@ -16,7 +17,7 @@ FALSE_ALARM = 1e-7  # of each chi-square test; 100 seeds and a handful of tests 
 
 
 def test_every_selection_has_a_twin():
-    assert set(SELECTIONS) == set(_core.selection_names())
+    assert set(SELECTIONS) == set(names("selection"))
 
 
 def choice_of(n_classes, m, *, with_label=False):
@@ -32,7 +33,7 @@ def heads_of(selection, n_classes, rng):
 
 
 def both_kinds():
-    for selection in _core.selection_names():
+    for selection in names("selection"):
         yield selection, "implicit"
         if selection != "head_tail":
             yield selection, "is"  # its draws are from all classes
@@ -132,5 +133,5 @@ def test_an_unknown_selection_is_refused_with_the_choices():
 
 @pytest.mark.parametrize("solver", ["is", "nce"])
 def test_a_head_is_refused_where_the_label_is_drawn_too(solver):
-    with pytest.raises(ValueError, match=f"solver '{solver}' draws the label too, which selection 'head_tail' cannot"):
+    with pytest.raises(ValueError, match="selection 'head_tail' cannot draw the label, which the solver needs"):
         _core._draw("head_tail", 4, 1, 0, 0, 0, 0, solver)

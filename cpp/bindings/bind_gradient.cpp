@@ -122,7 +122,6 @@ py::tuple balanced(const py::object& x, py::ssize_t n_features, const Array<floa
 }  // namespace
 
 void bind_gradient(py::module_& m) {
-  m.def("full_batch_loss_names", &full_batch_loss_names);
   m.def("loss_and_gradient", &gradient, py::kw_only(), "loss"_a, "x"_a, "n_features"_a, "matrix"_a.noconvert(),
         "intercept"_a.noconvert(), "n_classes"_a, "labels"_a.noconvert(), "gradient"_a.noconvert(),
         "intercept_gradient"_a.noconvert(), "n_threads"_a, "isa"_a = "auto");

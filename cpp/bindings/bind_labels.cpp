@@ -90,10 +90,8 @@ LabelProblem label_problem(LabelArrays& arrays) {
 
 // Classes in proportion to the power of how many points have them as a label.
 std::shared_ptr<const AliasTable> label_noise(const LabelProblem& problem, double power) {
-  std::vector<double> weights(problem.classes.size());
-  for (const Index k : problem.labels.ids) ++weights[static_cast<std::size_t>(k)];
-  for (double& weight : weights) weight = weight > 0 ? std::pow(weight, power) : 0.0;
-  return std::make_shared<const AliasTable>(std::move(weights));
+  const auto n_classes = static_cast<Index>(problem.classes.size());
+  return std::make_shared<const AliasTable>(frequency_table(counts_of(problem.labels.ids, n_classes), power));
 }
 
 template <class Rows>

@@ -41,7 +41,7 @@ py::tuple draw(const std::string& selection, py::ssize_t n_classes, py::ssize_t 
         std::vector<Index> storage(select.capacity());
         std::vector<float> alpha(select.capacity());
         std::vector<float> times(select.capacity());
-        const auto drawn = select.draw(Rng({seed, epoch}, item), 0, label, {storage, alpha, times});
+        const auto drawn = select.draw(Rng({seed, epoch}, item), 0, std::span(&label, 1), {storage, alpha, times});
         std::vector<Index> classes(drawn.size());
         for (std::size_t c = 0; c < drawn.size(); ++c) classes[c] = drawn[c];
         alpha.resize(drawn.size());
@@ -50,19 +50,19 @@ py::tuple draw(const std::string& selection, py::ssize_t n_classes, py::ssize_t 
       any_select);
 }
 
-py::tuple step(const std::string& solver, const std::string& formulation, const std::string& root, double delta,
-               const std::string& isa, const Array<float>& scores, const Array<float>& alpha, double label_score,
-               double x_sq, double eta, double eta_u, double u, double u_gain, int visits, float label_alpha,
+py::tuple step(const std::string& solver, const std::string& formulation, const std::string& root,
+               const Options& options, const std::string& isa, const Array<float>& scores, const Array<float>& alpha,
+               double label_score, double x_sq, double eta, double eta_u, double u, int visits, float label_alpha,
                const Array<float>& x_sqs, const Array<float>& times) {
   if (scores.size() != alpha.size()) throw std::invalid_argument("scores and alpha differ in length");
   Plan plan;
   plan.solver = solver;
   plan.formulation = formulation;
   plan.root = root;
-  plan.delta = delta;
+  plan.options = options;
+  check_plan(plan);
   Array<float> p(scores.size());
   std::vector<float> scratch(2 * static_cast<std::size_t>(scores.size()));
-  plan.u_gain = u_gain;
   const SampledPoint point{view(scores), view(alpha), label_score, x_sq,        eta,
                            eta_u,        visits,      label_alpha, view(x_sqs), view(times)};
   const Move move = step_named(plan)->solve(isa_named(isa), point, u, mutable_view(p), scratch);
@@ -126,10 +126,10 @@ void bind_parts(py::module_& m) {
       "seed"_a, "epoch"_a, "item"_a, "bounds"_a);
   m.def("_draw", &draw, "selection"_a, "n_classes"_a, "n_negatives"_a, "label"_a, "seed"_a, "epoch"_a, "item"_a,
         "solver"_a = "implicit", "head"_a = std::vector<Index>{}, "(classes, alpha) of one draw for point 0.");
-  m.def("_step", &step, py::kw_only(), "solver"_a, "formulation"_a, "root"_a, "delta"_a, "isa"_a,
+  m.def("_step", &step, py::kw_only(), "solver"_a, "formulation"_a, "root"_a, "options"_a, "isa"_a,
         "scores"_a.noconvert(), "alpha"_a.noconvert(), "label_score"_a, "x_sq"_a, "eta"_a, "eta_u"_a, "u"_a,
-        "u_gain"_a = 0.5, "visits"_a = 0, "label_alpha"_a = 1.0F, "x_sqs"_a = Array<float>(0),
-        "times"_a = Array<float>(0), "(p, label's move, u, loss, total) of one step.");
+        "visits"_a = 0, "label_alpha"_a = 1.0F, "x_sqs"_a = Array<float>(0), "times"_a = Array<float>(0),
+        "(p, label's move, u, loss, total) of one step.");
   m.def("_bound_step", &bound_step, py::kw_only(), "plan"_a, "isa"_a, "scores"_a.noconvert(), "alpha"_a.noconvert(),
         "label_score"_a, "x_sq"_a, "eta"_a, "mu"_a, "scale"_a, "visits"_a, "x_sqs"_a.noconvert(), "seed"_a, "epoch"_a,
         "item"_a, "(p, label's move, mu, scale, loss) of one step of augment and reduce.");

@@ -64,9 +64,8 @@ EmbeddingRows rows_of(Array<float>& table, py::ssize_t n_rows, const char* what)
 }
 
 AliasTable noise_of(const Array<Offset>& counts, double power) {
-  std::vector<double> weights;
-  for (const Offset count : view(counts)) weights.push_back(std::pow(static_cast<double>(count), power));
-  return AliasTable(std::move(weights));
+  const std::span<const Offset> words = view(counts);
+  return frequency_table(std::vector<double>(words.begin(), words.end()), power);
 }
 
 struct TrainerArguments {
@@ -88,9 +87,13 @@ std::unique_ptr<SkipGramTrainer> make_skip_gram(const SkipGramProblem& problem, 
   Plan plan;
   plan.solver = a.solver;
   plan.formulation = "raman";
-  plan.delta = a.delta;
-  plan.u_gain = a.u_gain;
-  const bool with_label = a.solver == "nce" || a.solver == "is";  // noise does not know the label
+  const std::span<const Facts> solvers = solver_facts();
+  const Facts& solver = solvers[place_of("solver", a.solver, solvers)];
+  const Options given{{"delta", a.delta}, {"gain", a.u_gain}};
+  for (const Parameter& parameter : solver.parameters) {
+    if (const auto value = given.find(parameter.name); value != given.end()) plan.options.insert(*value);
+  }
+  const bool with_label = solver.has(flag::draws_label);  // noise does not know the label
   const Frequency select{std::make_shared<const AliasTable>(noise_of(counts, a.power)), m, with_label};
   return sampled_trainer(problem, settings, select, step_named(plan), carried);
 }

@@ -166,27 +166,18 @@ BoundTrainer dense_trainer(const Plan& plan, const Array<float>& data, State& st
 }  // namespace
 
 void bind_train(py::module_& m) {
-  m.def("solver_names", &solver_names);
-  m.def("formulation_names", &formulation_names);
-  m.def("selection_names", &selection_names);
-  m.def("root_finder_names", &root_finder_names);
-  m.def("local_step_names", &local_step_names);
-  m.def("local_family_names", &local_family_names);
-
   py::class_<Plan>(m, "Plan")
       .def(py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
-                       py::ssize_t n_negatives, double delta, double u_gain, double power, std::uint64_t seed,
-                       int n_threads, py::ssize_t batch, bool mean_of_batch, bool share_classes, bool hogwild,
-                       bool shuffle, double ridge, double u_max, double max_norm, const std::string& isa) {
+                       py::ssize_t n_negatives, Options options, std::uint64_t seed, int n_threads, py::ssize_t batch,
+                       bool mean_of_batch, bool share_classes, bool hogwild, bool shuffle, double ridge, double u_max,
+                       double max_norm, const std::string& isa) {
              Plan plan;
              plan.solver = std::move(solver);
              plan.formulation = std::move(formulation);
              plan.selection = std::move(selection);
              plan.root = std::move(root);
              plan.n_negatives = as_index(n_negatives, "n_negatives");
-             plan.delta = delta;
-             plan.u_gain = u_gain;
-             plan.power = power;
+             plan.options = std::move(options);
              plan.settings.seed = seed;
              plan.settings.n_threads = n_threads;
              plan.settings.batch = as_index(batch, "batch");
@@ -198,11 +189,12 @@ void bind_train(py::module_& m) {
              plan.settings.u_max = u_max;
              plan.settings.max_norm = max_norm;
              plan.settings.isa = isa_named(isa);
+             check_plan(plan);
              return plan;
            }),
-           py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "delta"_a, "u_gain"_a,
-           "power"_a, "seed"_a, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a,
-           "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "isa"_a)
+           py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "options"_a, "seed"_a,
+           "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a, "shuffle"_a, "ridge"_a,
+           "u_max"_a, "max_norm"_a, "isa"_a)
       .def("augment_reduce", &augment_reduce, py::kw_only(), "noise"_a, "local_step"_a, "local_floor"_a, "family"_a,
            "nodes"_a.noconvert(), "weights"_a.noconvert(), "entropy"_a, "largest_scale"_a,
            "Makes the plan one of augment and reduce.");
@@ -244,7 +236,6 @@ void bind_train(py::module_& m) {
         return step_size(schedule_named(schedule), eta_0, decay, epoch);
       },
       "schedule"_a, "eta_0"_a, "decay"_a, "epoch"_a);
-  m.def("schedule_names", &schedule_names);
 
   m.def(
       "class_order",

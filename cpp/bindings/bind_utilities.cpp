@@ -6,7 +6,6 @@
 #include "bindings/arrays.hpp"
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
-#include "bindings/noise.hpp"
 #include "bindings/weights.hpp"
 #include "manyclass/utility/model.hpp"
 #include "manyclass/utility/probabilities.hpp"
@@ -135,7 +134,6 @@ Array<double> probabilities_of_model(const std::string& noise, const py::object&
 }  // namespace
 
 void bind_utilities(py::module_& m) {
-  m.def("noise_names", [] { return noise_names(); });
   m.def("utility_probabilities", probabilities, py::kw_only(), "noise"_a, "psi"_a.noconvert(), "log"_a, "n_threads"_a,
         "isa"_a = "auto");
   m.def("utility_probabilities_at", probabilities_at, py::kw_only(), "noise"_a, "psi"_a.noconvert(),

@@ -14,6 +14,7 @@ void bind_utilities(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);
 void bind_math(pybind11::module_& m);
 void bind_parts(pybind11::module_& m);
+void bind_registry(pybind11::module_& m);
 void bind_search(pybind11::module_& m);
 void bind_decomposed(pybind11::module_& m);
 void bind_skip_gram(pybind11::module_& m);

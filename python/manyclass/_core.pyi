@@ -11,15 +11,13 @@ _Data = _Csr | NDArray[np.float32]
 
 def best_isa() -> str: ...
 
+# bind_registry
+
+# The facts of every part; python/manyclass/registry.py reads them and says what they are.
+def registry() -> list[Any]: ...
+
 # bind_train
 
-def solver_names() -> list[str]: ...
-def formulation_names() -> list[str]: ...
-def selection_names() -> list[str]: ...
-def root_finder_names() -> list[str]: ...
-def schedule_names() -> list[str]: ...
-def local_step_names() -> list[str]: ...
-def local_family_names() -> list[str]: ...
 def step_size(schedule: str, eta_0: float, decay: float, epoch: int) -> float: ...
 def class_order(n_classes: int, seed: int) -> NDArray[np.int32]: ...
 def accumulate(
@@ -41,9 +39,7 @@ class Plan:
         selection: str,
         root: str,
         n_negatives: int,
-        delta: float,
-        u_gain: float,
-        power: float,
+        options: dict[str, float],
         seed: int,
         n_threads: int,
         batch: int,
@@ -172,7 +168,6 @@ def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str
 
 # bind_utilities
 
-def noise_names() -> list[str]: ...
 def utility_probabilities(
     *, noise: str, psi: NDArray[np.float64], log: bool, n_threads: int, isa: str = "auto"
 ) -> NDArray[np.float64]: ...
@@ -207,7 +202,6 @@ def utility_predict_proba(
 
 # bind_gradient
 
-def full_batch_loss_names() -> list[str]: ...
 def loss_and_gradient(
     *,
     loss: str,
@@ -473,7 +467,7 @@ def _step(
     solver: str,
     formulation: str,
     root: str,
-    delta: float,
+    options: dict[str, float],
     isa: str,
     scores: NDArray[np.float32],
     alpha: NDArray[np.float32],
@@ -482,7 +476,6 @@ def _step(
     eta: float,
     eta_u: float,
     u: float,
-    u_gain: float = 0.5,
     visits: int = 0,
     label_alpha: float = 1.0,
     x_sqs: NDArray[np.float32] = ...,

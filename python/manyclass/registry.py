@@ -45,6 +45,13 @@ def parts(kind: str) -> dict[str, Facts]:
     return {facts.name: facts for facts in map(_facts, _core.registry()) if facts.kind == kind}
 
 
-def names(kind: str) -> list[str]:
-    """Names of the parts of a kind."""
-    return list(parts(kind))
+def names(kind: str, *flags: str, without: str = "") -> list[str]:
+    """Names of the parts of a kind that have all `flags`, and not the flag `without`."""
+    return [
+        facts.name for facts in parts(kind).values() if set(flags) <= facts.flags and without not in facts.flags
+    ]
+
+
+def own_parameters(kind: str, name: str) -> list[str]:
+    """Names of the numbers that a part owns."""
+    return [number.name for number in parts(kind)[name].parameters]

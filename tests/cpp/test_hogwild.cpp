@@ -15,10 +15,10 @@ namespace {
 void racing_threads_learn_the_planted_classes() {
   const double start = std::log(static_cast<double>(Planted::n_classes));
   for (const bool sparse : {true, false}) {
-    for (const std::string& selection : selection_names()) {
+    for (const Facts& select : selection_facts) {
       Planted planted(sparse);
       Plan plan;
-      plan.selection = selection;
+      plan.selection = select.name;
       plan.settings.hogwild = true;
       plan.settings.n_threads = 4;
       plan.settings.isa = best_isa();

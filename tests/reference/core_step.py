@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.registry import own_parameters
 from reference.steps import Answer, Point
 
 
@@ -15,7 +16,7 @@ def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "au
         solver=solver,
         formulation="raman" if point.raman else "proposed",
         root=root,
-        delta=point.delta,
+        options={name: getattr(point, name) for name in own_parameters("solver", solver)},
         isa=isa,
         scores=point.scores.astype(np.float32),
         alpha=point.alpha.astype(np.float32),
@@ -24,7 +25,6 @@ def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "au
         eta=point.eta,
         eta_u=point.eta_u,
         u=point.carried,
-        u_gain=point.u_gain,
         visits=point.visits,
         label_alpha=point.label_alpha,
         x_sqs=_floats(point.x_sqs),
@@ -40,9 +40,7 @@ def core_plan(**settings: object) -> _core.Plan:
         "selection": "block",
         "root": "newton",
         "n_negatives": 1,
-        "delta": 1.0,
-        "u_gain": 1.0,
-        "power": 0.75,
+        "options": {},
         "seed": 0,
         "n_threads": 1,
         "batch": 1,

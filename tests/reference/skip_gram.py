@@ -114,7 +114,7 @@ class Training:
             carried=float(self.carried[x]),
             raman=True,
             delta=self.delta,
-            u_gain=self.u_gain,
+            gain=self.u_gain,
             label_alpha=1 / (self.n_negatives * choice.q[y]),
             times=np.asarray(drawn.times, dtype=float),
         )

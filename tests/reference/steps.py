@@ -29,8 +29,9 @@ class Point:
     eta_u: float
     carried: float
     raman: bool = False
-    delta: float = 1.0
-    u_gain: float = 0.5
+    delta: float = 1.0  # of "umax"
+    gain: float = 0.5  # of "ema"
+    rho: float = 0.5  # of "softplus"
     visits: int = 0
     label_alpha: float = 1.0
     x_sqs: Floats | None = None  # as x_sq, of the selected classes
@@ -196,7 +197,7 @@ def _weighted(point: Point, u_after: Callable[[Point, float], float]) -> Answer:
 
 def ema(point: Point) -> Answer:
     """e^u becomes the mean of itself and the sampled sum with a constant weight."""
-    return _weighted(point, lambda point, u: _averaged(u, point.log_a, point.u_gain))
+    return _weighted(point, lambda point, u: _averaged(u, point.log_a, point.gain))
 
 
 def augment_reduce(point: Point) -> Answer:
@@ -216,7 +217,7 @@ def scent(point: Point) -> Answer:
 
 def softplus(point: Point) -> Answer:
     """e^t becomes log(1 + rho e^t) / rho, whose slope is e^t / (1 + rho e^t)."""
-    u, rho = point.carried, point.u_gain
+    u, rho = point.carried, point.rho
 
     def slope(t: Floats | float) -> Floats:
         return np.exp(t) / (1 + rho * np.exp(t))

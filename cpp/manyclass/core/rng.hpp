@@ -36,6 +36,9 @@ class Rng {
   // Uniform on [0, 1), 53 bits.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
+  // Uniform on ]0, 1[, 52 bits.
+  double inside() { return (static_cast<double>(next() >> 12) + 0.5) * 0x1.0p-52; }
+
   // Uniform on {0, ..., n - 1}, exactly: Lemire's multiply-high with rejection on the upper 32 bits (ACM
   // TOMACS 2019).
   std::uint32_t below(std::uint32_t n) {

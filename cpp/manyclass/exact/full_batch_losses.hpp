@@ -7,6 +7,9 @@
 #include <cmath>
 #include <span>
 
+#include "manyclass/core/facts.hpp"
+#include "manyclass/math/log_sum_exp.hpp"
+#include "manyclass/math/logistic.hpp"
 #include "manyclass/math/root.hpp"
 
 namespace manyclass {
@@ -16,23 +19,9 @@ struct Memo {
   double label_slope;  // dloss/dz_y
 };
 
-// 1 / (1 + e^-t); e^-t may be infinite
-inline double sigmoid(double t) { return 1.0 / (1.0 + std::exp(-t)); }
-
-// log(1 + e^t)
-inline double softplus(double t) { return (t > 0 ? t : 0.0) + std::log1p(std::exp(-std::fabs(t))); }
-
-inline double log_sum_exp(std::span<const double> z) {
-  double top = z[0];
-  for (const double score : z) top = score > top ? score : top;
-  double sum = 0;
-  for (const double score : z) sum += std::exp(score - top);
-  return top + std::log(sum);
-}
-
 // log sum_k e^{z_k} - z_y
 struct SoftmaxLoss {
-  static constexpr const char* name = "softmax";
+  static constexpr Facts facts{.name = "softmax", .sentence = "The exact log-loss."};
 
   static double fold(std::span<const double> z, std::size_t y, Memo& memo) {
     const double normalizer = log_sum_exp(z);
@@ -45,7 +34,10 @@ struct SoftmaxLoss {
 // sum_{k != y} log(1 + e^{z_k - z_y}): minus the log of a lower bound of p_y, a product over pairs of classes
 // (Titsias, NIPS 2016, eq. 4 and 15).
 struct OneVsEachLoss {
-  static constexpr const char* name = "ove";
+  static constexpr Facts facts{.name = "ove",
+                               .sentence = "One-vs-each, an upper bound of the log-loss.",
+                               .source = "Titsias, NIPS 2016, eq. 15",
+                               .biased = true};
 
   static double fold(std::span<const double> z, std::size_t y, Memo& memo) {
     double loss = 0, slopes = 0;
@@ -67,7 +59,11 @@ struct OneVsEachLoss {
 // are those at fixed a. Where the root lies: the two largest scores alone sum to 1 at the middle between them, and
 // sigmoid(t) < e^t makes the sum less than 1 at a = log sum e^{z_k}.
 struct BouchardLoss {
-  static constexpr const char* name = "bouchard";
+  static constexpr Facts facts{
+      .name = "bouchard",
+      .sentence = "Bouchard's upper bound of the log-loss, at its best parameter for each point.",
+      .source = "Titsias, NIPS 2016, eq. 11",
+      .biased = true};
 
   static double fold(std::span<const double> z, std::size_t y, Memo& memo) {
     double first = -INFINITY, second = -INFINITY;
@@ -101,5 +97,7 @@ struct BouchardLoss {
   }
   static double slope(double z, const Memo& memo) { return sigmoid(z - memo.at); }
 };
+
+using FullBatchLosses = Parts<SoftmaxLoss, OneVsEachLoss, BouchardLoss>;
 
 }  // namespace manyclass

@@ -1,7 +1,7 @@
 // Loss and gradient: see the header.
 #include "manyclass/exact/gradient.hpp"
 
-#include <stdexcept>
+#include <vector>
 
 #include "manyclass/exact/full_batch_losses.hpp"
 #include "manyclass/exact/full_passes.hpp"
@@ -41,21 +41,13 @@ double evaluate(const Data& x, std::span<const Index> labels, const DoubleModel<
 
 }  // namespace
 
-std::vector<std::string> full_batch_loss_names() {
-  return {SoftmaxLoss::name, OneVsEachLoss::name, BouchardLoss::name};
-}
-
 template <class Data, class Layout>
 double loss_and_gradient(const std::string& loss, const Data& x, std::span<const Index> labels,
                          const DoubleModel<Layout>& model, int n_threads, Isa isa, std::span<double> gradient,
                          std::span<double> intercept_gradient) {
-  const auto with = [&]<class Loss>(Loss) {
+  return with_part<double>(FullBatchLosses{}, "loss", loss, [&]<class Loss>() {
     return evaluate<Loss>(x, labels, model, n_threads, isa, gradient, intercept_gradient);
-  };
-  if (loss == SoftmaxLoss::name) return with(SoftmaxLoss{});
-  if (loss == OneVsEachLoss::name) return with(OneVsEachLoss{});
-  if (loss == BouchardLoss::name) return with(BouchardLoss{});
-  throw std::invalid_argument("loss is '" + loss + "'; it must be one of 'softmax', 'ove', 'bouchard'");
+  });
 }
 
 template double loss_and_gradient(const std::string&, const CsrView&, std::span<const Index>,

@@ -3,17 +3,13 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 #include "manyclass/core/simd.hpp"
 #include "manyclass/exact/double_scores.hpp"
 
 namespace manyclass {
 
-// Losses that loss_and_gradient knows.
-std::vector<std::string> full_batch_loss_names();
-
-// Returns the mean loss over the points and writes its gradient with respect to W, laid out as the weights are, and to
+// Returns the mean loss, one of FullBatchLosses by name, over the points and writes its gradient with respect to W, laid out as the weights are, and to
 // the intercepts. Labels in [0, K).
 //
 // Takes one pass for the losses and one for the gradient, each scoring all classes: 3 nnz(X) K multiplications.

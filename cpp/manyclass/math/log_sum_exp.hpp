@@ -1,4 +1,4 @@
-// log(sum_i e^z_i) of scores that arrive one by one or in blocks, in one pass and without overflow.
+// log(sum_i e^z_i) without overflow: of two numbers, of a list, of scores that arrive one by one or in blocks.
 #pragma once
 
 #include <cmath>
@@ -10,6 +10,23 @@
 
 namespace manyclass {
 
+// log(e^a + e^b).
+inline double log_add(double a, double b) {
+  const double top = std::fmax(a, b);
+  return top + std::log1p(std::exp(std::fmin(a, b) - top));
+}
+
+// log sum_i e^z_i of a list that is not empty.
+inline double log_sum_exp(std::span<const double> z) {
+  double top = z[0];
+  for (const double score : z) top = score > top ? score : top;
+  double sum = 0;
+  for (const double score : z) sum += std::exp(score - top);
+  return top + std::log(sum);
+}
+
+// The sum of scores as they arrive, in one pass.
+//
 // Invariant: the scores so far have sum e^z_i = sum * e^max. Start: no score, log 0 = -infinity.
 //
 // A score of -infinity adds 0 and one of +infinity makes the value +infinity; a NaN makes it NaN.

@@ -21,6 +21,12 @@ inline double log_expit_derivative(double x) {
 // F(x).
 inline double expit(double x) { return log_expit_derivative(-x); }
 
+// F(t) by one exponential, which may be infinite, and without a branch.
+inline double sigmoid(double t) { return 1.0 / (1.0 + std::exp(-t)); }
+
+// log(1 + e^t).
+inline double softplus(double t) { return (t > 0 ? t : 0.0) + std::log1p(std::exp(-std::fabs(t))); }
+
 // F^-1(p) = log(p / (1 - p)); NaN outside [0, 1].
 inline double logit(double p) {
   // Near 1/2 the quotient is near 1, and 2 p - 1 is exact.
@@ -61,5 +67,11 @@ inline double log_expit_derivative(double x) {
 }
 
 }  // namespace vec
+
+// 1 / (1 + e^-t), for loops: see namespace vec.
+inline float sigmoid(float t) { return 1 / (1 + vec::exp(-t)); }
+
+// log(1 + e^t), for loops; its absolute error is that of a float near 1.
+inline float softplus(float t) { return std::fmax(t, 0.0F) + vec::log(1 + vec::exp(-std::fabs(t))); }
 
 }  // namespace manyclass

@@ -1,11 +1,17 @@
-// The noise of a random utility model, y = argmax_k psi_k + eps_k: what an integral over the maximum asks of it.
+// The noise of a random utility model, y = argmax_k psi_k + eps_k: the list of distributions, and what integrals ask.
+//
+// draw(rng) is a standard draw. An integral over the maximum asks for
 //
 //   log_cdf    log F(x)                        slope    (log F)'(x) = f(x) / F(x)
 //   log_slope  log of the slope                bend     (log F)''(x) / slope = (log slope)'(x), given the slope
 #pragma once
 
 #include <cmath>
+#include <string_view>
+#include <variant>
 
+#include "manyclass/core/facts.hpp"
+#include "manyclass/core/rng.hpp"
 #include "manyclass/math/logistic.hpp"
 #include "manyclass/math/normal.hpp"
 
@@ -13,13 +19,23 @@ namespace manyclass {
 
 // Gumbel noise has the softmax as its closed form; only the sampler asks for it.
 struct GumbelNoise {
+  static constexpr Facts facts{.name = "gumbel", .sentence = "Gumbel noise, whose choice model is the softmax."};
+
+  static double draw(Rng& rng) { return -std::log(-std::log(rng.inside())); }
   static double log_cdf(double x) { return -vec::exp(-x); }
   static double log_density(double x) { return -x - vec::exp(-x); }
 };
 
 struct NormalNoise {
+  static constexpr Facts facts{.name = "normal", .sentence = "Normal noise, whose choice model is multinomial probit."};
   static constexpr double log_density_at_0 = -0.91893853320467274178;
   static constexpr double widest = 1;  // largest spacing of nodes that resolves the density
+
+  // Box & Muller 1958.
+  static double draw(Rng& rng) {
+    const double radius = std::sqrt(-2 * std::log(rng.inside()));
+    return radius * std::cos(6.28318530717958647693 * rng.inside());
+  }
 
   static double log_cdf(double x) { return vec::log_ndtr(x); }
   static double log_density(double x) { return log_density_at_0 - 0.5 * x * x; }
@@ -34,7 +50,11 @@ struct NormalNoise {
 };
 
 struct LogisticNoise {
+  static constexpr Facts facts{.name = "logistic",
+                               .sentence = "Logistic noise, whose choice model is multinomial logistic."};
   static constexpr double widest = 1.6;
+
+  static double draw(Rng& rng) { return logit(rng.inside()); }
 
   static double log_cdf(double x) { return vec::log_expit(x); }
   static double log_density(double x) { return vec::log_expit(x) + vec::log_expit(-x); }
@@ -43,5 +63,14 @@ struct LogisticNoise {
   static double bend(double x, double) { return -vec::log_expit_derivative(-x); }
   static double bend_of_bend(double x, double slope) { return -slope * vec::log_expit_derivative(-x); }
 };
+
+using NoiseKind = std::variant<GumbelNoise, NormalNoise, LogisticNoise>;
+
+inline constexpr std::span<const Facts> noise_facts = Alternatives<NoiseKind>::facts;
+
+inline NoiseKind noise_named(std::string_view name) {
+  return with_part<NoiseKind>(Alternatives<NoiseKind>{}, "noise", name,
+                              []<class Noise>() -> NoiseKind { return Noise{}; });
+}
 
 }  // namespace manyclass

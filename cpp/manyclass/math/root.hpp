@@ -1,11 +1,18 @@
 // Root of a strictly increasing function of one variable.
 #pragma once
 
+#include <array>
 #include <cmath>
+
+#include "manyclass/core/facts.hpp"
 
 namespace manyclass {
 
 enum class RootFinder { newton, bisection };
+inline constexpr std::array<Facts, 2> root_finder_facts{{
+    {.name = "newton", .sentence = "Halley's or Newton's moves, kept in a bracket."},
+    {.name = "bisection", .sentence = "Halving of the bracket, for comparison."},
+}};
 
 struct Bracket {
   double low, high;

@@ -8,10 +8,11 @@
 // first and takes the gradient in the scores at the new q. The loss is -bound there, as the selected classes show it.
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "manyclass/core/rng.hpp"
@@ -42,7 +43,7 @@ struct LocalFamily {
   double mean, variance;  // by the rule
   double entropy;
   double largest_scale;  // s of the best q for the noise itself, which other classes can only narrow
-  double (*draw)(Rng&);
+  double (*draw)(Rng&) = nullptr;
 };
 
 // q = mu + s v of one point.
@@ -156,18 +157,22 @@ struct MonteCarloBound {
   }
 };
 
-// Draws from the standard members.
+// How q of a point moves at a visit.
+inline constexpr Facts natural_facts{.name = "natural",
+                                     .sentence = "By natural gradients, with expectations by quadrature."};
+inline constexpr Facts monte_carlo_facts{.name = "monte_carlo",
+                                         .sentence = "By a gradient step from one draw of q.",
+                                         .source = "Ruiz et al., ICML 2018, Algorithm 2"};
+inline constexpr std::array<Facts, 2> local_step_facts{natural_facts, monte_carlo_facts};
 
-inline double draw_inside(Rng& rng) { return (static_cast<double>(rng.next() >> 12) + 0.5) * 0x1.0p-52; }  // ]0, 1[
+// The families of q: location and scale of any of the noises.
+inline constexpr std::span<const Facts> local_family_facts = noise_facts;
 
-// Box & Muller 1958.
-inline double draw_normal(Rng& rng) {
-  const double radius = std::sqrt(-2 * std::log(draw_inside(rng)));
-  return radius * std::cos(6.28318530717958647693 * draw_inside(rng));
+// How to draw from the standard member of a family.
+using DrawLocal = double (*)(Rng&);
+inline DrawLocal local_draw_named(std::string_view family) {
+  return with_part<DrawLocal>(Alternatives<NoiseKind>{}, "local_family", family,
+                              []<class Noise>() -> DrawLocal { return Noise::draw; });
 }
-
-inline double draw_logistic(Rng& rng) { return logit(draw_inside(rng)); }
-
-inline double draw_gumbel(Rng& rng) { return -std::log(-std::log(draw_inside(rng))); }
 
 }  // namespace manyclass

@@ -11,6 +11,14 @@
 namespace manyclass {
 
 struct Bouchard {
+  static constexpr Facts facts{
+      .name = "bouchard",
+      .sentence = "Bouchard's bound of the log-loss, with its parameter solved for each point.",
+      .source = "Titsias, NIPS 2016, eq. 11",
+      .biased = true,
+      .flags = {flag::u},
+  };
+
   Gradient gradient(const SampledPoint& point, double& a, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
     const double z_y = point.label_score;

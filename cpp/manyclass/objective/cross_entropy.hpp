@@ -10,12 +10,18 @@
 #include <cstddef>
 
 #include "manyclass/math/elementary.hpp"
+#include "manyclass/math/sums.hpp"
 #include "manyclass/objective/label_scores.hpp"
-#include "manyclass/objective/sampled_sum.hpp"
 
 namespace manyclass {
 
 struct CrossEntropy {
+  static constexpr Facts facts{
+      .name = "cross_entropy",
+      .sentence = "The softmax log-loss, summed over the labels of a point.",
+      .source = "Yen et al., ICML 2018, eq. 2",
+  };
+
   double operator()(const LabelScores& z, LabelGradient& g, LossMemory&) const {
     const auto n_labels = static_cast<double>(z.positives.size());
     const float rest_or_none = z.rest > 0 ? z.rest_score : z.positives[0];
@@ -49,5 +55,7 @@ struct CrossEntropy {
   // Never: each class has a part, however small.
   bool top_is_enough(const LabelGradient&) const { return false; }
 };
+
+static_assert(LossOfLabels<CrossEntropy>, "see objective/label_scores.hpp");
 
 }  // namespace manyclass

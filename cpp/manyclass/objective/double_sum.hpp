@@ -5,11 +5,22 @@
 // is Raman et al.'s (eq. 8); the family is in appendix A of the arXiv version.
 #pragma once
 
+#include <array>
+
 #include "manyclass/objective/sampled_sum.hpp"
+#include "manyclass/objective/u_rules.hpp"
 
 namespace manyclass {
 
-template <class Rule>
+enum class Formulation { proposed, raman };
+inline constexpr std::array<Facts, 2> formulation_facts{{
+    {.name = "proposed",
+     .sentence = "A number u for each point beside differences of scores.",
+     .source = "Fagan & Iyengar 2018, eq. 6-7"},
+    {.name = "raman", .sentence = "v = u + z_y is carried instead of u.", .source = "Raman et al. 2016"},
+}};
+
+template <RuleForU Rule>
 struct DoubleSum {
   double carry;
   Rule rule;

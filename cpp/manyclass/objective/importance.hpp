@@ -10,6 +10,14 @@
 namespace manyclass {
 
 struct Importance {
+  static constexpr Facts facts{
+      .name = "is",
+      .sentence = "Importance sampling of the softmax gradient, normalised over the draws.",
+      .source = "Bengio & Senecal, AISTATS 2003",
+      .biased = true,
+      .flags = {flag::draws_label},
+  };
+
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
     // Against the largest of the draws: against the label's score all of them might vanish.

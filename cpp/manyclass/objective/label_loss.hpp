@@ -1,8 +1,7 @@
 // The losses of points with several labels, by name.
 #pragma once
 
-#include <stdexcept>
-#include <string>
+#include <string_view>
 #include <variant>
 
 #include "manyclass/objective/cross_entropy.hpp"
@@ -11,14 +10,13 @@
 
 namespace manyclass {
 
+// The list of them; the registry reads it.
 using LabelLoss = std::variant<CrossEntropy, SmoothedMargin, Triplet>;
 
 // `smoothing` is that of the margin, >= 0; the others have none.
-inline LabelLoss label_loss(const std::string& name, double smoothing) {
-  if (name == "cross_entropy") return CrossEntropy{};
-  if (name == "margin") return SmoothedMargin{smoothing};
-  if (name == "triplet") return Triplet{};
-  throw std::invalid_argument("loss is '" + name + "'; it must be one of 'cross_entropy', 'margin', 'triplet'");
+inline LabelLoss label_loss(std::string_view name, double smoothing) {
+  return with_part<LabelLoss>(Alternatives<LabelLoss>{}, "loss", name,
+                              [&]<class Loss>() -> LabelLoss { return part_with<Loss>({{"smoothing", smoothing}}); });
 }
 
 }  // namespace manyclass

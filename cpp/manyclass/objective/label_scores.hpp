@@ -1,6 +1,6 @@
 // What a loss of a point with one or several labels sees, and what it gives back.
 //
-// A loss is a struct with
+// A loss, of concept LossOfLabels, is a struct with
 //
 //   double operator()(const LabelScores& z, LabelGradient& g, LossMemory& memory) const
 //
@@ -9,8 +9,11 @@
 // al. 2018, Algorithm 1, takes the score 0 for classes that a search has not found; a mask leaves them out).
 #pragma once
 
+#include <concepts>
 #include <span>
 #include <vector>
+
+#include "manyclass/core/facts.hpp"
 
 namespace manyclass {
 
@@ -32,6 +35,14 @@ struct LossMemory {
   std::vector<float> floats;
   std::vector<float> more_floats;
   std::vector<double> doubles;
+};
+
+// `top_is_enough(g)` says whether the gradient g of the highest wrong classes alone is that of all wrong classes.
+template <class Loss>
+concept LossOfLabels = requires(const Loss loss, const LabelScores& z, LabelGradient& g, LossMemory& memory) {
+  { Loss::facts } -> std::convertible_to<Facts>;
+  { loss(z, g, memory) } -> std::same_as<double>;
+  { loss.top_is_enough(g) } -> std::same_as<bool>;
 };
 
 }  // namespace manyclass

@@ -9,6 +9,15 @@ namespace manyclass {
 // 1 / (m q) is what the inclusion weight of a draw is. Noise does not know the label, which is drawn as often as any
 // class of its q: without it scores would learn the odds of a class and not its probability.
 struct NoiseContrastive {
+  static constexpr Facts facts{
+      .name = "nce",
+      .sentence =
+          "Noise-contrastive estimation, which tells the label from drawn noise with the normaliser fixed at 1.",
+      .source = "Mnih & Teh, ICML 2012",
+      .biased = true,
+      .flags = {flag::draws_label},
+  };
+
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
     for (std::size_t k = 0; k < point.size(); ++k) {
@@ -24,6 +33,13 @@ struct NoiseContrastive {
 // word2vec. Not a likelihood: at its optimum z_k is the log-odds
 // of k against m draws of noise, so the softmax of z is off by the noise distribution.
 struct NegativeSampling {
+  static constexpr Facts facts{
+      .name = "negative_sampling",
+      .sentence = "Negative sampling, whose scores are log-odds against noise and no log-probabilities.",
+      .source = "Mikolov et al., NIPS 2013, eq. 4",
+      .biased = true,
+  };
+
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
     for (std::size_t k = 0; k < point.size(); ++k) {

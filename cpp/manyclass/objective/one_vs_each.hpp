@@ -6,6 +6,13 @@
 namespace manyclass {
 
 struct OneVsEach {
+  static constexpr Facts facts{
+      .name = "ove",
+      .sentence = "One-vs-each, a bound of the log-loss that is a sum over pairs of classes.",
+      .source = "Titsias, NIPS 2016, eq. 15-16",
+      .biased = true,
+  };
+
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
     const auto z_y = static_cast<float>(point.label_score);

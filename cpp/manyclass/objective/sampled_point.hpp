@@ -1,8 +1,10 @@
 // What a step sees of one data point, and what it answers: a handful of floats, testable without data or threads.
 #pragma once
 
+#include <concepts>
 #include <span>
 
+#include "manyclass/core/facts.hpp"
 #include "manyclass/core/rng.hpp"
 
 namespace manyclass {
@@ -39,6 +41,18 @@ struct Gradient {
   double u;
   double loss;  // as in Move
   double total;
+};
+
+// An objective is a small value with
+//
+//   Gradient gradient(const SampledPoint& point, double& u, std::span<float> g) const
+//
+// which writes df/dz_k of the selected classes to `g`, of their number, and returns df/d(-z_y), df/du, and the loss. It
+// may move u, the number that the point carries between visits, before the gradient is taken; it reads nothing but the
+// point, and keeps nothing. Its parameters are its first members, in the order of its facts.
+template <class T>
+concept Objective = requires(const T objective, const SampledPoint& point, double& u, std::span<float> g) {
+  { objective.gradient(point, u, g) } -> std::same_as<Gradient>;
 };
 
 }  // namespace manyclass

@@ -19,6 +19,12 @@
 namespace manyclass {
 
 struct SmoothedMargin {
+  static constexpr Facts facts{
+      .name = "margin",
+      .sentence = "The largest violation of the margin between a label and a wrong class, smoothed.",
+      .source = "Yen et al., ICML 2018, eq. 3 and 10-11",
+      .parameters = {{"smoothing", 1, 0, unbounded, false, "mu; the smoothed loss is at most mu below the margin's."}},
+  };
   double smoothing;  // mu >= 0; 0 is L itself
 
   double operator()(const LabelScores& z, LabelGradient& g, LossMemory& memory) const {
@@ -65,6 +71,8 @@ struct SmoothedMargin {
     return found.gap;
   }
 };
+
+static_assert(LossOfLabels<SmoothedMargin>, "see objective/label_scores.hpp");
 
 // The implicit (proximal) step of the smoothed margin of z = W x is a gradient at the old scores, of a smoother loss:
 //

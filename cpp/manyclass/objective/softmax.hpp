@@ -10,6 +10,13 @@
 namespace manyclass {
 
 struct Softmax {
+  static constexpr Facts facts{
+      .name = "css",
+      .sentence = "The softmax with its sum over wrong classes sampled inside the logarithm.",
+      .source = "Botev, Zheng & Barber 2017, complementary sum sampling",
+      .biased = true,
+  };
+
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const SampledSum sum = sampled_sum(point, g);
     const double to_probability = std::exp(sum.shift - sum.log_a);
@@ -18,6 +25,15 @@ struct Softmax {
     const double wrong = sum.scaled * to_probability;  // the probability of all wrong classes
     return {wrong, 0, sum.log_a, wrong};
   }
+};
+
+// The same where every class is selected: the exact log-loss.
+struct ExactSoftmax : Softmax {
+  static constexpr Facts facts{
+      .name = "exact",
+      .sentence = "The exact softmax gradient over all classes.",
+      .flags = {flag::all_classes},
+  };
 };
 
 }  // namespace manyclass

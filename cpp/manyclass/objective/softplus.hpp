@@ -8,6 +8,14 @@ namespace manyclass {
 
 // f = u + h(-u) + sum_S alpha h(d - u), h(t) = log(1 + rho e^t) / rho, h'(t) = 1 / (rho + e^-t).
 struct Softplus {
+  static constexpr Facts facts{
+      .name = "softplus",
+      .sentence = "The double sum with exponentials replaced by log(1 + rho e^t) / rho.",
+      .source = "Gladin et al. 2025",
+      .biased = true,
+      .flags = {flag::u, flag::u_step},
+      .parameters = {{"rho", 0.5, 0, unbounded, true, "Largest weight of a class is 1 / rho; the bias is O(rho)."}},
+  };
   double rho;
 
   Gradient gradient(const SampledPoint& point, double& u, std::span<float> g) const {

@@ -16,6 +16,12 @@
 namespace manyclass {
 
 struct Triplet {
+  static constexpr Facts facts{
+      .name = "triplet",
+      .sentence = "The sum of all violations of the margin between a label and a wrong class.",
+      .source = "Yen et al., ICML 2018, eq. 7",
+  };
+
   double operator()(const LabelScores& z, LabelGradient& g, LossMemory& memory) const {
     std::vector<float>& labels = memory.floats;
     labels.assign(z.positives.begin(), z.positives.end());
@@ -60,5 +66,7 @@ struct Triplet {
     return std::find(g.negatives.begin(), g.negatives.end(), 0.0F) != g.negatives.end();
   }
 };
+
+static_assert(LossOfLabels<Triplet>, "see objective/label_scores.hpp");
 
 }  // namespace manyclass

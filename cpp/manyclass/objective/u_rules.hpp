@@ -1,16 +1,37 @@
-// How u_i moves: put right before the gradient is taken, and then by its own gradient or not (`gradient_step`).
-//
-// `sum` is the fresh estimate A = 1 + sum_S alpha e^d.
+// Rules for u in the double sum: how u_i moves before the gradient in W is taken, and whether its own gradient follows.
 #pragma once
 
 #include <cmath>
+#include <concepts>
+#include <span>
 
+#include "manyclass/core/facts.hpp"
 #include "manyclass/objective/sampled_sum.hpp"
 
 namespace manyclass {
 
+// A rule for u is a small value with
+//
+//   double before(double u, point, sum, terms) const   the u at which the gradient is taken,
+//   static constexpr bool gradient_step                whether u then moves by eta_u times its own gradient,
+//
+// where `sum` is the fresh estimate A = 1 + sum_S alpha e^d of the normaliser and `terms` are its summands, scaled as
+// `sum` says. It changes nothing but what it returns. Its parameters are its first members, in the order of its facts.
+template <class Rule>
+concept RuleForU = requires(const Rule rule, double u, const SampledPoint& point, const SampledSum& sum,
+                            std::span<const float> terms) {
+  { rule.before(u, point, sum, terms) } -> std::same_as<double>;
+  { Rule::gradient_step } -> std::convertible_to<bool>;
+};
+
 // Plain SGD on (u, W).
 struct Vanilla {
+  static constexpr Facts facts{
+      .name = "sgd",
+      .sentence = "Explicit steps on the double sum, in u and W.",
+      .source = "Fagan & Iyengar 2018, eq. 7; Raman et al. 2016 for formulation 'raman'",
+      .flags = {flag::u, flag::u_step, flag::formulations, flag::bound},
+  };
   static constexpr bool gradient_step = true;
   double before(double u, const SampledPoint&, const SampledSum&, std::span<const float>) const { return u; }
 };
@@ -18,6 +39,13 @@ struct Vanilla {
 // U-max (Fagan & Iyengar 2018, Algorithm 1; arXiv Algorithm 2 with distinct classes): a u more than delta below a
 // bound on u* is too small for certain and is moved up to that bound.
 struct UMax {
+  static constexpr Facts facts{
+      .name = "umax",
+      .sentence = "Explicit steps on the double sum, with a u that is surely too small raised first.",
+      .source = "Fagan & Iyengar 2018, Algorithm 1",
+      .flags = {flag::u, flag::u_step, flag::formulations},
+      .parameters = {{"delta", 1, 0, unbounded, false, "How far below its bound u may lie before it is raised."}},
+  };
   static constexpr bool gradient_step = true;
   double delta;
   double before(double u, const SampledPoint& point, const SampledSum& sum, std::span<const float> terms) const {
@@ -28,16 +56,11 @@ struct UMax {
 
 // e^u <- (1 - g) e^u + g A with g = gain (1 + visits)^-power: a moving average of A itself.
 //
-// power 0 is SOX (Wang & Yang, ICML 2022); gain 1, power 0.9 is augment-and-reduce's natural-gradient step with
-// e^u = eta (Ruiz et al. 2018, section 3.1), the first visit overwriting; gain 1, power 2/3 is the inner step of
-// stochastic composition (Wang, Fang & Liu 2017), without its extrapolated iterate, which differs from W only on the
-// features and classes of the step before.
-//
 // `floor` is the smallest gain: where every class is selected, A is exact and 1 is the best one.
 struct MovingAverage {
   static constexpr bool gradient_step = false;
   double gain;
-  double power;
+  double power = 0;
   double floor = 0;
   double before(double u, const SampledPoint& point, const SampledSum& sum, std::span<const float>) const {
     const double g = std::fmax(floor, gain * std::pow(1 + point.visits, -power));
@@ -45,8 +68,52 @@ struct MovingAverage {
   }
 };
 
+// SOX: a constant gain.
+struct ConstantAverage : MovingAverage {
+  static constexpr Facts facts{
+      .name = "ema",
+      .sentence = "Explicit steps in W at a u whose exponential is a moving average of the sampled sum.",
+      .source = "Wang & Yang, ICML 2022 (SOX)",
+      .biased = true,
+      .flags = {flag::u, flag::formulations},
+      .parameters = {{"gain", 0.5, 0, 1, true, "Weight of the newest sampled sum; the bias is O(gain)."}},
+  };
+};
+
+inline constexpr double augment_reduce_power = 0.9;   // Ruiz et al. 2018, section 4
+inline constexpr double composition_power = 2.0 / 3;  // slower than eta's, as two time scales need
+
+// The natural-gradient step of augment and reduce for the softmax, with e^u its eta. The first visit overwrites.
+struct NaturalAverage : MovingAverage {
+  static constexpr Facts facts{
+      .name = "augment_reduce",
+      .sentence = "Explicit steps in W at a u moved by natural gradients, with the gain (1 + t)^-0.9 at visit t.",
+      .source = "Ruiz et al., ICML 2018, section 3.1",
+      .flags = {flag::u, flag::formulations},
+  };
+  constexpr NaturalAverage() : MovingAverage{1, augment_reduce_power} {}
+};
+
+// The inner step of stochastic composition, without its extrapolated iterate: that differs from W only on the features
+// and classes of the step before.
+struct CompositionAverage : MovingAverage {
+  static constexpr Facts facts{
+      .name = "scgd",
+      .sentence = "Stochastic composition: explicit steps in W, the sampled sum averaged with gain (1 + t)^(-2/3).",
+      .source = "Wang, Fang & Liu, Mathematical Programming 2017",
+      .flags = {flag::u, flag::formulations},
+  };
+  constexpr CompositionAverage() : MovingAverage{1, composition_power} {}
+};
+
 // SCENT (2026): the Bregman proximal point under e^-u with step size a = eta_u, e^u <- (1 + a A) / (a + e^-u).
 struct Scent {
+  static constexpr Facts facts{
+      .name = "scent",
+      .sentence = "Explicit steps in W, a Bregman proximal step in e^-u.",
+      .source = "SCENT 2026",
+      .flags = {flag::u, flag::u_step, flag::formulations},
+  };
   static constexpr bool gradient_step = false;
   double before(double u, const SampledPoint& point, const SampledSum& sum, std::span<const float>) const {
     const double log_gain = std::log(point.eta_u);

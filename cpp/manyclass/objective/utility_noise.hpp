@@ -1,19 +1,23 @@
-// Noise of utilities, y = argmax_k z_k + e_k with independent e_k: what augment-and-reduce asks of its distribution,
-// phi its density and Phi its distribution function (Ruiz et al. 2018, eq. 4-6).
+// What augment and reduce asks of the noise of utilities, y = argmax_k z_k + e_k with independent e_k, beside what
+// math/noise.hpp has: phi is its density, Phi its distribution function (Ruiz et al. 2018, eq. 4-6).
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 
 #include "manyclass/math/logistic.hpp"
+#include "manyclass/math/noise.hpp"
 #include "manyclass/math/normal.hpp"
 
 namespace manyclass {
 
-// Multinomial probit.
-struct NormalUtility {
-  static double log_density(double e) { return -0.5 * e * e - 0.91893853320467274178; }  // log sqrt(2 pi)
-  static double slope(double e) { return -e; }                                           // (log phi)'
+// Not for Gumbel noise, whose bound has a closed form.
+template <class Noise>
+struct UtilityNoise;
+
+template <>
+struct UtilityNoise<NormalNoise> {
+  static double log_density(double e) { return NormalNoise::log_density(e); }
+  static double slope(double e) { return -e; }                          // (log phi)'
   static float log_cdf(float t, float) { return vec::log_ndtr(t); }     // shares most of its work with the hazard
   static float hazard(float t) { return vec::log_ndtr_derivative(t); }  // (log Phi)'
   // -(log Phi)'' = h (h + t), in ]0, 1[; far to the left, where h + t cancels, rounding would leave that interval.
@@ -31,8 +35,8 @@ struct NormalUtility {
   static constexpr bool convex_hazard = true;
 };
 
-// Multinomial logistic.
-struct LogisticUtility {
+template <>
+struct UtilityNoise<LogisticNoise> {
   static double log_density(double e) { return log_expit(e) + log_expit(-e); }
   static double slope(double e) { return -std::tanh(0.5 * e); }
   // log sigma(t) = log(1 - h) = t + log h with h = sigma(-t); the logarithm is of a number of at least 1/2, so that its

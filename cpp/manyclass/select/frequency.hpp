@@ -58,7 +58,38 @@ class AliasTable {
   std::vector<Index> alias_;
 };
 
+// Number of points of each class.
+inline std::vector<double> counts_of(std::span<const Index> labels, Index n_classes) {
+  std::vector<double> counts(static_cast<std::size_t>(n_classes));
+  for (const Index y : labels) ++counts[static_cast<std::size_t>(y)];
+  return counts;
+}
+
+// Of runs of `width` classes, each with the sum of count ^ power over its classes. A class without points is not drawn,
+// unless power is 0 and all weigh the same.
+inline AliasTable frequency_table(std::span<const double> counts, double power, std::size_t width = 1) {
+  std::vector<double> weights((counts.size() + width - 1) / width);
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    weights[k / width] += counts[k] > 0 || power == 0 ? std::pow(counts[k], power) : 0.0;
+  }
+  return AliasTable(std::move(weights));
+}
+
+inline constexpr Parameter frequency_power{
+    .name = "power", .initial = 0.75, .sentence = "Exponent of a class's number of points in its probability."};
+
+inline std::shared_ptr<const AliasTable> frequency_table(const SelectArguments& a, std::size_t width) {
+  return std::make_shared<const AliasTable>(
+      frequency_table(counts_of(a.labels, a.n_classes), value_of(frequency_power, a.options), width));
+}
+
 struct Frequency {
+  static constexpr Facts facts{
+      .name = "frequency",
+      .sentence = "Draws with replacement, a class in proportion to its number of points to a power.",
+      .flags = {flag::label, flag::counts},
+      .parameters = {frequency_power},
+  };
   using Classes = ClassList;
   static constexpr bool repeats = true;
 
@@ -66,11 +97,15 @@ struct Frequency {
   Index size;  // m
   bool with_label = false;
 
+  static Frequency make(const SelectArguments& a) { return {frequency_table(a, 1), a.n_negatives, a.with_label}; }
+
   std::size_t capacity() const { return static_cast<std::size_t>(size); }
   float label_alpha(Index k) const { return static_cast<float>(1 / (size * table->probability(k))); }
   double inclusion(Index k) const { return -std::expm1(size * std::log1p(-table->probability(k))); }
 
-  ClassList draw(Rng rng, Index, Index label, const DrawBuffers& out) const {
+  std::size_t n_random(ClassList classes) const { return classes.size(); }
+
+  ClassList draw(Rng rng, Index, std::span<const Index> labels, const DrawBuffers& out) const {
     Index* const begin = out.list.data();
     for (Index j = 0; j < size; ++j) begin[j] = table->draw(rng);
     std::sort(begin, begin + size);
@@ -81,10 +116,13 @@ struct Frequency {
       for (; j < size && begin[j] == k; ++j) ++times;
       begin[n] = k;
       out.times[n] = static_cast<float>(times);
-      out.alpha[n] = k == label && !with_label ? 0.0F : out.times[n] * label_alpha(k);
+      const bool counts = with_label || !std::binary_search(labels.begin(), labels.end(), k);
+      out.alpha[n] = counts ? out.times[n] * label_alpha(k) : 0.0F;
     }
     return {begin, n};
   }
 };
+
+static_assert(Selection<Frequency>, "see select/draw.hpp");
 
 }  // namespace manyclass

@@ -15,6 +15,13 @@
 namespace manyclass {
 
 struct FrequencyBlock {
+  static constexpr Facts facts{
+      .name = "frequency_block",
+      .sentence =
+          "Draws of whole cache lines of 16 classes, a line in proportion to the powers of its classes' counts.",
+      .flags = {flag::label, flag::counts},
+      .parameters = {frequency_power},
+  };
   using Classes = ClassLines;
   static constexpr bool repeats = true;
 
@@ -23,11 +30,17 @@ struct FrequencyBlock {
   Index n_draws;
   bool with_label = false;
 
+  static FrequencyBlock make(const SelectArguments& a) {
+    return {frequency_table(a, line_floats), a.n_classes, (a.n_negatives - 1) / width + 1, a.with_label};
+  }
+
   std::size_t capacity() const { return static_cast<std::size_t>(n_draws) * line_floats; }
   float label_alpha(Index k) const { return weight(line_of(k)); }
   double inclusion(Index k) const { return -std::expm1(n_draws * std::log1p(-table->probability(line_of(k)))); }
 
-  ClassLines draw(Rng rng, Index, Index label, const DrawBuffers& out) const {
+  std::size_t n_random(const ClassLines& classes) const { return classes.size(); }
+
+  ClassLines draw(Rng rng, Index, std::span<const Index> labels, const DrawBuffers& out) const {
     Index* const lines = out.list.data();
     for (Index j = 0; j < n_draws; ++j) lines[j] = table->draw(rng);
     std::sort(lines, lines + n_draws);
@@ -40,8 +53,7 @@ struct FrequencyBlock {
       lines[n] = run.begin;
       std::fill_n(out.times.data() + count, run.size(), static_cast<float>(times));
       std::fill_n(out.alpha.data() + count, run.size(), static_cast<float>(times) * weight(line));
-      const Index at = label - run.begin;
-      if (!with_label && at >= 0 && at < run.count) out.alpha[count + static_cast<std::size_t>(at)] = 0;
+      if (!with_label) leave_out(labels, run.begin, out.alpha.subspan(count, run.size()));
       count += run.size();
     }
     return {{lines, n}, count};
@@ -54,5 +66,7 @@ struct FrequencyBlock {
   ClassRange classes_of(Index line) const { return {line * width, std::min(width, n_classes - line * width)}; }
   float weight(Index line) const { return static_cast<float>(1 / (n_draws * table->probability(line))); }
 };
+
+static_assert(Selection<FrequencyBlock>, "see select/draw.hpp");
 
 }  // namespace manyclass

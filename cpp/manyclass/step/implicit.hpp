@@ -12,12 +12,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <span>
 
 #include "manyclass/math/elementary.hpp"
 #include "manyclass/math/root.hpp"
 #include "manyclass/math/wright_omega.hpp"
+#include "manyclass/objective/double_sum.hpp"
 #include "manyclass/objective/sampled_sum.hpp"
+#include "manyclass/step/point_step.hpp"
 
 namespace manyclass {
 
@@ -221,6 +224,15 @@ struct ImplicitRaman {
 // with q and delta as in the proposed form. The left side falls with q and the right side rises. (Their logarithms
 // bend at the root as 1 / (a (1 - S) + e^-u~), a large number: Newton's last move would leave an error of 1e-4.)
 struct ImplicitBregman {
+  static constexpr Facts facts{
+      .name = "bregman",
+      .sentence = "Implicit in W, a Bregman proximal step in e^-u.",
+      .flags = {flag::u, flag::u_step, flag::implicit, flag::root},
+  };
+  static std::unique_ptr<const PointStep> make(Formulation, RootFinder root) {
+    return point_step(ImplicitBregman{root});
+  }
+
   static constexpr bool shrinks_first = true;
   RootFinder root;
 
@@ -249,6 +261,19 @@ struct ImplicitBregman {
     u += dq - point.x_sq * (label - at.moves);
     deltas.finish(dq);
     return {label, label, log_a};
+  }
+};
+
+// The implicit step of the double sum in either form.
+struct Implicit {
+  static constexpr Facts facts{
+      .name = "implicit",
+      .sentence = "The proximal step of the sampled double sum in u and W, stable for any step size.",
+      .source = "Fagan & Iyengar 2018, eq. 9-18",
+      .flags = {flag::u, flag::u_step, flag::formulations, flag::implicit, flag::root, flag::bound},
+  };
+  static std::unique_ptr<const PointStep> make(Formulation form, RootFinder root) {
+    return form == Formulation::raman ? point_step(ImplicitRaman{root}) : point_step(ImplicitDoubleSum{root});
   }
 };
 

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "manyclass/core/facts.hpp"
 #include "manyclass/math/pivoted_cholesky.hpp"
 #include "manyclass/math/wright_omega.hpp"
 
@@ -50,6 +51,13 @@ struct Minibatch {
 
 class MinibatchProx {
  public:
+  static constexpr Facts facts{
+      .name = "minibatch_implicit",
+      .sentence = "The proximal step of a whole batch of points at once.",
+      .source = "Fagan & Iyengar 2018, F.3",
+      .flags = {flag::u, flag::u_step, flag::implicit, flag::batch},
+  };
+
   struct Outcome {
     double loss;   // sum of the l_i before the step
     double moved;  // largest |change of a score|

@@ -5,6 +5,7 @@
 // and 5 MB.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <span>
 
@@ -25,10 +26,23 @@ class PointStep {
   virtual bool shrinks_first() const = 0;
 };
 
-template <class Step>
+// A step is a small value with
+//
+//   Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float> scratch) const
+//   static constexpr bool shrinks_first   as PointStep::shrinks_first
+//
+// which writes p_k of the selected classes, moves u and returns the label's move. `scratch` has twice the size of p and
+// holds nothing of worth before or after; the point is read only. No finite point and no positive step size overflows.
+template <class T>
+concept Step = requires(const T step, const SampledPoint& point, double& u, std::span<float> p) {
+  { step(point, u, p, p) } -> std::same_as<Move>;
+  { T::shrinks_first } -> std::convertible_to<bool>;
+};
+
+template <Step Kind>
 class PointStepOf final : public PointStep {
  public:
-  explicit PointStepOf(Step step) : step_(step) {}
+  explicit PointStepOf(Kind step) : step_(step) {}
 
   Move solve(Isa isa, const SampledPoint& point, double& u, std::span<float> p,
              std::span<float> scratch) const override {
@@ -37,15 +51,15 @@ class PointStepOf final : public PointStep {
     return move;
   }
 
-  bool shrinks_first() const override { return Step::shrinks_first; }
+  bool shrinks_first() const override { return Kind::shrinks_first; }
 
  private:
-  Step step_;
+  Kind step_;
 };
 
-template <class Step>
-std::unique_ptr<const PointStep> point_step(Step step) {
-  return std::make_unique<PointStepOf<Step>>(step);
+template <Step Kind>
+std::unique_ptr<const PointStep> point_step(Kind step) {
+  return std::make_unique<PointStepOf<Kind>>(step);
 }
 
 }  // namespace manyclass

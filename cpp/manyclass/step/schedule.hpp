@@ -1,24 +1,24 @@
 // The step size as a function of passes made.
 #pragma once
 
+#include <array>
 #include <cmath>
-#include <stdexcept>
-#include <string>
-#include <vector>
+#include <string_view>
+
+#include "manyclass/core/facts.hpp"
 
 namespace manyclass {
 
 enum class Schedule { exponential, inverse, constant, adaptive };
+inline constexpr std::array<Facts, 4> schedule_facts{{
+    {.name = "exponential", .sentence = "The step size falls by the factor decay after each pass."},
+    {.name = "inverse", .sentence = "The step size is divided by the number of the pass."},
+    {.name = "constant", .sentence = "The step size stays as it is."},
+    {.name = "adaptive", .sentence = "Each weight's step is divided by the size of its own gradients, as in Adagrad."},
+}};
 
-inline std::vector<std::string> schedule_names() { return {"exponential", "inverse", "constant", "adaptive"}; }
-
-inline Schedule schedule_named(const std::string& name) {
-  if (name == "exponential") return Schedule::exponential;
-  if (name == "inverse") return Schedule::inverse;
-  if (name == "constant") return Schedule::constant;
-  if (name == "adaptive") return Schedule::adaptive;
-  throw std::invalid_argument("schedule is '" + name +
-                              "'; it must be one of 'exponential', 'inverse', 'constant', 'adaptive'");
+inline Schedule schedule_named(std::string_view name) {
+  return static_cast<Schedule>(place_of("schedule", name, schedule_facts));
 }
 
 // eta_0 r^t, eta_0 / (1 + t) or eta_0 in pass t = 0, 1, ...

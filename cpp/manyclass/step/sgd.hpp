@@ -5,10 +5,10 @@
 
 namespace manyclass {
 
-template <class Objective>
+template <Objective Function>
 struct Sgd {
   static constexpr bool shrinks_first = false;  // forward-backward: the gradient is taken before the ridge shrinks
-  Objective objective;
+  Function objective;
 
   Move operator()(const SampledPoint& point, double& u, std::span<float> p, std::span<float>) const {
     const Gradient g = objective.gradient(point, u, p);

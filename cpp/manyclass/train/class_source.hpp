@@ -4,10 +4,12 @@
 // Algorithm 1 on an index of W, and Algorithm 2 on indexes of blocks of its columns.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "manyclass/core/facts.hpp"
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/core/simd.hpp"
@@ -44,6 +46,26 @@ struct ClassGradient {
     g.clear();
   }
 };
+
+inline constexpr std::array<Facts, 5> class_source_facts{{
+    {.name = "exact", .sentence = "All classes.", .flags = {flag::all_classes}},
+    {.name = "sampled",
+     .sentence = "Classes that a selection draws.",
+     .source = "Jean et al., ACL 2015",
+     .biased = true},
+    {.name = "mips",
+     .sentence = "The wrong classes of largest score, which an index of W finds.",
+     .source = "Yen et al., ICML 2018, Algorithm 1",
+     .biased = true},
+    {.name = "decomposed",
+     .sentence = "What indexes of blocks of columns find, with exact scores.",
+     .source = "Yen et al., ICML 2018, Algorithm 2",
+     .biased = true},
+    {.name = "messages",
+     .sentence = "What indexes of blocks of columns find, joined by greedy message passing.",
+     .source = "Yen et al., ICML 2018, Algorithm 2",
+     .biased = true},
+}};
 
 class ClassSource {
  public:

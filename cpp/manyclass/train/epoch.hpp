@@ -18,6 +18,7 @@
 
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
+#include "manyclass/select/draw.hpp"
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/norm_ball.hpp"
 #include "manyclass/train/slots.hpp"
@@ -25,7 +26,7 @@
 
 namespace manyclass {
 
-template <class Rows, class Select>
+template <class Rows, Selection Select>
 class Epoch final : public Trainer {
  public:
   Epoch(Problem<Rows> problem, Select select, std::unique_ptr<const PointStep> step, Settings settings)
@@ -65,7 +66,6 @@ class Epoch final : public Trainer {
   using Classes = typename Select::Classes;
   using Slot = typename Slots<Classes>::Slot;
   static constexpr bool lists = !std::is_same_v<Classes, ClassRange>;
-  static constexpr bool has_head = requires(Select s) { s.head_size; };
   // Visits whose classes are drawn ahead, and how many before its use the memory of a visit is asked for: about two
   // steps (microseconds) hide a miss in all caches.
   static constexpr std::size_t ahead = 64;
@@ -104,7 +104,7 @@ class Epoch final : public Trainer {
     slot.point = i;
     slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - (t - t % settings_.batch));
     slot.now = stretch.pass + static_cast<double>(t) / static_cast<double>(problem_.labels.size());
-    slot.classes = select_.draw(rng, i, label(i), slot.buffers());
+    slot.classes = select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], 1), slot.buffers());
   }
 
   void prefetch(const Slot& slot) const {
@@ -150,9 +150,7 @@ class Epoch final : public Trainer {
       }
       return;
     }
-    if constexpr (requires { select_.with_label; }) {
-      if (select_.with_label) slot.move.loss = without_label(slot);
-    }
+    if (select_.with_label) slot.move.loss = without_label(slot);
     if (std::isfinite(settings_.u_max)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
     problem_.u[static_cast<std::size_t>(i)] = u;
     for (float& p_k : p) p_k = -p_k;
@@ -176,7 +174,7 @@ class Epoch final : public Trainer {
   // scores and |x|^2 that this leaves, so that both are one proximal step; w_k then moves by s_k p_k x, which is what
   // moving by p_k x and shrinking afterwards does.
   void shrink_scores(SampledPoint& point, Slot& slot) {
-    const std::size_t size = slot.classes.size(), n_shrink = n_shrinking(slot);
+    const std::size_t size = slot.classes.size(), n_shrink = select_.n_random(slot.classes);
     const auto rate = static_cast<float>(point.eta * settings_.ridge);
     const auto x_sq = static_cast<float>(features_sq(slot.point));
     const auto constant = static_cast<float>(intercept_sq());
@@ -187,6 +185,7 @@ class Epoch final : public Trainer {
       for (std::size_t c = 0; c < run.size(); ++c) shrinks[c] = 1 / (1 + rate * weight[c]);
       if (y >= run.begin && y < run.end()) shrinks[static_cast<std::size_t>(y - run.begin)] = 1;
     });
+    // Classes that are not drawn do not stand for the ridge of the others.
     for (std::size_t c = n_shrink; c < size; ++c) slot.shrinks[c] = 1;
     for (std::size_t c = 0; c < size; ++c) slot.x_sqs[c] = slot.shrinks[c] * x_sq + constant;
     slot.label_shrink = 1 / (1 + rate * visit_weight_[static_cast<std::size_t>(y)]);
@@ -208,15 +207,6 @@ class Epoch final : public Trainer {
     point.label_score = static_cast<double>(z_y);
     point.x_sq = static_cast<double>(slot.label_shrink) * features_sq(slot.point) + intercept_sq();
     point.x_sqs = slot.x_sqs.first(size);
-  }
-
-  // Classes of a head are not drawn, so they do not stand for the ridge of the others.
-  std::size_t n_shrinking(const Slot& slot) const {
-    if constexpr (has_head) {
-      return select_.n_tail(slot.classes);
-    } else {
-      return slot.classes.size();
-    }
   }
 
   void move_rows(const Slot& slot, const ClassLines& classes, std::span<float> moves, std::span<const float> shrinks,

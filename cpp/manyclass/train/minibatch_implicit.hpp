@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "manyclass/core/rng.hpp"
+#include "manyclass/select/draw.hpp"
 #include "manyclass/step/minibatch_prox.hpp"
 #include "manyclass/train/trainer.hpp"
 
@@ -99,24 +100,23 @@ class MinibatchImplicit final : public Trainer {
     for (double& b : visit_weight_) b = n_batches() / (b + any);
   }
 
-  // The distinct labels of the batch in ascending order, then m other classes by Floyd's algorithm (Bentley & Floyd,
-  // CACM 1987) on their ranks among the others.
+  // The distinct labels of the batch in ascending order, then m other classes, drawn by their ranks among the others.
   void draw(Index j, int pass) {
     name_labels(j);
     const std::size_t n_labels = classes_.size(), m = n_drawn(n_labels), others = place_.size() - n_labels;
     for (std::size_t c = 0; c < n_labels; ++c) place_[at(classes_[c])] = c;
-    const auto ranked = [&](std::size_t rank) {
-      auto k = static_cast<Index>(rank);
+    const auto ranked = [&](Index k) {
       for (std::size_t c = 0; c < n_labels && classes_[c] <= k; ++c) ++k;
       return k;
     };
     Rng rng({settings_.seed, static_cast<std::uint64_t>(pass)}, static_cast<std::uint64_t>(j));
-    for (std::size_t last = others - m; last < others; ++last) {
-      Index k = ranked(rng.below(static_cast<std::uint32_t>(last + 1)));
-      if (place_[at(k)] != absent) k = ranked(last);
-      place_[at(k)] = classes_.size();
-      classes_.push_back(k);
-    }
+    draw_distinct(
+        rng, static_cast<Index>(others), static_cast<Index>(m),
+        [&](Index rank) { return place_[at(ranked(rank))] != absent; },
+        [&](Index rank) {
+          place_[at(ranked(rank))] = classes_.size();
+          classes_.push_back(ranked(rank));
+        });
     log_weights_.assign(classes_.size(), 0);
     for (std::size_t c = n_labels; c < classes_.size(); ++c) {
       log_weights_[c] = std::log(static_cast<double>(others) / static_cast<double>(m));

@@ -1,18 +1,14 @@
-// From names to types: the one place that lists which solvers, selections and storages there are.
+// From names to types: the list of all solvers, and trainers made from a plan.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
-#include <vector>
 
+#include "manyclass/core/facts.hpp"
 #include "manyclass/objective/augment_reduce.hpp"
-#include "manyclass/select/all_classes.hpp"
-#include "manyclass/select/block.hpp"
-#include "manyclass/select/frequency.hpp"
-#include "manyclass/select/frequency_block.hpp"
-#include "manyclass/select/head_tail.hpp"
-#include "manyclass/select/uniform.hpp"
+#include "manyclass/select/any_select.hpp"
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/trainer.hpp"
 #include "manyclass/weights/class_rows.hpp"
@@ -26,9 +22,7 @@ struct Plan {
   std::string selection = "block";
   std::string root = "newton";
   Index n_negatives = 16;
-  double delta = 1;              // U-max
-  double u_gain = 0.5;           // of "ema" and "softplus"
-  double power = 0.75;           // of the class frequency, for selections by frequency
+  Options options{};             // own parameters of the solver and the selection
   Index head_size = 0;           // for selection "head_tail"
   std::span<const Index> heads;  // N x head_size
   // Augment and reduce with noise of this name; empty: `solver` says which step is made.
@@ -41,25 +35,18 @@ struct Plan {
 
 using AnyProblem = std::variant<Problem<FeatureRows<float>>, Problem<ClassRows<float>>>;
 
-// Knows "minibatch_implicit" too, which is no solver of single points and uses no selection.
-// Throws std::invalid_argument for a name that is not listed or a combination that does not exist.
+// Facts of all solvers; those with flag::batch are no steps of single points and use no selection.
+std::span<const Facts> solver_facts();
+
+// Throws std::invalid_argument for a name that is not listed, an option that belongs to neither the solver nor the
+// selection, or a value outside its range.
+void check_plan(const Plan& plan);
+
+// Checks the plan. Throws std::invalid_argument for a combination that does not exist, too.
 std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& problem);
 
 // The parts that make_trainer puts together; each throws as it does. `labels` are what frequencies are counted from.
-using AnySelect = std::variant<AllClasses, Block, Uniform, Frequency, FrequencyBlock, HeadTail>;
 std::unique_ptr<const PointStep> step_named(const Plan& plan);
 AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels);
-
-// The names that make_trainer knows; solvers of single points only.
-std::vector<std::string> solver_names();
-std::vector<std::string> formulation_names();
-std::vector<std::string> selection_names();
-std::vector<std::string> root_finder_names();
-std::vector<std::string> local_step_names();
-std::vector<std::string> local_family_names();
-
-// How to draw from the standard member of a family of q.
-using DrawLocal = double (*)(Rng&);
-DrawLocal local_draw_named(const std::string& family);
 
 }  // namespace manyclass

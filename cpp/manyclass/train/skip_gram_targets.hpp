@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "manyclass/objective/sampled_sum.hpp"
+#include "manyclass/math/logistic.hpp"
+#include "manyclass/objective/sampled_point.hpp"
 #include "manyclass/select/noise.hpp"
 #include "manyclass/text/huffman.hpp"
 #include "manyclass/train/skip_gram.hpp"
@@ -28,9 +29,6 @@ struct PairSlot {
   std::vector<Index> list;
   std::vector<float> alpha, times, scores, g, scratch;
 };
-
-// log(1 + e^t).
-inline float softplus(float t) { return std::fmax(t, 0.0F) + vec::log(1 + vec::exp(-std::fabs(t))); }
 
 // The loss of a pair is an estimate to watch: a sixteenth of the pairs shows it, and costs nothing.
 inline constexpr Offset pairs_per_loss = 16;
@@ -107,7 +105,7 @@ struct SampledTargets {
 
   void draw(Rng& rng, Index y, bool, std::vector<Index>&, PairSlot& slot) const {
     const DrawBuffers buffers{std::span(slot.list).subspan(1), slot.alpha, slot.times};
-    const ClassList classes = select.draw(Rng({rng.next(), 0}, 0), 0, y, buffers);
+    const ClassList classes = select.draw(Rng({rng.next(), 0}, 0), 0, std::span(&y, 1), buffers);
     slot.list[0] = y;
     slot.rows = std::span<const Index>(slot.list).first(classes.size() + 1);
   }

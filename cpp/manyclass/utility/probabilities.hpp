@@ -4,22 +4,12 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <variant>
-#include <vector>
 
 #include "manyclass/core/simd.hpp"
 #include "manyclass/core/types.hpp"
 #include "manyclass/math/noise.hpp"
 
 namespace manyclass {
-
-using NoiseKind = std::variant<GumbelNoise, NormalNoise, LogisticNoise>;
-
-inline const std::vector<std::string>& noise_names() {
-  static const std::vector<std::string> names{"gumbel", "normal", "logistic"};
-  return names;
-}
 
 // Rows of K finite utilities.
 struct UtilityRows {

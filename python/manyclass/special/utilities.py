@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from
+from manyclass.registry import names
 
 
 def _rows(psi: ArrayLike) -> NDArray[np.float64]:
@@ -102,7 +103,7 @@ def utility_probabilities(
     >>> utility_probabilities([0.0, 1.0], "normal").round(4)
     array([0.2398, 0.7602])
     """
-    check_choice("noise", noise, _core.noise_names())
+    check_choice("noise", noise, names("noise"))
     rows = _rows(psi)
     n_threads = n_threads_from(n_jobs)
     leading, n_classes = rows.shape[:-1], rows.shape[-1]
@@ -175,7 +176,7 @@ def sampled_utility_log_probabilities(
     ----------
     F. Ruiz, M. Titsias, A. Dieng, D. Blei, "Augment and reduce", ICML 2018, section 4.2.
     """
-    check_choice("noise", noise, _core.noise_names())
+    check_choice("noise", noise, names("noise"))
     check_number("n_samples", n_samples, low=1, high=np.iinfo(np.int32).max, integer=True)
     if clip is not None:
         check_number("clip", clip)
