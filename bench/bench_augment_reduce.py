@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from conftest import machine
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
 from manyclass.special import sampled_utility_log_probabilities
 
 # Log-likelihood and accuracy of their A&R: softmax, multinomial probit, multinomial logistic.
@@ -80,7 +80,9 @@ def test_predictions_of_table_3(dataset, data_folder, name, local_step):
     print(f"\n{machine()}\n  {name}: {X.shape[0]} points, {X_test.shape[0]} test points")
     for noise in NOISES if local_step == "natural" else NOISES[1:]:
         begin = time.perf_counter()
-        model = AugmentReduceClassifier(noise=noise, local_step=local_step, decay=decay, random_state=0).fit(X, y)
+        model = AugmentReduceClassifier(
+            noise=noise, local_step=local_step, solver=solvers.Implicit(decay=decay), random_state=0
+        ).fit(X, y)
         seconds = time.perf_counter() - begin
         found = model.evaluate(X_test, y_test)
         at = np.searchsorted(model.classes_, y_test)
@@ -112,7 +114,9 @@ def test_planted_probit_of_1000_classes(rows, n_features):
     )
     new = (rng.normal(size=(2000, n_features)) / np.sqrt(n_features)).astype(np.float32)
     begin = time.perf_counter()
-    model = AugmentReduceClassifier(noise="normal", decay=0.8, random_state=0, n_jobs=2).fit(X, y)
+    model = AugmentReduceClassifier(noise="normal", solver=solvers.Implicit(decay=0.8), random_state=0, n_jobs=2).fit(
+        X, y
+    )
     seconds = time.perf_counter() - begin
     fitted, planted = model.decision_function(new), new @ W.T[:, model.classes_]
     centred = [z - z.mean(axis=1, keepdims=True) for z in (fitted, planted)]

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from conftest import machine
 
 from manyclass import SoftmaxClassifier, tune_learning_rate
-from manyclass.estimators.auto import EMBEDDED, Shape, embedded_cost, embeds, visit_cost
+from manyclass.estimators.auto import EMBEDDED, EMBEDDED_DIM, Shape, embedded_cost, embeds, visit_cost
 from manyclass.papers.data import load
 
 # Rows are enough for a second or two a pass.
@@ -68,7 +68,7 @@ def test_predicted_and_measured_costs(data_folder):
             measured = 1e6 * seconds_of_a_pass(X, y, **solver) / shape.n_samples
             cells.append(f"{predicted:.2f} / {measured:.2f}")
         if embeds(shape):
-            predicted = embedded_cost(EMBEDDED["n_negatives"], EMBEDDED["embedding_dim"])
+            predicted = embedded_cost(EMBEDDED.n_negatives, EMBEDDED_DIM)
             measured = 1e6 * seconds_of_a_pass(X, y) / shape.n_samples
             cells.append(f"embedded: {predicted:.1f} / {measured:.1f}")
         kind = "sparse" if sp.issparse(X) else "dense"

@@ -12,29 +12,22 @@ a minute:
 import numpy as np
 import pytest
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 
-PROTOCOL = {
-    "selection": "uniform",
-    "u_init": "zero",
-    "u_learning_rate": "tied",
-    "shuffle": False,
-    "fit_intercept": False,
-    "decay": 0.9,
-    "max_iter": 50,
-}
+STEPS = {"u_init": "zero", "u_learning_rate": "tied", "shuffle": False, "decay": 0.9}
+PROTOCOL = {"sampler": "uniform", "fit_intercept": False, "max_iter": 50}
 
 # solver, m, rate, their log-loss, their error
 RUNS = {
     "bibtex": [
-        ("implicit", 1, 10.0, 0.33299, 0.09466),
-        ("umax", 5, 0.1, 1.41439, 0.31374),
-        ("sgd", 5, 0.01, 2.20209, 0.37108),
+        (solvers.Implicit(**STEPS), 1, 10.0, 0.33299, 0.09466),
+        (solvers.UMax(**STEPS), 5, 0.1, 1.41439, 0.31374),
+        (solvers.SGD(**STEPS), 5, 0.01, 2.20209, 0.37108),
     ],
     "delicious": [
-        ("implicit", 1, 0.01, 3.20331, 0.76790),
-        ("umax", 5, 0.01, 1.03 * 3.20331, np.nan),
-        ("sgd", 5, 0.001, 1.16 * 3.20331, np.nan),
+        (solvers.Implicit(**STEPS), 1, 0.01, 3.20331, 0.76790),
+        (solvers.UMax(**STEPS), 5, 0.01, 1.03 * 3.20331, np.nan),
+        (solvers.SGD(**STEPS), 5, 0.001, 1.16 * 3.20331, np.nan),
     ],
 }
 
@@ -52,7 +45,8 @@ def test_the_authors_protocol(dataset, name):
         ]
         losses, errors = ([run[key] for run in runs] for key in ("log_loss", "error"))
         print(
-            f"  {solver:8} m={m} rate={rate}: log-loss {np.mean(losses):.3f} ({min(losses):.3f} to {max(losses):.3f}), "
+            f"  {solver.name:8} m={m} rate={rate}: "
+            f"log-loss {np.mean(losses):.3f} ({min(losses):.3f} to {max(losses):.3f}), "
             f"theirs {their_loss:.3f}, {np.mean(losses) / their_loss - 1:+.1%}; error {np.mean(errors):.3f}, "
             f"theirs {their_error:.3f}"
         )

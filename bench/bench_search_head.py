@@ -15,33 +15,39 @@ import pytest
 from conftest import dense_planted, machine
 from sklearn.preprocessing import normalize
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, samplers, solvers
 
 SELECTIONS = {
-    "64 by frequency_block": {"selection": "frequency_block", "n_negatives": 64},
-    "block of 64": {"selection": "block", "n_negatives": 64},
-    "head of 16, block of 16": {"selection": "head_tail", "n_negatives": 16, "refresh": 1},
-    "head of 16, block of 64, every 3 passes": {"selection": "head_tail", "n_negatives": 64, "refresh": 3},
-    "head of 16, block of 64, every 10 passes": {"selection": "head_tail", "n_negatives": 64, "refresh": 10},
+    "64 by frequency_block": {"sampler": "frequency_block", "n_negatives": 64},
+    "block of 64": {"sampler": "block", "n_negatives": 64},
+    "head of 16, block of 16": {"sampler": samplers.HeadTail(refresh=1), "n_negatives": 16},
+    "head of 16, block of 64, every 3 passes": {"sampler": samplers.HeadTail(refresh=3), "n_negatives": 64},
+    "head of 16, block of 64, every 10 passes": {"sampler": samplers.HeadTail(refresh=10), "n_negatives": 64},
 }
 
 
 def passes_in(seconds, data, parameters):
     """How many passes and the searches among them fit, from a trial: (passes, seconds a pass, seconds a search)."""
     ticks = []
-    trial = SoftmaxClassifier(max_iter=4, random_state=0, **(parameters | {"refresh": 2}))
+    head = isinstance(parameters["sampler"], samplers.HeadTail)
+    refresh = parameters["sampler"].refresh if head else None
+    trial = SoftmaxClassifier(max_iter=4, random_state=0, solver="implicit", **parameters)
+    if head:
+        trial.set_params(sampler=samplers.HeadTail(refresh=2))
     trial.fit(data.X_train, data.y_train, callback=lambda _: ticks.append(time.process_time()))
     searched, plain = np.diff(ticks)[:2]  # the second pass ends with a search, the third does not
-    search = max(0.0, searched - plain) if parameters["selection"] == "head_tail" else 0.0
+    search = max(0.0, searched - plain) if head else 0.0
     passes = 2
-    while (passes + 1) * plain + passes // parameters.get("refresh", passes + 1) * search <= seconds:
+    while (passes + 1) * plain + passes // (refresh or passes + 1) * search <= seconds:
         passes += 1
     return passes, plain, search
 
 
 def losses_after(passes, data, parameters):
     """(training log-loss, test log-loss, processor seconds of the fit)."""
-    model = SoftmaxClassifier(max_iter=passes, decay=0.1 ** (1 / passes), random_state=0, **parameters)
+    model = SoftmaxClassifier(
+        max_iter=passes, solver=solvers.Implicit(decay=0.1 ** (1 / passes)), random_state=0, **parameters
+    )
     start = time.process_time()
     model.fit(data.X_train, data.y_train)
     took = time.process_time() - start

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from conftest import machine
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 
 SELECTIONS = {
-    "block of 16": {"selection": "block", "n_negatives": 16},
-    "block of 64": {"selection": "block", "n_negatives": 64},
-    "64 by frequency, singly": {"selection": "frequency", "n_negatives": 64},
-    "64 by frequency_block": {"selection": "frequency_block", "n_negatives": 64},
-    "128 by frequency_block": {"selection": "frequency_block", "n_negatives": 128},
+    "block of 16": {"sampler": "block", "n_negatives": 16},
+    "block of 64": {"sampler": "block", "n_negatives": 64},
+    "64 by frequency, singly": {"sampler": "frequency", "n_negatives": 64},
+    "64 by frequency_block": {"sampler": "frequency_block", "n_negatives": 64},
+    "128 by frequency_block": {"sampler": "frequency_block", "n_negatives": 128},
 }
 RATES = (3.0, 10.0)
 
@@ -28,11 +28,12 @@ RATES = (3.0, 10.0)
 def losses_after(seconds, data, parameters):
     """(training log-loss, test log-loss, passes) after so much processor time."""
     ticks = []
-    common = {"solver": "implicit", "random_state": 0, **parameters}
-    trial = SoftmaxClassifier(max_iter=3, **common)
+    common = {"random_state": 0, **parameters}
+    trial = SoftmaxClassifier(max_iter=3, solver="implicit", **common)
     trial.fit(data.X_train, data.y_train, callback=lambda _: ticks.append(time.process_time()))
     passes = max(1, round(seconds / min(np.diff(ticks))))
-    model = SoftmaxClassifier(max_iter=passes, decay=0.1 ** (1 / passes), **common).fit(data.X_train, data.y_train)
+    solver = solvers.Implicit(decay=0.1 ** (1 / passes))
+    model = SoftmaxClassifier(max_iter=passes, solver=solver, **common).fit(data.X_train, data.y_train)
     some = np.random.default_rng(0).permutation(data.X_train.shape[0])[:50_000]
     train = model.evaluate(data.X_train[some], data.y_train[some])["log_loss"]
     return train, model.evaluate(data.X_test, data.y_test)["log_loss"], passes

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from conftest import machine
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 
 
 def step_times(X, y, variants, rounds=7):
     """Microseconds per step of each variant in each of the last `rounds` passes; as many before warm up."""
-    common = {"random_state": 0, "learning_rate": 1.0, "schedule": "constant", "max_iter": 2 * rounds}
-    common["solver"] = "implicit"
+    common = {"random_state": 0, "learning_rate": 1.0, "max_iter": 2 * rounds}
+    common["solver"] = solvers.Implicit(schedule="constant")
     runs = {}
     for name, parameters in variants.items():
         seconds = []
@@ -40,12 +40,12 @@ def test_sixteen_by_block_against_one_drawn_singly(dataset, name):
         data.X_train[:100_000],
         data.y_train[:100_000],
         {
-            "1 drawn singly": {"selection": "uniform", "n_negatives": 1},
-            "block of 16": {"selection": "block", "n_negatives": 16},
-            "frequency_block of 16": {"selection": "frequency_block", "n_negatives": 16},
-            "16 drawn singly": {"selection": "uniform", "n_negatives": 16},
-            "block of 64": {"selection": "block", "n_negatives": 64},
-            "frequency_block of 64": {"selection": "frequency_block", "n_negatives": 64},
+            "1 drawn singly": {"sampler": "uniform", "n_negatives": 1},
+            "block of 16": {"sampler": "block", "n_negatives": 16},
+            "frequency_block of 16": {"sampler": "frequency_block", "n_negatives": 16},
+            "16 drawn singly": {"sampler": "uniform", "n_negatives": 16},
+            "block of 64": {"sampler": "block", "n_negatives": 64},
+            "frequency_block of 64": {"sampler": "frequency_block", "n_negatives": 64},
         },
     )
     for name in ("block of 16", "frequency_block of 16"):
@@ -61,8 +61,8 @@ def test_ridge_and_averaging(dataset, name):
         {
             "neither": {},
             "ridge": {"alpha": 1e-6},
-            "averaging": {"averaging": "polyak"},
-            "both": {"alpha": 1e-6, "averaging": "polyak"},
+            "averaging": {"solver": solvers.Implicit(schedule="constant", averaging="polyak")},
+            "both": {"alpha": 1e-6, "solver": solvers.Implicit(schedule="constant", averaging="polyak")},
         },
     )
     # An average is not added to in every pass, so that the mean is what counts.

@@ -14,24 +14,32 @@ import resource
 import numpy as np
 from conftest import machine
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, samplers, solvers
 
-COMMON = {"solver": "implicit", "fit_intercept": False, "n_jobs": 2, "random_state": 0, "parallel": "hogwild"}
-BY_BLOCK = {"selection": "block", "decay": 0.8, "max_iter": 12}
-BY_FREQUENCY = {"selection": "frequency_block", "frequency_power": 1.0, "max_iter": 12}
+COMMON = {"fit_intercept": False, "n_jobs": 2, "random_state": 0}
+BY_BLOCK = {"sampler": "block", "max_iter": 12}
+BY_FREQUENCY = {"sampler": samplers.FrequencyBlock(power=1.0), "max_iter": 12}
+EXACT = {"solver": solvers.Exact(parallel="hogwild"), "max_iter": 1}
+
+
+def implicit(u_learning_rate="auto", decay="auto"):
+    """The implicit solver, with races on W."""
+    return {"solver": solvers.Implicit(u_learning_rate=u_learning_rate, decay=decay, parallel="hogwild")}
+
+
 RACES = [
     (
-        {"solver": "exact", "learning_rate": 3.0, "max_iter": 1},
+        {**EXACT, "learning_rate": 3.0},
         [
-            {**BY_BLOCK, "n_negatives": 64, "learning_rate": 3.0, "u_learning_rate": 30.0},
-            {**BY_FREQUENCY, "n_negatives": 64, "learning_rate": 3.0, "u_learning_rate": 100.0},
+            {**BY_BLOCK, **implicit(30.0, 0.8), "n_negatives": 64, "learning_rate": 3.0},
+            {**BY_FREQUENCY, **implicit(100.0), "n_negatives": 64, "learning_rate": 3.0},
         ],
     ),
     (
-        {"solver": "exact", "learning_rate": 10.0, "max_iter": 1},
+        {**EXACT, "learning_rate": 10.0},
         [
-            {**BY_FREQUENCY, "n_negatives": 112, "learning_rate": 20.0, "u_learning_rate": 300.0},
-            {**BY_FREQUENCY, "n_negatives": 208, "learning_rate": 20.0, "u_learning_rate": 300.0},
+            {**BY_FREQUENCY, **implicit(300.0), "n_negatives": 112, "learning_rate": 20.0},
+            {**BY_FREQUENCY, **implicit(300.0), "n_negatives": 208, "learning_rate": 20.0},
         ],
     ),
 ]
@@ -60,14 +68,14 @@ def test_implicit_against_one_exact_pass(dataset):
         return rows[-1]
 
     before = peak_bytes()
-    model = SoftmaxClassifier(**COMMON, n_negatives=64, max_iter=1).fit(X, y)
+    model = SoftmaxClassifier(**COMMON, **implicit(), n_negatives=64, max_iter=1).fit(X, y)
     weights = model.coef_.base.nbytes
     print(f"memory: {peak_bytes() / 1e9:.2f} GB at most, {before / 1e9:.2f} GB before fit, W {weights / 1e9:.2f} GB")
     del model
     for exact, rivals in RACES:
         _, exact_seconds, exact_loss = trained(-np.inf, exact)
-        for implicit in rivals:
-            passes, seconds, loss = trained(exact_loss, implicit)
+        for rival in rivals:
+            passes, seconds, loss = trained(exact_loss, rival)
             reached = f"{exact_seconds / seconds:.1f} times sooner" if loss <= exact_loss else "does not get there"
             print(f"  implicit: {reached}, {passes} passes")
     print(machine())

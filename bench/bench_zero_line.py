@@ -17,31 +17,24 @@ from conftest import machine
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import SoftmaxClassifier
+from manyclass.registry import parts
+from manyclass.solvers import SOLVERS
 
-U_RATES = {"u_learning_rate": (1.0, 3.0)}
-GAINS = {"u_gain": (0.05, 0.2, 0.5)}
-# What is tuned beside the learning rate.
-UNBIASED = {
-    "implicit": U_RATES,
-    "minibatch_implicit": {"u_learning_rate": (1.0, 10.0)},
-    "bregman": GAINS,
-    "scent": GAINS,
-    "augment_reduce": {},
-    "scgd": {},
-    "umax": U_RATES,
-    "sgd": U_RATES,
-    "exact": {},
+# What is tuned beside the learning rate: the steps of u, and gains and smoothings.
+TUNED = {
+    "u_learning_rate": {"bregman": (0.05, 0.2, 0.5), "scent": (0.05, 0.2, 0.5), "minibatch_implicit": (1.0, 10.0)},
+    "gain": {},
+    "rho": {},
 }
-BIASED = {
-    "css": {},
-    "ema": GAINS,
-    "softplus": GAINS,
-    "ove": {},
-    "nce": {},
-    "negative_sampling": {},
-    "bouchard": {},
-    "is": {},
-}
+USUAL = {"u_learning_rate": (1.0, 3.0), "gain": (0.05, 0.2, 0.5), "rho": (0.05, 0.2, 0.5)}
+
+
+def grid_of(name):
+    """Values of each parameter of the solver that is tuned."""
+    own = {setting.name for setting in SOLVERS[name].settings}
+    return {f"solver__{key}": TUNED[key].get(name, USUAL[key]) for key in TUNED if key in own}
+
+
 RATES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 
@@ -52,22 +45,18 @@ def test_excess_over_the_certified_optimum(dataset, passes, decay):
     alpha = 1 / X.shape[0]
     best = SoftmaxClassifier(solver="lbfgs", alpha=alpha, max_iter=2000, n_jobs=2).fit(X, y).certificate(X, y)
     print(f"\n{machine()}\noptimum {best['primal']:.6f}, gap {best['gap']:.1e} nats; {passes} passes")
-    for solver, tuned in (UNBIASED | BIASED).items():
-        grid = {"learning_rate": RATES if passes < 100 else RATES[1:5], **tuned}
+    for solver in parts("solver"):
+        grid = {"learning_rate": RATES if passes < 100 else RATES[1:5], **grid_of(solver)}
+        sampled = {} if solver == "exact" else {"n_negatives": 32}
         ends = {}
         for values in itertools.product(*grid.values()):
             parameters = dict(zip(grid, values, strict=True))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model = SoftmaxClassifier(
-                    solver=solver,
-                    alpha=alpha,
-                    n_negatives=32,
-                    decay=decay,
-                    max_iter=passes,
-                    random_state=0,
-                    **parameters,
-                ).fit(X, y)
+                    solver=SOLVERS[solver](decay=decay), alpha=alpha, max_iter=passes, random_state=0, **sampled
+                )
+                model.set_params(**parameters).fit(X, y)
             if model.n_iter_ == passes:
                 ridge = 0.5 * alpha * float(np.square(model.coef_, dtype=np.float64).sum())
                 ends[values] = model.evaluate(X, y)["log_loss"] + ridge - best["primal"]

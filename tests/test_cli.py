@@ -40,7 +40,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def model(tmp_path, data, capsys):
-    assert main(["fit", str(data), "--model", str(tmp_path / "m"), "--max-iter", "5", "--random-state", "0"]) == 0
+    assert main(["fit", str(data), "--output", str(tmp_path / "m"), "--max-iter", "5", "--random-state", "0"]) == 0
     capsys.readouterr()
     return tmp_path / "m"
 
@@ -68,7 +68,7 @@ def the_error(capsys, *argv):
 
 def test_fit_gives_the_model_that_python_gives(tmp_path, data, capsys):
     options = "--solver umax --n-negatives 5 --learning-rate 0.5 --no-shuffle --max-norm none --random-state 7"
-    run("fit", data, "--model", tmp_path / "m", "--normalize", *options.split(), "--evaluate", "--test", data)
+    run("fit", data, "--output", tmp_path / "m", "--normalize", *options.split(), "--evaluate", "--test", data)
     out, err = capsys.readouterr()
     X, Y = load_xmc(data)
     X, y = l2_normalize(X), first_label(Y)
@@ -87,7 +87,7 @@ def test_fit_gives_the_model_that_python_gives(tmp_path, data, capsys):
 
 
 def test_fit_reaches_what_is_chosen_automatically(tmp_path, data, capsys):
-    run("fit", data, "--model", tmp_path / "m", "--learning-rate", "grid", "--early-stopping", "--max-iter", "3")
+    run("fit", data, "--output", tmp_path / "m", "--learning-rate", "grid", "--early-stopping", "--max-iter", "3")
     loaded = manyclass.load(tmp_path / "m")
     rate = loaded.resolved_params_["learning_rate"]
     assert rate == min(loaded.learning_rate_table_, key=loaded.learning_rate_table_.get)
@@ -99,7 +99,7 @@ def test_fit_reaches_what_is_chosen_automatically(tmp_path, data, capsys):
 
 def test_fit_trains_embeddings_and_predict_uses_them(tmp_path, data, capsys):
     options = ["--embedding-dim", "4", "--search", "sampled", "--no-share-classes", "--max-iter", "2"]
-    run("fit", data, "--model", tmp_path / "m", *options)
+    run("fit", data, "--output", tmp_path / "m", *options)
     loaded = manyclass.load(tmp_path / "m")
     assert loaded.embedding_.shape == (8, 4)
     assert loaded.share_classes is False
@@ -112,7 +112,7 @@ def test_fit_trains_embeddings_and_predict_uses_them(tmp_path, data, capsys):
 def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default(capsys):
     built = parser.build_parser()
     parameters = inspect.signature(SoftmaxClassifier).parameters
-    args = vars(built.parse_args(["fit", "data", "--model", "m"]))
+    args = vars(built.parse_args(["fit", "data", "--output", "m"]))
     assert {name: args[name] for name in parameters if name != "verbose"} == {
         name: parameter.default for name, parameter in parameters.items() if name != "verbose"
     }
@@ -137,13 +137,13 @@ def test_values_are_read_as_the_docstring_writes_their_types():
 
 def test_rows_that_do_not_count_are_dropped_and_told(tmp_path, capsys):
     data = write_data(tmp_path / "d", extra=(" 1:1", " 2:1", "3", "4 5:0", "5", "0,1 1:1"))
-    run("fit", data, "--model", tmp_path / "m", "--max-iter", 1)
+    run("fit", data, "--output", tmp_path / "m", "--max-iter", 1)
     out, err = capsys.readouterr()
     assert re.search(r"rows +241\b", out)
     assert "dropped 2 rows without label\n" in err
     assert "dropped 3 rows without feature\n" in err
     assert "1 rows have several labels; the first one counts\n" in err
-    message = the_error(capsys, "fit", data, "--model", tmp_path / "m", "--no-first-label")
+    message = the_error(capsys, "fit", data, "--output", tmp_path / "m", "--no-first-label")
     assert message.endswith("1 rows have several labels; --first-label takes the first one of each")
 
 
@@ -158,7 +158,7 @@ def test_ways_to_write_the_same_data_give_the_same_model(tmp_path, data):
     ways += [(tmp_path / "plain", "--header", "no"), (tmp_path / "one", "--one-based", "--n-features", D)]
     models = set()
     for way in ways:
-        run("fit", *way, "--model", tmp_path / "m", "--max-iter", 1, "--random-state", 0)
+        run("fit", *way, "--output", tmp_path / "m", "--max-iter", 1, "--random-state", 0)
         models.add(manyclass.load(tmp_path / "m").coef_.tobytes())
     assert len(models) == 1
     assert (tmp_path / "data.txt.csr.safetensors").exists()
@@ -166,19 +166,19 @@ def test_ways_to_write_the_same_data_give_the_same_model(tmp_path, data):
 
 
 def test_the_plot_is_a_png(tmp_path, data, capsys):
-    run("fit", data, "--model", tmp_path / "m", "--plot", tmp_path / "curve", "--max-iter", 2)
+    run("fit", data, "--output", tmp_path / "m", "--plot", tmp_path / "curve", "--max-iter", 2)
     assert (tmp_path / "curve").read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_matplotlib_the_plot_is_refused_before_training(tmp_path, data, capsys, monkeypatch):
     monkeypatch.setattr(fit.importlib.util, "find_spec", lambda name: None)
-    message = the_error(capsys, "fit", data, "--model", tmp_path / "m", "--plot", tmp_path / "curve")
+    message = the_error(capsys, "fit", data, "--output", tmp_path / "m", "--plot", tmp_path / "curve")
     assert message == "--plot needs matplotlib: pip install 'manyclass[plot]'"
     assert not (tmp_path / "m").exists()
 
 
 def test_the_progress_bar_is_on_stderr_where_asked_for(tmp_path, data, capsys):
-    run("fit", data, "--model", tmp_path / "m", "--max-iter", 2, "--progress")
+    run("fit", data, "--output", tmp_path / "m", "--max-iter", 2, "--progress")
     out, err = capsys.readouterr()
     assert "pass 2/2, loss " in err
     assert "class updates/s" in err
@@ -187,7 +187,7 @@ def test_the_progress_bar_is_on_stderr_where_asked_for(tmp_path, data, capsys):
 
 
 def test_training_stops_when_its_time_is_over(tmp_path, data, capsys):
-    run("fit", data, "--model", tmp_path / "m", "--max-iter", 20_000, "--max-seconds", 0.05)
+    run("fit", data, "--output", tmp_path / "m", "--max-iter", 20_000, "--max-seconds", 0.05)
     capsys.readouterr()
     loaded = manyclass.load(tmp_path / "m")
     assert 0 < loaded.n_iter_ < 20_000
@@ -217,7 +217,7 @@ def test_evaluate_drops_and_tells_labels_that_the_model_has_not_seen(tmp_path, m
 
 
 def test_evaluate_and_predict_normalize_as_fit_did(tmp_path, data, capsys):
-    run("fit", data, "--model", tmp_path / "m", "--normalize", "--max-iter", 3)
+    run("fit", data, "--output", tmp_path / "m", "--normalize", "--max-iter", 3)
     X, Y = load_xmc(data)
     fitted = manyclass.load(tmp_path / "m")
     for options, rows in (((), l2_normalize(X)), (("--no-normalize",), X)):
@@ -312,15 +312,15 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
     (tmp_path / "wide").write_text("1 0:1 900:1\n")
     save_csr(tmp_path / "wide_binary", sp.csr_array(np.ones((1, 900), np.float32)))
     (tmp_path / "empty").write_text("1\n 2:1\n")
-    fit = ("fit", data, "--model", m)
+    fit = ("fit", data, "--output", m)
     bad = re.escape(str(tmp_path / "bad"))
     cases = [
-        (("fit", tmp_path / "gone", "--model", m), r".*/gone: No such file or directory"),
-        (("fit", tmp_path / "bad", "--model", m), rf"{bad}:2:\d+: .*"),
-        (("fit", tmp_path / "empty", "--model", m), r".*/empty: no row has a label and a feature"),
+        (("fit", tmp_path / "gone", "--output", m), r".*/gone: No such file or directory"),
+        (("fit", tmp_path / "bad", "--output", m), rf"{bad}:2:\d+: .*"),
+        (("fit", tmp_path / "empty", "--output", m), r".*/empty: no row has a label and a feature"),
         (("fit", data), r"the following arguments are required: --model \(see manyclass fit --help\)"),
-        (("fit", data, "--model", tmp_path / "no" / "m"), r".* is not a folder that this user may write to"),
-        (("fit", data, "--model", tmp_path), r".* is a folder; it must be a file"),
+        (("fit", data, "--output", tmp_path / "no" / "m"), r".* is not a folder that this user may write to"),
+        (("fit", data, "--output", tmp_path), r".* is a folder; it must be a file"),
         ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'implicit', .*"),
         (
             (*fit, "--learning-rate", "fast"),
@@ -351,7 +351,7 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
 
 
 def test_a_warning_of_training_is_one_line(tmp_path, data, capsys):
-    run("fit", data, "--model", tmp_path / "m", "--solver", "sgd", "--learning-rate", "1e9")
+    run("fit", data, "--output", tmp_path / "m", "--solver", "sgd", "--learning-rate", "1e9")
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.startswith("manyclass: warning: training diverged")] == lines
 
@@ -361,7 +361,7 @@ def test_ctrl_c_outside_of_training_ends_with_130(tmp_path, data, capsys, monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fit, "read_labelled", interrupted)
-    run("fit", data, "--model", tmp_path / "m", code=130)
+    run("fit", data, "--output", tmp_path / "m", code=130)
     assert capsys.readouterr().err == "manyclass: interrupted\n"
     assert not (tmp_path / "m").exists()
 
@@ -372,7 +372,7 @@ def start(*argv):
 
 
 def test_ctrl_c_in_training_saves_the_model_so_far(tmp_path, data):
-    with start("fit", data, "--model", tmp_path / "m", "--max-iter", 10**7, "--progress") as process:
+    with start("fit", data, "--output", tmp_path / "m", "--max-iter", 10**7, "--progress") as process:
         seen = ""
         while "pass " not in seen:  # the first progress
             piece = process.stderr.read(1)

@@ -61,8 +61,8 @@ class Setting:
         elif self.kind == "number" or self.kind == "integer":
             if isinstance(value, str) and self.beside:
                 check_choice(self.name, value, [other for other in self.beside if isinstance(other, str)])
-            ends = {"low": self.low, "high": self.high, "open_low": self.open_low}
-            check_number(self.name, value, integer=self.kind == "integer", **ends)
+            whole = self.kind == "integer"
+            check_number(self.name, value, low=self.low, high=self.high, open_low=self.open_low, integer=whole)
 
     @property
     def type(self) -> str:

@@ -50,10 +50,10 @@ class Search(Sampler):
     Parameters
     ----------
     index : {"mips", "decomposed", "messages"} or index, default="mips"
-        "mips": the `budget` best by a `SphericalClusterIndex` (Yen et al. 2018, Algorithm 1). "decomposed": the union of
-        the `budget` best of each block of columns by a `DecomposedIndex`, with exact scores. "messages": the same joined
-        by greedy message passing, one full step (Algorithm 2 with T = 1). An index that is not fitted may be given
-        instead: its parameters are used.
+        "mips": the `budget` best by a `SphericalClusterIndex` (Yen et al. 2018, Algorithm 1). "decomposed": the union
+        of the `budget` best of each block of columns by a `DecomposedIndex`, with exact scores. "messages": the same
+        joined by greedy message passing, one full step (Algorithm 2 with T = 1). An index that is not fitted may be
+        given instead: its parameters are used.
     budget : int or None, default=None
         Classes that a search returns (of each block); None is 64 for the margin, K / 100 for other losses.
     warm_up : int, default=1
@@ -73,7 +73,7 @@ class Search(Sampler):
     def check(self) -> None:
         """Raise ValueError or TypeError for a parameter out of its range."""
         super().check()
-        search_name(self.index)  # type: ignore[attr-defined]
+        search_name(self.index)
 
 
 def search_name(index: Any) -> str:

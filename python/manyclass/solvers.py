@@ -19,7 +19,8 @@ _CHOICES = {kind: tuple(names(kind)) for kind in ("schedule", "formulation", "ro
 SCHEDULE = Setting(
     "schedule",
     "exponential",
-    'Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), or constant; "adaptive" divides '
+    'Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), or constant; "adaptive" '
+    "divides "
     "the step of each weight by sqrt(iterations) (1 + sqrt(running mean of its squared gradients)), for explicit steps "
     "without ridge and max_norm (Ruiz et al. 2018, section 4).",
     "choice",
@@ -55,7 +56,8 @@ BATCH_SIZE = Setting(
 SHARE_CLASSES = Setting(
     "share_classes",
     None,
-    "Whether the points of a batch see the same drawn classes, which makes a class cheaper; None: only with embeddings, "
+    "Whether the points of a batch see the same drawn classes, which makes a class cheaper; None: only with "
+    "embeddings, "
     "several labels or a margin.",
     "flag",
     beside=(None,),
@@ -71,7 +73,8 @@ PARALLEL = Setting(
 MAX_NORM = Setting(
     "max_norm",
     None,
-    "If given, each w_k is projected on the ball of this radius and u on the interval that follows (Fagan & Iyengar 2018, "
+    "If given, each w_k is projected on the ball of this radius and u on the interval that follows (Fagan & "
+    "Iyengar 2018, "
     "Lemma 2); needs alpha=0, one thread and steps of single points.",
     beside=(None,),
     low=0,
@@ -110,7 +113,8 @@ ROOT = Setting(
 LOG_Q = Setting(
     "log_q",
     True,
-    "With embeddings or several labels: whether e^z of a drawn class is divided by how often it is expected, so that the "
+    "With embeddings or several labels: whether e^z of a drawn class is divided by how often it is expected, "
+    "so that the "
     "mean of the sampled sum is the true one (Jean et al. 2015).",
     "flag",
 )
@@ -129,8 +133,9 @@ NODES = Setting(
 
 def number_setting(number: Number) -> Setting:
     """The setting of a number that a part of the core owns."""
-    ends = {"low": number.low, "high": number.high, "open_low": number.open_low}
-    return Setting(number.name, number.default, number.sentence, **ends)
+    return Setting(
+        number.name, number.default, number.sentence, low=number.low, high=number.high, open_low=number.open_low
+    )
 
 
 class Solver(Part):

@@ -8,7 +8,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from manyclass.models import MODELS
+from manyclass.parts import Setting
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import SOLVERS
+
 LEFT_OUT = ("verbose",)  # the command shows progress where stderr is a terminal, see --progress
+PARTS = {"solver": SOLVERS, "sampler": SAMPLERS, "model": MODELS}
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -48,11 +54,54 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type) -> None:
             options["type"] = converter(kind or "int, float, str or None")
             options["metavar"] = name.upper()
         group.add_argument("--" + name.replace("_", "-"), dest=name, **options)
+    if PARTS.keys() & inspect.signature(estimator).parameters.keys():
+        text = "a parameter of a part, such as solver__decay=0.7 with --solver implicit; may be given several times"
+        group.add_argument("--set", action="append", default=[], metavar="PART__NAME=VALUE", help=text)
+        parser.epilog = _parts_in_words()
+
+
+def _parts_in_words() -> str:
+    """The parts with their parameters."""
+    lines = []
+    for kind, parts in PARTS.items():
+        lines.append(f"parameters of each {kind}, for --set {kind}__NAME=VALUE:")
+        lines += [f"  {name}: {', '.join(s.name for s in part.settings) or 'none'}" for name, part in parts.items()]
+    return "\n".join(lines)
 
 
 def parameters_from(args: argparse.Namespace, estimator: type) -> dict[str, Any]:
-    """Return the estimator's parameters among the arguments."""
-    return {name: getattr(args, name) for name in inspect.signature(estimator).parameters if name not in LEFT_OUT}
+    """Return the estimator's parameters among the arguments.
+
+    Raises
+    ------
+    ValueError
+        If a parameter of a part is set without naming the part, or is none of its own, or cannot be read.
+    """
+    found = {name: getattr(args, name) for name in inspect.signature(estimator).parameters if name not in LEFT_OUT}
+    for setting in getattr(args, "set", []):
+        name, equals, text = setting.partition("=")
+        kind, _, own = name.partition("__")
+        if not equals or not own or kind not in PARTS:
+            raise ValueError(f"--set is {setting!r}; it must be like solver__decay=0.7")
+        if isinstance(found[kind], str):
+            if found[kind] not in PARTS[kind]:
+                raise ValueError(f"--set is {setting!r}, which needs --{kind} to name a {kind}; it is {found[kind]!r}")
+            found[kind] = PARTS[kind][found[kind]]()
+        known = {s.name: s for s in found[kind].settings}
+        if own not in known:
+            raise ValueError(f"--set is {setting!r}; {found[kind].name!r} has {', '.join(known) or 'no parameters'}")
+        try:
+            found[kind].set_params(**{own: _value(known[own], text)})
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"--set is {setting!r}: {error}") from error
+    return found
+
+
+def _value(setting: Setting, text: str) -> Any:
+    """Read the value of a part's parameter."""
+    if setting.kind == "flag" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return text if setting.kind in ("choice", "index") else converter(setting.type)(text)
 
 
 def converter(kind: str) -> Callable[[str], Any]:

@@ -18,6 +18,7 @@ from manyclass import SoftmaxClassifier
 from manyclass.checks import check_number, n_threads_from
 from manyclass.datasets import Planted, make_planted
 from manyclass.model.weights import LinearWeights
+from manyclass.solvers import SOLVERS
 from manyclass.training.passes import TrainingState
 
 SAMPLE = 30_000  # rows to measure on; the standard error of a gap to the optimum is near 0.002 nats then
@@ -109,8 +110,7 @@ def _train(
 
     # The planted model has no intercept.
     model = SoftmaxClassifier(
-        solver=solver,
-        decay=DECAY,
+        solver=SOLVERS[solver](decay=DECAY),
         max_iter=PASSES,
         fit_intercept=False,
         n_jobs=args.n_jobs,

@@ -35,7 +35,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load_model(args: argparse.Namespace) -> SoftmaxClassifier:
     """Load the model and take the reading options from it that were not given."""
-    model = manyclass.load(args.model, mmap=args.mmap)
+    model: SoftmaxClassifier = manyclass.load(args.model, mmap=args.mmap)
     apply_notes(args, load_notes(args.model))
     model.n_jobs = args.n_jobs
     return model

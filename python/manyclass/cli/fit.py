@@ -26,7 +26,7 @@ from manyclass.model.files import save_model
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("data", metavar="DATA", help=f"training data: {FORM}")
-    parser.add_argument("--model", required=True, metavar="PATH", help="file for the model; replaced if it exists")
+    parser.add_argument("--output", required=True, metavar="PATH", help="file for the model; replaced if it exists")
     parser.add_argument("--test", metavar="FILE", help="evaluate on this data after training")
     parser.add_argument("--evaluate", action="store_true", help="evaluate on the training data after training")
     parser.add_argument("--plot", metavar="PNG", help="draw the running loss by pass (needs matplotlib)")
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     model.fit(data.X, data.y, max_seconds=args.max_seconds)
     fit_seconds = time.perf_counter() - begin
     model.verbose = 0  # the bar belongs to this run, not to the model
-    save_model(model, args.model, {"one_based": args.one_based, "normalize": args.normalize})
+    save_model(model, args.output, {"one_based": args.one_based, "normalize": args.normalize})
     print_table(_summary(args, model, data, read_seconds, fit_seconds))
     if args.plot:
         _plot(model, args.plot)
@@ -74,11 +74,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_before_work(args: argparse.Namespace, model: SoftmaxClassifier) -> None:
     """Raise now what would else be raised after the training."""
-    model._check_parameters()
+    model.check_parameters()
     n_threads_from(model.n_jobs)
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
-    for path in filter(None, (args.model, args.plot)):
+    for path in filter(None, (args.output, args.plot)):
         check_writable(path)
     if args.plot and importlib.util.find_spec("matplotlib") is None:
         raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
@@ -99,7 +99,7 @@ def _summary(
         "seconds to fit": f"{fit_seconds:.2f}",
         "chosen": ", ".join(f"{name}={_short(value)}" for name, value in model.resolved_params_.items()) or "nothing",
         "running loss": f"{curve[-1]:.4f} nats (W = 0 has {np.log(len(model.classes_)):.4f})" if len(curve) else "none",
-        "model": f"{args.model} ({os.path.getsize(args.model)} bytes)",
+        "model": f"{args.output} ({os.path.getsize(args.output)} bytes)",
     }
 
 

@@ -62,7 +62,7 @@ class Points:
 
 def as_matrix(X: Any) -> Matrix:
     """Checked data in the types of the core."""
-    return canonical_csr(X) if sp.issparse(X) else np.asarray(X)
+    return canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):

@@ -201,7 +201,8 @@ class MarginClassifier(LabelClassifier):
         for name in ("solver", "sampler", "model", "loss"):
             given.take(name)
         smoothing = float(given.take("smoothing")) if self.loss == "margin" else 0.0
-        assert chosen.solver is not None and chosen.model is not None
+        assert chosen.solver is not None
+        assert chosen.model is not None
         embeds = chosen.model.name == "embedding"
         if chosen.solver.name == "implicit" and (self.loss != "margin" or embeds):
             raise ValueError(

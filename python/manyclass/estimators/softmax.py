@@ -2,68 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators import auto
-from manyclass.estimators.base import positions_of
+from manyclass.estimators.base import Points, positions_of
 from manyclass.estimators.certificate import duality_gap
-from manyclass.estimators.labels import LabelClassifier, Points
-from manyclass.estimators.plans import (
-    Chosen,
-    Open,
-    batch_source,
-    batches_plan,
-    check_loop_numbers,
-    default_sampler,
-    mean_square,
-    part_of,
-    point_fields,
-    run_fields,
-    schedule_of,
-)
-from manyclass.estimators.tuning import best_ridge, tune_learning_rate
+from manyclass.estimators.labels import LabelClassifier
+from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
+from manyclass.estimators.settle import BATCH_SOLVERS, Settled, settle_batches, settle_full_batch, settle_points
 from manyclass.model.files import saved
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, LinearWeights
 from manyclass.models import MODELS
-from manyclass.parts import Given, Part
+from manyclass.parts import Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.batches import fit_batches
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import Callback
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, Watch
-from manyclass.training.points import MINIBATCH_POINTS, fit_points, row_norms_sq
+from manyclass.training.points import fit_points
 from manyclass.training.validation import Validation, fork
-
-# learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
-# of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.
-AUTO_RATE = {"umax": 0.1, "sgd": 0.01, "softplus": 0.1}
-AUTO_RATE_OVE = 4.0  # over n_classes
-ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
-# Step sizes of u for u_learning_rate="auto". Of 1, 3, 5, 10, 30 and 100 for the implicit step, 3 never lost to the tied
-# one: larger ones fit real data faster at first (eurlex57k), but with noise of sampling that planted data punish.
-U_RATES = {"implicit": 3.0, "bregman": 0.5, "scent": 0.5}
-BATCH_SOLVERS = ("adagrad", "css", "exact")  # with embeddings or several labels
-
-
-@dataclass(frozen=True)
-class Settled:
-    """A plan, and what is told of how it came to be."""
-
-    plan: PointsPlan | BatchesPlan | FullBatchPlan
-    params: dict[str, Any]
-    alpha_path: dict[float, float] = field(default_factory=dict)
-    rates: dict[float, float] = field(default_factory=dict)
 
 
 @saved
@@ -101,19 +67,19 @@ class SoftmaxClassifier(LabelClassifier):
         noise of having few: 64 to 512.
     model : {"auto", "linear", "embedding"} or object of manyclass.models, default="auto"
         "embedding": scores are W phi(x) + b, phi(x) being the sum of the embeddings of the row's features. "auto" is
-        "linear", but "embedding" where X is sparse, W would take more than 256 MB and it would have more than 30 numbers
-        for each one stored in X, if nothing is set that embeddings do not use.
+        "linear", but "embedding" where X is sparse, W would take more than 256 MB and it would have more than 30
+        numbers for each one stored in X, if nothing is set that embeddings do not use.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192.
     alpha : float or "auto", default="auto"
-        Ridge per point: the objective is the mean log-loss + alpha/2 ||W||^2; intercepts are not penalised. "auto" is 0;
-        with solver="auto", in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a tenth of the
-        points, held out for this, where trying is predicted to take at most 20 seconds, 1,000 points are there, and no
-        max_seconds is given (`alpha_path_`); else 0.01 / n_samples.
+        Ridge per point: the objective is the mean log-loss + alpha/2 ||W||^2; intercepts are not penalised. "auto" is
+        0; with solver="auto", in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a tenth of
+        the points, held out for this, where trying is predicted to take at most 20 seconds, 1,000 points are there, and
+        no max_seconds is given (`alpha_path_`); else 0.01 / n_samples.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
-        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus", 0.01 for "sgd",
-        4 / n_classes for "ove", batch_size for "minibatch_implicit" and 6 for the "implicit" that solver="auto" chooses;
+        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus", 0.01 for "sgd", 4 /
+        n_classes for "ove", batch_size for "minibatch_implicit" and 6 for the "implicit" that solver="auto" chooses;
         for "adagrad", 1 over the root of that mean. "grid": the best of 0.001, 0.01, ..., 1000 on a tenth of the
         points, as `manyclass.tune_learning_rate` finds it.
     max_iter : int or "auto", default="auto"
@@ -121,8 +87,8 @@ class SoftmaxClassifier(LabelClassifier):
         solver="auto" chooses; 10 in training by minibatches, and 4 where embeddings were chosen.
     early_stopping : bool, default=False
         Hold points out of training, evaluate the exact log-loss on them after each pass, of the mean where iterates are
-        averaged, stop when it has not fallen for `n_iter_no_change` of them, and return the model of the best. Takes the
-        memory of W once more; for linear models of one label a row.
+        averaged, stop when it has not fallen for `n_iter_no_change` of them, and return the model of the best. Takes
+        the memory of W once more; for linear models of one label a row.
     validation_fraction : float, default=0.1
         Share of the points that is held out, in ]0, 1[. One point of each class always stays for training.
     n_iter_no_change : int, default=5
@@ -153,8 +119,8 @@ class SoftmaxClassifier(LabelClassifier):
     n_iter_ : int
         Passes (iterations) completed.
     resolved_params_ : dict
-        What was used for each parameter that was left open: `SoftmaxClassifier(**model.resolved_params_)`, with what was
-        set, trains the same model.
+        What was used for each parameter that was left open: `SoftmaxClassifier(**model.resolved_params_)`, with what
+        was set, trains the same model.
     alpha_path_ : dict
         Log-loss on held-out points by alpha, where alpha was chosen so; else empty.
     learning_rate_table_ : dict
@@ -319,91 +285,27 @@ class SoftmaxClassifier(LabelClassifier):
         return self._chooses_embeddings(chosen, points)
 
     def _chooses_embeddings(self, chosen: Chosen, points: Points) -> bool:
+        """Whether embeddings are what "auto" stands for, nothing being set that they do not use."""
         open_ = chosen == Chosen(None, None, None) and not self.early_stopping and self.alpha == "auto"
         return open_ and self.learning_rate != "grid" and auto.embeds(auto.Shape.of(points.x, len(points.classes)))
 
     def _fit_batches(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
-        settled = self._batches_plan(chosen, points)
+        embeds = self._chooses_embeddings(chosen, points)
+        settled = settle_batches(self, chosen, points.x, len(points.classes), embeds=embeds)
         assert isinstance(settled.plan, BatchesPlan)
         weights, curve = fit_batches(settled.plan, points.x, points.labels, len(points.classes), watch)
         return self._assign(points, weights, curve, settled, None)
-
-    def _batches_plan(self, chosen: Chosen, points: Points) -> Settled:
-        """The plan for several labels, embeddings or a search."""
-        embeds = self._chooses_embeddings(chosen, points)
-        solver = chosen.solver or SOLVERS["adagrad"]()
-        if solver.name not in BATCH_SOLVERS:
-            raise ValueError(
-                f"solver is {solver.name!r}; with several labels, embeddings or a search it must be one of "
-                f"{', '.join(map(repr, BATCH_SOLVERS))}"
-            )
-        if self.learning_rate == "grid":
-            raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
-        given = Given(self)
-        for name in ("solver", "sampler", "model"):
-            given.take(name)
-        if self.alpha == 0:  # no ridge is what there is
-            given.take("alpha")
-        relu, dim = False, None
-        if embeds or (chosen.model is not None and chosen.model.name == "embedding"):
-            dim = int(given.take("dim", auto.EMBEDDED_DIM))
-            relu = chosen.model is not None and chosen.model.get_params()["activation"] == "relu"
-        sampler = SAMPLERS["all"]() if solver.name == "exact" and chosen.sampler is None else chosen.sampler
-        if solver.name == "exact" and sampler is not None and sampler.name != "all":
-            raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
-        open_ = auto.EMBEDDED if embeds else auto.BATCHES
-        source = batch_source(sampler, len(points.classes), sampled=embeds, power=0.75)
-        plan = batches_plan(
-            given,
-            replace(chosen, solver=solver),
-            points.x,
-            len(points.classes),
-            loss="cross_entropy",
-            smoothing=0.0,
-            open_=open_,
-            dim=dim,
-            relu=relu,
-            source=source,
-        )
-        given.refuse_rest("with several labels, embeddings or a search")
-        return Settled(plan, self._open_of_batches(plan, solver))
-
-    def _open_of_batches(self, plan: BatchesPlan, solver: Part) -> dict[str, Any]:
-        """What was used for the parameters that were left open."""
-        used: dict[str, Any] = {
-            "solver": solver,
-            "max_iter": plan.max_iter,
-            "learning_rate": plan.schedule.learning_rate,
-        }
-        if plan.source != "exact":
-            used["n_negatives"] = plan.n_negatives
-        if plan.dim is not None:
-            used |= {"model": self.model if self.model != "auto" else MODELS["embedding"](), "dim": plan.dim}
-        else:
-            used["model"] = MODELS["linear"]()
-        if self.sampler == "auto":
-            used["sampler"] = SAMPLERS["all"]() if plan.source == "exact" else SAMPLERS["frequency"](power=plan.power)
-        return self._left_open(used, solver, {"decay": plan.schedule.decay})
-
-    def _left_open(self, used: Mapping[str, Any], solver: Part, inner: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of `used` that were open, the solver with those of `inner` that it leaves open filled in."""
-        open_ = {name: value for name, value in used.items() if is_open(getattr(self, name))}
-        filled = clone(solver)
-        params = filled.get_params()
-        filled.set_params(**{name: value for name, value in inner.items() if is_open(params.get(name))})
-        if is_open(self.solver) or repr(filled) != repr(solver):
-            open_["solver"] = filled
-        return open_
 
     def _fit_one_label(self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None) -> Self:
         """A linear model of one label a row."""
         x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
         heads = self._candidates(candidates, chosen.sampler, points)
-        timed = bool(np.isfinite(watch.max_seconds))
-        settled = self._settle(chosen, points, candidates=heads is not None, timed=timed)
-        if not self.early_stopping:
-            self._refuse("validation_fraction", "n_iter_no_change", why="without early_stopping")
+        if chosen.solver is not None and chosen.solver.name == "lbfgs":
+            settled = settle_full_batch(self, chosen.solver)
         else:
+            timed = bool(np.isfinite(watch.max_seconds))
+            settled = settle_points(self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed)
+        if self.early_stopping:
             validation, rows = Validation.of(
                 x,
                 labels,
@@ -421,140 +323,6 @@ class SoftmaxClassifier(LabelClassifier):
             assert isinstance(settled.plan, PointsPlan)
             weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads)
         return self._assign(points, weights, curve, settled, watch.validation)
-
-    def _refuse(self, *names: str, why: str) -> None:
-        """Raise for the first of the parameters that is set."""
-        given = Given(self)
-        for name in self.get_params(deep=False):
-            if name not in names:
-                given.take(name)
-        given.refuse_rest(why)
-
-    def _settle(self, chosen: Chosen, points: Points, *, candidates: bool, timed: bool) -> Settled:
-        """Leave nothing open: by the rules of `auto`, and by trials."""
-        if chosen.solver is not None and chosen.solver.name == "lbfgs":
-            return self._full_batch_plan(chosen.solver)
-        x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
-        shape, x_sq = auto.Shape.of(x, n_classes), row_norms_sq(x)
-        solver, open_, rate = chosen.solver, auto.BY_HAND, None
-        if solver is None:
-            sampling = candidates or not is_open(self.n_negatives) or chosen.sampler is not None
-            passes = None if is_open(self.max_iter) else int(self.max_iter)
-            name, open_ = auto.choose(shape, sampling=sampling, max_iter=passes)
-            solver = SOLVERS[name]()
-            open_ = replace(open_, alpha=auto.RIDGE / shape.n_samples * mean_square(x_sq))
-            rate = auto.relative_rate(name) / (mean_square(x_sq) + bool(self.fit_intercept))
-        plan = self._points_plan(solver, chosen, open_, rate, x_sq, n_classes)
-        path: dict[float, float] = {}
-        table: dict[float, float] = {}
-        tries = chosen.solver is None and is_open(self.alpha) and not timed and auto.tries_ridges(plan, shape)
-        if self.learning_rate == "grid":
-            settled = clone(self).set_params(**self._open_of_points(plan, solver))
-            found = tune_learning_rate(settled, x, labels, random_state=self.random_state)
-            plan = self._points_plan(solver, chosen, open_, found.best, x_sq, n_classes)
-            table = found.table
-        if tries:
-            alpha, path = best_ridge(plan, x, labels, n_classes, self.random_state)
-            plan = replace(plan, alpha=alpha)
-        return Settled(plan, self._open_of_points(plan, solver), path, table)
-
-    def _full_batch_plan(self, solver: Part) -> Settled:
-        given = Given(self)
-        for name in ("solver", "model", "early_stopping", "validation_fraction", "n_iter_no_change", "random_state"):
-            given.take(name)
-        fields = run_fields(given)
-        plan = FullBatchPlan(
-            **solver.get_params(),
-            alpha=float(given.take("alpha", auto.BY_HAND.alpha)),
-            max_iter=int(given.take("max_iter", auto.BY_HAND.max_iter)),
-            fit_intercept=bool(given.take("fit_intercept")),
-            n_threads=fields["n_threads"],
-            verbose=fields["verbose"],
-        )
-        given.refuse_rest("with solver='lbfgs'")
-        used = {"alpha": plan.alpha, "max_iter": plan.max_iter}
-        return Settled(plan, self._left_open(used, solver, {}))
-
-    def _points_plan(
-        self,
-        solver: Part,
-        chosen: Chosen,
-        open_: Open,
-        rate: float | None,
-        x_sq: NDArray[np.float32],
-        n_classes: int,
-    ) -> PointsPlan:
-        """The plan with `solver`; `rate` is what learning_rate="auto" or "grid" stands for, None: the solver's own."""
-        given = Given(self)
-        for name in ("solver", "sampler", "model", "early_stopping", "validation_fraction", "n_iter_no_change"):
-            given.take(name)
-        sampler = default_sampler(solver, chosen.sampler)
-        fields, of_solver = point_fields(given, solver, sampler, open_)
-        of_solver.take("log_q")
-        if not of_solver.take("log_q", True):
-            raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
-        if "formulation" in solver.get_params():
-            fields["formulation"] = of_solver.take("formulation")
-        for name in ("root", "u_init"):
-            if name in solver.get_params():
-                fields[name] = of_solver.take(name)
-        if fields["max_norm"] is not None and fields.get("formulation", "proposed") != "proposed":
-            raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
-        fixed = given.take("learning_rate")
-        if not isinstance(fixed, str):
-            rate = float(fixed)
-        relative, rate = self._rates(solver, of_solver, rate, x_sq, n_classes, fields["batch_size"])
-        u_rate = self._u_rate(solver, of_solver, relative, rate)
-        plan = PointsPlan(**fields, **run_fields(given), schedule=schedule_of(of_solver, rate, u_rate, open_.decay))
-        of_solver.refuse_rest("here")
-        given.refuse_rest(
-            f"with solver={solver.name!r}, sampler={sampler.name!r} and a linear model of one label a row"
-        )
-        return plan
-
-    def _rates(
-        self,
-        solver: Part,
-        of_solver: Given,
-        rate: float | None,
-        x_sq: NDArray[np.float32],
-        n_classes: int,
-        batch_size: int | None,
-    ) -> tuple[float, float]:
-        """The step size of W, times the mean of |x|^2 where it was left open, and as it is."""
-        if rate is not None:
-            return rate, rate
-        relative = AUTO_RATE_OVE / n_classes if solver.name == "ove" else AUTO_RATE.get(solver.name, 1.0)
-        if solver.name == "minibatch_implicit":
-            relative = float(min(batch_size or MINIBATCH_POINTS, len(x_sq)))
-        if of_solver.take("schedule") == "adaptive":
-            return relative, ADAPTIVE_RATE
-        mean = float(x_sq.mean()) + bool(self.fit_intercept)
-        return relative, relative / max(mean, float(np.finfo(np.float32).tiny))
-
-    def _u_rate(self, solver: Part, of_solver: Given, relative: float, rate: float) -> float:
-        asked = of_solver.take("u_learning_rate")
-        if asked == "auto":
-            return U_RATES.get(solver.name, relative)
-        return rate if asked is None or asked == "tied" else float(asked)
-
-    def _open_of_points(self, plan: PointsPlan, solver: Part) -> dict[str, Any]:
-        """What was used for the parameters that were left open."""
-        used: dict[str, Any] = {
-            "solver": solver,
-            "model": MODELS["linear"](),
-            "max_iter": plan.max_iter,
-            "alpha": plan.alpha,
-            "learning_rate": plan.schedule.learning_rate,
-        }
-        if plan.sampler != "all":
-            used["n_negatives"] = plan.n_negatives
-        if plan.solver not in ("exact", "minibatch_implicit") and self.sampler == "auto":
-            used["sampler"] = SAMPLERS[plan.sampler](**plan_options(plan, plan.sampler))
-        inner: dict[str, Any] = {"averaging": plan.averaging, "u_learning_rate": plan.schedule.u_learning_rate}
-        if plan.schedule.name in ("exponential", "adaptive"):
-            inner["decay"] = plan.schedule.decay
-        return self._left_open(used, solver, inner)
 
     def _candidates(
         self, candidates: ArrayLike | None, sampler: Part | None, points: Points
@@ -629,13 +397,3 @@ class SoftmaxClassifier(LabelClassifier):
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )
-
-
-def is_open(value: Any) -> bool:
-    """Whether a parameter is left to the estimator."""
-    return isinstance(value, str) and value in ("auto", "grid")
-
-
-def plan_options(plan: PointsPlan, sampler: str) -> dict[str, float]:
-    """The numbers of a plan that its sampler owns."""
-    return {s.name: plan.options[s.name] for s in SAMPLERS[sampler].settings if s.name in plan.options}

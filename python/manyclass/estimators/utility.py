@@ -257,10 +257,10 @@ class AugmentReduceClassifier(LinearClassifier):
             if local.name != "natural":
                 raise ValueError(f"local_step is {local.name!r}; with noise='gumbel' it must be 'natural'")
             Given(local, "local_step: ").refuse_rest("with noise='gumbel'")
-        posterior = None
-        if not (isinstance(self.posterior, str) and self.posterior == "point"):
-            choices = {"point": Part, **POSTERIORS} if isinstance(self.posterior, str) else POSTERIORS
-            posterior = resolve_part("posterior", self.posterior, choices, "manyclass.solvers")
+        point = isinstance(self.posterior, str) and self.posterior == "point"
+        posterior = (
+            None if point else resolve_part("posterior", self.posterior, POSTERIORS, "manyclass.solvers or 'point'")
+        )
         return ChosenUtility(
             resolve_part("solver", self.solver, UTILITY_SOLVERS, "manyclass.solvers"),
             part_of(self, "sampler", UTILITY_SAMPLERS, "manyclass.samplers"),

@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.model.mapped import MappedWeights
+from manyclass.model.parameters import decode_parameters, encode_parameters
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.model.version_1 import parameters_today
 from manyclass.model.weights import LINE, LinearWeights, aligned_zeros
-from manyclass.models import MODELS
-from manyclass.parts import Part
-from manyclass.samplers import SAMPLERS, search_name
-from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 from manyclass.version import __version__
 
 FORMAT = "manyclass model"
@@ -26,9 +23,6 @@ FORMAT = "manyclass model"
 FORMAT_VERSION = 2
 
 _CLASSES: dict[str, type[Any]] = {}
-_PARTS: dict[str, type[Part]] = {
-    part.__name__: part for kind in (SOLVERS, SAMPLERS, MODELS, LOCAL_STEPS, POSTERIORS) for part in kind.values()
-}
 Class = TypeVar("Class", bound=type)
 
 
@@ -77,7 +71,7 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
         tensors |= {f"feature_names.{part}": array for part, array in _encode_text(model.feature_names_in_).items()}
     description = {
         "class": name,
-        "parameters": _parameters(model),
+        "parameters": {**encode_parameters(model.get_params(deep=False)), "random_state": _seed(model)},
         "layout": _layout(weights),
         "classes": label_info,
         "n_features_in": int(model.n_features_in_),
@@ -197,35 +191,9 @@ def _label_description(model: Any) -> dict[str, Any]:
     return found
 
 
-def _parameters(model: Any) -> dict[str, Any]:
-    parameters = {name: _plain(name, value) for name, value in model.get_params(deep=False).items()}
-    if not isinstance(parameters["random_state"], int):
-        parameters["random_state"] = None
-    return parameters
-
-
-def _plain(name: str, value: Any) -> Any:
-    """A parameter as JSON has it: a part as its class and its own parameters."""
-    if isinstance(value, Part):
-        own = value.get_params(deep=False)
-        if "index" in own:
-            own["index"] = search_name(own["index"])  # an index given as an example is for training
-        return {"part": type(value).__name__, "parameters": {key: _plain(key, inner) for key, inner in own.items()}}
-    plain = value.item() if isinstance(value, np.generic) else value
-    if name == "random_state" and not isinstance(plain, int):
-        return None
-    if plain is not None and not isinstance(plain, bool | int | float | str):
-        raise TypeError(f"{name} is {value!r}; only None, bool, int, float and str can be saved")
-    return plain
-
-
-def _unplain(value: Any) -> Any:
-    """What `_plain` has made JSON of."""
-    if not isinstance(value, dict):
-        return value
-    if value["part"] not in _PARTS:
-        raise ValueError(f"{value['part']!r} is no solver, sampler or model of this manyclass")
-    return _PARTS[value["part"]](**{name: _unplain(inner) for name, inner in value["parameters"].items()})
+def _seed(model: Any) -> int | None:
+    """A random_state that is a number; a generator cannot be saved."""
+    return int(model.random_state) if isinstance(model.random_state, int | np.integer) else None
 
 
 # What a fit chose and how, by attribute. JSON has neither numbers as keys nor infinite ones: tables become lists of
@@ -237,7 +205,7 @@ def _automatic(model: Any) -> dict[str, Any]:
     if not hasattr(model, "resolved_params_"):
         return {}
     found: dict[str, Any] = {
-        "resolved_params_": {name: _plain(name, value) for name, value in model.resolved_params_.items()},
+        "resolved_params_": encode_parameters(model.resolved_params_),
         "validation_curve_": model.validation_curve_.tolist(),
         "best_iter_": int(model.best_iter_),
     }
@@ -247,7 +215,7 @@ def _automatic(model: Any) -> dict[str, Any]:
 
 
 def _set_automatic(model: Any, found: Mapping[str, Any]) -> None:
-    model.resolved_params_ = {name: _unplain(value) for name, value in found.get("resolved_params_", {}).items()}
+    model.resolved_params_ = decode_parameters(found.get("resolved_params_", {}))
     model.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)
     model.best_iter_ = int(found.get("best_iter_", model.n_iter_))
     for name in _TABLES:
@@ -293,7 +261,7 @@ def _unfitted(file: TensorFile, info: Mapping[str, Any]) -> Any:
     if unknown:
         raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
     try:
-        return cls(**{name: _unplain(value) for name, value in parameters.items()})
+        return cls(**decode_parameters(parameters))
     except ValueError as error:
         raise ValueError(f"{file.path} is damaged: {error}") from error
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
 from manyclass.bounds import one_vs_each
 from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.papers.data import Problem, Scale
@@ -54,20 +54,22 @@ def runs(name: str, options: Options) -> list[Run]:
             passes = SYNTHETIC_PASSES if name == "synthetic" else PASSES
             model["max_iter"] = options.max_iter or passes
             part = "synthetic" if name == "synthetic" else "table 3"
-            made += [Run(NAME, part, name, method, seed, options.sizes, model) for seed in range(options.seeds)]
+            where = (NAME, part, name, method)
+            made += [Run.of(where, seed, options.sizes, model) for seed in range(options.seeds)]
     return made
 
 
 def _model(method: str, name: str) -> dict[str, Any]:
     decay = 0.8 if name == "mnist" else 0.9
     if method in NOISE:
-        return {"noise": NOISE[method], "decay": decay}
-    return {"solver": {"exact": "exact", "OVE": "ove", "Botev (css)": "css"}[method], "decay": decay}
+        return {"noise": NOISE[method], "solver": solvers.Implicit(decay=decay)}
+    solver = {"exact": solvers.Exact, "OVE": solvers.OVE, "Botev (css)": solvers.CSS}[method]
+    return {"solver": solver(decay=decay)}
 
 
 def _synthetic_model(method: str) -> dict[str, Any]:
     model: dict[str, Any] = {"n_negatives": SYNTHETIC_NEGATIVES, "fit_intercept": False}
-    return model | ({"noise": "gumbel"} if method in NOISE else {"solver": "ove", "selection": "block"})
+    return model | ({"noise": "gumbel"} if method in NOISE else {"solver": "ove", "sampler": "block"})
 
 
 def load(name: str, options: Options) -> Problem | None:
@@ -79,7 +81,7 @@ def load(name: str, options: Options) -> Problem | None:
 
 def _estimator(run: Run) -> Any:
     estimator = AugmentReduceClassifier if "noise" in run.model else SoftmaxClassifier
-    return estimator(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.model)
+    return estimator(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
 
 
 def synthetic_counts(seed: int, scale: float) -> NDArray[np.int64]:

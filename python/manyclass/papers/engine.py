@@ -26,6 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 import manyclass
+from manyclass.model.parameters import decode_parameters, encode_parameters
 from manyclass.papers.machine import machine
 from manyclass.papers.report import Report, Table
 
@@ -82,6 +83,9 @@ class Options:
         return {"max_rows": self.max_rows, "scale": self.scale, "n_jobs": self.n_jobs}
 
 
+Where = tuple[str, str, str, str]
+
+
 @dataclass(frozen=True)
 class Run:
     """A configuration: all that a result depends on but the program, the machine and the data themselves.
@@ -94,7 +98,7 @@ class Run:
     settings : dict
         Numbers and names of the experiment.
     model : dict
-        Parameters of the estimator.
+        Parameters of the estimator, as JSON has them: see `parameters`.
     """
 
     experiment: str
@@ -104,6 +108,16 @@ class Run:
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, where: Where, seed: int, settings: Mapping[str, Any], model: Mapping[str, Any]) -> Run:
+        """A run of an estimator with these parameters; `where` is (experiment, part, data, method)."""
+        return cls(*where, seed, settings, encode_parameters(model))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters for the estimator's constructor."""
+        return decode_parameters(self.model)
 
     @property
     def hash(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
@@ -31,6 +31,7 @@ from manyclass.papers.published import (
 )
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
 from manyclass.papers.summary import by_key, evenly_spaced, mean, of_seeds, ratio, spread
+from manyclass.parts import Part
 from manyclass.training.passes import TrainingState
 
 NAME = "fagan-iyengar"
@@ -41,28 +42,23 @@ RAMAN_GRID = tuple(10.0**power for power in range(-4, 3))  # what Figure 2 shows
 TUNING_SHARE = 0.1
 SENSITIVITY_ON = "eurlex57k"  # in the place of the paper's Eurlex; without it, the first data set chosen
 
-PROTOCOL: dict[str, Any] = {
-    "selection": "uniform",
-    "u_init": "zero",
-    "u_learning_rate": "tied",
-    "shuffle": False,
-    "fit_intercept": False,
-    "decay": 0.9,
-}
-IN_BATCHES = {"batch_size": 100, "share_classes": True, "n_negatives": 5}
-SOLVERS: dict[str, dict[str, Any]] = {
-    "ove": {"solver": "ove", **IN_BATCHES},
-    "nce": {"solver": "nce", **IN_BATCHES},
-    "is": {"solver": "css", **IN_BATCHES},
-    "sgd": {"solver": "sgd", "batch_size": 1, "n_negatives": 5},
-    "umax": {"solver": "umax", "batch_size": 1, "n_negatives": 5},
-    "implicit": {"solver": "implicit", "batch_size": 1, "n_negatives": 1},
+STEPS: dict[str, Any] = {"shuffle": False, "decay": 0.9}
+IN_BATCHES = STEPS | {"batch_size": 100, "share_classes": True}
+ONE_BY_ONE = STEPS | {"batch_size": 1, "u_init": "zero", "u_learning_rate": "tied"}
+# Each method's solver, and the number of classes it draws.
+METHODS: dict[str, tuple[Part, int]] = {
+    "ove": (solvers.OVE(**IN_BATCHES), 5),
+    "nce": (solvers.NCE(**IN_BATCHES), 5),
+    "is": (solvers.CSS(**IN_BATCHES), 5),
+    "sgd": (solvers.SGD(**ONE_BY_ONE), 5),
+    "umax": (solvers.UMax(**ONE_BY_ONE), 5),
+    "implicit": (solvers.Implicit(**ONE_BY_ONE), 1),
 }
 # Beside those of Table 3, in Figures 2 and 3.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "umax (raman)": {**SOLVERS["umax"], "formulation": "raman"},
-    "is (label drawn)": {"solver": "is", **IN_BATCHES},
-    "nce (1, 1)": {"solver": "nce", "batch_size": 1, "n_negatives": 1},
+VARIANTS: dict[str, tuple[Part, int]] = {
+    "umax (raman)": (solvers.UMax(**ONE_BY_ONE, formulation="raman"), 5),
+    "is (label drawn)": (solvers.IS(**IN_BATCHES), 5),
+    "nce (1, 1)": (solvers.NCE(**STEPS, batch_size=1), 1),
 }
 
 
@@ -75,17 +71,24 @@ def runs(name: str, options: Options) -> list[Run]:
 
     def add(part: str, method: str, rate: float, seeds: int = 1, share: float = 1.0) -> None:
         if options.wants(method):
-            model = PROTOCOL | (SOLVERS | VARIANTS)[method] | {"learning_rate": rate}
-            model["max_iter"] = options.max_iter or PASSES
+            solver, n_negatives = (METHODS | VARIANTS)[method]
+            model = {
+                "solver": solver,
+                "sampler": "uniform",
+                "n_negatives": n_negatives,
+                "learning_rate": rate,
+                "max_iter": options.max_iter or PASSES,
+                "fit_intercept": False,
+            }
             settings = {**options.sizes, "share": share}
-            made.extend(Run(NAME, part, name, method, seed, settings, model) for seed in range(seeds))
+            made.extend(Run.of((NAME, part, name, method), seed, settings, model) for seed in range(seeds))
 
-    for method in SOLVERS:
+    for method in METHODS:
         add("table 3", method, rates[method], options.seeds)
         for rate in GRID:
             add("tuning", method, rate, share=TUNING_SHARE)
     if name == (SENSITIVITY_ON if SENSITIVITY_ON in options.data else options.data[0]):
-        for method in SOLVERS | VARIANTS:
+        for method in METHODS | VARIANTS:
             for rate in GRID:
                 add("sensitivity", method, rate)
         for method in ("umax", "umax (raman)"):
@@ -119,7 +122,7 @@ def perform(run: Run, context: Context) -> Results:
             for key in ("log_loss", "error"):
                 curve[key].append(found[key])
 
-    SoftmaxClassifier(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.model).fit(X, y, callback=note)
+    SoftmaxClassifier(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters).fit(X, y, callback=note)
     if not curve["epoch"] or curve["epoch"][-1] != max_iter:
         # Training ended early because a step overflowed: there is no model to speak of.
         return {**curve, "final_log_loss": None, "final_error": None, "shape": data.shape}
@@ -240,7 +243,7 @@ EXPERIMENT = Experiment(
     name=NAME,
     summary="Fagan & Iyengar 2018: U-max and Implicit SGD against the biased methods (Tables 1-3, Figures 1-3)",
     data=tuple(FAGAN_IYENGAR_SHAPES),
-    methods=(*SOLVERS, *VARIANTS),
+    methods=(*METHODS, *VARIANTS),
     runs=runs,
     load=load,
     perform=perform,

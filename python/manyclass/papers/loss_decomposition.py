@@ -24,12 +24,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass import MarginClassifier, SoftmaxClassifier
+from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, samplers, solvers
 from manyclass.datasets import l2_normalize, load_xmc
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
 from manyclass.papers.summary import by_key, mean, of_seeds, spread
+from manyclass.search.clustered import auto_clusters
 from manyclass.training.passes import TrainingState
 
 NAME = "loss-decomposition"
@@ -67,7 +68,7 @@ def runs(name: str, options: Options) -> list[Run]:
     """Each method with each seed."""
     settings = {**options.sizes, "seconds": options.seconds or SECONDS, "max_iter": options.max_iter or PASSES}
     return [
-        Run(NAME, "curve", name, method, seed, settings, model_of(name, method))
+        Run.of((NAME, "curve", name, method), seed, settings, model_of(name, method))
         for method in METHODS
         if options.wants(method)
         for seed in range(options.seeds)
@@ -77,12 +78,15 @@ def runs(name: str, options: Options) -> list[Run]:
 def model_of(name: str, method: str) -> dict[str, Any]:
     """Parameters of a method; the sample's size and the index depend on K and are set when the data are there."""
     dense = name in DENSE
-    model: dict[str, Any] = {} if dense else {"embedding_dim": EMBEDDING}
+    model: dict[str, Any] = {} if dense else {"model": "embedding", "dim": EMBEDDING}
     if method.startswith("sampled"):
-        return {**model, "search": "sampled", "frequency_power": 0.0, "log_q": method.endswith("logq")}
+        solver = solvers.Adagrad(decay=1.0, log_q=method.endswith("logq"))
+        return {**model, "solver": solver, "sampler": "uniform"}
+    model["solver"] = solvers.Adagrad(decay=1.0)
     if method == "softmax":
-        return {**model, "search": "exact"}
-    return {**model, "smoothing": 1.0 if dense else 5.0, "search": "exact" if method == "margin" else method}
+        return {**model, "sampler": "all"}
+    sampler = "all" if method == "margin" else samplers.Search(index=method)
+    return {**model, "smoothing": 1.0 if dense else 5.0, "sampler": sampler}
 
 
 def load(name: str, options: Options) -> Points:
@@ -138,9 +142,11 @@ def perform(run: Run, context: Context) -> Results:
     data: Points = context.data
     n_classes = data.Y_train.shape[1]
     options: dict[str, Any] = {"random_state": run.seed, "n_jobs": run.settings["n_jobs"]}
-    options |= {"max_iter": run.settings["max_iter"], "decay": 1.0, "n_negatives": max(1, -(-n_classes // 100))}
+    options["max_iter"] = run.settings["max_iter"]
+    if run.parameters["sampler"] != "all":
+        options["n_negatives"] = max(1, -(-n_classes // 100))
     estimator = MarginClassifier if "smoothing" in run.model else SoftmaxClassifier
-    model = estimator(**options, **run.model)
+    model = estimator(**options, **run.parameters)
     _set_search(model, run, n_classes)
     rng = np.random.default_rng(0)
     parts = {
@@ -164,20 +170,17 @@ def perform(run: Run, context: Context) -> Results:
     return {**curve, "shape": [n_classes, data.X_train.shape[1], data.X_train.shape[0]]}
 
 
-def _set_search(model: Any, run: Run, n_classes: int) -> None:
+def _set_search(model: MarginClassifier | SoftmaxClassifier, run: Run, n_classes: int) -> None:
     """Give a model that searches its index."""
-    from manyclass import DecomposedIndex, SphericalClusterIndex
-    from manyclass.search.clustered import auto_clusters
-
-    search, few = run.model["search"], run.data == FACES and auto_clusters(n_classes) > MIPS["n_probe"]
-    if search == "mips" and few:
+    few = run.data == FACES and auto_clusters(n_classes) > MIPS["n_probe"]
+    if run.method == "mips" and few:
         index = SphericalClusterIndex(n_probe=MIPS["n_probe"], random_state=run.seed)
-        model.set_params(search=index, budget=MIPS["budget"])
-    if search == "decomposed":
+        model.set_params(sampler__index=index, sampler__budget=MIPS["budget"])
+    if run.method == "decomposed":
         usual: dict[str, Any] = {"n_blocks": 8 if run.data in DENSE else 4, "n_probe": "auto", "budget": None}
         chosen = dict(BLOCKS) if few else usual
-        model.set_params(budget=chosen.pop("budget"))
-        model.set_params(search=DecomposedIndex(**chosen, random_state=run.seed))
+        model.set_params(sampler__budget=chosen.pop("budget"))
+        model.set_params(sampler__index=DecomposedIndex(**chosen, random_state=run.seed))
 
 
 def _sample(rng: np.random.Generator, X: Any, Y: sp.csr_array) -> tuple[Any, sp.csr_array]:

@@ -23,20 +23,23 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 from manyclass.checks import canonical_csr
+from manyclass.estimators.settle import automatic_rates
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
 from manyclass.papers.summary import by_key, mean, of_seeds, spread
+from manyclass.registry import parts
+from manyclass.solvers import SOLVERS
 from manyclass.training.passes import TrainingState
-from manyclass.training.sampled import row_norms_sq
+from manyclass.training.points import row_norms_sq
 
 NAME = "race"
 DATA = ("bibtex", "delicious", "eurlex57k", "yso-en")
-UNBIASED = ("implicit", "minibatch_implicit", "umax", "sgd", "bregman", "scent", "augment_reduce", "scgd", "exact")
-BIASED = ("ema", "softplus", "css", "is", "ove", "bouchard", "nce", "negative_sampling")
+UNBIASED = tuple(facts.name for facts in parts("solver").values() if not facts.biased)
+BIASED = tuple(facts.name for facts in parts("solver").values() if facts.biased)
 OPTIMUM = "lbfgs"
 SECONDS = {"bibtex": 1.0, "delicious": 1.5, "eurlex57k": 4.0, "yso-en": 8.0}
 SECONDS_OF_OTHERS = 10.0
@@ -53,7 +56,11 @@ OVERTIME = 30  # a run ends after so many times its budget by the clock on the w
 FIRST_CHECKPOINT = 0.01  # of the budget
 # Of the root of ten: factors on the automatic step sizes of W, and of u for the solvers that have one.
 EXPONENTS, U_EXPONENTS, FURTHEST = (-2, -1, 0, 1, 2), (-2, 0, 2), 6
-WITH_U_STEP = ("implicit", "minibatch_implicit", "umax", "sgd", "softplus")
+WITH_U_STEP = tuple(
+    facts.name
+    for facts in parts("solver").values()
+    if "u_step" in facts.flags and facts.name not in ("bregman", "scent")
+)
 TUNING_SEED = 1000
 
 
@@ -63,15 +70,16 @@ def runs(name: str, options: Options) -> list[Run]:
     settings = {**options.sizes, "seconds": budget}
     made = []
     if options.wants(OPTIMUM):
-        optimum = {"solver": "lbfgs", "max_iter": 100_000, "tol": 1e-7}
+        optimum = {"solver": solvers.LBFGS(tol=1e-7), "max_iter": 100_000}
         of_optimum = {**settings, "seconds": OPTIMUM_TIMES * budget}
-        made.append(Run(NAME, "optimum", name, OPTIMUM, 0, of_optimum, optimum))
+        made.append(Run.of((NAME, "optimum", name, OPTIMUM), 0, of_optimum, optimum))
     for solver in (*UNBIASED, *BIASED):
         if options.wants(solver):
-            model: dict[str, Any] = {"solver": solver}
+            model: dict[str, Any] = {"solver": SOLVERS[solver]()}
             of_race = {**settings, "max_iter": options.max_iter}
-            made.append(Run(NAME, "tuning", name, solver, TUNING_SEED, of_race, model))
-            made += [Run(NAME, "race", name, solver, seed, of_race, model) for seed in range(options.seeds)]
+            made.append(Run.of((NAME, "tuning", name, solver), TUNING_SEED, of_race, model))
+            where = (NAME, "race", name, solver)
+            made += [Run.of(where, seed, of_race, model) for seed in range(options.seeds)]
     return made
 
 
@@ -87,7 +95,7 @@ def perform(run: Run, context: Context) -> Results:
     y = data.y_train
     n_classes, n_features, n = data.shape
     budget = run.settings["seconds"]
-    model = SoftmaxClassifier(alpha=1 / n, random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.model)
+    model = SoftmaxClassifier(alpha=1 / n, random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
     rows = _measured_rows(n, n_classes)
     if run.part == "optimum":
         if 8 * COPIES * n_classes * n_features > MOST_BYTES or len(rows) < n:
@@ -129,13 +137,15 @@ class _Race:
         y = self.data.y_train
         alpha, budget = 1 / len(y), self.run.settings["seconds"]
         x = canonical_csr(X) if isinstance(X, sp.csr_array | sp.csr_matrix) else X
-        steps = self.model._schedule(row_norms_sq(x), self.data.shape[0])
+        rate, u_rate = automatic_rates(
+            SOLVERS[self.run.method](), row_norms_sq(x), self.data.shape[0], fit_intercept=True
+        )
         most = self.run.settings["max_iter"] or MOST_PASSES
         passes = min(most, max(1, int(budget / self.seconds_of_a_pass)))
         decay = LAST_STEP ** (1 / passes)
-        model = clone(self.model).set_params(learning_rate=factor * steps.learning_rate, max_iter=passes, decay=decay)
+        model = clone(self.model).set_params(learning_rate=factor * rate, max_iter=passes, solver__decay=decay)
         if self.run.method in WITH_U_STEP:
-            model.set_params(u_learning_rate=u_factor * steps.u_learning_rate)
+            model.set_params(solver__u_learning_rate=u_factor * u_rate)
         X_measured, labels = X[self.rows], np.unique(y, return_inverse=True)[1].astype(np.int32)[self.rows]
         curve: dict[str, list[float]] = {"seconds": [], "objective": [], "log_loss": []}
         spent, next_at, since = 0.0, FIRST_CHECKPOINT * budget, time.process_time()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 from manyclass.bounds import bouchard, one_vs_each
 from manyclass.bounds.closed_forms import maximum_likelihood_scores
 from manyclass.papers.data import Problem
@@ -53,23 +53,24 @@ def runs(name: str, options: Options) -> list[Run]:
 
     def add(method: str, seeds: int, **model: Any) -> None:
         if options.wants(method):
-            made.extend(Run(NAME, part, name, method, seed, options.sizes, model) for seed in range(seeds))
+            made.extend(Run.of((NAME, part, name, method), seed, options.sizes, model) for seed in range(seeds))
 
     part = {"values": "figure 1a", "plane": "figure 1b-c", "toy": "figure 2"}.get(name, "table 2")
-    sgd: dict[str, Any] = {"solver": "ove", "selection": "uniform", "decay": 0.9}
+    sgd: dict[str, Any] = {"sampler": "uniform"}
     if name == "toy":
-        sgd |= {"batch_size": TOY_BATCH, "n_negatives": TOY_NEGATIVES, "fit_intercept": False}
+        sgd |= {"n_negatives": TOY_NEGATIVES, "fit_intercept": False}
+        sgd["solver"] = solvers.OVE(decay=0.9, batch_size=TOY_BATCH)
         add("OVE-SGD", options.seeds, max_iter=options.max_iter or TOY_PASSES, **sgd)
         return made
     for method, loss in FULL_BATCH.items():
         # The drawn sets are other sets for other seeds.
         seeds = options.seeds if name in DRAWN else 1
-        add(method, seeds, solver="lbfgs", loss=loss, max_iter=options.max_iter or ITERATIONS)
+        add(method, seeds, solver=solvers.LBFGS(loss=loss), max_iter=options.max_iter or ITERATIONS)
     if name == "plane":
-        sgd |= {"batch_size": 10, "n_negatives": 1, "learning_rate": 0.5, "decay": 0.95}
+        sgd |= {"solver": solvers.OVE(decay=0.95, batch_size=10), "n_negatives": 1, "learning_rate": 0.5}
         add("OVE-SGD", options.seeds, max_iter=options.max_iter or PLANE_PASSES, **sgd)
     elif name != "values":
-        sgd |= {"batch_size": SGD_BATCH, "n_negatives": 1}
+        sgd |= {"solver": solvers.OVE(batch_size=SGD_BATCH), "n_negatives": 1}
         add("OVE-SGD", options.seeds, **sgd, **({"max_iter": options.max_iter} if options.max_iter else {}))
     return made
 
@@ -148,7 +149,9 @@ def _toy(run: Run) -> Results:
         errors.append(float(np.abs(optimum - found).sum()))
 
     rate = 0.5 * min(TOY_NEGATIVES, len(counts) - 1) / (len(counts) - 1)
-    model = SoftmaxClassifier(random_state=run.seed, learning_rate=rate, n_jobs=run.settings["n_jobs"], **run.model)
+    model = SoftmaxClassifier(
+        random_state=run.seed, learning_rate=rate, n_jobs=run.settings["n_jobs"], **run.parameters
+    )
     model.fit(sp.csr_array(np.ones((n, 1), dtype=np.float32)), y, callback=note)
     order = np.argsort(-optimum)[:: max(1, len(optimum) // 500)]
     return {
@@ -183,7 +186,7 @@ def _best_sgd(run: Run, data: Problem, alpha: float) -> tuple[SoftmaxClassifier,
     n = len(data.y_train)
     rate = 4 / data.shape[0] / (float(squares.sum()) / n + 1)
     passes = run.model.get("max_iter") or max(1, round(SGD_ITERATIONS * SGD_BATCH / n))
-    schedule = {"max_iter": passes, "decay": SGD_LAST_STEP ** (1 / passes)}
+    schedule = {"max_iter": passes, "solver__decay": SGD_LAST_STEP ** (1 / passes)}
     ends: list[tuple[float, SoftmaxClassifier, Curve, float]] = []
     for factor in SGD_RATES:
         model, curve = _fit(run, data.X_train, data.y_train, alpha=alpha, learning_rate=factor * rate, **schedule)
@@ -199,14 +202,14 @@ def _as_lists(curve: Curve) -> Results:
 
 def _fit(run: Run, X: Any, y: NDArray[np.int64], *, alpha: float, **given: Any) -> tuple[SoftmaxClassifier, Curve]:
     """Fit; the curve has the bound of all points, less the ridge's term, by iteration or pass."""
-    parameters = {**run.model, **given}
-    model = SoftmaxClassifier(alpha=alpha, random_state=run.seed, n_jobs=run.settings["n_jobs"], **parameters)
+    model = SoftmaxClassifier(alpha=alpha, random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
+    model.set_params(**given)
     n = len(y)
     if run.method != "OVE-SGD":
         model.fit(X, y)
         return model, dict(enumerate((-n * model.loss_curve_).tolist(), 1))
     labels = np.unique(y, return_inverse=True)[1]
-    at = evenly_spaced(parameters["max_iter"], CURVE_POINTS)
+    at = evenly_spaced(int(model.max_iter), CURVE_POINTS)
     curve: Curve = {}
 
     def note(state: TrainingState) -> None:
@@ -222,7 +225,7 @@ def _fit(run: Run, X: Any, y: NDArray[np.int64], *, alpha: float, **given: Any) 
 
 
 def _fit_soft(run: Run, X: Any, y: NDArray[np.int64], *, alpha: float) -> SoftmaxClassifier:
-    max_iter = run.model["max_iter"] if run.model["solver"] == "lbfgs" else ITERATIONS
+    max_iter = run.model["max_iter"] if run.method in FULL_BATCH else ITERATIONS
     return SoftmaxClassifier(solver="lbfgs", alpha=alpha, max_iter=max_iter, n_jobs=run.settings["n_jobs"]).fit(X, y)
 
 

@@ -120,7 +120,7 @@ class _Iterations:
             "maxls": 20,
         }
         start = self.theta.copy()
-        found = minimize(self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options)
+        found = minimize(self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options)  # type: ignore[call-overload]
         self.theta[:] = found.x
         largest = float(np.abs(found.jac).max(initial=0))
         if largest > self.plan.tol and not self.stopped:

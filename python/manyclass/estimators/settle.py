@@ -1,0 +1,298 @@
+"""What a SoftmaxClassifier trains with: its parameters, what "auto" stands for, and trials, made into a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from manyclass.estimators import auto
+from manyclass.estimators.plans import (
+    TINY,
+    Chosen,
+    Open,
+    batch_source,
+    batches_plan,
+    default_sampler,
+    mean_square,
+    point_fields,
+    run_fields,
+    schedule_of,
+)
+from manyclass.estimators.tuning import best_ridge, tune_learning_rate
+from manyclass.model.weights import Matrix
+from manyclass.models import MODELS
+from manyclass.parts import Given, Part
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import SOLVERS
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan
+from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
+
+# learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
+# of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.
+AUTO_RATE = {"umax": 0.1, "sgd": 0.01, "softplus": 0.1}
+AUTO_RATE_OVE = 4.0  # over n_classes
+ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
+# Step sizes of u for u_learning_rate="auto". Of 1, 3, 5, 10, 30 and 100 for the implicit step, 3 never lost to the tied
+# one: larger ones fit real data faster at first (eurlex57k), but with noise of sampling that planted data punish.
+U_RATES = {"implicit": 3.0, "bregman": 0.5, "scent": 0.5}
+BATCH_SOLVERS = ("adagrad", "css", "exact")  # with embeddings or several labels
+# Parameters that `Chosen` or the fit itself has taken.
+TAKEN = ("solver", "sampler", "model")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A plan, and what is told of how it came to be.
+
+    Attributes
+    ----------
+    plan : PointsPlan, BatchesPlan or FullBatchPlan
+    params : dict
+        Values of the parameters that were left open, for `set_params`.
+    alpha_path, rates : dict
+        Log-loss by ridge and by learning rate, where they were tried.
+    """
+
+    plan: PointsPlan | BatchesPlan | FullBatchPlan
+    params: dict[str, Any]
+    alpha_path: dict[float, float] = field(default_factory=dict)
+    rates: dict[float, float] = field(default_factory=dict)
+
+
+def is_open(value: Any) -> bool:
+    """Whether a parameter is left to the estimator."""
+    return isinstance(value, str) and value in ("auto", "grid")
+
+
+def _given(owner: BaseEstimator, *taken: str) -> Given:
+    given = Given(owner)
+    for name in (*TAKEN, *taken):
+        given.take(name)
+    return given
+
+
+def _take_early_stopping(given: Given) -> None:
+    """Early stopping is the fit's; without it its numbers have no effect."""
+    if given.take("early_stopping"):
+        given.take("validation_fraction")
+        given.take("n_iter_no_change")
+
+
+# Point by point
+
+
+def settle_points(
+    owner: BaseEstimator,
+    chosen: Chosen,
+    x: Matrix,
+    labels: NDArray[np.int32],
+    n_classes: int,
+    *,
+    candidates: bool,
+    timed: bool,
+) -> Settled:
+    """Leave nothing open: by the rules of `auto`, and by trials.
+
+    `candidates`: whether the fit was given some, which only sampled steps use; `timed`: whether it has a limit of
+    seconds, so that nothing is tried out before.
+    """
+    given = Given(owner)
+    shape, x_sq = auto.Shape.of(x, n_classes), row_norms_sq(x)
+    solver, open_, rate = chosen.solver, auto.BY_HAND, None
+    if solver is None:
+        sampling = candidates or not given.is_auto("n_negatives") or chosen.sampler is not None
+        passes = None if given.is_auto("max_iter") else int(given.take("max_iter"))
+        name, open_ = auto.choose(shape, sampling=sampling, max_iter=passes)
+        solver = SOLVERS[name]()
+        open_ = replace(open_, alpha=auto.RIDGE / shape.n_samples * mean_square(x_sq))
+        rate = auto.relative_rate(name) / (mean_square(x_sq) + bool(given.take("fit_intercept")))
+    plan = points_plan(owner, solver, chosen, open_, rate, x_sq, n_classes)
+    path: dict[float, float] = {}
+    table: dict[float, float] = {}
+    random_state = given.take("random_state")
+    if given.take("learning_rate") == "grid":
+        settled = clone(owner).set_params(**_opened_points(owner, plan, solver))
+        found = tune_learning_rate(settled, x, labels, random_state=random_state)
+        plan = points_plan(owner, solver, chosen, open_, found.best, x_sq, n_classes)
+        table = found.table
+    if chosen.solver is None and given.is_auto("alpha") and not timed and auto.tries_ridges(plan, shape):
+        alpha, path = best_ridge(plan, x, labels, n_classes, random_state)
+        plan = replace(plan, alpha=alpha)
+    return Settled(plan, _opened_points(owner, plan, solver), path, table)
+
+
+def points_plan(
+    owner: BaseEstimator,
+    solver: Part,
+    chosen: Chosen,
+    open_: Open,
+    rate: float | None,
+    x_sq: NDArray[np.float32],
+    n_classes: int,
+) -> PointsPlan:
+    """The plan with `solver`; `rate` is what learning_rate="auto" or "grid" stands for, None: the solver's own."""
+    given = _given(owner)
+    _take_early_stopping(given)
+    sampler = default_sampler(solver, chosen.sampler)
+    fields, of_solver = point_fields(given, solver, sampler, open_)
+    if not of_solver.take("log_q", True):
+        raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
+    own = solver.get_params()
+    fields |= {name: of_solver.take(name) for name in ("formulation", "root", "u_init") if name in own}
+    if fields["max_norm"] is not None and fields.get("formulation", "proposed") != "proposed":
+        raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
+    fixed = given.take("learning_rate")
+    rate = rate if isinstance(fixed, str) else float(fixed)
+    if rate is None:
+        rate, u_rate = automatic_rates(solver, x_sq, n_classes, fit_intercept=fields["fit_intercept"])
+    else:
+        u_rate = U_RATES.get(solver.name, rate)
+    asked = of_solver.take("u_learning_rate", u_rate)
+    u_rate = rate if asked == "tied" else float(asked)
+    plan = PointsPlan(**fields, **run_fields(given), schedule=schedule_of(of_solver, rate, u_rate, open_.decay))
+    of_solver.refuse_rest("here")
+    given.refuse_rest(f"with solver={solver.name!r}, sampler={sampler.name!r} and a linear model of one label a row")
+    return plan
+
+
+def automatic_rates(
+    solver: Part, x_sq: NDArray[np.float32], n_classes: int, *, fit_intercept: bool
+) -> tuple[float, float]:
+    """The step sizes of W and of u that "auto" stands for, the solver being chosen by hand."""
+    own = solver.get_params()
+    relative = AUTO_RATE_OVE / n_classes if solver.name == "ove" else AUTO_RATE.get(solver.name, 1.0)
+    if solver.name == "minibatch_implicit":
+        relative = float(min(own["batch_size"] or MINIBATCH_POINTS, len(x_sq)))
+    u_rate = U_RATES.get(solver.name, relative)
+    if own["schedule"] == "adaptive":
+        return ADAPTIVE_RATE, u_rate
+    return relative / max(float(x_sq.mean()) + fit_intercept, TINY), u_rate
+
+
+def _opened_points(owner: BaseEstimator, plan: PointsPlan, solver: Part) -> dict[str, Any]:
+    """What was used for the parameters that were left open."""
+    used: dict[str, Any] = {
+        "solver": solver,
+        "model": MODELS["linear"](),
+        "max_iter": plan.max_iter,
+        "alpha": plan.alpha,
+        "learning_rate": plan.schedule.learning_rate,
+    }
+    if plan.sampler != "all":
+        used["n_negatives"] = plan.n_negatives
+    if plan.solver not in ("exact", "minibatch_implicit"):
+        own = {s.name: plan.options[s.name] for s in SAMPLERS[plan.sampler].settings if s.name in plan.options}
+        used["sampler"] = SAMPLERS[plan.sampler](**own)
+    inner: dict[str, Any] = {"averaging": plan.averaging, "u_learning_rate": plan.schedule.u_learning_rate}
+    if plan.schedule.name in ("exponential", "adaptive"):
+        inner["decay"] = plan.schedule.decay
+    return _opened(owner, used, solver, inner)
+
+
+def _opened(owner: BaseEstimator, used: Mapping[str, Any], solver: Part, inner: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `used` that were open, the solver with those of `inner` that it leaves open filled in."""
+    given = Given(owner)
+    found = {name: value for name, value in used.items() if is_open(given.take(name))}
+    own = solver.get_params()
+    filled = clone(solver).set_params(**{name: value for name, value in inner.items() if is_open(own.get(name))})
+    if is_open(given.take("solver")) or filled.get_params() != own:
+        found["solver"] = filled
+    return found
+
+
+# Full passes
+
+
+def settle_full_batch(owner: BaseEstimator, solver: Part) -> Settled:
+    """The plan of L-BFGS."""
+    given = _given(owner, "random_state")
+    _take_early_stopping(given)
+    own = solver.get_params()
+    fields = run_fields(given)
+    plan = FullBatchPlan(
+        loss=own["loss"],
+        tol=float(own["tol"]),
+        alpha=float(given.take("alpha", auto.BY_HAND.alpha)),
+        max_iter=int(given.take("max_iter", auto.BY_HAND.max_iter)),
+        fit_intercept=bool(given.take("fit_intercept")),
+        n_threads=fields["n_threads"],
+        verbose=fields["verbose"],
+    )
+    # "auto" and an object are no settings; names of samplers and models other than the linear one are.
+    sampler, model = given.take("sampler"), given.take("model")
+    if sampler != "auto":
+        raise ValueError(f"sampler is {sampler!r}, which has no effect with solver='lbfgs'; leave it 'auto'")
+    if getattr(model, "name", model) not in ("auto", "linear"):
+        raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
+    given.refuse_rest("with solver='lbfgs'")
+    used = {"alpha": plan.alpha, "max_iter": plan.max_iter}
+    return Settled(plan, _opened(owner, used, solver, {}))
+
+
+# By minibatches
+
+
+def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: int, *, embeds: bool) -> Settled:
+    """The plan for several labels, embeddings or a search; `embeds`: embeddings are what "auto" stands for."""
+    given = _given(owner)
+    solver = _batch_solver(given, chosen)
+    if given.take("alpha") not in ("auto", 0):
+        raise ValueError(
+            f"alpha is {given.take('alpha')!r}, which has no effect with several labels, embeddings or a search; "
+            "leave it 'auto'"
+        )
+    relu, dim = False, None
+    if embeds or (chosen.model is not None and chosen.model.name == "embedding"):
+        dim = int(given.take("dim", auto.EMBEDDED_DIM))
+        relu = chosen.model is not None and chosen.model.get_params()["activation"] == "relu"
+    sampler = SAMPLERS["all"]() if solver.name == "exact" and chosen.sampler is None else chosen.sampler
+    if solver.name == "exact" and sampler is not None and sampler.name != "all":
+        raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
+    plan = batches_plan(
+        given,
+        replace(chosen, solver=solver),
+        x,
+        n_classes,
+        loss="cross_entropy",
+        smoothing=0.0,
+        open_=auto.EMBEDDED if embeds else auto.BATCHES,
+        dim=dim,
+        relu=relu,
+        source=batch_source(sampler, n_classes, sampled=embeds, power=0.75),
+    )
+    given.refuse_rest("with several labels, embeddings or a search")
+    return Settled(plan, _opened_batches(owner, plan, solver))
+
+
+def _batch_solver(given: Given, chosen: Chosen) -> Part:
+    solver = chosen.solver or SOLVERS["adagrad"]()
+    if solver.name not in BATCH_SOLVERS:
+        raise ValueError(
+            f"solver is {solver.name!r}; with several labels, embeddings or a search it must be one of "
+            f"{', '.join(map(repr, BATCH_SOLVERS))}"
+        )
+    if given.take("learning_rate") == "grid":
+        raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
+    return solver
+
+
+def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> dict[str, Any]:
+    """What was used for the parameters that were left open."""
+    embeds = plan.dim is not None
+    used: dict[str, Any] = {
+        "solver": solver,
+        "max_iter": plan.max_iter,
+        "learning_rate": plan.schedule.learning_rate,
+        "model": MODELS["embedding" if embeds else "linear"](),
+        "sampler": SAMPLERS["all"]() if plan.source == "exact" else SAMPLERS["frequency"](power=plan.power),
+    }
+    if embeds:
+        used["dim"] = plan.dim
+    if plan.source != "exact":
+        used["n_negatives"] = plan.n_negatives
+    return _opened(owner, used, solver, {"decay": plan.schedule.decay} if plan.schedule.name == "exponential" else {})

@@ -1,0 +1,62 @@
+"""Parameters of estimators as JSON has them: a part is its class and its own parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from manyclass.models import MODELS
+from manyclass.parts import Part
+from manyclass.samplers import SAMPLERS, search_name
+from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
+
+PARTS: dict[str, type[Part]] = {
+    part.__name__: part for kind in (SOLVERS, SAMPLERS, MODELS, LOCAL_STEPS, POSTERIORS) for part in kind.values()
+}
+
+
+def encode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as None, booleans, numbers, strings and dicts of them; a generator of random numbers is None.
+
+    Raises
+    ------
+    TypeError
+        For a value of another type.
+    """
+    return {name: _encoded(name, value) for name, value in parameters.items()}
+
+
+def _encoded(name: str, value: Any) -> Any:
+    if isinstance(value, Part):
+        own = value.get_params(deep=False)
+        if "index" in own:
+            own["index"] = search_name(own["index"])  # an index given as an example is for training
+        return {"part": type(value).__name__, "parameters": encode_parameters(own)}
+    plain = value.item() if isinstance(value, np.generic) else value
+    if name == "random_state" and not isinstance(plain, int):
+        return None
+    if plain is not None and not isinstance(plain, bool | int | float | str):
+        raise TypeError(f"{name} is {value!r}; only None, bool, int, float, str and parts can be saved")
+    return plain
+
+
+def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `encode_parameters` was given.
+
+    Raises
+    ------
+    ValueError
+        For a part that does not exist.
+    """
+    return {name: _decoded(value) for name, value in parameters.items()}
+
+
+def _decoded(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    name = value.get("part")
+    if name not in PARTS or not isinstance(value.get("parameters"), dict):
+        raise ValueError(f"{name!r} is no solver, sampler or model of this manyclass")
+    return PARTS[name](**decode_parameters(value["parameters"]))
