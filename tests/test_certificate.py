@@ -52,9 +52,7 @@ def test_the_optimum_lies_between_dual_and_primal_for_any_weights(storage, alpha
 def test_the_gap_closes_at_the_optimum(storage, fit_intercept, seed):
     X, y = problem(seed)
     x = as_storage(X, storage)
-    model = SoftmaxClassifier(
-        solver=solvers.LBFGS(tol=1e-7), alpha=1e-3, fit_intercept=fit_intercept, max_iter=5000
-    )
+    model = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-7), alpha=1e-3, fit_intercept=fit_intercept, max_iter=5000)
     bounds = model.fit(x, y).certificate(x, y)
     # Intercepts rounded to floats leave a surplus of 1e-7 of the probability, which moves at the price of some nats.
     assert abs(bounds["gap"]) < 1e-6

@@ -49,7 +49,10 @@ def rates_of(solver):
 
 
 def assert_threads_change_nothing(X, y, **parameters):
-    fits = [softmax(**{"solver": "implicit", **parameters, "max_iter": 1, "n_jobs": n_jobs}).fit(X, y) for n_jobs in (1, 2, 3)]
+    fits = [
+        softmax(**{"solver": "implicit", **parameters, "max_iter": 1, "n_jobs": n_jobs}).fit(X, y)
+        for n_jobs in (1, 2, 3)
+    ]
     assert fits[0].coef_.any()
     assert same_bits(fits[0], fits[1])
     assert same_bits(fits[0], fits[2])
@@ -164,7 +167,14 @@ def test_racing_threads_reach_about_the_same_loss(storage, seed):
 )
 def test_racing_threads_learn_with_any_option(options, storage, seed):
     X, y = planted(np.random.default_rng(seed), 1500, 20, 40, scale=3)
-    parameters = {"n_negatives": 10, "max_iter": 6, "random_state": 0, "solver": "implicit", "parallel": "hogwild", **options}
+    parameters = {
+        "n_negatives": 10,
+        "max_iter": 6,
+        "random_state": 0,
+        "solver": "implicit",
+        "parallel": "hogwild",
+        **options,
+    }
     racing = softmax(n_jobs=2, **parameters).fit(as_storage(X, storage), y)
     assert np.isfinite(racing.coef_).all()
     assert racing.evaluate(X, y)["log_loss"] < 0.95 * np.log(40)

@@ -94,7 +94,11 @@ def test_results_do_not_depend_on_the_number_of_threads(averaging, seed):
     y[:1100] = np.arange(1100)
     fits = [
         SoftmaxClassifier(
-            solver=solvers.Implicit(averaging=averaging), early_stopping=True, max_iter=6, n_jobs=n_jobs, random_state=seed
+            solver=solvers.Implicit(averaging=averaging),
+            early_stopping=True,
+            max_iter=6,
+            n_jobs=n_jobs,
+            random_state=seed,
         ).fit(X, y)
         for n_jobs in (1, 3)
     ]

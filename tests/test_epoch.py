@@ -120,9 +120,9 @@ def test_schedule_equals_its_twin(schedule, seed):
 @pytest.mark.parametrize("root", names("root"))
 def test_both_root_finders_equal_the_twin(root, seed):
     X, y = small_problem(seed)
-    model = softmax(
-        solver="implicit", root=root, learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11
-    ).fit(X, y)
+    model = softmax(solver="implicit", root=root, learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11).fit(
+        X, y
+    )
     expected = twin.train(
         X.astype(np.float64), y, 21, solver="implicit", learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11
     )

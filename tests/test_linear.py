@@ -44,10 +44,16 @@ def choices(names):
             f"sampler is 'top'; it must be one of {choices(['auto', *names('selection'), 'search'])} or an object of "
             "manyclass.samplers",
         ),
-        ({"solver": solvers.UMax(schedule="cosine")}, f"schedule is 'cosine'; it must be one of {choices(names('schedule'))}"),
+        (
+            {"solver": solvers.UMax(schedule="cosine")},
+            f"schedule is 'cosine'; it must be one of {choices(names('schedule'))}",
+        ),
         ({"solver": solvers.Implicit(root="brent")}, f"root is 'brent'; it must be one of {choices(names('root'))}"),
         ({"solver": solvers.Implicit(u_init="log")}, "u_init is 'log'; it must be one of 'log_n_classes', 'zero'"),
-        ({"solver": solvers.Implicit(parallel="fast")}, "parallel is 'fast'; it must be one of 'deterministic', 'hogwild'"),
+        (
+            {"solver": solvers.Implicit(parallel="fast")},
+            "parallel is 'fast'; it must be one of 'deterministic', 'hogwild'",
+        ),
         ({"n_negatives": 0}, "n_negatives is 0; it must be finite, at least 1"),
         ({"n_negatives": -3}, "n_negatives is -3; it must be finite, at least 1"),
         ({"max_iter": 0}, "max_iter is 0; it must be finite, at least 1"),
@@ -74,10 +80,16 @@ def choices(names):
         ({"n_jobs": 1.5}, "n_jobs is 1.5; it must be None, a positive integer, or negative"),
         ({"max_iter": "10"}, "max_iter is '10'; it must be a number or 'auto'"),
         ({"solver": solvers.Implicit(decay="0.9")}, "decay is '0.9'; it must be one of 'auto'"),
-        ({"sampler": "all"}, "n_negatives is 4, which has no effect with solver='implicit', sampler='all' and a linear"),
+        (
+            {"sampler": "all"},
+            "n_negatives is 4, which has no effect with solver='implicit', sampler='all' and a linear",
+        ),
         ({"sampler": samplers.HeadTail(n_head=65)}, "n_head is 65; it must be finite, at least 1 and at most 64"),
         ({"solver": "exact", "sampler": "block"}, "sampler is 'block'; solver 'exact' needs 'all'"),
-        ({"solver": "nce", "sampler": "head_tail"}, "solver='nce' draws the label too, which sampler='head_tail' cannot"),
+        (
+            {"solver": "nce", "sampler": "head_tail"},
+            "solver='nce' draws the label too, which sampler='head_tail' cannot",
+        ),
         ({"solver": solvers.CSS(log_q=False)}, "log_q is False, which has no effect without embeddings"),
         (
             {"solver": solvers.CSS(schedule="inverse", decay=0.5)},

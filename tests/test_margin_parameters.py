@@ -79,7 +79,10 @@ EMBEDDED = {"model": "embedding", "dim": 4}
         ),
         (SoftmaxClassifier(**EMBEDDED, solver="exact", sampler="frequency"), "sampler is 'frequency'; solver 'exact'"),
         (SoftmaxClassifier(**EMBEDDED, sampler="head_tail"), "sampler is 'head_tail'; with several labels, embeddings"),
-        (SoftmaxClassifier(**EMBEDDED, early_stopping=True), "early_stopping is True, which has no effect with several"),
+        (
+            SoftmaxClassifier(**EMBEDDED, early_stopping=True),
+            "early_stopping is True, which has no effect with several",
+        ),
         (SoftmaxClassifier(model="linear", dim=4), "dim is 4, which has no effect"),
     ],
     ids=repr,
@@ -104,7 +107,9 @@ def test_candidates_and_flags_that_are_none_are_refused(X, y):
 
 
 def test_adagrad_takes_any_rate(X, y):
-    one, other = (SoftmaxClassifier(solver="adagrad", learning_rate=rate, random_state=0).fit(X, y) for rate in (0.5, 1.0))
+    one, other = (
+        SoftmaxClassifier(solver="adagrad", learning_rate=rate, random_state=0).fit(X, y) for rate in (0.5, 1.0)
+    )
     assert not np.array_equal(one.coef_, other.coef_)
 
 

@@ -150,7 +150,10 @@ def test_a_posterior_under_the_right_prior_predicts_as_well_as_the_point(noise, 
 
 def test_what_the_posterior_cannot_do_is_refused(seed):
     X, y = small(seed)
-    with pytest.raises(ValueError, match="posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are 'implicit', 0.0"):
+    with pytest.raises(
+        ValueError,
+        match="posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are 'implicit', 0.0",
+    ):
         AugmentReduceClassifier(posterior="gaussian").fit(X, y)
     with pytest.raises(ValueError, match="no callback"):
         AugmentReduceClassifier(posterior="gaussian", alpha=1.0).fit(X, y, callback=print)

@@ -126,9 +126,7 @@ def test_searched_heads_learn_peaked_classes_better_than_their_tails_alone(stora
     data = as_storage(X, storage)
     parameters = {"n_negatives": 8, "max_iter": 8, "random_state": seed, "n_jobs": n_jobs}
     head, tail = (
-        softmax(selection=selection, n_head=8, refresh=1, **parameters)
-        .fit(data, y)
-        .evaluate(data, y)["log_loss"]
+        softmax(selection=selection, n_head=8, refresh=1, **parameters).fit(data, y).evaluate(data, y)["log_loss"]
         for selection in ("head_tail", "block")
     )
     assert head < tail
