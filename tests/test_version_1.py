@@ -1,4 +1,4 @@
-"""Models saved by version 0.1, all of whose parameters stood on the estimator: their predictions, today's parameters."""
+"""Models saved by version 0.1, whose parameters all stood on the estimator: predictions, and today's parameters."""
 
 import json
 import re
