@@ -16,7 +16,7 @@ from manyclass import SoftmaxClassifier, load_xmc, models, samplers, solvers
 from manyclass.cli import fit, main, parser
 from manyclass.cli.arguments import converter, documented_parameters
 from manyclass.datasets import first_label, l2_normalize, save_csr
-from manyclass.model.files import load_notes
+from manyclass.estimators.files import load_notes
 
 K, D = 12, 8
 

@@ -36,7 +36,7 @@ EMBEDDED = {"model": "embedding", "dim": 4}
         ),
         (
             MarginClassifier(sampler="x"),
-            "sampler is 'x'; it must be one of 'all', 'uniform', 'frequency', 'search' or an object of manyclass.samplers",
+            "sampler is 'x'; it must be one of 'all', 'uniform', 'frequency', 'search' or an object of ",
         ),
         (
             MarginClassifier(sampler=samplers.Search(index="x")),

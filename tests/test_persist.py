@@ -19,8 +19,8 @@ from sklearn.exceptions import NotFittedError
 
 import manyclass
 from manyclass import SoftmaxClassifier, models, samplers, solvers
+from manyclass.estimators.files import load_notes, save_model
 from manyclass.model import tensor_file
-from manyclass.model.files import load_notes, save_model
 from manyclass.parts import Part
 
 

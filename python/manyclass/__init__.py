@@ -2,11 +2,11 @@
 
 from manyclass import models, samplers, solvers
 from manyclass.datasets import load_xmc
+from manyclass.estimators.files import load
 from manyclass.estimators.margin import MarginClassifier
 from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.estimators.tuning import tune_learning_rate
 from manyclass.estimators.utility import AugmentReduceClassifier
-from manyclass.model.files import load
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.version import __version__

@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass import SoftmaxClassifier
 from manyclass.checks import check_number, n_threads_from
 from manyclass.datasets import Planted, make_planted
+from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.model.weights import LinearWeights
 from manyclass.solvers import SOLVERS
 from manyclass.training.passes import TrainingState

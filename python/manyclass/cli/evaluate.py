@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-import manyclass
-from manyclass import SoftmaxClassifier
 from manyclass.cli.data import FORM, Labelled, add_data_options, apply_notes, note, print_table, read_labelled
-from manyclass.model.files import load_notes
+from manyclass.estimators.files import load, load_notes
+from manyclass.estimators.softmax import SoftmaxClassifier
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def load_model(args: argparse.Namespace) -> SoftmaxClassifier:
     """Load the model and take the reading options from it that were not given."""
-    model: SoftmaxClassifier = manyclass.load(args.model, mmap=args.mmap)
+    model: SoftmaxClassifier = load(args.model, mmap=args.mmap)
     apply_notes(args, load_notes(args.model))
     model.n_jobs = args.n_jobs
     return model

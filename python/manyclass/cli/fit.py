@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from manyclass import SoftmaxClassifier
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_parameters, parameters_from
 from manyclass.cli.data import FORM, Labelled, add_data_options, check_writable, note, print_table, read_labelled
 from manyclass.cli.evaluate import evaluated
-from manyclass.model.files import save_model
+from manyclass.estimators.files import save_model
+from manyclass.estimators.softmax import SoftmaxClassifier
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

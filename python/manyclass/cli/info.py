@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-import manyclass
 from manyclass.cli.data import FORM, add_data_options, is_safetensors, print_table, read
-from manyclass.model.files import FORMAT, load_notes
+from manyclass.estimators.files import FORMAT, load, load_notes
 from manyclass.model.tensor_file import open_tensors
 
 
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_model(path: str) -> dict[str, Any]:
-    model = manyclass.load(path, mmap=True)
+    model = load(path, mmap=True)
     defaults = type(model)().get_params()
     curve = model.loss_curve_
     return {

@@ -11,10 +11,11 @@ from typing import NoReturn
 
 from sklearn.exceptions import ConvergenceWarning
 
-import manyclass
 from manyclass.cli import demo, evaluate, experiment, fit, info, predict, skipgram
 from manyclass.cli.arguments import HelpFormatter
+from manyclass.version import __version__
 
+DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
 COMMANDS = (demo, fit, evaluate, predict, info, skipgram, experiment)
 USER_ERROR, INTERRUPTED, CLOSED_PIPE = 2, 130, 141  # the shell's numbers: 128 + SIGINT, 128 + SIGPIPE
 
@@ -27,8 +28,8 @@ class _Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = _Parser(prog="manyclass", description=manyclass.__doc__, formatter_class=HelpFormatter)
-    parser.add_argument("--version", action="version", version=f"manyclass {manyclass.__version__}")
+    parser = _Parser(prog="manyclass", description=DESCRIPTION, formatter_class=HelpFormatter)
+    parser.add_argument("--version", action="version", version=f"manyclass {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for command in COMMANDS:

@@ -18,10 +18,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from manyclass import SoftmaxClassifier
 from manyclass.checks import check_number
 from manyclass.cli.data import add_data_options, read
 from manyclass.cli.evaluate import add_model_arguments, load_model
+from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.model.tensor_file import replacing
 
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects

@@ -350,7 +350,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         -----
         Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
         """
-        from manyclass.model.files import save_model  # persist knows all models, hence comes after this module
+        from manyclass.estimators.files import save_model  # persist knows all models, hence comes after this module
 
         save_model(self, path)
 

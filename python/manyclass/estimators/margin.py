@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED_DIM
 from manyclass.estimators.base import Points
+from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
-from manyclass.model.files import saved
 from manyclass.model.weights import Data
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, resolve_part

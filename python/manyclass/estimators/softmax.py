@@ -14,10 +14,10 @@ from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators import auto
 from manyclass.estimators.base import Points, positions_of
 from manyclass.estimators.certificate import duality_gap
+from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
 from manyclass.estimators.settle import BATCH_SOLVERS, Settled, settle_batches, settle_full_batch, settle_points
-from manyclass.model.files import saved
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, LinearWeights
 from manyclass.models import MODELS

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.base import LinearClassifier
+from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
-from manyclass.model.files import saved
 from manyclass.model.weights import Data, LinearWeights, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import names

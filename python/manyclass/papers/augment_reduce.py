@@ -16,9 +16,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
+from manyclass import solvers
 from manyclass.bounds import one_vs_each
 from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
+from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.estimators.utility import AugmentReduceClassifier
 from manyclass.papers.data import Problem, Scale
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run

@@ -25,10 +25,10 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-import manyclass
-from manyclass.model.parameters import decode_parameters, encode_parameters
+from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.papers.machine import machine
 from manyclass.papers.report import Report, Table
+from manyclass.version import __version__
 
 RECORDS = "runs.jsonl"
 INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
@@ -293,7 +293,7 @@ def _resolved(experiment: Experiment, options: Options) -> Options:
 
 
 def _made(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
-    record: dict[str, Any] = {"hash": run.hash, **asdict(run), "version": manyclass.__version__, "machine": machine()}
+    record: dict[str, Any] = {"hash": run.hash, **asdict(run), "version": __version__, "machine": machine()}
     begin = time.perf_counter()
     with _warnings_of() as told:
         try:

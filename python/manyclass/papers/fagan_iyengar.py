@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from manyclass import SoftmaxClassifier, solvers
+from manyclass import solvers
+from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from manyclass import SkipGram
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
 from manyclass.papers.summary import by_key, mean, of_seeds, ratio
 from manyclass.words.passes import SkipGramState
+from manyclass.words.skip_gram import SkipGram
 
 NAME = "ldgs-skip-gram"
 GD = "GD"

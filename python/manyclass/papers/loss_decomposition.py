@@ -24,13 +24,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, samplers, solvers
+from manyclass import samplers, solvers
 from manyclass.datasets import l2_normalize, load_xmc
+from manyclass.estimators.margin import MarginClassifier
+from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
 from manyclass.papers.summary import by_key, mean, of_seeds, spread
 from manyclass.search.clustered import auto_clusters
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.passes import TrainingState
 
 NAME = "loss-decomposition"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy
 
-import manyclass
 from manyclass import _core
+from manyclass.version import __version__
 
 
 def machine() -> dict[str, Any]:
@@ -25,7 +25,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
-        "manyclass": manyclass.__version__,
+        "manyclass": __version__,
     }
 
 

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from manyclass import SoftmaxClassifier, solvers
+from manyclass import solvers
 from manyclass.bounds import bouchard, one_vs_each
 from manyclass.bounds.closed_forms import maximum_likelihood_scores
+from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass.estimators.parameters import decode_parameters, encode_parameters
+from manyclass.estimators.version_1 import parameters_today
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.parameters import decode_parameters, encode_parameters
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
-from manyclass.model.version_1 import parameters_today
 from manyclass.model.weights import LINE, LinearWeights, aligned_zeros
 from manyclass.version import __version__
 
