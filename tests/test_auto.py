@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.estimators import auto
 from manyclass.estimators.auto import BY_HAND, EMBEDDED, RIDGES, Shape, best_n_negatives, choose, embeds, visit_cost
 
@@ -37,7 +37,8 @@ def large(seed):
     [(BIBTEX, "exact"), (MNIST, "exact"), (EURLEX57K, "implicit"), (OMNIGLOT, "implicit"), (YSO, "implicit")],
 )
 def test_few_classes_are_trained_exactly_and_many_by_samples(shape, solver):
-    assert choose(SoftmaxClassifier(), shape, candidates=False)["solver"] == solver
+    assert choose(shape, sampling=False, max_iter=None)[0] == solver
+    assert choose(shape, sampling=True, max_iter=None)[0] == "implicit"
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -62,46 +63,72 @@ def test_the_number_of_negatives_minimises_cost_times_noise():
         assert at <= 1.01 * min(products)
 
 
+def described(params):
+    """Parameters with objects as they are written, since objects equal only themselves."""
+    return {name: repr(value) for name, value in params.items()}
+
+
 @pytest.mark.parametrize(
     "given",
     [
         {"n_negatives": 32},
         {"alpha": 1e-3},
-        {"averaging": "none"},
-        {"decay": 0.5},
         {"learning_rate": 0.7},
-        {"u_learning_rate": 0.4},
-        {"n_negatives": 32, "alpha": 0.0, "averaging": "polyak", "learning_rate": 0.2, "u_learning_rate": "tied"},
+        {"sampler": samplers.FrequencyBlock(power=0.5)},
+        {"n_negatives": 32, "alpha": 0.0, "learning_rate": 0.2},
     ],
     ids=str,
 )
 def test_what_is_given_wins(given, seed):
     X, y = large(seed)
     model = SoftmaxClassifier(max_iter=2, random_state=seed, **given).fit(X, y)
-    assert model.resolved_params_["solver"] == "implicit"
-    assert not set(given) - {"u_learning_rate"} & set(model.resolved_params_)
+    assert model.resolved_params_["solver"].name == "implicit"
+    assert not set(given) & set(model.resolved_params_)
     # The same model as with everything given by hand.
     by_hand = {**model.resolved_params_, **given}
     again = SoftmaxClassifier(max_iter=2, random_state=seed, **by_hand).fit(X, y)
     np.testing.assert_array_equal(again.coef_, model.coef_)
-    assert again.alpha_path_ == {}
+    assert again.alpha_path_ == again.resolved_params_ == {}
+
+
+@pytest.mark.parametrize("own", [{"averaging": "polyak"}, {"decay": 0.5}, {"u_learning_rate": "tied"}, {}], ids=str)
+def test_what_a_part_leaves_open_is_filled_in(own, seed):
+    X, y = large(seed)
+    given = solvers.Implicit(**own)
+    model = SoftmaxClassifier(solver=given, max_iter=2, random_state=seed).fit(X, y)
+    filled = model.resolved_params_["solver"]
+    assert filled is not given
+    assert given.get_params() == solvers.Implicit(**own).get_params()
+    assert filled.get_params().items() >= own.items()
+    assert "auto" not in filled.get_params().values()
+    again = SoftmaxClassifier(max_iter=2, random_state=seed, **model.resolved_params_).fit(X, y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
 
 
 @pytest.mark.parametrize(
     "given",
-    [{"n_negatives": 4}, {"selection": "uniform"}, {"selection": "head_tail"}, {"max_norm": 2.0}],
+    [{"n_negatives": 4}, {"sampler": "uniform"}, {"sampler": samplers.HeadTail(n_head=2)}],
     ids=str,
 )
 def test_options_of_sampled_steps_make_the_solver_implicit(given, seed):
     X, y = problem(seed)
-    assert SoftmaxClassifier(max_iter=2).fit(X, y).resolved_params_["solver"] == "exact"
-    assert SoftmaxClassifier(max_iter=2, **given).fit(X, y).resolved_params_["solver"] == "implicit"
+    assert SoftmaxClassifier(max_iter=2).fit(X, y).resolved_params_["solver"].name == "exact"
+    assert SoftmaxClassifier(max_iter=2, **given).fit(X, y).resolved_params_["solver"].name == "implicit"
 
 
 def test_a_solver_chosen_by_hand_changes_nothing_else(seed):
     X, y = problem(seed)
-    model = SoftmaxClassifier(solver="umax", learning_rate=0.1, u_learning_rate=0.1).fit(X, y)
-    assert model.resolved_params_ == BY_HAND
+    model = SoftmaxClassifier(solver=solvers.UMax(u_learning_rate=0.1), learning_rate=0.1).fit(X, y)
+    assert described(model.resolved_params_) == described(
+        {
+            "solver": solvers.UMax(u_learning_rate=0.1, averaging=BY_HAND.averaging, decay=BY_HAND.decay),
+            "model": models.Linear(),
+            "max_iter": BY_HAND.max_iter,
+            "alpha": BY_HAND.alpha,
+            "n_negatives": BY_HAND.n_negatives,
+            "sampler": samplers.FrequencyBlock(),
+        }
+    )
 
 
 def test_parameters_stay_as_they_were_given(seed):
@@ -146,7 +173,7 @@ def test_equal_seeds_give_equal_models_for_any_number_of_threads(data, seed):
     X, y = data(seed)
     X = sp.csr_array(np.where(np.abs(X) > 1, X, 0))
     fits = [SoftmaxClassifier(max_iter=3, random_state=seed, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2)]
-    assert fits[0].resolved_params_ == fits[1].resolved_params_
+    assert described(fits[0].resolved_params_) == described(fits[1].resolved_params_)
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
 
 
@@ -159,10 +186,16 @@ def test_the_certificate_is_for_the_ridge_that_was_chosen(seed):
     assert model.certificate(X, y)["primal"] == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["n_negatives", "alpha", "averaging", "learning_rate", "u_learning_rate"])
+@pytest.mark.parametrize("name", ["n_negatives", "alpha", "dim", "max_iter", "learning_rate"])
 def test_another_word_than_auto_is_refused(name):
-    with pytest.raises((TypeError, ValueError), match=f"{name} is 'automatic'; it must be"):
+    with pytest.raises(ValueError, match=f"{name} is 'automatic'; it must be a number"):
         SoftmaxClassifier(**{name: "automatic"}).fit(np.eye(4), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("name", ["averaging", "decay", "u_learning_rate"])
+def test_another_word_than_auto_is_refused_of_a_part(name):
+    with pytest.raises(ValueError, match=f"{name} is 'automatic'; it must be one of"):
+        SoftmaxClassifier(solver=solvers.Implicit(**{name: "automatic"})).fit(np.eye(4), [0, 0, 1, 1])
 
 
 @pytest.mark.parametrize(
@@ -187,34 +220,42 @@ def wide(seed, monkeypatch):
 def test_the_default_embeds_wide_sparse_data_and_says_so(wide, seed):
     X, y = wide
     model = SoftmaxClassifier(random_state=seed).fit(X, y)
-    assert model.resolved_params_ == EMBEDDED
+    used = model.resolved_params_
+    assert described(used) == described(
+        {
+            "solver": solvers.Adagrad(decay=EMBEDDED.decay),
+            "max_iter": EMBEDDED.max_iter,
+            "learning_rate": 1.0,
+            "model": models.Embedding(),
+            "sampler": samplers.Frequency(),
+            "dim": 192,
+            "n_negatives": EMBEDDED.n_negatives,
+        }
+    )
     assert model.embedding_.shape == (400, 192)
     assert model.predict_proba(X[:5]).sum(axis=1) == pytest.approx(np.ones(5), abs=1e-5)
-    given = SoftmaxClassifier(**EMBEDDED, search="sampled", random_state=seed).fit(X, y)
+    given = SoftmaxClassifier(**used, random_state=seed).fit(X, y)
     np.testing.assert_array_equal(model.coef_, given.coef_)
     assert model.score(X, y) > 0.9
 
 
-@pytest.mark.parametrize("given", [{"max_iter": 2}, {"embedding_dim": 8}, {"n_negatives": 32, "decay": 0.7}], ids=str)
+@pytest.mark.parametrize("given", [{"max_iter": 2}, {"dim": 8}, {"n_negatives": 32}, {"learning_rate": 0.5}], ids=str)
 def test_what_is_given_wins_with_embeddings_too(wide, given, seed):
     model = SoftmaxClassifier(random_state=seed, **given).fit(*wide)
-    used = EMBEDDED | given
-    assert {**model.resolved_params_, **given}.items() >= ({} if "embedding_dim" in given else used).items()
-    assert model.embedding_.shape == (400, used["embedding_dim"])
+    used = {"dim": 192, "max_iter": EMBEDDED.max_iter, "n_negatives": EMBEDDED.n_negatives} | given
+    assert {**model.resolved_params_, **given}.items() >= used.items()
+    assert model.embedding_.shape == (400, used["dim"])
     assert not set(given) & set(model.resolved_params_)
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        {"embedding_dim": None},
+        {"model": "linear"},
         {"solver": "implicit"},
-        {"u_learning_rate": 0.4},
-        {"learning_rate": 0.5},
         {"alpha": 1e-5},
         {"early_stopping": True},
-        {"schedule": "inverse"},
-        {"selection": "uniform"},
+        {"sampler": "uniform"},
     ],
     ids=str,
 )
@@ -222,12 +263,12 @@ def test_whatever_embeddings_have_no_use_for_keeps_the_model_linear(wide, given,
     X, y = wide
     model = SoftmaxClassifier(random_state=seed, max_iter=2, **given).fit(X, y)
     assert model.coef_.shape == (150, 400)
-    assert model.resolved_params_.get("embedding_dim") is None
+    assert model.resolved_params_.get("model", models.Linear()).name == "linear"
 
 
 def test_candidates_keep_the_model_linear(wide, seed):
     X, y = wide
-    model = SoftmaxClassifier(random_state=seed, max_iter=2, selection="head_tail")
+    model = SoftmaxClassifier(random_state=seed, max_iter=2, sampler="head_tail")
     assert model.fit(X, y, candidates=np.column_stack([y, (y + 1) % 150])).coef_.shape == (150, 400)
 
 

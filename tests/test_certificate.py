@@ -6,7 +6,7 @@ from reference.full_batch import objective, softmax_optimum
 from reference.problems import as_storage, planted
 from scipy.special import xlogy
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.checks import csr_parts
 from manyclass.estimators.certificate import balance
 
@@ -19,7 +19,7 @@ def problem(seed, n=N, n_features=D, n_classes=K):
 
 def model_at(X, y, W, b, storage, **parameters):
     """A classifier with the given weights."""
-    parameters = {"solver": "lbfgs", "max_iter": 1000, "tol": 0.1, "alpha": 1.0, **parameters}
+    parameters = {"solver": solvers.LBFGS(tol=0.1), "max_iter": 1000, "alpha": 1.0, **parameters}
     model = SoftmaxClassifier(**parameters).fit(as_storage(X, storage), y)
     model.coef_[...] = W
     model.intercept_[...] = b
@@ -52,7 +52,7 @@ def test_the_optimum_lies_between_dual_and_primal_for_any_weights(storage, alpha
 def test_the_gap_closes_at_the_optimum(storage, fit_intercept, seed):
     X, y = problem(seed)
     x = as_storage(X, storage)
-    model = SoftmaxClassifier(solver="lbfgs", alpha=1e-3, fit_intercept=fit_intercept, max_iter=5000, tol=1e-7)
+    model = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-7), alpha=1e-3, fit_intercept=fit_intercept, max_iter=5000)
     bounds = model.fit(x, y).certificate(x, y)
     # Intercepts rounded to floats leave a surplus of 1e-7 of the probability, which moves at the price of some nats.
     assert abs(bounds["gap"]) < 1e-6
@@ -82,7 +82,7 @@ def test_a_run_of_sampled_steps_gets_a_useful_bound(seed):
     X, y = problem(seed, 600)
     x = as_storage(X, "sparse")
     alpha = 0.01
-    rough = SoftmaxClassifier(solver="lbfgs", alpha=alpha, max_iter=5000, tol=1e-3).fit(x, y)
+    rough = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-3), alpha=alpha, max_iter=5000).fit(x, y)
     rough.intercept_[...] += np.random.default_rng(seed).normal(scale=0.2, size=K).astype(np.float32)
     bounds = rough.certificate(x, y)
     optimum = SoftmaxClassifier(solver="lbfgs", alpha=alpha, max_iter=5000).fit(x, y).loss_curve_[-1]

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import manyclass
-from manyclass import SoftmaxClassifier, load_xmc
+from manyclass import SoftmaxClassifier, load_xmc, models, samplers, solvers
 from manyclass.cli import fit, main, parser
 from manyclass.cli.arguments import converter, documented_parameters
 from manyclass.datasets import first_label, l2_normalize, save_csr
@@ -67,16 +67,18 @@ def the_error(capsys, *argv):
 
 
 def test_fit_gives_the_model_that_python_gives(tmp_path, data, capsys):
-    options = "--solver umax --n-negatives 5 --learning-rate 0.5 --no-shuffle --max-norm none --random-state 7"
+    options = "--solver umax --n-negatives 5 --learning-rate 0.5 --random-state 7"
+    options += " --set solver__shuffle=false --set solver__max_norm=none --set solver__delta=2"
     run("fit", data, "--output", tmp_path / "m", "--normalize", *options.split(), "--evaluate", "--test", data)
     out, err = capsys.readouterr()
     X, Y = load_xmc(data)
     X, y = l2_normalize(X), first_label(Y)
-    expected = SoftmaxClassifier(solver="umax", n_negatives=5, learning_rate=0.5, shuffle=False, random_state=7)
+    solver = solvers.UMax(shuffle=False, delta=2.0)
+    expected = SoftmaxClassifier(solver=solver, n_negatives=5, learning_rate=0.5, random_state=7)
     expected.fit(X, y)
     loaded = manyclass.load(tmp_path / "m")
     np.testing.assert_array_equal(loaded.coef_, expected.coef_)
-    assert loaded.get_params() == expected.get_params()
+    assert repr(loaded) == repr(expected)
     assert load_notes(tmp_path / "m") == {"one_based": False, "normalize": True}
     for line in (r"rows +240\b", r"features +8\b", r"classes +12\b", rf"non-zeros +{X.nnz}\b", r"passes +20 of 20"):
         assert re.search(line, out)
@@ -92,18 +94,21 @@ def test_fit_reaches_what_is_chosen_automatically(tmp_path, data, capsys):
     rate = loaded.resolved_params_["learning_rate"]
     assert rate == min(loaded.learning_rate_table_, key=loaded.learning_rate_table_.get)
     assert len(loaded.validation_curve_) == 3
-    assert re.search(rf"chosen .*learning_rate={rate:.4g}, .*solver=exact", capsys.readouterr().out)
+    out = capsys.readouterr().out
+    assert re.search(rf"^chosen +solver=Exact\(.*\), .*learning_rate={rate:.4g}", out, re.MULTILINE)
     run("info", tmp_path / "m")
-    assert "solver='exact'" in capsys.readouterr().out
+    assert "solver=Exact(" in capsys.readouterr().out
 
 
 def test_fit_trains_embeddings_and_predict_uses_them(tmp_path, data, capsys):
-    options = ["--embedding-dim", "4", "--search", "sampled", "--no-share-classes", "--max-iter", "2"]
+    options = ["--model", "embedding", "--dim", "4", "--solver", "adagrad", "--sampler", "frequency"]
+    options += ["--set", "solver__share_classes=false", "--set", "model__activation=relu", "--max-iter", "2"]
     run("fit", data, "--output", tmp_path / "m", *options)
     loaded = manyclass.load(tmp_path / "m")
     assert loaded.embedding_.shape == (8, 4)
-    assert loaded.share_classes is False
-    assert loaded.embedding_dim == 4
+    assert loaded.solver.share_classes is False
+    assert loaded.model.activation == "relu"
+    assert loaded.dim == 4
     capsys.readouterr()
     run("predict", tmp_path / "m", data, "-k", "2")
     assert len(capsys.readouterr().out.splitlines()) >= 240
@@ -119,8 +124,10 @@ def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default
     assert list(documented_parameters(SoftmaxClassifier)) == list(parameters)
     run("fit", "--help")
     shown = " ".join(capsys.readouterr().out.split())
-    assert "--selection {block,uniform,all,frequency,frequency_block,head_tail}" in shown
-    assert 'below its bound. Only for "umax". (default: 1.0)' in shown
+    assert "--set PART__NAME=VALUE" in shown
+    for part in (*solvers.SOLVERS.values(), *samplers.SAMPLERS.values(), *models.MODELS.values()):
+        assert f"{part.name}: {', '.join(s.name for s in part.settings) or 'none'}" in shown
+    assert '--dim DIM Length of the embeddings; "auto" is 192. (default: auto)' in shown
     for name in parameters:
         assert (f"--{name.replace('_', '-')} " in shown) == (name != "verbose")
 
@@ -318,10 +325,20 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         (("fit", tmp_path / "gone", "--output", m), r".*/gone: No such file or directory"),
         (("fit", tmp_path / "bad", "--output", m), rf"{bad}:2:\d+: .*"),
         (("fit", tmp_path / "empty", "--output", m), r".*/empty: no row has a label and a feature"),
-        (("fit", data), r"the following arguments are required: --model \(see manyclass fit --help\)"),
+        (("fit", data), r"the following arguments are required: --output \(see manyclass fit --help\)"),
         (("fit", data, "--output", tmp_path / "no" / "m"), r".* is not a folder that this user may write to"),
         (("fit", data, "--output", tmp_path), r".* is a folder; it must be a file"),
-        ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'implicit', .*"),
+        ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'auto', 'implicit', .*"),
+        ((*fit, "--solver", "umx"), r"solver is 'umx'; .* \(did you mean 'umax'\?\)"),
+        ((*fit, "--set", "decay=0.7"), r"--set is 'decay=0.7'; it must be like solver__decay=0.7"),
+        ((*fit, "--set", "solver__decay=0.7"), r"--set is .*, which needs --solver to name a solver; it is 'auto'"),
+        ((*fit, "--solver", "umax", "--set", "solver__dleta=1"), r"--set is 'solver__dleta=1'; 'umax' has delta, .*"),
+        (
+            (*fit, "--solver", "umax", "--set", "solver__delta=big"),
+            r"--set is 'solver__delta=big': 'big' is not one of: float",
+        ),
+        ((*fit, "--solver", "umax", "--set", "solver__delta=-1"), r"delta is -1.*; it must be finite, at least 0"),
+        ((*fit, "--solver", "exact", "--n-negatives", "3"), r"n_negatives is 3, which has no effect with solver=.*"),
         (
             (*fit, "--learning-rate", "fast"),
             r"argument --learning-rate: 'fast' is not one of: float, \"auto\", \"grid\" .*",

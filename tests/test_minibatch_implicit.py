@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference.epoch import seed_of
+from reference.flat import softmax
 from reference.minibatch import Batch, split_points, subsets_of, train, visit_weights
 from reference.problems import as_storage, log_loss, maximum_likelihood, planted
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier, _core, solvers
 
 
 def minibatch(**parameters):
-    return SoftmaxClassifier(**{"solver": "minibatch_implicit", "random_state": 3} | parameters)
+    return softmax(**{"solver": "minibatch_implicit", "random_state": 3} | parameters)
 
 
 def core_step(batch, u, W, b):
@@ -157,7 +158,7 @@ def test_fit_equals_its_twin(storage, alpha, fit_intercept, shuffle, seed):
 def test_with_two_classes_batches_of_one_train_as_single_points(alpha, seed):
     X, y = planted(np.random.default_rng(seed), 40, 5, 2, scale=3)
     fits = [
-        SoftmaxClassifier(
+        softmax(
             solver=solver, batch_size=1, learning_rate=2.0, alpha=alpha, shuffle=False, max_iter=3, random_state=0,
             selection="uniform", n_negatives=1, u_learning_rate="tied",
         ).fit(X, y)
@@ -199,7 +200,7 @@ def test_a_rate_at_which_explicit_steps_run_away_is_borne(seed):
     X, y = planted(np.random.default_rng(seed), 200, 6, 9, scale=3)
     large = {"learning_rate": 1e3, "n_negatives": 3, "max_iter": 10, "batch_size": 10}
     with pytest.warns(ConvergenceWarning, match="training diverged"):
-        SoftmaxClassifier(solver="sgd", random_state=3, **large).fit(X, y)
+        softmax(solver="sgd", random_state=3, **large).fit(X, y)
     model = minibatch(alpha=1e-2, **large).fit(X, y)  # no warning
     assert model.n_iter_ == 10
     assert model.evaluate(X, y)["log_loss"] < 2 * np.log(9)
@@ -229,10 +230,12 @@ def test_only_features_of_a_batch_and_classes_it_touches_move():
 def test_what_it_does_not_make_is_refused():
     X, y = np.eye(4, dtype=np.float32), np.arange(4)
     for parameters in ({"max_norm": 1.0}, {"parallel": "hogwild"}):
-        with pytest.raises(ValueError, match=r"minibatch_implicit' needs max_norm=None and"):
-            minibatch(**parameters).fit(X, y)
-    with pytest.raises(ValueError, match="schedule='adaptive' needs a solver other than"):
+        with pytest.raises(TypeError, match=f"MinibatchImplicit has no parameter '{next(iter(parameters))}'; it has"):
+            solvers.MinibatchImplicit(**parameters)
+    with pytest.raises(ValueError, match="schedule='adaptive' needs a solver with explicit steps"):
         minibatch(schedule="adaptive").fit(X, y)
+    with pytest.raises(ValueError, match="sampler is 'block'; solver 'minibatch_implicit' needs 'uniform'"):
+        SoftmaxClassifier(solver="minibatch_implicit", sampler="block").fit(X, y)
 
 
 def test_the_result_depends_on_the_seed_alone_and_classes_may_run_out(seed):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from reference import epoch as twin
+from reference.flat import softmax
 from reference.problems import as_storage, planted
 from reference.rng import every_outcome
 from reference.selections import SELECTIONS, Choice
 from scipy.optimize import minimize
 from test_epoch import assert_fit_equals_twin, rate_of, small_problem
 
-from manyclass import SoftmaxClassifier
 from manyclass.registry import names
 
 STORAGES = ["sparse", "dense"]
@@ -50,7 +50,7 @@ def test_ridge_equals_its_twin(solver, formulation, selection, storage, fit_inte
     }
     alpha = 0.02 / rate_of(solver)  # rarely touched rows have b up to 7, and s near 0.9
     fitted, _ = assert_fit_equals_twin(X, y, storage, 3 * len(y), alpha=alpha, **parameters)
-    free = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y)
+    free = softmax(random_state=11, **parameters).fit(as_storage(X, storage), y)
     assert np.linalg.norm(fitted.coef_) < 0.9 * np.linalg.norm(free.coef_)
 
 
@@ -92,16 +92,16 @@ def test_averages_are_the_mean_of_the_weights_after_every_pass(
         "max_iter": max_iter,
     }
     averaged, _ = assert_fit_equals_twin(X, y, storage, max_iter * len(y), averaging=averaging, **parameters)
-    last = SoftmaxClassifier(random_state=11, **parameters).fit(as_storage(X, storage), y)
+    last = softmax(random_state=11, **parameters).fit(as_storage(X, storage), y)
     assert np.abs(averaged.coef_ - last.coef_).max() > 0.01 * np.abs(last.coef_).max()
 
 
 def test_wide_weights_are_averaged_after_fewer_passes_counted_from_the_last(seed):
     X, y = planted(np.random.default_rng(seed), 60, 2500, 21, density=0.001, scale=3)
     parameters = {"solver": "implicit", "random_state": 0, "n_negatives": 4, "alpha": 1e-3}
-    averaged = SoftmaxClassifier(averaging="polyak", max_iter=12, **parameters).fit(as_storage(X, "sparse"), y)
+    averaged = softmax(averaging="polyak", max_iter=12, **parameters).fit(as_storage(X, "sparse"), y)
     # Summing 2500 x 32 weights is taken to cost half of a pass of 60 visits: after every sixth pass, it is a tenth.
-    after = [SoftmaxClassifier(max_iter=n, **parameters).fit(as_storage(X, "sparse"), y) for n in (6, 12)]
+    after = [softmax(max_iter=n, **parameters).fit(as_storage(X, "sparse"), y) for n in (6, 12)]
     for name in ("coef_", "intercept_"):
         mean = sum(getattr(model, name) for model in after) / 2
         np.testing.assert_allclose(getattr(averaged, name), mean, rtol=0, atol=2.0**-22 * np.abs(mean).max())
@@ -151,7 +151,7 @@ def test_the_adaptive_schedule_equals_its_twin(solver, selection, batch_size, fi
 def test_adaptive_fits_of_sparse_and_dense_data_agree(seed):
     X, y = small_problem(seed)
     parameters = {"solver": "css", "schedule": "adaptive", "n_negatives": 4, "max_iter": 3, "random_state": 0}
-    sparse, dense = (SoftmaxClassifier(**parameters).fit(as_storage(X, storage), y).coef_ for storage in STORAGES)
+    sparse, dense = (softmax(**parameters).fit(as_storage(X, storage), y).coef_ for storage in STORAGES)
     np.testing.assert_allclose(sparse, dense, rtol=0, atol=2 * 3 * len(y) * 2.0**-21 * np.abs(dense).max())
 
 
@@ -254,7 +254,7 @@ def test_a_ridge_leads_to_the_minimum_of_the_ridged_loss(solver, seed):
 
     start = np.zeros(n_classes * x.shape[1])
     best = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000}).fun
-    fitted = SoftmaxClassifier(
+    fitted = softmax(
         solver=solver, selection="all", alpha=alpha, learning_rate=1.0, decay=0.92, max_iter=80, random_state=seed
     ).fit(X, y)
     reached = value(np.column_stack([fitted.coef_, fitted.intercept_]).astype(float).ravel())[0]

@@ -18,9 +18,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import manyclass
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.estimators.files import load_notes, save_model
 from manyclass.model import tensor_file
+from manyclass.parts import Part
 
 
 def problem(*, sparse=True, n_classes=37, n_features=11, seed=0):
@@ -73,8 +74,11 @@ def test_a_loaded_model_knows_what_was_chosen_for_it(tmp_path, options):
     model.learning_rate_table_[1e9] = np.inf  # a trial that diverged
     model.save(tmp_path / "m")
     loaded = manyclass.load(tmp_path / "m")
-    for name in ("resolved_params_", "alpha_path_", "learning_rate_table_", "best_iter_"):
+    for name in ("alpha_path_", "learning_rate_table_", "best_iter_"):
         assert getattr(loaded, name) == getattr(model, name)
+    assert repr(loaded.resolved_params_) == repr(model.resolved_params_)
+    assert loaded.resolved_params_["solver"].name == "exact"
+    assert "auto" not in loaded.resolved_params_["solver"].get_params().values()
     np.testing.assert_array_equal(loaded.validation_curve_, model.validation_curve_, strict=True)
 
 
@@ -94,6 +98,42 @@ def test_a_loaded_model_predicts_bit_for_bit_the_same(tmp_path, sparse, mmap):
     # A kind of data other than that of the fit takes another way to the weights.
     other = X.toarray() if sparse else sp.csr_array(X)
     np.testing.assert_array_equal(loaded.predict_log_proba(other), model.predict_log_proba(other))
+
+
+PARTS = {
+    "linear": {"solver": solvers.UMax(delta=2.5, decay=0.7), "sampler": samplers.Frequency(power=np.float64(0.25))},
+    "heads": {"solver": solvers.Implicit(u_learning_rate="tied"), "sampler": samplers.HeadTail(n_head=np.int64(3))},
+    "full batch": {"solver": solvers.LBFGS(tol=1e-3), "alpha": 0.1},
+    "embedding": {"model": models.Embedding(activation="relu"), "dim": 3, "solver": solvers.Adagrad(batch_size=4)},
+    "search": {"solver": solvers.Adagrad(log_q=False), "sampler": samplers.Search(index="decomposed", budget=4)},
+}
+
+
+@pytest.mark.filterwarnings("ignore:L-BFGS made")
+@pytest.mark.parametrize("kind", PARTS)
+def test_parts_come_back_as_objects_with_their_parameters(tmp_path, kind):
+    model, X = fitted(**PARTS[kind])
+    model.save(tmp_path / "m")
+    with safe_open(tmp_path / "m", framework="numpy") as file:
+        metadata = file.metadata()
+    assert metadata["format_version"] == "2"
+    loaded = manyclass.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict_log_proba(X), model.predict_log_proba(X), strict=True)
+    for name in PARTS[kind]:
+        found, given = getattr(loaded, name), PARTS[kind][name]
+        assert type(found) is type(given)
+        if isinstance(given, Part):
+            assert found.get_params() == given.get_params()
+    assert repr(loaded.resolved_params_) == repr(model.resolved_params_)
+    # What was loaded trains what was saved.
+    np.testing.assert_array_equal(clone(loaded).fit(X, problem()[1]).coef_, model.coef_)
+
+
+def test_an_index_given_as_an_example_is_saved_by_its_name(tmp_path):
+    index = manyclass.SphericalClusterIndex(n_clusters=3)
+    model, _ = fitted(sampler=samplers.Search(index=index, budget=5))
+    model.save(tmp_path / "m")
+    assert manyclass.load(tmp_path / "m").sampler.get_params() == samplers.Search(index="mips", budget=5).get_params()
 
 
 @pytest.mark.parametrize("kind", LABELS)
@@ -196,13 +236,15 @@ def test_what_the_format_lacks_is_refused_before_anything_is_written(tmp_path):
     path = tmp_path / "m"
     with pytest.raises(NotFittedError):
         clone(model).save(path)
-    with pytest.raises(TypeError, match=re.escape("learning_rate is [1]; only None, bool, int, float and str")):
+    with pytest.raises(TypeError, match=re.escape("learning_rate is [1]; only None, bool, int, float, str and parts")):
         pickle.loads(pickle.dumps(model)).set_params(learning_rate=[1]).save(path)
     with pytest.raises(TypeError, match="the labels are complex128; only booleans"):
         _with_classes(model, model.classes_.astype(complex)).save(path)
     with pytest.raises(TypeError, match=r"the labels are objects such as \(0, 1\); only booleans"):
         _with_classes(model, _objects([(0, 1), (0, 2)])).save(path)
-    with pytest.raises(TypeError, match="model is a Sub; it must be one of SoftmaxClassifier"):
+    with pytest.raises(
+        TypeError, match="model is a Sub; it must be one of MarginClassifier, SoftmaxClassifier, Augment"
+    ):
         type("Sub", (SoftmaxClassifier,), {})(max_iter=1).fit(*problem()).save(path)
     assert os.listdir(tmp_path) == []
 
@@ -294,14 +336,50 @@ def test_a_file_cut_anywhere_is_told_so(tmp_path):
             manyclass.load(tmp_path / "cut")
 
 
+def with_solver(value):
+    return described(lambda d: d["parameters"].update(solver=value))
+
+
 HEADERS = {
-    "newer": (lambda m: m | {"format_version": "2", "package_version": "9.1"}, "written by manyclass 9.1"),
+    "newer": (lambda m: m | {"format_version": "3", "package_version": "9.1"}, "written by manyclass 9.1"),
     "version": (lambda m: m | {"format_version": "one"}, "format_version is 'one'"),
     "no_model": (lambda m: {k: v for k, v in m.items() if k != "model"}, "its header lacks 'model'"),
     "no_json": (lambda m: m | {"model": "{"}, "'model' in its header is not JSON"),
     "no_object": (lambda m: m | {"notes": "3"}, "'notes' in its header is not a JSON object"),
-    "class": (described(lambda d: d.update({"class": "Tree"})), "class 'Tree'; this manyclass knows SoftmaxClassifier"),
+    "class": (
+        described(lambda d: d.update({"class": "Tree"})),
+        "class 'Tree'; this manyclass knows .*SoftmaxClassifier",
+    ),
     "parameter": (described(lambda d: d["parameters"].update(depth=3)), "SoftmaxClassifier has no parameter 'depth'"),
+    "value": (described(lambda d: d["parameters"].update(alpha=-1.0)), "is damaged: alpha is -1.0; it must be finite"),
+    "type": (described(lambda d: d["parameters"].update(max_iter=[3])), "is damaged: TypeError: max_iter is \\[3\\]"),
+    "choice": (described(lambda d: d["parameters"].update(solver="adam")), "is damaged: solver is 'adam'"),
+    "parameters": (described(lambda d: d.update(parameters=3)), "is damaged: TypeError"),
+    "part": (with_solver({"part": "Tree", "parameters": {}}), "is damaged: 'Tree' is no solver, sampler or model"),
+    "no_part": (with_solver({"name": "UMax"}), "is damaged: None is no solver, sampler or model"),
+    "part_type": (with_solver({"part": ["UMax"], "parameters": {}}), "is damaged: TypeError: unhashable"),
+    "part_list": (with_solver([{"part": "UMax", "parameters": {}}]), "is damaged: solver is "),
+    "part_parameters": (with_solver({"part": "UMax", "parameters": [2]}), "is damaged: 'UMax' is no solver"),
+    "part_parameter": (
+        with_solver({"part": "UMax", "parameters": {"depth": 3}}),
+        "is damaged: TypeError: UMax has no parameter 'depth'; it has 'delta'",
+    ),
+    "part_value": (with_solver({"part": "UMax", "parameters": {"delta": -1.0}}), "is damaged: delta is -1.0; it must"),
+    "part_value_nan": (with_solver({"part": "UMax", "parameters": {"delta": np.nan}}), "is damaged: delta is nan"),
+    "part_value_type": (
+        with_solver({"part": "UMax", "parameters": {"delta": "one"}}),
+        "is damaged: TypeError: delta is 'one'; it must be a number",
+    ),
+    "part_within": (
+        with_solver({"part": "UMax", "parameters": {"delta": {"part": "Block", "parameters": {}}}}),
+        r"is damaged: TypeError: delta is Block\(\)",
+    ),
+    "part_of_another_kind": (with_solver({"part": "Block", "parameters": {}}), r"is damaged: solver is Block\(\)"),
+    "chosen": (described(lambda d: d["automatic"].update(alpha_path_=[[1.0]])), "is damaged: not enough values"),
+    "chosen_part": (
+        described(lambda d: d["automatic"]["resolved_params_"].update(solver={"part": "os.system"})),
+        "is damaged: 'os.system' is no solver, sampler or model",
+    ),
     "layout": (described(lambda d: d.update(layout="diagonal")), "layout is 'diagonal'"),
     "n_iter": (described(lambda d: d.update(n_iter=-1)), "n_iter is -1; it must be an integer of at least 0"),
     "features": (described(lambda d: d.update(n_features_in="11")), "n_features_in is '11'"),

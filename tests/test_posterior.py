@@ -10,8 +10,9 @@ from reference.rng import VISIT_ORDER, Rng, shuffled
 from test_double_sum import finite_differences
 
 import manyclass
-from manyclass import AugmentReduceClassifier
+from manyclass import AugmentReduceClassifier, solvers
 from manyclass.training.local_family import LocalFamily, gauss_rule
+from manyclass.training.points import row_norms_sq
 from manyclass.training.posterior import GaussianTraining
 
 BOTH = ["normal", "logistic"]
@@ -24,6 +25,14 @@ def small(seed, n=60, n_classes=7, n_features=5):
     y = np.argmax(X @ W.T + rng.normal(size=(n, n_classes)), axis=1)
     y[:n_classes] = np.arange(n_classes)
     return X, y
+
+
+def training_of(noise, x, y, *, n_nodes=5, **parameters):
+    """The passes of a posterior over 7 classes, and the family of its q (none for Gumbel noise)."""
+    local_step = "natural" if noise == "gumbel" else solvers.Natural(family="normal", n_nodes=n_nodes)
+    estimator = AugmentReduceClassifier(noise=noise, local_step=local_step, posterior="gaussian", **parameters)
+    plan = estimator._plan(estimator.check_parameters(), row_norms_sq(x), 7)
+    return GaussianTraining(plan, x, y.astype(np.int32), 7), plan.utility.family
 
 
 def minus_bound(noise, family, d, alpha, mu, s):
@@ -85,12 +94,17 @@ def test_the_softmax_takes_the_mean_of_its_exponentials(seed):
 @pytest.mark.parametrize("noise", ["gumbel", *BOTH])
 def test_passes_equal_their_twin(noise, storage, n_negatives, seed):
     X, y = small(seed)
-    family = None if noise == "gumbel" else LocalFamily.of(noise, "normal", 5, 7)
-    estimator = AugmentReduceClassifier(
-        noise=noise, alpha=0.02, n_negatives=n_negatives, batch_size=8, random_state=seed, fit_intercept=seed % 2 == 0
-    )
     x = sp.csr_array(X) if storage == "sparse" else X
-    training = GaussianTraining(estimator, x, y.astype(np.int32), 7, family)
+    training, family = training_of(
+        noise,
+        x,
+        y,
+        alpha=0.02,
+        n_negatives=n_negatives,
+        random_state=seed,
+        fit_intercept=seed % 2 == 0,
+        solver=solvers.Implicit(batch_size=8),
+    )
     twin = Posterior(
         X.astype(float), y, 7, noise, family, n_negatives, 0.02, 8, seed_of(seed), seed % 2 == 0, storage == "sparse"
     )
@@ -110,9 +124,7 @@ def test_precisions_are_the_priors_and_the_curvatures_of_all_points(noise, stora
     X, y = small(seed)
     x = sp.csr_array(X) if storage == "sparse" else X
     alpha = 0.1
-    estimator = AugmentReduceClassifier(noise=noise, alpha=alpha, selection="all", random_state=seed)
-    family = None if noise == "gumbel" else LocalFamily.of(noise, "normal", 5, 7)
-    training = GaussianTraining(estimator, x, y.astype(np.int32), 7, family)
+    training, family = training_of(noise, x, y, alpha=alpha, sampler="all", random_state=seed)
     training.make_pass(0, 1e-12)
     if family is None:
         own = np.full((len(y), 7), 1 / 7)
@@ -129,10 +141,17 @@ def test_precisions_are_the_priors_and_the_curvatures_of_all_points(noise, stora
 @pytest.mark.parametrize("noise", ["gumbel", *BOTH])
 def test_a_batch_touches_only_features_and_classes_that_it_has(noise, seed):
     X, y = small(seed, n_features=20)
-    family = None if noise == "gumbel" else LocalFamily.of(noise, "normal", 3, 7)
-    estimator = AugmentReduceClassifier(noise=noise, alpha=0.01, n_negatives=2, batch_size=2, random_state=seed)
-    training = GaussianTraining(estimator, sp.csr_array(X), y.astype(np.int32), 7, family)
-    training.visit(0, 0.5, 0, training.batch)
+    training, _ = training_of(
+        noise,
+        sp.csr_array(X),
+        y,
+        n_nodes=3,
+        alpha=0.01,
+        n_negatives=2,
+        random_state=seed,
+        solver=solvers.Implicit(batch_size=2),
+    )
+    training.visit(0, 0.5, 0, 2)
     moved = training._by_feature(training.means.matrix)[:, :7] != 0
     points = shuffled(len(y), Rng(seed_of(seed), 0, VISIT_ORDER))[:2]
     assert not moved[~(X[points] != 0).any(axis=0)].any()
@@ -151,7 +170,8 @@ def test_a_posterior_under_the_right_prior_predicts_as_well_as_the_point(noise, 
     y[:8] = np.arange(8)
     x, train = sp.csr_array(X) if storage == "sparse" else X, slice(0, 100)
     prior = 0.7**2
-    common = {"noise": noise, "alpha": 1 / (100 * prior), "max_iter": 60, "decay": 0.95, "random_state": seed}
+    solver = solvers.Implicit(decay=0.95)
+    common = {"noise": noise, "solver": solver, "alpha": 1 / (100 * prior), "max_iter": 60, "random_state": seed}
     point = AugmentReduceClassifier(**common).fit(x[train], y[train])
     model = AugmentReduceClassifier(**common, posterior="gaussian").fit(x[train], y[train])
     assert model.coef_var_.shape == model.coef_.shape == (8, 20)
@@ -171,7 +191,10 @@ def test_a_posterior_under_the_right_prior_predicts_as_well_as_the_point(noise, 
 
 def test_what_the_posterior_cannot_do_is_refused(seed):
     X, y = small(seed)
-    with pytest.raises(ValueError, match="posterior='gaussian' needs alpha > 0"):
+    with pytest.raises(
+        ValueError,
+        match="posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are ",
+    ):
         AugmentReduceClassifier(posterior="gaussian").fit(X, y)
     with pytest.raises(ValueError, match="no callback"):
         AugmentReduceClassifier(posterior="gaussian", alpha=1.0).fit(X, y, callback=print)

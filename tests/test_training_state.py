@@ -4,10 +4,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 
 
-@pytest.mark.parametrize("parameters", [{}, {"alpha": 0.01}, {"selection": "uniform", "max_norm": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"solver": "exact", "alpha": 0.01},
+        {"solver": "implicit", "alpha": 0.01},
+        {"solver": solvers.Implicit(max_norm=0.5), "sampler": "uniform"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("sparse", [True, False])
 def test_scores_norm_and_evaluation_after_the_last_pass_are_those_of_the_model(parameters, sparse, seed):
     rng = np.random.default_rng(seed)
@@ -19,7 +28,7 @@ def test_scores_norm_and_evaluation_after_the_last_pass_are_those_of_the_model(p
     def note(state):
         seen["scores"], seen["norm"], seen["found"] = state.scores(X), state.squared_norm(), state.evaluate(X, y)
 
-    model = SoftmaxClassifier(max_iter=3, averaging="none", random_state=seed, **parameters)
+    model = SoftmaxClassifier(**{"solver": "exact", "max_iter": 3, "random_state": seed} | parameters)
     model.fit(X, y, callback=note)
     # Factors of rows are multiplied in at the end, which rounds each weight once more.
     np.testing.assert_allclose(seen["scores"], model.decision_function(X), rtol=1e-5, atol=1e-6)

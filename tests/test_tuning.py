@@ -103,9 +103,8 @@ def test_grid_as_a_learning_rate_finds_the_same(solver, seed):
     table, rate = model.learning_rate_table_, model.resolved_params_["learning_rate"]
     assert rate == min(table, key=table.get)
     assert min(table) < rate < max(table)
-    solver = model.resolved_params_.get("solver", solver)
-    by_hand = SoftmaxClassifier(solver=solver, alpha=1e-4, max_iter=3, random_state=0)
-    by_hand.set_params(**{name: model.resolved_params_[name] for name in ("averaging", "decay")})
+    by_hand = SoftmaxClassifier(alpha=1e-4, max_iter=3, random_state=0)
+    by_hand.set_params(solver=model.resolved_params_["solver"], sampler=model.resolved_params_.get("sampler", "auto"))
     assert tune_learning_rate(by_hand, X, y, random_state=0).table == table
     np.testing.assert_array_equal(by_hand.set_params(learning_rate=rate).fit(X, y).coef_, model.coef_)
 

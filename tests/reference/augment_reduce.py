@@ -164,5 +164,5 @@ class BoundTraining(Training):
 
 
 def train(X: Floats, labels: NDArray[np.int64], n_classes: int, **options: Any) -> Fit:
-    """Train by the book; options are parameters of AugmentReduceClassifier, family and nodes given."""
+    """Train by the book; options are those of `reference.flat.utility`, family and nodes given."""
     return BoundTraining(X, labels, n_classes, options).run()

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from manyclass import SoftmaxClassifier
 from reference.rng import VISIT_ORDER, Rng, class_order, shuffled
 from reference.selections import INCLUSION, SELECTIONS, Choice, Drawn
 from reference.steps import IMPLICIT, STEPS, WITH_LABEL, Answer, Point
@@ -22,8 +21,30 @@ SCHEDULES = {
     "constant": lambda decay, t: 1.0,
     "adaptive": lambda decay, t: decay**t,
 }
-BY_HAND = {"solver": "implicit", "n_negatives": 64, "alpha": 0.0, "averaging": "none", "max_iter": 20, "decay": 0.9}
-DEFAULTS = {**SoftmaxClassifier().get_params(), **BY_HAND, "candidates": None}
+DEFAULTS = {
+    "solver": "implicit",
+    "formulation": "proposed",
+    "selection": "frequency_block",
+    "frequency_power": 0.75,
+    "n_negatives": 64,
+    "n_head": 16,
+    "refresh": 10,
+    "candidates": None,
+    "batch_size": None,
+    "share_classes": None,
+    "u_learning_rate": "auto",
+    "schedule": "exponential",
+    "decay": 0.9,
+    "max_iter": 20,
+    "u_init": "log_n_classes",
+    "shuffle": True,
+    "delta": 1.0,
+    "u_gain": 0.5,
+    "alpha": 0.0,
+    "averaging": "none",
+    "max_norm": None,
+    "fit_intercept": True,
+}
 
 
 @dataclass
@@ -217,5 +238,5 @@ class Training:
 
 
 def train(X: Floats, labels: NDArray[np.int64], n_classes: int, **options: Any) -> Fit:
-    """Train by the book; options are parameters of SoftmaxClassifier, and candidates of its fit."""
+    """Train by the book; options are those of `reference.flat.softmax`, and candidates of a fit."""
     return Training(X, labels, n_classes, options).run()

@@ -117,7 +117,7 @@ def load(path: PathLike, mmap: bool = False) -> Any:
     file = _open_model(path)
     try:
         return _build(file, mmap)
-    except (KeyError, TypeError, AttributeError, UnicodeError) as error:
+    except (KeyError, TypeError, AttributeError, UnicodeError, RecursionError) as error:
         raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -165,7 +165,7 @@ def _open_model(path: PathLike) -> TensorFile:
     for key in ("model", "notes"):
         try:
             value = json.loads(file.metadata[key])
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{file.path} is damaged: {key!r} in its header is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise ValueError(f"{file.path} is damaged: {key!r} in its header is not a JSON object")
@@ -244,7 +244,10 @@ def _build(file: TensorFile, mmap: bool) -> Any:
         model.n_labels_ = int(labels.get("n_labels_", 1))
         model._sparse_labels = bool(labels.get("_sparse_labels", False))
     if info["class"] == "SoftmaxClassifier":
-        _set_automatic(model, info.get("automatic", {}))
+        try:
+            _set_automatic(model, info.get("automatic", {}))
+        except ValueError as error:
+            raise ValueError(f"{file.path} is damaged: {error}") from error
     if info["class"] == "AugmentReduceClassifier":
         shape = model._weights.matrix.shape
         gaussian = "variances" in file.entries
@@ -261,9 +264,11 @@ def _unfitted(file: TensorFile, info: Mapping[str, Any]) -> Any:
     if unknown:
         raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
     try:
-        return cls(**decode_parameters(parameters))
+        model = cls(**decode_parameters(parameters))
+        model.check_parameters()
     except ValueError as error:
         raise ValueError(f"{file.path} is damaged: {error}") from error
+    return model
 
 
 def _read_weights(file: TensorFile, layout: str, n_classes: int, n_features: int, mmap: bool) -> LinearWeights:

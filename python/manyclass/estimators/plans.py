@@ -80,8 +80,8 @@ def _check_open(estimator: Any, name: str, *words: str, **rule: Any) -> None:
     value = getattr(estimator, name)
     if isinstance(value, str):
         if value not in ("auto", *words):
-            listed = " or ".join(repr(word) for word in ("auto", *words))
-            raise ValueError(f"{name} is {value!r}; it must be a number, {listed}")
+            *most, last = ("a number", *map(repr, ("auto", *words)))
+            raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}")
         return
     check_number(name, value, **rule)
 

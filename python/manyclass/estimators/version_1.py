@@ -100,7 +100,7 @@ def _by_batches(flat: Mapping[str, Any]) -> dict[str, Any]:
     schedule = "exponential" if flat.get("schedule") == "adaptive" else flat.get("schedule", "exponential")
     found["solver"] = _solver(name, {**flat, "schedule": schedule, **({"selection": "all"} if exact else {})})
     found["sampler"] = _batch_sampler(flat, 0.75, "auto")
-    if not exact:
+    if _draws(flat, None):
         found |= _only(flat, "n_negatives")
     return found | _model(flat)
 
@@ -123,6 +123,12 @@ def _batch_sampler(flat: Mapping[str, Any], power: float, otherwise: str) -> str
     return _part(SAMPLERS["search"], flat, {"index": "search"})
 
 
+def _draws(flat: Mapping[str, Any], otherwise: str | None) -> bool:
+    """Whether classes are drawn: by the source itself, or before its search begins."""
+    search = flat.get("search", otherwise)
+    return search in (None, "sampled") or (search != "exact" and flat.get("warm_up", 1) > 0)
+
+
 def _margin(flat: Mapping[str, Any]) -> dict[str, Any]:
     schedule = flat.get("schedule", "adaptive")
     name = "adagrad" if schedule == "adaptive" else "implicit" if flat.get("step") == "implicit" else "sgd"
@@ -133,7 +139,7 @@ def _margin(flat: Mapping[str, Any]) -> dict[str, Any]:
     found = _only(flat, "loss", *(("smoothing",) if flat.get("loss") != "triplet" else ()))
     found["solver"] = _part(SOLVERS[name], {**steps, "schedule": "exponential" if name == "adagrad" else schedule})
     found["sampler"] = _batch_sampler(flat, 0.0, "all")
-    if not exact:
+    if _draws(flat, "exact"):
         found |= _only(flat, "n_negatives")
     return found | _model(flat)
 

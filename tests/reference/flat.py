@@ -1,0 +1,35 @@
+"""Estimators from flat options, one name for each: what the slow twins take, and tests that go through many options.
+
+The names are those of format version 1 of saved models, `manyclass.estimators.version_1`. An option that has no effect on
+what is trained is left out there, so that one set of options serves all solvers of a test.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
+from manyclass.estimators.version_1 import parameters_today
+from manyclass.solvers import SOLVERS
+
+# With solver="auto" nothing of a step can be set.
+OF_STEPS = {s.name for solver in SOLVERS.values() for s in solver.settings} - {"loss", "tol"}
+
+
+def softmax(**flat: Any) -> SoftmaxClassifier:
+    """A SoftmaxClassifier; options of a step need a solver, or what makes it train by batches."""
+    by_batches = flat.get("search") is not None or flat.get("embedding_dim") not in (None, "auto")
+    lost = OF_STEPS & flat.keys() if flat.get("solver", "auto") == "auto" and not by_batches else set()
+    if lost:
+        raise ValueError(f"{', '.join(sorted(lost))} would have no effect; name a solver")
+    return SoftmaxClassifier(**parameters_today("SoftmaxClassifier", flat))
+
+
+def margin(**flat: Any) -> MarginClassifier:
+    """A MarginClassifier."""
+    return MarginClassifier(**parameters_today("MarginClassifier", flat))
+
+
+def utility(**flat: Any) -> AugmentReduceClassifier:
+    """An AugmentReduceClassifier."""
+    return AugmentReduceClassifier(**parameters_today("AugmentReduceClassifier", flat))
