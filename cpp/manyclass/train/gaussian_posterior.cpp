@@ -61,9 +61,9 @@ struct NoiseTerms final : PointTerms {
               std::span<float> scores) const override {
     Rng rng(point.key, point.item);
     for (std::size_t c = 0; c < scores.size(); ++c) {
-      scores[c] += static_cast<float>(std::sqrt(static_cast<double>(spread.of_classes[c])) * draw_normal(rng));
+      scores[c] += static_cast<float>(std::sqrt(static_cast<double>(spread.of_classes[c])) * NormalNoise::draw(rng));
     }
-    point.label_score += std::sqrt(spread.of_label) * draw_normal(rng);
+    point.label_score += std::sqrt(spread.of_label) * NormalNoise::draw(rng);
     const ClassTerms terms{found.slopes, found.curvatures, found.scratch};
     const BoundTerms bound = (point.visits == 0 ? first : later).terms(point, {mu, *point.local_scale}, terms);
     const double loss = loss_of(point, bound, terms);

@@ -189,7 +189,7 @@ class MarginClassifier(LabelClassifier):
         check_choice("loss", self.loss, LOSSES)
         check_number("smoothing", self.smoothing, low=0)
         check_number("max_iter", self.max_iter, low=1, integer=True)
-        check_loop_numbers(self)
+        check_loop_numbers(self.get_params(deep=False))
         return Chosen(
             resolve_part("solver", self.solver, MARGIN_SOLVERS, "manyclass.solvers"),
             resolve_part("sampler", self.sampler, MARGIN_SAMPLERS, "manyclass.samplers"),

@@ -55,29 +55,28 @@ class Chosen:
     model: Part | None = None
 
 
-def part_of(estimator: Any, parameter: str, choices: Mapping[str, type[Part]], where: str) -> Part | None:
+def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]], where: str) -> Part | None:
     """The checked part that a parameter stands for; None for "auto"."""
-    value = getattr(estimator, parameter)
     if isinstance(value, str) and value == "auto":
         return None
     return resolve_part(parameter, value, {"auto": Part, **choices} if isinstance(value, str) else choices, where)
 
 
-def check_loop_numbers(estimator: Any) -> None:
-    """Check the numbers that every estimator with a training loop has."""
+def check_loop_numbers(parameters: Mapping[str, Any]) -> None:
+    """Check the numbers among the parameters of an estimator with a training loop."""
     numbers = {"n_negatives": 1, "max_iter": 1}
     for name, low in numbers.items():
-        _check_open(estimator, name, low=low, integer=True)
-    _check_open(estimator, "learning_rate", "grid", low=0, open_low=True)
-    if hasattr(estimator, "alpha"):
-        _check_open(estimator, "alpha", low=0)
-    if hasattr(estimator, "dim"):
-        _check_open(estimator, "dim", low=1, high=1 << 20, integer=True)
-    n_threads_from(estimator.n_jobs)
+        _check_open(parameters, name, low=low, integer=True)
+    _check_open(parameters, "learning_rate", "grid", low=0, open_low=True)
+    if "alpha" in parameters:
+        _check_open(parameters, "alpha", low=0)
+    if "dim" in parameters:
+        _check_open(parameters, "dim", low=1, high=1 << 20, integer=True)
+    n_threads_from(parameters["n_jobs"])
 
 
-def _check_open(estimator: Any, name: str, *words: str, **rule: Any) -> None:
-    value = getattr(estimator, name)
+def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: Any) -> None:
+    value = parameters[name]
     if isinstance(value, str):
         if value not in ("auto", *words):
             *most, last = ("a number", *map(repr, ("auto", *words)))
