@@ -1,7 +1,7 @@
 // The skeleton of an objective, to copy: the squared hinge, 1/2 sum_{k != y} (1 + d_k)_+^2 with d_k = z_k - z_y.
 //
-// A wrong class costs where its score comes within 1 of the label's or above it. An objective is
-// a pure function of the scores of one point: it knows no data, no weights, no threads, and draws nothing.
+// A wrong class costs where its score comes within 1 of the label's or above it. An objective is a pure function of the
+// scores of one point: it knows no data, no weights, no threads, and draws nothing.
 #pragma once
 
 #include <algorithm>
