@@ -242,17 +242,19 @@ class _LabelTraining:
         estimator = self._estimator
         if strategy not in ("exact", "sampled") and self._index is None:
             self._index = self._new_index(strategy)
+        power = float(estimator.frequency_power)  # 0: distinct classes
         return _core.LabelTrainer(
             self._arrays,
             loss=self._loss,
             smoothing=self._smoothing,
             implicit=self._implicit,
             source=strategy,
-            n_negatives=estimator.n_negatives,
+            selection="frequency" if power else "uniform",
+            n_negatives=min(estimator.n_negatives, self._weights.n_classes),
+            options={"power": power} if power else {},
             # A margin compares scores with 1: an inclusion probability has no place in them.
-            log_q=self._loss == "cross_entropy" and bool(estimator.log_q),
+            log_alpha=self._loss == "cross_entropy" and bool(estimator.log_q),
             share=estimator.share_classes is not False,
-            power=float(estimator.frequency_power),
             index=None if self._index is None else self._index._index,
             budget=self._budget(),
             n_probe=1 if self._index is None else self._index.n_probe_,
