@@ -42,7 +42,7 @@ def test_facts_are_complete(facts):
     assert facts["kind"] in KINDS
     assert facts["name"].isidentifier() or facts["name"] == "is"
     assert facts["sentence"].endswith(".")
-    assert facts["sentence"][0].isupper() or facts["sentence"].startswith("v =")
+    assert facts["sentence"][0].isupper()
     assert len(facts["sentence"].split()) <= 30
     assert set(facts["flags"]) <= FLAGS.get(facts["kind"], set())
     for parameter in facts["parameters"]:

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "manyclass/math/logistic.hpp"
-#include "manyclass/objective/sampled_point.hpp"
+#include "manyclass/objective/point.hpp"
 #include "manyclass/select/noise.hpp"
 #include "manyclass/text/huffman.hpp"
 #include "manyclass/train/sentences.hpp"

@@ -2,6 +2,7 @@
 #include "manyclass/train/plan.hpp"
 
 #include <array>
+#include <concepts>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -47,6 +48,11 @@ using Solvers = Parts<Implicit,            //
                       MinibatchProx>;
 
 template <class Part>
+concept MakesSteps = requires(Formulation form, RootFinder root) {
+  { Part::make(form, root) } -> std::same_as<AnyStep>;
+};
+
+template <class Part>
 AnyStep step_of(const Plan& plan) {
   const auto form = static_cast<Formulation>(place_of("formulation", plan.formulation, formulation_facts));
   const auto root = static_cast<RootFinder>(place_of("root", plan.root, root_finder_facts));
@@ -57,6 +63,7 @@ AnyStep step_of(const Plan& plan) {
   } else if constexpr (Part::facts.has(flag::batch)) {
     throw std::invalid_argument("solver '" + plan.solver + "' steps by batches and not by points");
   } else {
+    static_assert(MakesSteps<Part>, "a solver is a rule for u, an objective, or has make(formulation, root finder)");
     return Part::make(form, root);
   }
 }

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "manyclass/objective/sampled_point.hpp"
+#include "manyclass/objective/point.hpp"
 #include "manyclass/select/draw.hpp"
 #include "manyclass/weights/feature_rows.hpp"
 

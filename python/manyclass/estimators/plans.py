@@ -202,34 +202,28 @@ def utility_points_plan(
 # By minibatches
 
 
-def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, power: float) -> dict[str, Any]:
+def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, draws: Part) -> dict[str, Any]:
     """Which classes a minibatch sees: the fields of a BatchesPlan that say so.
 
-    `sampled`: what sampler="auto" is whatever the number of classes; `power`: of its draws.
+    `sampled`: what sampler="auto" is whatever the number of classes; `draws`: what then draws, and before a search.
     """
     if sampler is None:
-        exact = n_classes <= MOST_SCORED and not sampled
-        sampler = SAMPLERS["all"]() if exact else SAMPLERS["frequency"](power=power)
+        sampler = draws if sampled or n_classes > MOST_SCORED else SAMPLERS["all"]()
+    if sampler.name == "head_tail":
+        raise ValueError("sampler is 'head_tail', which needs a linear model of one label a row; choose another")
     of_sampler = Given(sampler, f"{sampler.name}: ")
-    fields: dict[str, Any] = {"power": power, "index": None, "budget": None, "warm_up": 1}
-    if sampler.name == "all":
-        fields["source"] = "exact"
-    elif sampler.name in ("frequency", "uniform"):
-        fields["source"] = "sampled"
-        fields["power"] = float(of_sampler.take("power", 0.0)) if sampler.name == "frequency" else 0.0
-    elif sampler.name == "search":
+    fields: dict[str, Any] = {"source": "exact", "index": None, "budget": None, "warm_up": 1}
+    if sampler.name == "search":
         index = of_sampler.take("index")
-        fields["source"] = search_name(index)
-        fields["index"] = None if isinstance(index, str) else index
-        fields["budget"] = of_sampler.take("budget")
-        fields["warm_up"] = int(of_sampler.take("warm_up"))
-    else:
-        raise ValueError(
-            f"sampler is {sampler.name!r}; with several labels, embeddings or a margin it must be one of 'all', "
-            "'frequency', 'uniform', 'search'"
-        )
+        fields |= {"source": search_name(index), "index": None if isinstance(index, str) else index}
+        fields |= {"budget": of_sampler.take("budget"), "warm_up": int(of_sampler.take("warm_up"))}
+    elif sampler.name != "all":
+        fields["source"], draws = "sampled", sampler
+        for setting in sampler.settings:
+            of_sampler.take(setting.name)
     of_sampler.refuse_rest("here")
-    return fields
+    options = {name: float(value) for name, value in draws.get_params().items()}
+    return {**fields, "sampler": draws.name, "options": options}
 
 
 def batches_plan(

@@ -63,8 +63,8 @@ class SoftmaxClassifier(LabelClassifier):
     sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees: "frequency_block" (groups of 16 neighbours in the order of the classes'
         frequencies: 16 classes for the memory traffic of one), "block", "uniform", "all", "frequency", "head_tail" or
-        "search". "auto" is "frequency_block", and "all" up to 8,192 classes or else "frequency" in training by
-        minibatches, which has "all", "uniform", "frequency" and "search".
+        "search". "auto" is "frequency_block"; in training by minibatches, which has no "head_tail", it is "all" up to
+        8,192 classes, else "frequency".
     n_negatives : int or "auto", default="auto"
         Classes per step (rounded up to a multiple of 16 with "frequency_block"); more than there are mean all of them.
         "auto" is 64, and 1,024 in training by minibatches; with solver="auto" it balances what a class costs with the
