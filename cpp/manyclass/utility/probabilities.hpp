@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,6 +22,13 @@ inline const std::vector<std::string>& noise_names() {
   return names;
 }
 
+inline NoiseKind noise_named(const std::string& name) {
+  if (name == "gumbel") return GumbelNoise{};
+  if (name == "normal") return NormalNoise{};
+  if (name == "logistic") return LogisticNoise{};
+  throw std::invalid_argument("noise is '" + name + "'; it must be one of 'gumbel', 'normal', 'logistic'");
+}
+
 // Rows of K finite utilities.
 struct UtilityRows {
   std::span<const double> psi;
@@ -29,6 +37,10 @@ struct UtilityRows {
   std::size_t size() const { return psi.size() / n_classes; }
   std::span<const double> row(std::size_t i) const { return psi.subspan(i * n_classes, n_classes); }
 };
+
+// Throw std::invalid_argument where a value is not finite, or a class is not below n_classes.
+void check(const UtilityRows& rows);
+void check_classes(std::span<const Index> classes, std::size_t n_classes);
 
 // Row i of `out`: p, or log p, of every class.
 void utility_probabilities(const NoiseKind& noise, const UtilityRows& rows, bool log, int n_threads, Isa isa,

@@ -237,11 +237,11 @@ class _LabelTraining:
         total = x.data @ x.data if isinstance(x, sp.csr_array) else np.einsum("ij,ij->", x, x, dtype=np.float64)
         return float(max(float(total) / x.shape[0], float(np.finfo(np.float32).tiny)))
 
-    def _make(self, strategy: str) -> _core.LabelTrainer:
+    def _make(self, strategy: str) -> _core.Trainer:
         estimator = self._estimator
         if strategy not in ("exact", "sampled") and self._index is None:
             self._index = self._new_index(strategy)
-        return _core.LabelTrainer(
+        return _core.Trainer.labels(
             self._arrays,
             loss=self._loss,
             smoothing=self._smoothing,

@@ -48,9 +48,8 @@ class GaussianTraining:
             intercept_squares=EMPTY,
             heads=np.zeros((0, 0), dtype=np.int32),
             n_classes=n_classes,
+            local_scale=np.zeros(0) if family is None else np.full(len(labels), family.s),
         )
-        if family is not None:
-            state.local_scale = np.full(len(labels), family.s)
         data = csr_parts(x) if isinstance(x, sp.csr_array) else x
         self._trainer = _core.Trainer.posterior(
             self._plan(estimator, family), data, x.shape[1], state, self.variances, self.collected

@@ -203,9 +203,8 @@ def fit_sampled(
         intercept_squares=memory.intercept_squares,
         heads=heads,
         n_classes=n_classes,
+        local_scale=np.zeros(0) if local is None else np.full(n_samples, local.s),
     )
-    if local is not None:
-        state.local_scale = np.full(n_samples, local.s)
     batch = batch_size_of(estimator, labels, n_classes)
     plan = _core.Plan(
         solver=estimator.solver,

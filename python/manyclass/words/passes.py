@@ -75,7 +75,7 @@ class Passes:
     """Some passes with one trainer; step sizes fall linearly over all of them."""
 
     objective: str
-    trainer: _core.SkipGramTrainer
+    trainer: _core.Trainer
     n_passes: int
     first_pass: int  # by which random draws are named
     learning_rate: float
@@ -118,12 +118,12 @@ def run_passes(
                 last = min(first + slice_size, n_sentences)
                 begin = time.perf_counter()
                 progress = passes.trainer.run(
-                    n_pass=passes.first_pass + n,
+                    epoch=passes.first_pass + n,
+                    eta=eta_begin,
+                    eta_u=passes.u_learning_rate,
                     first=first,
                     last=last,
-                    eta_begin=eta_begin,
                     eta_end=eta_end,
-                    eta_u=passes.u_learning_rate,
                 )
                 seconds = time.perf_counter() - begin
                 state.seconds += seconds

@@ -400,7 +400,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     ) -> bool:
         assert self._corpus is not None
         needs_normalizers = solver in SOLVERS
-        trainer = _core.SkipGramTrainer(
+        trainer = _core.skip_gram_trainer(
             text=self._text,
             input=self._tables.input,
             output=self._tables.output,
