@@ -124,7 +124,7 @@ def bare_trainer(X, lists, W, embeddings, *, batch, relu=False, loss="cross_entr
         "budget": 1,
     }
     options |= {"n_probe": 1, "seed": 0, "n_threads": 1, "shuffle": False, "isa": "auto"}
-    return _core.LabelTrainer(arrays, loss=loss, smoothing=smoothing, implicit=implicit, batch=batch, **options)
+    return _core.Trainer.labels(arrays, loss=loss, smoothing=smoothing, implicit=implicit, batch=batch, **options)
 
 
 def rows(values):
@@ -208,7 +208,7 @@ def test_where_stretches_end_changes_no_bit(seed):
 
 @pytest.mark.parametrize(
     ("lists", "message"),
-    [([[0], []], "a point has no label"), ([[0], [K]], "out of range"), ([[0], [2, 2]], "repeated")],
+    [([[0], []], "a point has no label"), ([[0], [K]], "in range"), ([[0], [2, 2]], "not distinct")],
 )
 def test_the_core_refuses_labels_that_are_none(lists, message):
     X = np.ones((2, 3), dtype=np.float32)

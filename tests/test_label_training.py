@@ -131,9 +131,9 @@ def test_a_fit_equals_its_slow_twin_for_every_loss_and_source(loss, multilabel, 
 @pytest.mark.parametrize("share_classes", [True, False])
 @pytest.mark.parametrize("selection", names("selection", without="heads"))
 def test_every_selection_serves_points_with_several_labels(selection, share_classes, seed, monkeypatch):
-    real = _core.LabelTrainer
+    real = _core.Trainer.labels
     drawing = {"selection": selection, "options": {}}
-    monkeypatch.setattr(_core, "LabelTrainer", lambda arrays, **settings: real(arrays, **settings | drawing))
+    monkeypatch.setattr(_core.Trainer, "labels", lambda arrays, **settings: real(arrays, **settings | drawing))
     assert_fit_equals_twin(
         "cross_entropy",
         seed,

@@ -231,7 +231,7 @@ def train_both(solver, seed, *, share=False, isa="auto", shrink=True):
         seed=seed,
     )
     n_pairs = twin.run(1, eta, eta_end)
-    trainer = _core.SkipGramTrainer(
+    trainer = _core.skip_gram_trainer(
         text=core_text(text),
         input=tables.input,
         output=tables.output,
@@ -247,9 +247,7 @@ def train_both(solver, seed, *, share=False, isa="auto", shrink=True):
         n_threads=1,
         isa=isa,
     )
-    progress = trainer.run(
-        n_pass=1, first=0, last=len(text.sentences), eta_begin=eta, eta_end=eta_end, eta_u=twin.eta_u
-    )
+    progress = trainer.run(epoch=1, first=0, last=len(text.sentences), eta=eta, eta_end=eta_end, eta_u=twin.eta_u)
     assert progress.pairs == n_pairs
     assert progress.tokens == sum(map(len, text.sentences))
     return tables, carried, twin, n_pairs
@@ -307,9 +305,9 @@ def test_what_does_not_fit_together_is_refused():
         ({"solver": "magic"}, "solver is 'magic'"),
     ]:
         with pytest.raises(ValueError, match=message):
-            _core.SkipGramTrainer(**{**fine, **change})
-    with pytest.raises(ValueError, match="no such sentences"):
-        _core.SkipGramTrainer(**fine).run(n_pass=0, first=0, last=10**6, eta_begin=0.1, eta_end=0.1, eta_u=0.1)
+            _core.skip_gram_trainer(**{**fine, **change})
+    with pytest.raises(ValueError, match="no such visits"):
+        _core.skip_gram_trainer(**fine).run(epoch=0, first=0, last=10**6, eta=0.1, eta_end=0.1, eta_u=0.1)
     for change, message in [
         ({"sentences": np.array([0, 5])}, "the sentences do not cover the tokens"),
         ({"sentences": np.array([0, 2, 1, 3])}, "the sentences' positions decrease"),

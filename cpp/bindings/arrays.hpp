@@ -1,34 +1,39 @@
-// Every check on a caller's array, and the way from NumPy's arrays to the core's views.
+// The way from Python's arguments to the core's views, and from the core's results to arrays.
+//
+// An argument that is a view must be a contiguous array of exactly its type: a converted copy would take what the core
+// writes. The caller is Python code of this package, which has validated values; what would make the core read outside
+// its memory is checked again here and in the core.
 #pragma once
 
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "manyclass/core/csr.hpp"
+#include "manyclass/core/isa.hpp"
 
 namespace manyclass {
 
 namespace py = pybind11;
+using namespace py::literals;
 
-// Dtype and byte order are checked by pybind11 (arguments are .noconvert()); c_style asks for contiguous
-// memory.
 template <class T>
 using Array = py::array_t<T, py::array::c_style>;
 
+// A two-dimensional array.
 template <class T>
-std::span<const T> view(const Array<T>& a) {
-  return {a.data(), static_cast<std::size_t>(a.size())};
-}
+struct Matrix {
+  std::span<T> data;
+  Index rows = 0, cols = 0;
 
-// Throws ValueError where the array is read-only.
-template <class T>
-std::span<T> mutable_view(Array<T>& a) {
-  return {a.mutable_data(), static_cast<std::size_t>(a.size())};
-}
+  std::size_t width() const { return static_cast<std::size_t>(cols); }
+};
 
 inline Index as_index(py::ssize_t n, const char* what) {
   if (n < 0 || n > 0x7fffffff) {
@@ -37,33 +42,113 @@ inline Index as_index(py::ssize_t n, const char* what) {
   return static_cast<Index>(n);
 }
 
-// The caller is Python code of this package that has validated the matrix (sorted, in range, finite); what
-// would make the core read outside its memory is checked again here.
-inline CsrView csr_view(const Array<Offset>& indptr, const Array<Index>& indices, const Array<float>& data,
-                        py::ssize_t n_cols) {
-  const CsrView x{view(indptr), view(indices), view(data), as_index(n_cols, "the number of columns")};
-  if (x.indptr.empty() || x.indptr.front() != 0 || x.indptr.back() != static_cast<Offset>(x.indices.size()) ||
-      x.indices.size() != x.data.size()) {
-    throw std::invalid_argument("indptr, indices and data do not describe one CSR matrix");
+// False where `source` is no such array; throws ValueError where it is to be written to and read-only.
+template <class T>
+bool view_array(py::handle source, std::span<T>& data) {
+  using Elements = Array<std::remove_const_t<T>>;
+  if (!Elements::check_(source)) return false;
+  auto array = py::reinterpret_borrow<Elements>(source);
+  const auto size = static_cast<std::size_t>(array.size());
+  if constexpr (std::is_const_v<T>) {
+    data = {array.data(), size};
+  } else {
+    data = {array.mutable_data(), size};
   }
-  for (std::size_t i = 1; i < x.indptr.size(); ++i) {
-    if (x.indptr[i] < x.indptr[i - 1]) {
-      throw std::invalid_argument("indptr decreases at row " + std::to_string(i - 1));
-    }
-  }
-  for (const Index j : x.indices) {
-    if (j < 0 || j >= x.n_cols) {
-      throw std::invalid_argument("feature " + std::to_string(j) + " is outside [0, " + std::to_string(x.n_cols) + ")");
-    }
-  }
-  return x;
+  return true;
 }
 
-inline DenseView dense_view(const Array<float>& x) {
-  if (x.ndim() != 2) {
-    throw std::invalid_argument("the array has " + std::to_string(x.ndim()) + " dimensions; it must have 2");
+template <class T>
+bool view_matrix(py::handle source, Matrix<T>& matrix) {
+  if (!view_array(source, matrix.data)) return false;
+  const auto array = py::reinterpret_borrow<py::array>(source);
+  if (array.ndim() != 2) {
+    throw std::invalid_argument("the array has " + std::to_string(array.ndim()) + " dimensions; it must have 2");
   }
-  return {view(x), as_index(x.shape(0), "the number of rows"), as_index(x.shape(1), "the number of columns")};
+  matrix.rows = as_index(array.shape(0), "the number of rows");
+  matrix.cols = as_index(array.shape(1), "the number of columns");
+  return true;
 }
+
+inline DenseView dense_view(const Matrix<const float>& x) { return {x.data, x.rows, x.cols}; }
+
+// A sparse matrix given as (indptr, indices, data) or a dense one given as an array. The caller keeps `x` alive.
+inline AnyData data_view(const py::object& x, py::ssize_t n_features) {
+  if (Matrix<const float> dense; view_matrix(x, dense)) return dense_view(dense);
+  CsrView csr;
+  const auto parts = py::isinstance<py::tuple>(x) ? x.cast<py::tuple>() : py::tuple();
+  if (parts.size() != 3 || !view_array(parts[0], csr.indptr) || !view_array(parts[1], csr.indices) ||
+      !view_array(parts[2], csr.data)) {
+    throw py::type_error("the data must be an array of float32 or a tuple (indptr, indices, data)");
+  }
+  csr.n_cols = as_index(n_features, "the number of columns");
+  check(csr);
+  return csr;
+}
+
+template <class T>
+std::span<const T> view(const Array<T>& a) {
+  return {a.data(), static_cast<std::size_t>(a.size())};
+}
+
+template <class T>
+std::span<T> mutable_view(Array<T>& a) {
+  return {a.mutable_data(), static_cast<std::size_t>(a.size())};
+}
+
+template <class T>
+Array<T> array_of(const std::vector<T>& values) {
+  return Array<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+template <class T>
+Array<T> matrix_of(std::span<const T> values, std::size_t n_columns) {
+  return Array<T>({values.size() / n_columns, n_columns}, values.data());
+}
+
+// f() without the GIL. f sees views only.
+template <class F>
+auto released(F&& f) {
+  const py::gil_scoped_release nogil;
+  return std::forward<F>(f)();
+}
+
+// Of a constructor, or of a function that returns an object: all arguments live as long as the object, which views them.
+struct KeepAll {};
 
 }  // namespace manyclass
+
+namespace pybind11::detail {
+
+template <>
+struct process_attribute<manyclass::KeepAll> : process_attribute_default<manyclass::KeepAll> {
+  static void postcall(function_call& call, handle result) {
+    const bool constructs = static_cast<bool>(call.init_self);  // then the first argument is no Python object
+    for (std::size_t i = constructs ? 1 : 0; i < call.args.size(); ++i) {
+      keep_alive_impl(constructs ? call.init_self : result, call.args[i]);
+    }
+  }
+};
+
+template <class T>
+struct type_caster<std::span<T>> {
+  PYBIND11_TYPE_CASTER(std::span<T>, const_name("numpy.ndarray"));
+  bool load(handle source, bool) { return manyclass::view_array(source, value); }
+};
+
+template <class T>
+struct type_caster<manyclass::Matrix<T>> {
+  PYBIND11_TYPE_CASTER(manyclass::Matrix<T>, const_name("numpy.ndarray"));
+  bool load(handle source, bool) { return manyclass::view_matrix(source, value); }
+};
+
+template <>
+struct type_caster<manyclass::Isa> {
+  PYBIND11_TYPE_CASTER(manyclass::Isa, const_name("str"));
+  bool load(handle source, bool) {
+    if (!isinstance<str>(source)) return false;
+    value = manyclass::isa_named(source.cast<std::string>());
+    return true;
+  }
+};
+
+}  // namespace pybind11::detail

@@ -1,6 +1,4 @@
 // Text files of sparse data.
-#include <pybind11/stl.h>
-
 #include <memory>
 #include <utility>
 

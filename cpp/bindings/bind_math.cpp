@@ -11,44 +11,31 @@ namespace manyclass {
 
 namespace {
 
-Isa as_isa(const std::string& name) {
-  for (const auto& [isa, its_name] :
-       {std::pair{Isa::baseline, "baseline"}, std::pair{Isa::avx2, "avx2"}, std::pair{Isa::avx512, "avx512"}}) {
-    if (name == its_name && isa <= best_isa()) return isa;
-  }
-  throw std::invalid_argument("isa is '" + name +
-                              "'; it must be one of 'baseline', 'avx2', 'avx512' that this processor has");
-}
-
 template <class F>
-py::array_t<float> block(const Array<float>& x, const std::string& isa_name, F f) {
-  const Isa isa = as_isa(isa_name);
-  py::array_t<float> y(x.size());
+Array<float> block(std::span<const float> x, Isa isa, F f) {
+  Array<float> y(x.size());
   const float* in = x.data();
   float* out = y.mutable_data();
-  const auto n = static_cast<std::size_t>(x.size());
-  const py::gil_scoped_release nogil;
-  run_with(isa, [=] {
-    for (std::size_t i = 0; i < n; ++i) out[i] = f(in[i]);
+  const std::size_t n = x.size();
+  released([&] {
+    run_with(isa, [=] {
+      for (std::size_t i = 0; i < n; ++i) out[i] = f(in[i]);
+    });
   });
   return y;
 }
 
-double log_sum_exp_block(const Array<float>& z, const std::string& isa_name) {
-  const Isa isa = as_isa(isa_name);
-  const std::span<const float> scores = view(z);
-  const py::gil_scoped_release nogil;
+double log_sum_exp_block(std::span<const float> scores, Isa isa) {
   LogSumExp sum;
   run_with(isa, [&] { sum.add(scores); });
   return sum.value();
 }
 
 // The parts [0, cuts[0]), [cuts[0], cuts[1]), ... added one by one, then merged.
-double log_sum_exp_parts(const Array<double>& z, const Array<Offset>& cuts) {
-  const std::span<const double> scores = view(z);
+double log_sum_exp_parts(std::span<const double> scores, std::span<const Offset> cuts) {
   LogSumExp total;
   Offset begin = 0;
-  for (const Offset end : view(cuts)) {
+  for (const Offset end : cuts) {
     if (end < begin || end > static_cast<Offset>(scores.size())) {
       throw std::invalid_argument("cut " + std::to_string(end) + " is outside [" + std::to_string(begin) + ", " +
                                   std::to_string(scores.size()) + "]");
@@ -63,47 +50,36 @@ double log_sum_exp_parts(const Array<double>& z, const Array<Offset>& cuts) {
 }  // namespace
 
 void bind_math(py::module_& m) {
-  const auto x = py::arg("x").noconvert();
+  const auto x = py::arg("x");
   const auto isa = py::arg("isa");
   m.def(
-      "_exp_block",
-      [](const Array<float>& a, const std::string& i) { return block(a, i, [](float v) { return vec::exp(v); }); }, x,
+      "_exp_block", [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::exp(v); }); }, x,
       isa, "vec::exp of each element.");
   m.def(
-      "_log_block",
-      [](const Array<float>& a, const std::string& i) { return block(a, i, [](float v) { return vec::log(v); }); }, x,
+      "_log_block", [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log(v); }); }, x,
       isa, "vec::log of each element.");
   m.def(
       "_wright_omega_block",
-      [](const Array<float>& a, const std::string& i) {
-        return block(a, i, [](float v) { return vec::wright_omega(v); });
-      },
-      x, isa, "vec::wright_omega of each element.");
+      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::wright_omega(v); }); }, x, isa,
+      "vec::wright_omega of each element.");
   m.def(
       "_log_ndtr_block",
-      [](const Array<float>& a, const std::string& i) { return block(a, i, [](float v) { return vec::log_ndtr(v); }); },
-      x, isa, "vec::log_ndtr of each element.");
+      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log_ndtr(v); }); }, x, isa,
+      "vec::log_ndtr of each element.");
   m.def(
       "_log_ndtr_derivative_block",
-      [](const Array<float>& a, const std::string& i) {
-        return block(a, i, [](float v) { return vec::log_ndtr_derivative(v); });
-      },
+      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log_ndtr_derivative(v); }); },
       x, isa, "vec::log_ndtr_derivative of each element.");
   m.def(
       "_log_expit_block",
-      [](const Array<float>& a, const std::string& i) {
-        return block(a, i, [](float v) { return vec::log_expit(v); });
-      },
-      x, isa, "vec::log_expit of each element.");
+      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log_expit(v); }); }, x, isa,
+      "vec::log_expit of each element.");
   m.def(
       "_log_expit_derivative_block",
-      [](const Array<float>& a, const std::string& i) {
-        return block(a, i, [](float v) { return vec::log_expit_derivative(v); });
-      },
+      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log_expit_derivative(v); }); },
       x, isa, "vec::log_expit_derivative of each element.");
-  m.def("_log_sum_exp_block", log_sum_exp_block, py::arg("z").noconvert(), isa,
-        "log of the sum of exp of floats, as one block.");
-  m.def("_log_sum_exp_parts", log_sum_exp_parts, py::arg("z").noconvert(), py::arg("cuts").noconvert(),
+  m.def("_log_sum_exp_block", log_sum_exp_block, py::arg("z"), isa, "log of the sum of exp of floats, as one block.");
+  m.def("_log_sum_exp_parts", log_sum_exp_parts, py::arg("z"), py::arg("cuts"),
         "The same of doubles added one by one, in parts that end at cuts and are merged.");
 }
 

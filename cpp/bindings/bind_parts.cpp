@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "bindings/arrays.hpp"
-#include "bindings/isa.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/math/root.hpp"

@@ -1,7 +1,7 @@
 // The extension module manyclass._core: one bind_<stage>.cpp per stage of the flow.
 #include "bindings/module.hpp"
 
-#include "bindings/isa.hpp"
+#include "manyclass/core/isa.hpp"
 
 namespace manyclass {
 
@@ -11,7 +11,6 @@ PYBIND11_MODULE(_core, m) {
   bind_registry(m);
   bind_io(m);
   bind_train(m);
-  bind_labels(m);
   bind_evaluate(m);
   bind_utilities(m);
   bind_gradient(m);
@@ -19,7 +18,6 @@ PYBIND11_MODULE(_core, m) {
   bind_math(m);
   bind_parts(m);
   bind_search(m);
-  bind_decomposed(m);  // after bind_search, whose index it adds to
   bind_skip_gram(m);
 }
 

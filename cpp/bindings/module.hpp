@@ -6,7 +6,6 @@
 namespace manyclass {
 
 void bind_io(pybind11::module_& m);
-void bind_labels(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 void bind_evaluate(pybind11::module_& m);
@@ -16,7 +15,6 @@ void bind_math(pybind11::module_& m);
 void bind_parts(pybind11::module_& m);
 void bind_registry(pybind11::module_& m);
 void bind_search(pybind11::module_& m);
-void bind_decomposed(pybind11::module_& m);
 void bind_skip_gram(pybind11::module_& m);
 
 }  // namespace manyclass

@@ -1,8 +1,6 @@
 // A linear model's weights and the data it scores, as Python passes them.
 #pragma once
 
-#include <stdexcept>
-
 #include "bindings/arrays.hpp"
 #include "manyclass/evaluate/tiles.hpp"
 
@@ -10,48 +8,34 @@ namespace manyclass {
 
 // Feature-major weights are (D, stride) with stride a multiple of 16, class-major ones (K, D).
 struct Weights {
-  Array<float> matrix;
-  Array<float> intercept;
-  Array<float> scale;  // empty: all ones
-  py::ssize_t n_classes;
+  Matrix<const float> matrix;
+  std::span<const float> intercept;
+  std::span<const float> scale;  // empty: all ones
+  Index n_classes;
 };
 
-inline SparseModel sparse_model(const Weights& w, const CsrView& x) {
-  if (w.matrix.ndim() != 2 || w.matrix.shape(0) != x.n_cols || w.matrix.shape(1) < w.n_classes ||
-      w.matrix.shape(1) % static_cast<py::ssize_t>(line_floats) != 0) {
+inline SparseModel model_of(const Weights& w, const CsrView& x) {
+  if (w.matrix.rows != x.n_cols || w.matrix.cols < w.n_classes || w.matrix.width() % line_floats != 0) {
     throw std::invalid_argument("the weights do not fit the data or are not padded to 16 classes");
   }
-  return {{FeatureRows<const float>(view(w.matrix), x.n_cols), view(w.intercept), view(w.scale)},
-          as_index(w.n_classes, "n_classes")};
+  return {{FeatureRows<const float>(w.matrix.data, x.n_cols), w.intercept, w.scale}, w.n_classes};
 }
 
-inline DenseModel dense_model(const Weights& w, const DenseView& x) {
-  if (w.matrix.ndim() != 2 || w.matrix.shape(0) != w.n_classes || w.matrix.shape(1) != x.n_cols) {
+inline DenseModel model_of(const Weights& w, const DenseView& x) {
+  if (w.matrix.rows != w.n_classes || w.matrix.cols != x.n_cols) {
     throw std::invalid_argument("the weights do not fit the data");
   }
-  return {{ClassRows<const float>(view(w.matrix), x.n_cols), view(w.intercept), view(w.scale)},
-          as_index(w.n_classes, "n_classes")};
+  return {{ClassRows<const float>(w.matrix.data, x.n_cols), w.intercept, w.scale}, w.n_classes};
 }
 
-// Calls f(data view, model) for a sparse matrix given as (indptr, indices, data) or a dense one given as an
-// array.
+// Calls f(data view, model).
 template <class F>
 auto with_data(const py::object& x, py::ssize_t n_features, const Weights& w, F&& f) {
-  if ((w.intercept.size() != 0 && w.intercept.size() != w.n_classes) ||
-      (w.scale.size() != 0 && w.scale.size() != w.n_classes)) {
+  const auto k = static_cast<std::size_t>(w.n_classes);
+  if ((!w.intercept.empty() && w.intercept.size() != k) || (!w.scale.empty() && w.scale.size() != k)) {
     throw std::invalid_argument("the intercept and the scale must have one value for each class, or none");
   }
-  if (py::isinstance<py::tuple>(x)) {
-    const auto parts = x.cast<py::tuple>();
-    const auto indptr = parts[0].cast<Array<Offset>>();
-    const auto indices = parts[1].cast<Array<Index>>();
-    const auto data = parts[2].cast<Array<float>>();
-    const CsrView csr = csr_view(indptr, indices, data, n_features);
-    return f(csr, sparse_model(w, csr));
-  }
-  const auto array = x.cast<Array<float>>();
-  const DenseView dense = dense_view(array);
-  return f(dense, dense_model(w, dense));
+  return std::visit([&](const auto& data) { return f(data, model_of(w, data)); }, data_view(x, n_features));
 }
 
 }  // namespace manyclass

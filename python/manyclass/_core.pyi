@@ -66,7 +66,6 @@ class Plan:
     ) -> None: ...
 
 class State:
-    local_scale: NDArray[np.float64]
     def __init__(
         self,
         *,
@@ -81,6 +80,7 @@ class State:
         intercept_squares: NDArray[np.float32],
         heads: NDArray[np.int32],
         n_classes: int,
+        local_scale: NDArray[np.float64] = ...,
     ) -> None: ...
 
 class Progress:
@@ -120,30 +120,8 @@ class Trainer:
         variances: NDArray[np.float32],
         collected: NDArray[np.float32],
     ) -> Trainer: ...
-    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> Progress: ...
-
-# bind_labels
-
-class LabelArrays:
-    def __init__(
-        self,
-        *,
-        x: _Data,
-        labels_indptr: NDArray[np.int64],
-        labels: NDArray[np.int32],
-        embeddings: NDArray[np.float32],
-        embedding_squares: NDArray[np.float32],
-        classes: NDArray[np.float32],
-        class_squares: NDArray[np.float32],
-        n_features: int,
-        n_hidden: int,
-        intercept: bool,
-        relu: bool,
-    ) -> None: ...
-
-class LabelTrainer:
-    def __init__(
-        self,
+    @staticmethod
+    def labels(
         arrays: LabelArrays,
         *,
         loss: str,
@@ -163,8 +141,35 @@ class LabelTrainer:
         batch: int,
         shuffle: bool,
         isa: str,
+    ) -> Trainer: ...
+    def run(
+        self,
+        *,
+        epoch: int,
+        eta: float,
+        eta_u: float,
+        first: int,
+        last: int,
+        loss: float = 0.0,
+        eta_end: float = 0.0,
+    ) -> Progress: ...
+
+class LabelArrays:
+    def __init__(
+        self,
+        *,
+        x: _Data,
+        labels_indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        embeddings: NDArray[np.float32],
+        embedding_squares: NDArray[np.float32],
+        classes: NDArray[np.float32],
+        class_squares: NDArray[np.float32],
+        n_features: int,
+        n_hidden: int,
+        intercept: bool,
+        relu: bool,
     ) -> None: ...
-    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> Progress: ...
 
 # bind_evaluate
 
@@ -604,26 +609,20 @@ def cooccurrences(
 def huffman_tree(
     counts: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
-
-class SkipGramTrainer:
-    def __init__(
-        self,
-        *,
-        text: SkipGramText,
-        input: NDArray[np.float32],
-        output: NDArray[np.float32],
-        carried: NDArray[np.float64],
-        counts: NDArray[np.int64],
-        solver: str,
-        n_negatives: int,
-        power: float,
-        share: bool,
-        delta: float,
-        u_gain: float,
-        seed: int,
-        n_threads: int,
-        isa: str,
-    ) -> None: ...
-    def run(
-        self, *, n_pass: int, first: int, last: int, eta_begin: float, eta_end: float, eta_u: float
-    ) -> Progress: ...
+def skip_gram_trainer(
+    *,
+    text: SkipGramText,
+    input: NDArray[np.float32],
+    output: NDArray[np.float32],
+    carried: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    solver: str,
+    n_negatives: int,
+    power: float,
+    share: bool,
+    delta: float,
+    u_gain: float,
+    seed: int,
+    n_threads: int,
+    isa: str,
+) -> Trainer: ...

@@ -1,6 +1,8 @@
 // Views of a data matrix, one row a point: sparse (CSR) or dense (row-major).
 #pragma once
 
+#include <variant>
+
 #include "manyclass/core/types.hpp"
 
 namespace manyclass {
@@ -34,5 +36,17 @@ struct DenseView {
     return data.subspan(static_cast<std::size_t>(i) * width, width);
   }
 };
+
+using AnyData = std::variant<DenseView, CsrView>;
+
+inline Index n_rows(const AnyData& x) {
+  return std::visit([](const auto& data) { return data.n_rows(); }, x);
+}
+inline Index n_cols(const AnyData& x) {
+  return std::visit([](const auto& data) { return data.n_cols; }, x);
+}
+
+// Throws std::invalid_argument where reading the matrix would leave its memory.
+void check(const CsrView& x);
 
 }  // namespace manyclass

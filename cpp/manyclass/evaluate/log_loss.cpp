@@ -11,6 +11,7 @@ namespace manyclass {
 template <class Data, class Rows>
 void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>& model, int n_threads, Isa isa,
                 std::span<double> losses, std::span<Index> ranks) {
+  check_labels(x, labels, model.n_classes);
   std::vector<LogSumExp> sums(labels.size());
   std::vector<float> label_scores(labels.size());
   std::fill(ranks.begin(), ranks.end(), 0);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
@@ -56,6 +57,15 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
         }
       });
     });
+  }
+}
+
+// Throws std::invalid_argument where there is not a label in [0, n_classes) for each point.
+template <class Data>
+void check_labels(const Data& x, std::span<const Index> labels, Index n_classes) {
+  if (labels.size() != static_cast<std::size_t>(x.n_rows())) throw std::invalid_argument("X and y differ in length");
+  for (const Index label : labels) {
+    if (label < 0 || label >= n_classes) throw std::invalid_argument("a label is out of range");
   }
 }
 

@@ -29,6 +29,7 @@ void insert(std::span<Index> classes, std::span<float> scores, Index k, float z)
 template <class Data, class Rows>
 void top_k(const Data& x, const Model<Rows>& model, Index k, int n_threads, Isa isa, std::span<Index> classes,
            std::span<float> log_probabilities) {
+  if (k < 1 || k > model.n_classes) throw std::invalid_argument("k is out of range");
   const auto width = static_cast<std::size_t>(k);
   const auto n = static_cast<std::size_t>(x.n_rows());
   std::vector<LogSumExp> sums(n);

@@ -35,6 +35,9 @@ void softmax_totals(const Data& x, std::span<const Index> labels, const DoubleMo
   }
 }
 
+namespace {
+
+// Per point removed_i, the entropy of q_i in nats, and q_{i, y_i}.
 template <class Data, class Layout>
 void balanced_rows(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
                    const Balance& balance, int n_threads, Isa isa, std::span<double> removed,
@@ -57,6 +60,7 @@ void balanced_rows(const Data& x, std::span<const Index> labels, const DoubleMod
   });
 }
 
+// One chunk of classes at a time.
 template <class Data, class Layout>
 double balanced_residual(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
                          const Balance& balance, std::span<const double> removed, int n_threads, Isa isa) {
@@ -83,13 +87,26 @@ double balanced_residual(const Data& x, std::span<const Index> labels, const Dou
   return total;
 }
 
-#define MANYCLASS_INSTANTIATE(Data, Layout)                                                                          \
-  template void softmax_totals(const Data&, std::span<const Index>, const DoubleModel<Layout>&, int, Isa,            \
-                               std::span<double>, std::span<double>, std::span<double>);                             \
-  template void balanced_rows(const Data&, std::span<const Index>, const DoubleModel<Layout>&, const Balance&, int,  \
-                              Isa, std::span<double>, std::span<double>, std::span<double>);                         \
-  template double balanced_residual(const Data&, std::span<const Index>, const DoubleModel<Layout>&, const Balance&, \
-                                    std::span<const double>, int, Isa);
+}  // namespace
+
+template <class Data, class Layout>
+double balanced_softmax(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
+                        const Balance& balance, int n_threads, Isa isa, std::span<double> entropies,
+                        std::span<double> label_probabilities) {
+  const auto k = static_cast<std::size_t>(model.n_classes);
+  if (balance.normalizers.size() != labels.size() || balance.keep.size() != k || balance.fill.size() != k) {
+    throw std::invalid_argument("normalizers, keep and fill do not have a value for each point or class");
+  }
+  std::vector<double> removed(labels.size());
+  balanced_rows(x, labels, model, balance, n_threads, isa, removed, entropies, label_probabilities);
+  return balanced_residual(x, labels, model, balance, removed, n_threads, isa);
+}
+
+#define MANYCLASS_INSTANTIATE(Data, Layout)                                                                         \
+  template void softmax_totals(const Data&, std::span<const Index>, const DoubleModel<Layout>&, int, Isa,           \
+                               std::span<double>, std::span<double>, std::span<double>);                            \
+  template double balanced_softmax(const Data&, std::span<const Index>, const DoubleModel<Layout>&, const Balance&, \
+                                   int, Isa, std::span<double>, std::span<double>);
 
 MANYCLASS_INSTANTIATE(CsrView, FeatureMajor<float>)
 MANYCLASS_INSTANTIATE(DenseView, ClassMajor<float>)

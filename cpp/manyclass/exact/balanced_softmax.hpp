@@ -28,15 +28,11 @@ struct Balance {
   std::span<const double> keep, fill;   // K each
 };
 
-// Per point removed_i, the entropy of q_i in nats, and q_{i, y_i}.
+// Per point the entropy of q_i in nats, and q_{i, y_i}. Returns the sum over classes and features of
+// (sum_i ([k = y_i] - q_ik) x_ij)^2. Throws std::invalid_argument where the balance does not fit the points and classes.
 template <class Data, class Layout>
-void balanced_rows(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
-                   const Balance& balance, int n_threads, Isa isa, std::span<double> removed,
-                   std::span<double> entropies, std::span<double> label_probabilities);
-
-// sum over classes and features of (sum_i ([k = y_i] - q_ik) x_ij)^2, one chunk of classes at a time.
-template <class Data, class Layout>
-double balanced_residual(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
-                         const Balance& balance, std::span<const double> removed, int n_threads, Isa isa);
+double balanced_softmax(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
+                        const Balance& balance, int n_threads, Isa isa, std::span<double> entropies,
+                        std::span<double> label_probabilities);
 
 }  // namespace manyclass

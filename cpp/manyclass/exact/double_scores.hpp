@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 #include "manyclass/core/csr.hpp"
 #include "manyclass/weights/class_range.hpp"
@@ -123,5 +125,23 @@ struct DoubleModel {
     for (std::size_t c = 0; c < classes.size(); ++c) z[c] += b[c];
   }
 };
+
+// Throws std::invalid_argument where points, labels and the model's intercept do not fit each other.
+template <class Data, class Layout>
+void check(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model) {
+  if (model.n_classes < 1) throw std::invalid_argument("n_classes is 0; it must be at least 1");
+  if (!model.intercept.empty() && model.intercept.size() != static_cast<std::size_t>(model.n_classes)) {
+    throw std::invalid_argument("the intercept has " + std::to_string(model.intercept.size()) +
+                                " values; it must have " + std::to_string(model.n_classes));
+  }
+  if (x.n_rows() == 0) throw std::invalid_argument("X has no rows");
+  if (labels.size() != static_cast<std::size_t>(x.n_rows())) {
+    throw std::invalid_argument("y has " + std::to_string(labels.size()) + " values; it must have " +
+                                std::to_string(x.n_rows()));
+  }
+  for (const Index label : labels) {
+    if (label < 0 || label >= model.n_classes) throw std::invalid_argument("a label is out of range");
+  }
+}
 
 }  // namespace manyclass

@@ -17,15 +17,13 @@
 namespace manyclass {
 
 struct FeatureMap {
-  std::variant<CsrView, DenseView> x;
+  AnyData x;
   VectorRows embeddings;  // e_j in D rows; if empty, phi(x) = (x, 1)
   std::size_t n_hidden;   // columns of phi without the 1
   bool intercept;
   bool relu;
 
-  std::size_t n_points() const {
-    return std::visit([](const auto& data) { return static_cast<std::size_t>(data.n_rows()); }, x);
-  }
+  std::size_t n_points() const { return static_cast<std::size_t>(n_rows(x)); }
   std::size_t n_columns() const { return n_hidden + (intercept ? 1 : 0); }  // with the 1
   bool learns() const { return !embeddings.empty(); }
 

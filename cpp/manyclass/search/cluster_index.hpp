@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "manyclass/core/lists.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/search/best.hpp"
 #include "manyclass/search/clusters.hpp"
@@ -15,18 +16,6 @@
 #include "manyclass/search/spherical_kmeans.hpp"
 
 namespace manyclass {
-
-// Ids that each query does not want: ids[indptr[i] .. indptr[i + 1]) sorted; no indptr: none for all.
-struct Excluded {
-  std::span<const Offset> indptr;
-  std::span<const Index> ids;
-
-  std::span<const Index> of(std::size_t i) const {
-    if (indptr.empty()) return {};
-    const auto begin = static_cast<std::size_t>(indptr[i]);
-    return ids.subspan(begin, static_cast<std::size_t>(indptr[i + 1]) - begin);
-  }
-};
 
 struct Request {
   std::size_t k = 0;                  // best rows wanted; 0: all whose score is above `thresholds`

@@ -82,10 +82,31 @@ void check_query(DenseRow phi, Isa isa) {
   }
 }
 
+static void check_blocks(std::span<const std::vector<float>> centroids, std::span<const std::vector<Index>> labels,
+                         std::size_t n_features, std::size_t n_rows) {
+  const std::size_t n = centroids.size();
+  if (n < 1 || n > n_features || n_rows < 1 || (!labels.empty() && labels.size() != n)) {
+    throw std::invalid_argument("there are not as many blocks as centroids, or more than columns");
+  }
+  const std::size_t n_clusters = centroids[0].size() / (n_features / n);
+  for (std::size_t j = 0; j < n; ++j) {
+    const std::size_t width = n_features * (j + 1) / n - n_features * j / n;
+    if (n_clusters < 1 || centroids[j].size() != n_clusters * width) {
+      throw std::invalid_argument("the centroids of a block do not fit its columns");
+    }
+    if (labels.empty()) continue;
+    if (labels[j].size() != n_rows || std::ranges::min(labels[j]) < 0 ||
+        static_cast<std::size_t>(std::ranges::max(labels[j])) >= n_clusters) {
+      throw std::invalid_argument("a label is missing or out of range");
+    }
+  }
+}
+
 DecomposedIndex::DecomposedIndex(std::vector<float> rows, std::size_t n_features,
                                  std::vector<std::vector<float>> centroids, std::span<const std::vector<Index>> labels,
                                  int n_threads, Isa isa)
     : n_features_(n_features), rows_(std::move(rows)) {
+  check_blocks(centroids, labels, n_features, rows_.size() / n_features);
   check_rows(this->rows(), n_rows(), n_threads, isa);
   const std::size_t n_blocks = centroids.size();
   for (std::size_t j = 0; j < n_blocks; ++j) {

@@ -10,7 +10,7 @@
 
 namespace manyclass {
 
-using Queries = std::variant<DenseView, CsrView>;
+using Queries = AnyData;
 
 class DenseTile {
  public:

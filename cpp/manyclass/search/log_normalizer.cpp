@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
@@ -90,8 +92,28 @@ Moments moments(std::span<const float> z, float base, Isa isa) {
 
 }  // namespace
 
+static void check_found(const ClusterIndex& index, const Queries& queries, const Found& found,
+                        const TailSample& sample) {
+  const std::size_t n = index.n_rows(), least = found.width + 2;
+  if (static_cast<std::size_t>(n_cols(queries)) != index.n_features() || found.scores.size() != found.ids.size() ||
+      found.ids.size() != static_cast<std::size_t>(n_rows(queries)) * found.width) {
+    throw std::invalid_argument("each query needs ids and as many scores");
+  }
+  for (const Offset id : found.ids) {
+    if (id < -1 || id >= static_cast<Offset>(n)) throw std::invalid_argument("an id is out of range");
+  }
+  if (sample.size > n || (sample.size < n && sample.size < least)) {
+    throw std::invalid_argument("a sample has " + std::to_string(sample.size) + " rows; it must have all " +
+                                std::to_string(n) + ", or fewer and at least " + std::to_string(least));
+  }
+  if (sample.first % queries_per_sample != 0) {
+    throw std::invalid_argument("the first query's number is not a multiple of " + std::to_string(queries_per_sample));
+  }
+}
+
 void log_normalizers(const ClusterIndex& index, const Queries& queries, const Found& found, const TailSample& sample,
                      int n_threads, Isa isa, std::span<double> values, std::span<double> errors) {
+  check_found(index, queries, found, sample);
   constexpr float nothing = -std::numeric_limits<float>::infinity();
   const std::size_t n = values.size(), width = index.n_features();
   const std::size_t n_tiles = (n + queries_per_sample - 1) / queries_per_sample;

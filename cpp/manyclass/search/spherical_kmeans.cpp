@@ -184,6 +184,11 @@ void Centroids::nearest(std::span<const float> directions, Isa isa, std::span<Sc
 
 KMeansResult spherical_kmeans(const RowsView& rows, std::size_t n_rows, const Directions& directions,
                               const KMeansOptions& options) {
+  constexpr std::size_t most_rows = std::numeric_limits<Index>::max();
+  if (rows.n_features < 1 || options.n_clusters < 1 || options.n_clusters > n_rows ||
+      options.sample_per_cluster > most_rows || !(directions.radius() >= 0)) {
+    throw std::invalid_argument("the options of k-means are out of range");
+  }
   check_rows(rows, n_rows, options.n_threads, options.isa);
   const std::size_t width = directions.n_features();
   const std::size_t n_clusters = options.n_clusters;

@@ -2,6 +2,7 @@
 #include "manyclass/text/huffman.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace manyclass {
 
@@ -14,6 +15,7 @@ Index HuffmanTree::longest() const {
 // The method has two queues (van Leeuwen 1976): words by ascending count, and inner nodes, which are made in ascending
 // order.
 HuffmanTree huffman_tree(std::span<const Offset> counts) {
+  if (counts.size() < 2) throw std::invalid_argument("a tree needs two words");
   const std::size_t n = counts.size(), n_inner = n - 1;
   std::vector<Offset> sums(counts.begin(), counts.end());
   std::vector<std::size_t> parent(n + n_inner);

@@ -24,6 +24,9 @@ struct SkipGramText {
   }
 };
 
+// Throws std::invalid_argument where reading it would leave its memory.
+void check(const SkipGramText& text);
+
 // Writes the words of a sentence that are kept to the front of `words`, and returns how many. Windows reach over the
 // gaps.
 inline std::size_t keep_words(const SkipGramText& text, std::size_t s, Rng& rng, std::vector<Index>& words) {

@@ -41,8 +41,6 @@ class BatchProx {
     if (settings_.ridge > 0) weigh_visits();
   }
 
-  std::size_t n_batches() const { return (points_.size() + batch() - 1) / batch(); }
-
   // One thread runs, whose memory is the policy's own.
   struct Work {};
   Work work() const { return {}; }
@@ -56,6 +54,7 @@ class BatchProx {
   static constexpr std::size_t absent = std::numeric_limits<std::size_t>::max();
 
   std::size_t batch() const { return static_cast<std::size_t>(settings_.batch); }
+  std::size_t n_batches() const { return (points_.size() + batch() - 1) / batch(); }
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
   Index label(Index i) const { return problem_.labels[at(i)]; }
 
@@ -231,9 +230,8 @@ class BatchProx {
 template <class Rows>
 std::unique_ptr<Trainer> batch_prox_trainer(const Problem<Rows>& problem, Index n_negatives, Settings settings) {
   settings.hogwild = false;
-  BatchProx<Rows> policy(problem, n_negatives, settings);
-  const std::size_t n_batches = policy.n_batches();
-  return std::make_unique<Loop<BatchProx<Rows>>>(std::move(policy), n_batches, settings);
+  return std::make_unique<Loop<BatchProx<Rows>>>(BatchProx<Rows>(problem, n_negatives, settings), problem.labels.size(),
+                                                 settings, static_cast<std::size_t>(settings.batch));
 }
 
 }  // namespace manyclass

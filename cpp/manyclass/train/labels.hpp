@@ -7,6 +7,8 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <variant>
 
 #include "manyclass/model/feature_map.hpp"
 #include "manyclass/train/class_source.hpp"
@@ -19,6 +21,25 @@ struct LabelProblem {
   Excluded labels;  // a list for each point, none empty
   VectorRows classes;
 };
+
+// Throws std::invalid_argument where points, labels, embeddings and classes do not fit each other.
+void check(const LabelProblem& problem);
+
+// Where a point's classes come from, by name: "exact", "sampled", "mips" (by a ClusterIndex), "decomposed" or "messages"
+// (by a DecomposedIndex).
+struct SourceChoice {
+  std::string name = "exact";
+  std::string selection = "uniform";  // what "sampled" draws by
+  Index n_negatives = 1;
+  Options options{};       // the selection's own numbers
+  bool log_alpha = false;  // the log of a class's weight is added to its score
+  bool share = false;      // the points of a batch have one sample in common
+  std::variant<std::monostate, ClusterIndex*, DecomposedIndex*> index{};
+  Index budget = 1, n_probe = 1;
+};
+
+std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const LabelProblem& problem,
+                                          const SourceSettings& settings);
 
 // Of the settings, the seed, the threads, the batch (steps of a batch are added), whether visits are shuffled and
 // classes shared, and the instruction set have an effect.

@@ -13,6 +13,8 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -114,11 +116,21 @@ class Loop final : public Trainer {
   static_assert(Alone<Policy> || Together<Policy>, "a policy makes visits alone or together");
 
  public:
-  // Visits are to items [0, n_items).
-  Loop(Policy policy, std::size_t n_items, const Settings& settings)
-      : policy_(std::move(policy)), settings_(settings), order_(n_items, settings.shuffle, settings.seed) {}
+  // A pass has n_visits; so many go to one item.
+  Loop(Policy policy, std::size_t n_visits, const Settings& settings, std::size_t visits_per_item = 1)
+      : policy_(std::move(policy)),
+        settings_(settings),
+        n_visits_(static_cast<Offset>(n_visits)),
+        order_((n_visits + visits_per_item - 1) / visits_per_item, settings.shuffle, settings.seed) {
+    if (settings.batch < 1 || settings.n_threads < 1) {
+      throw std::invalid_argument("batch and n_threads must be at least 1");
+    }
+  }
 
   Progress run(const Stretch& stretch) override {
+    if (stretch.first < 0 || stretch.first > stretch.last || stretch.last > n_visits_) {
+      throw std::invalid_argument("no such visits: a pass has " + std::to_string(n_visits_));
+    }
     order_.begin_pass(stretch.pass);
     Watch watch;
     const Run run{stretch, order_, watch};
@@ -191,6 +203,7 @@ class Loop final : public Trainer {
 
   Policy policy_;
   Settings settings_;
+  Offset n_visits_;
   VisitOrder order_;
 };
 

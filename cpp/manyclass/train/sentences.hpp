@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "manyclass/select/frequency.hpp"
 #include "manyclass/step/point_step.hpp"
@@ -37,5 +38,19 @@ std::unique_ptr<Trainer> hierarchical_trainer(const SkipGramProblem& problem, co
 // the collapsed objective needs one such number a word and not one a pair.
 std::unique_ptr<Trainer> sampled_trainer(const SkipGramProblem& problem, const Settings& settings, Frequency select,
                                          std::unique_ptr<const PointStep> step, std::span<double> carried);
+
+// What is trained, by name: "hierarchical", "negative_sampling", or a solver of sampled points.
+struct SkipGramChoice {
+  std::string solver = "negative_sampling";
+  Index n_negatives = 5;
+  double power = 0.75;  // of how often a word occurs, for draws
+  bool share = false;
+  double delta = 1, u_gain = 0.5;  // see Plan
+};
+
+// `counts` are those of the words. Throws std::invalid_argument where the parts do not fit each other.
+std::unique_ptr<Trainer> skip_gram_trainer(const SkipGramProblem& problem, const Settings& settings,
+                                           const SkipGramChoice& choice, std::span<const Offset> counts,
+                                           std::span<double> carried);
 
 }  // namespace manyclass

@@ -80,6 +80,7 @@ struct Progress {
 class Trainer {
  public:
   virtual ~Trainer() = default;
+  // Throws std::invalid_argument for a stretch that is none of a pass.
   virtual Progress run(const Stretch& stretch) = 0;
 };
 

@@ -51,6 +51,7 @@ void for_each_row(const NoiseKind& kind, const Data& x, const Model<Rows>& model
 template <class Data, class Rows>
 void utility_log_losses(const NoiseKind& noise, const Data& x, std::span<const Index> labels, const Model<Rows>& model,
                         int n_threads, Isa isa, std::span<double> losses, std::span<Index> ranks) {
+  check_labels(x, labels, model.n_classes);
   for_each_row(noise, x, model, n_threads, isa, [&](auto& row, std::size_t i, std::span<const float> z) {
     const auto y = static_cast<std::size_t>(labels[i]);
     Index rank = 0;

@@ -54,6 +54,21 @@ void for_each_row(const NoiseKind& kind, const UtilityRows& rows, bool log, int 
 
 }  // namespace
 
+void check(const UtilityRows& rows) {
+  if (rows.n_classes < 1) throw std::invalid_argument("psi must be of shape (N, K), K at least 1");
+  for (const double v : rows.psi) {
+    if (!std::isfinite(v)) throw std::invalid_argument("psi has a value that is not finite");
+  }
+}
+
+void check_classes(std::span<const Index> classes, std::size_t n_classes) {
+  for (const Index k : classes) {
+    if (k < 0 || static_cast<std::size_t>(k) >= n_classes) {
+      throw std::invalid_argument("class " + std::to_string(k) + " is outside [0, " + std::to_string(n_classes) + ")");
+    }
+  }
+}
+
 void utility_probabilities(const NoiseKind& noise, const UtilityRows& rows, bool log, int n_threads, Isa isa,
                            std::span<double> out) {
   for_each_row(noise, rows, log, n_threads, isa,

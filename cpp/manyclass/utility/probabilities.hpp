@@ -20,6 +20,10 @@ struct UtilityRows {
   std::span<const double> row(std::size_t i) const { return psi.subspan(i * n_classes, n_classes); }
 };
 
+// Throw std::invalid_argument where a value is not finite, or a class is not below n_classes.
+void check(const UtilityRows& rows);
+void check_classes(std::span<const Index> classes, std::size_t n_classes);
+
 // Row i of `out`: p, or log p, of every class.
 void utility_probabilities(const NoiseKind& noise, const UtilityRows& rows, bool log, int n_threads, Isa isa,
                            std::span<double> out);

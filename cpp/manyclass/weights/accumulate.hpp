@@ -2,17 +2,24 @@
 #pragma once
 
 #include <span>
+#include <stdexcept>
 
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/simd.hpp"
 
 namespace manyclass {
 
-// Adds to `total` a matrix with `n_columns` columns. The factors belong to the columns (`of_column`) or to the rows
-// (`of_row`); both spans empty stand for ones.
+// Adds to `total` a matrix with `n_columns` columns. The factors belong to the columns (`of_columns`) or to the rows;
+// without factors all are one.
 inline void accumulate(std::span<float> total, std::span<const float> weights, std::size_t n_columns,
-                       std::span<const float> of_column, std::span<const float> of_row, int n_threads) {
+                       std::span<const float> factors, bool of_columns, int n_threads) {
+  if (total.size() != weights.size()) throw std::invalid_argument("the total is not shaped as the weights are");
   if (n_columns == 0) return;
+  if (factors.size() > (of_columns ? n_columns : weights.size() / n_columns)) {
+    throw std::invalid_argument("there are more factors than classes");
+  }
+  const auto of_column = of_columns ? factors : std::span<const float>();
+  const auto of_row = of_columns ? std::span<const float>() : factors;
   run_team(n_threads, [&](Member me) {
     const auto [first, last] = me.share(weights.size() / n_columns);
     run_with(best_isa(), [&] {

@@ -15,9 +15,11 @@ namespace manyclass {
 class EmbeddingRows {
  public:
   // `width` is the number of floats from row to row, a multiple of line_floats.
-  EmbeddingRows(std::span<float> values, std::size_t width) : values_(values.data()), width_(width) {}
+  EmbeddingRows(std::span<float> values, std::size_t width)
+      : values_(values.data()), width_(width), size_(width == 0 ? 0 : values.size() / width) {}
 
   std::size_t width() const { return width_; }
+  std::size_t size() const { return size_; }
 
   // Writes z_t = <h, v_t> of the rows t, where h is row `of` of `other`.
   void scores(const EmbeddingRows& other, Index of, std::span<const Index> rows, float* z) const {
@@ -79,6 +81,7 @@ class EmbeddingRows {
 
   float* values_;
   std::size_t width_;
+  std::size_t size_;
 };
 
 }  // namespace manyclass

@@ -2,18 +2,30 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
+#include "manyclass/core/rng.hpp"
 #include "manyclass/core/types.hpp"
 
 namespace manyclass {
+
+// The classes in the random order that training uses.
+inline std::vector<Index> class_order(Index n_classes, std::uint64_t seed) {
+  std::vector<Index> order(static_cast<std::size_t>(n_classes));
+  std::iota(order.begin(), order.end(), 0);
+  shuffle(order, Rng({seed, 0}, class_order_item));
+  return order;
+}
 
 // Makes row[k] <- row[source[k]] in each of the rows of `stride` floats (feature-major weights). The padding beyond the
 // classes stays.
 inline void reorder_columns(std::span<float> weights, std::size_t stride, std::span<const Index> source,
                             int n_threads) {
+  if (source.size() > stride) throw std::invalid_argument("the order has more classes than the weights have columns");
   if (stride == 0) return;
   const std::size_t n_rows = weights.size() / stride;
   run_team(n_threads, [&](Member me) {
@@ -30,6 +42,9 @@ inline void reorder_columns(std::span<float> weights, std::size_t stride, std::s
 // Makes row k <- row source[k] of the rows of `width` floats (class-major weights), one cycle of the permutation after
 // the other.
 inline void reorder_rows(std::span<float> weights, std::size_t width, std::span<const Index> source) {
+  if (source.size() * width != weights.size()) {
+    throw std::invalid_argument("the order must have one class for each row of the weights");
+  }
   const auto row = [&](std::size_t k) { return weights.subspan(k * width, width); };
   std::vector<char> done(source.size());
   std::vector<float> first_row(width);

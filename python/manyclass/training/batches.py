@@ -105,11 +105,11 @@ class BatchesTraining:
         self._moved = 0
         return False
 
-    def _make(self, source: str) -> _core.LabelTrainer:
+    def _make(self, source: str) -> _core.Trainer:
         plan = self._plan
         if source not in ("exact", "sampled") and self._index is None:
             self._index = self._new_index(source)
-        return _core.LabelTrainer(
+        return _core.Trainer.labels(
             self._arrays,
             loss=plan.loss,
             smoothing=plan.smoothing,

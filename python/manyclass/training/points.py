@@ -214,7 +214,7 @@ class PointsTraining:
         plan, memory = self.plan, self.memory
         family = plan.utility.family if plan.utility else None
         first_u = float(np.log(self.n_classes)) if plan.u_init == "log_n_classes" else 0.0
-        state = _core.State(
+        return _core.State(
             labels=labels,
             x_sq=self.x_sq,
             u=np.full(len(labels), first_u if family is None else family.mu),
@@ -226,10 +226,8 @@ class PointsTraining:
             intercept_squares=memory.intercept_squares,
             heads=self.heads,
             n_classes=self.n_classes,
+            local_scale=np.zeros(0) if family is None else np.full(len(labels), family.s),
         )
-        if family is not None:
-            state.local_scale = np.full(len(labels), family.s)
-        return state
 
     def _core_plan(self, labels: NDArray[np.int32]) -> _core.Plan:
         plan = self.plan

@@ -41,7 +41,7 @@ class GaussianTraining:
     def _state(
         self, plan: PointsPlan, family: LocalFamily | None, labels: NDArray[np.int32], x_sq: NDArray[np.float32]
     ) -> _core.State:
-        state = _core.State(
+        return _core.State(
             labels=labels,
             x_sq=x_sq,
             u=np.full(len(labels), np.log(self.n_classes) if family is None else family.mu),
@@ -53,10 +53,8 @@ class GaussianTraining:
             intercept_squares=EMPTY,
             heads=np.zeros((0, 0), dtype=np.int32),
             n_classes=self.n_classes,
+            local_scale=np.zeros(0) if family is None else np.full(len(labels), family.s),
         )
-        if family is not None:
-            state.local_scale = np.full(len(labels), family.s)
-        return state
 
     def _core_plan(self, plan: PointsPlan, utility: Utility) -> _core.Plan:
         every_class = plan.sampler == "all"

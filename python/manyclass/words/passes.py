@@ -89,7 +89,7 @@ class TextPasses:
     advice = ADVICE
     fault: str | None = None  # a step that is too large is refused, and training goes on
 
-    def __init__(self, trainer: _core.SkipGramTrainer, state: SkipGramState, rates: Rates, worst_loss: float) -> None:
+    def __init__(self, trainer: _core.Trainer, state: SkipGramState, rates: Rates, worst_loss: float) -> None:
         corpus = state.model.corpus
         self.trainer, self.state, self.rates = trainer, state, rates
         self.n_passes = rates.n_passes
@@ -105,12 +105,12 @@ class TextPasses:
             self._loss, self._loss_pairs = 0.0, 0
         eta_begin, eta_end = self.rates.ends(n_pass)
         progress = self.trainer.run(
-            n_pass=self.first_pass + n_pass,
+            epoch=self.first_pass + n_pass,
+            eta=eta_begin,
+            eta_u=self.rates.of_normalizers,
             first=first,
             last=last,
-            eta_begin=eta_begin,
             eta_end=eta_end,
-            eta_u=self.rates.of_normalizers,
         )
         self.state.n_words += progress.tokens
         self.state.n_pairs += progress.pairs

@@ -61,7 +61,7 @@ def _text_passes(
 ) -> TextPasses:
     model = state.model
     n_words = len(model.corpus.counts)
-    trainer = _core.SkipGramTrainer(
+    trainer = _core.skip_gram_trainer(
         text=model.text,
         input=model.tables.input,
         output=model.tables.output,

@@ -1,0 +1,76 @@
+// Checks of a problem of points with several labels, and its source of classes by name: see labels.hpp.
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "manyclass/train/labels.hpp"
+
+namespace manyclass {
+
+namespace {
+
+// What a source draws by; see sampled_source.
+AnySelect label_selection(const SourceChoice& choice, const LabelProblem& problem) {
+  const Facts& facts = selection_facts[place_of("selection", choice.selection, selection_facts)];
+  if (facts.has(flag::heads)) throw std::invalid_argument("selection '" + choice.selection + "' has no heads here");
+  check_options(choice.options, {&facts, 1}, "selection '" + choice.selection + "'");
+  SelectArguments arguments{static_cast<Index>(problem.classes.size()), choice.n_negatives, problem.labels.ids,
+                            choice.share};
+  arguments.options = choice.options;
+  return select_named(choice.selection, arguments);
+}
+
+template <class AnyIndex>
+SearchOptions search_options(const SourceChoice& choice, const LabelProblem& problem, const AnyIndex& index) {
+  const SearchOptions options{static_cast<std::size_t>(choice.budget), static_cast<std::size_t>(choice.n_probe)};
+  if (index.n_rows() != problem.classes.size() || index.n_features() != problem.map.n_columns() || choice.n_probe < 1 ||
+      options.n_probe > index.n_clusters() || choice.budget < 1 || options.budget > index.n_rows()) {
+    throw std::invalid_argument("the index does not fit the classes or the options");
+  }
+  return options;
+}
+
+template <class AnyIndex>
+AnyIndex& index_of(const SourceChoice& choice) {
+  AnyIndex* const* index = std::get_if<AnyIndex*>(&choice.index);
+  if (index == nullptr) throw std::invalid_argument("source '" + choice.name + "' needs an index of its kind");
+  return **index;
+}
+
+}  // namespace
+
+void check(const LabelProblem& problem) {
+  const FeatureMap& map = problem.map;
+  const auto n = static_cast<std::size_t>(n_cols(map.x));
+  const std::size_t n_features = map.learns() ? map.embeddings.size() : map.n_hidden;
+  if (map.n_hidden < 1 || map.n_columns() > problem.classes.width() || n_features != n) {
+    throw std::invalid_argument("the features, the embeddings and the classes do not fit each other");
+  }
+  const Excluded& labels = problem.labels;
+  check(labels, map.n_points(), problem.classes.size(), "labels");
+  for (std::size_t i = 0; i < map.n_points(); ++i) {
+    if (labels.of(i).empty()) throw std::invalid_argument("a point has no label");
+  }
+}
+
+std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const LabelProblem& problem,
+                                          const SourceSettings& settings) {
+  const std::string& name = choice.name;
+  if (name == "exact") return all_classes_source(settings);
+  if (name == "sampled") {
+    return sampled_source(settings, label_selection(choice, problem), choice.log_alpha, choice.share);
+  }
+  if (name == "mips") {
+    auto& index = index_of<ClusterIndex>(choice);
+    return searched_source(settings, index, search_options(choice, problem, index));
+  }
+  if (name == "decomposed" || name == "messages") {
+    auto& index = index_of<DecomposedIndex>(choice);
+    return decomposed_source(settings, index, search_options(choice, problem, index), name == "messages");
+  }
+  place_of("source", name, class_source_facts);  // throws, as it is none of these
+  return nullptr;
+}
+
+}  // namespace manyclass

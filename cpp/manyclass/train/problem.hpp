@@ -1,0 +1,54 @@
+// Checks that the parts of a problem fit each other, before a trainer views them.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "manyclass/train/plan.hpp"
+
+namespace manyclass {
+
+inline void check_size(const std::string& what, std::size_t size, std::size_t expected) {
+  if (size == expected) return;
+  throw std::invalid_argument(what + " has " + std::to_string(size) + " elements; it must have " +
+                              std::to_string(expected));
+}
+
+// Ids in [lowest, n_classes).
+inline void check_ids(const char* what, std::span<const Index> ids, Index lowest, Index n_classes) {
+  for (const Index id : ids) {
+    if (id >= lowest && id < n_classes) continue;
+    throw std::invalid_argument(std::string(what) + " " + std::to_string(id) + " is outside [" +
+                                std::to_string(lowest) + ", " + std::to_string(n_classes) + ")");
+  }
+}
+
+// Everything but the weights, whose shape is their storage's. `n_heads` rows of heads are the plan's.
+template <class Rows>
+void check(const Problem<Rows>& problem, const Plan& plan, std::size_t n_heads) {
+  const auto n = static_cast<std::size_t>(problem.x.n_rows()), k = static_cast<std::size_t>(problem.n_classes);
+  const auto optional = [](const char* what, std::size_t size, std::size_t expected) {
+    if (size != 0) check_size(what, size, expected);
+  };
+  check_size("labels", problem.labels.size(), n);
+  check_size("x_sq", problem.x_sq.size(), n);
+  check_size("u", problem.u.size(), n);
+  optional("local_scale", problem.local_scale.size(), n);
+  optional("intercept", problem.model.intercept.size(), k);
+  optional("scale", problem.model.scale.size(), k);
+  optional("norm_sq", plan.settings.norm_sq.size(), k);
+  if (problem.squares) {
+    check_size("intercept_squares", problem.intercept_squares.size(), problem.model.intercept.size());
+  }
+  check_ids("label", problem.labels, 0, problem.n_classes);
+  check_ids("head class", plan.heads, -1, problem.n_classes);
+  if (plan.family != nullptr) check_size("local_scale", problem.local_scale.size(), n);
+  if (plan.selection != "head_tail") return;
+  check_size("heads, counted in rows,", n_heads, n);
+  if (static_cast<std::size_t>(plan.head_size) > HeadTail::max_head) {
+    throw std::invalid_argument("a head has " + std::to_string(plan.head_size) + " classes; at most " +
+                                std::to_string(HeadTail::max_head) + " are supported");
+  }
+}
+
+}  // namespace manyclass
