@@ -7,7 +7,6 @@ from reference.problems import as_storage, planted
 from reference.steps import WITH_LABEL
 
 from manyclass import SoftmaxClassifier, _core
-from manyclass.estimators import softmax
 from manyclass.registry import names
 from manyclass.training import passes
 
@@ -19,7 +18,7 @@ SOLVERS = names("solver", without="batch")
 def fit_on(monkeypatch, isa, X, y, **parameters):
     """Fit with the core told to use one instruction set."""
     real = _core.Plan
-    monkeypatch.setattr(softmax._core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
+    monkeypatch.setattr(_core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
     model = SoftmaxClassifier(**parameters).fit(X, y)
     monkeypatch.undo()
     return model
