@@ -9,7 +9,7 @@ from reference.steps import WITH_LABEL
 
 from manyclass import SoftmaxClassifier, _core
 from manyclass.registry import names
-from manyclass.training import passes, points
+from manyclass.training import passes
 
 # (n_classes, n_samples): one point at a time; batches, the last one short, classes not a multiple of 16
 SIZES = [(30, 400), (1100, 2301)]
@@ -19,7 +19,7 @@ SOLVERS = names("solver", without="batch")
 def fit_on(monkeypatch, isa, X, y, **parameters):
     """Fit with the core told to use one instruction set."""
     real = _core.Plan
-    monkeypatch.setattr(points._core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
+    monkeypatch.setattr(_core, "Plan", lambda **plan: real(**{**plan, "isa": isa}))
     model = softmax(**parameters).fit(X, y)
     monkeypatch.undo()
     return model
