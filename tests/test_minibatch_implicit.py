@@ -94,7 +94,7 @@ def test_one_point_and_one_negative_make_the_step_of_a_point(eta, seed):
     for _ in range(20):
         x, (z_y, z_k), u = rng.normal(size=(1, 4)), rng.normal(size=2).astype(np.float32).astype(float) * 4, 2.5
         p, label_move, new_u, loss, _ = _core._step(
-            solver="implicit", formulation="proposed", root="newton", delta=1.0, isa="auto",
+            solver="implicit", formulation="proposed", root="newton", options={}, isa="auto",
             scores=np.array([z_k], dtype=np.float32), alpha=np.array([19.0], dtype=np.float32),
             label_score=z_y, x_sq=float(x[0] @ x[0]) + 1, eta=eta, eta_u=0.7 * eta, u=u,
         )  # fmt: skip
