@@ -27,6 +27,7 @@ import pytest
 from conftest import machine
 
 from manyclass import SkipGram, WordVectors
+from manyclass.words.objectives import Descent, Hierarchical, NegativeSampling, Softmax
 
 SEEDS = (0, 1, 2)
 SAME = {"window": 8, "min_count": 5, "sample": 1e-4}
@@ -75,8 +76,8 @@ def gensim_run(gensim, sentences, seed, tree):
 
 
 def our_run(path, seed, tree, **options):
-    objective = "hierarchical" if tree else "negative_sampling"
-    model = SkipGram(100, objective=objective, sample_rule="word2vec", n_jobs=2, random_state=seed, **SAME, **options)
+    objective = Hierarchical() if tree else NegativeSampling(**options)
+    model = SkipGram(100, objective=objective, sample_rule="word2vec", n_jobs=2, random_state=seed, **SAME)
     model.set_params(max_iter=N_PASSES)
     passes = []
     model.fit(path, callback=lambda state: passes.append((state.n_words, time.process_time())))
@@ -91,7 +92,7 @@ def test_against_gensim(tmp_path_factory, tree):
     sentences = [line.split() for line in path.read_text().splitlines()]
     runs = {"gensim": lambda seed: gensim_run(gensim, sentences, seed, tree), "ours": lambda s: our_run(path, s, tree)}
     if not tree:
-        runs["ours, negatives shared by a centre"] = lambda seed: our_run(path, seed, tree, share_negatives=True)
+        runs["ours, negatives shared by a centre"] = lambda seed: our_run(path, seed, tree, share_classes=True)
     print(f"\n{machine()}\n{'':34s} words/s  per CPU s  {'  '.join(SETS)}")
     rows = {name: [] for name in runs}
     for seed in SEEDS:
@@ -105,16 +106,16 @@ def test_against_gensim(tmp_path_factory, tree):
 
 
 CONTENDERS = [
-    {"objective": "negative_sampling", "max_iter": 4, "n_warmup": 0},
-    {"solver": "implicit"},
-    {"solver": "implicit", "learning_rate": 0.1},
-    {"solver": "ema"},
-    {"solver": "umax"},
-    {"solver": "sgd"},
+    {"objective": "negative_sampling", "max_iter": 4},
+    {"objective": "softmax"},
+    {"objective": "softmax", "learning_rate": 0.1},
+    {"objective": Softmax("ema")},
+    {"objective": Softmax("umax")},
+    {"objective": Softmax("sgd")},
     {"objective": "sampled_softmax"},
     {"objective": "nce"},
     {"objective": "ove"},
-    {"solver": "gd", "max_iter": 5},
+    {"objective": "descent", "max_iter": 5},
     {"objective": "hierarchical", "max_iter": 4},
 ]
 
@@ -134,11 +135,11 @@ def test_objectives(tmp_path_factory):
 
 
 SEARCHES = {
-    "GD": {},
-    "GD-MIPS": {"search": "mips"},
-    "GD-Decomp-MIPS": {"search": "decomposed"},
-    "GD-MIPS, mask": {"search": "mips", "rest": "mask"},
-    "GD-Decomp-MIPS, mask": {"search": "decomposed", "rest": "mask"},
+    "GD": Descent(),
+    "GD-MIPS": Descent("mips"),
+    "GD-Decomp-MIPS": Descent("decomposed"),
+    "GD-MIPS, mask": Descent("mips", rest="mask"),
+    "GD-Decomp-MIPS, mask": Descent("decomposed", rest="mask"),
 }
 
 
@@ -153,7 +154,7 @@ def test_searches(tmp_path_factory, name):
         rows.append((state.objective_value(), cpu))
         begin = time.process_time()
 
-    model = SkipGram(100, solver="gd", n_jobs=1, random_state=0, max_iter=5, **SAME, **SEARCHES[name])
+    model = SkipGram(100, objective=SEARCHES[name], n_jobs=1, random_state=0, max_iter=5, **SAME)
     model.fit(path, callback=note)
     print(f"\n{machine()}\n{name}, V = {len(model.counts_)}: {rows[0][0]:.4f} nats after negative sampling")
     for (value, cpu), wall in zip(rows[1:], model.pass_seconds_[1:], strict=True):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from reference import augment_reduce as twin
+from reference import local_family as local_twin
 from reference.core_step import core_plan, isas, random_point
 from reference.flat import utility
 from reference.problems import as_storage, planted
@@ -12,7 +13,7 @@ from test_double_sum import FLOAT, finite_differences
 
 from manyclass import _core
 from manyclass.registry import names
-from manyclass.training.local_family import LocalFamily, best_member, gauss_rule
+from manyclass.training.local_family import LocalFamily, best_bounds, best_member, gauss_rule
 
 NOISES = ["normal", "logistic"]
 FAMILIES = names("local_family")
@@ -151,6 +152,22 @@ def test_natural_steps_with_all_classes_reach_the_best_q(noise, family, seed):
         assert abs(slopes[1]) < 1e-3 or (at_its_limit and slopes[1] < 0)
         best = best_member(noise, (point.scores - lead)[np.newaxis], point.alpha[np.newaxis], nodes, weights)
         assert loss <= minus_bound([best[0][0], np.log(best[1][0])]) + 1e-4
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("noise", NOISES)
+def test_best_members_and_their_bounds_equal_the_twins(noise, family, seed):
+    rng = np.random.default_rng(seed)
+    q = LocalFamily.of(noise, family, 7, 30)
+    scores = (3 * rng.normal(size=(20, 30))).astype(np.float32)
+    labels = rng.integers(30, size=20).astype(np.int32)
+    d, counts = scores.astype(float) - scores[np.arange(20), labels][:, np.newaxis], rng.uniform(0, 3, (20, 30))
+    found = best_member(noise, d, counts, q.nodes, q.weights, start=(q.mu, q.s), n_threads=1 + seed % 2)
+    expected = local_twin.best_member(noise, d, counts, q.nodes, q.weights, start=(q.mu, q.s))
+    # Both stop where a step moves by less than 1e-9, and steps shrink at least by half.
+    np.testing.assert_allclose(found, expected, rtol=0, atol=4e-9)
+    bounds = best_bounds(noise, scores, labels, q, 1 + seed % 2)
+    np.testing.assert_allclose(bounds, local_twin.best_bounds(noise, scores, labels, q), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("selection", ["block", "uniform", "frequency"])

@@ -44,6 +44,7 @@ PUBLIC = (
             "special",
         )
     ),
+    *("manyclass.words", "manyclass.words.objectives"),
 )
 MOST_LINES = 400
 MOST_NAMES = 15
@@ -312,7 +313,7 @@ SIGNED = (
     [
         (
             lambda text: includes_from_the_right("select", text),
-            '#include "manyclass/train/epoch.hpp"',
+            '#include "manyclass/train/points.hpp"',
             '#include "manyclass/core/rng.hpp"',
         ),
         (openmp, "#pragma omp parallel", "// no omp_get_thread_num here"),

@@ -10,9 +10,11 @@ from manyclass import SkipGram
 from manyclass.cli import main
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.words import collapsed_search
+from manyclass.words import objectives, sampled_descent
 from manyclass.words.collapsed import Collapsed, Descent, Tables
-from manyclass.words.collapsed_search import MaskedGradients, SampledGradients, SearchedDescent, index_for
+from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
+from manyclass.words.sampled_descent import SampledDescent, SampledGradients
+from manyclass.words.searches import index_for
 
 DIM = 8
 
@@ -39,10 +41,11 @@ def copied(tables):
     return Tables(tables.input.copy(), tables.output.copy())
 
 
-def descent(collapsed, tables, search="mips", **options):
-    index = index_for(search, seed=3, n_jobs=options.pop("n_jobs", 1))
-    fixed = {"rest": "sample", "budget": None, "dim": DIM, "seed": 3}
-    return SearchedDescent(collapsed, tables, 1.0, index=index, **{**fixed, **options})
+def descent(collapsed, tables, search="mips", *, rest="sample", budget=6, n_jobs=1):
+    index = index_for(search, seed=3, n_jobs=n_jobs)
+    if rest == "mask":
+        return MaskedDescent(MaskedGradients(collapsed, index, budget, DIM), tables, 1.0)
+    return SampledDescent(SampledGradients(collapsed, index, budget, DIM, 3), tables, 1.0, 3)
 
 
 @pytest.mark.parametrize("rest", ["sample", "mask"])
@@ -69,7 +72,7 @@ def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
     masked.moved(tables)
     active = collapsed.contexts.toarray() > 0
     n_active = active.sum(axis=1)
-    for rows, _, found in masked._found(tables):
+    for rows, _, found in masked.found(tables):
         active[rows] |= found.toarray() != 0
     assert (active.sum(axis=1)[collapsed.centres > 0] >= n_active[collapsed.centres > 0] + 12).all()
 
@@ -95,7 +98,7 @@ def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
 
 
 def test_the_mean_of_sampled_gradients_is_the_exact_gradient(seed, monkeypatch):
-    monkeypatch.setattr(collapsed_search, "GROUP", 8)
+    monkeypatch.setattr(sampled_descent, "GROUP", 8)
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng, scale=0.3)
     losses, gradient = collapsed.input_gradient(tables)
@@ -137,7 +140,7 @@ def test_the_threads_of_the_index_change_no_bit(search, rest, seed):
 
 @pytest.mark.parametrize("search", ["mips", "decomposed", DecomposedIndex(3, n_clusters=4, n_probe=4)])
 def test_descent_by_search_comes_near_the_optimum_of_a_text(search, seed):
-    model = small(solver="gd", search=search, budget=20, max_iter=30).fit(topical(seed))
+    model = small(objective=objectives.Descent(search, budget=20), max_iter=30).fit(topical(seed))
     # log 10 = 2.303 where the topic is known, log 40 = 3.69 where nothing is; samples of so few words leave some noise.
     assert model.objective_value() < 2.6
     assert nearest_share_a_topic(model) > 0.9
@@ -147,7 +150,7 @@ def test_descent_by_search_comes_near_the_optimum_of_a_text(search, seed):
 
 def test_masked_descent_lowers_the_exact_objective(seed):
     values = []
-    model = small(solver="gd", search="mips", rest="mask", budget=10, max_iter=10)
+    model = small(objective=objectives.Descent("mips", rest="mask", budget=10), max_iter=10)
     model.fit(topical(seed, 150), callback=lambda state: values.append(state.objective_value()))
     assert (np.diff(values[1:]) <= 0).all()  # the first is that of the warm-up
     assert values[-1] < values[0]
@@ -156,9 +159,9 @@ def test_masked_descent_lowers_the_exact_objective(seed):
 
 def test_a_template_is_copied_and_keeps_its_seed(seed):
     template = SphericalClusterIndex(3, n_probe=2, random_state=5)
-    model = small(solver="gd", search=template, max_iter=2).fit(topical(seed, 200))
+    model = small(objective=objectives.Descent(template), max_iter=2).fit(topical(seed, 200))
     assert not hasattr(template, "n_rows_")
-    assert clone(model).get_params()["search__n_clusters"] == 3
+    assert clone(model).get_params()["objective__search__n_clusters"] == 3
     made = index_for(template, seed=1, n_jobs=2)
     assert (made.random_state, made.n_jobs, made.n_probe) == (5, 2, 2)
 
@@ -169,30 +172,30 @@ def test_a_template_is_copied_and_keeps_its_seed(seed):
         ({"search": "magic"}, ValueError, "search is 'magic'; it must be one of 'exact', 'mips', 'decomposed'"),
         ({"search": 3}, ValueError, "search is 3; it must be one of 'exact'"),
         (
-            {"search": "mips", "solver": "sgd"},
+            {"search": "mips", "rest": "magic"},
             ValueError,
-            "search is 'mips'; it must be 'exact' but for .* solver 'gd'",
+            "rest is 'magic'; it must be one of 'auto', 'sample', 'mask'",
         ),
-        ({"search": "mips", "objective": "nce"}, ValueError, "they are 'nce' and 'gd'"),
-        ({"rest": "magic"}, ValueError, "rest is 'magic'; it must be one of 'sample', 'mask'"),
-        ({"budget": 0}, ValueError, "budget is 0"),
-        ({"budget": 2.5}, TypeError, "budget is 2.5"),
+        ({"search": "mips", "budget": 0}, ValueError, "budget is 0"),
+        ({"search": "mips", "budget": 2.5}, TypeError, "budget is 2.5"),
+        ({"budget": 5}, ValueError, "budget is 5; search 'exact' leaves no word out: budget must be 'auto', or search"),
+        ({"rest": "sample"}, ValueError, "rest is 'sample'; search 'exact' leaves no word out"),
         ({"search": DecomposedIndex(99)}, ValueError, "n_blocks is 99"),
     ],
 )
 def test_a_bad_search_is_refused(parameters, error, message):
     with pytest.raises(error, match=message):
-        small(**{"solver": "gd", **parameters}).fit([["a", "b", "c"]] * 9)
+        small(objective=objectives.Descent(**parameters)).fit([["a", "b", "c"]] * 9)
 
 
 def test_the_command_descends_by_search(tmp_path, capsys, seed):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(map(" ".join, topical(seed, 100))) + "\n")
-    options = ["--solver", "gd", "--search", "decomposed", "--budget", "10", "--dim", "8", "--sample", "0"]
-    assert main(["skipgram", str(corpus), "--model", str(tmp_path / "v"), *options, "--evaluate"]) == 0
+    options = ["--objective", "descent", "--search", "decomposed", "--budget", "10", "--dim", "8", "--sample", "0"]
+    assert main(["skipgram", str(corpus), "--output", str(tmp_path / "v"), *options, "--evaluate"]) == 0
     assert "nats per co-occurrence" in capsys.readouterr().out
 
 
 def test_two_words_are_enough():
-    model = SkipGram(2, window=1, sample=0, solver="gd", search="mips", random_state=0, max_iter=2)
+    model = SkipGram(2, window=1, sample=0, objective=objectives.Descent("mips"), random_state=0, max_iter=2)
     assert 0 < model.fit([["a", "b"]] * 9).objective_value() < np.log(2)  # of a word for its only neighbour

@@ -115,10 +115,11 @@ def bare_trainer(X, lists, W, embeddings, *, batch, relu=False, loss="cross_entr
     )
     options = {
         "source": "exact",
+        "selection": "uniform",
         "n_negatives": 1,
-        "log_q": False,
+        "options": {},
+        "log_alpha": False,
         "share": False,
-        "power": 0.0,
         "index": None,
         "budget": 1,
     }

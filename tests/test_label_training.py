@@ -8,7 +8,7 @@ from reference.flat import margin, softmax
 from reference.label_training import SCHEDULES, LabelTwin, starting_embeddings
 from reference.problems import as_storage
 
-from manyclass import SphericalClusterIndex
+from manyclass import SphericalClusterIndex, _core
 from manyclass.checks import seed_from
 from manyclass.registry import names
 from manyclass.samplers import SEARCHES
@@ -105,8 +105,8 @@ LOSSES = {
     "triplet": {},
 }
 DRAWS = {
-    "a few drawn": {"n_negatives": 4},  # by rejection
-    "most drawn": {"n_negatives": 8},  # from a shuffled list
+    "a few drawn": {"n_negatives": 4},
+    "most drawn": {"n_negatives": 8},
     "all drawn": {"n_negatives": 40},
     "by frequency": {"n_negatives": 9, "frequency_power": 0.7},
 }
@@ -126,6 +126,25 @@ SOURCES = {
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_fit_equals_its_slow_twin_for_every_loss_and_source(loss, multilabel, source, seed):
     assert_fit_equals_twin(loss, seed, multilabel=multilabel, **LOSSES[loss] | SOURCES[source])
+
+
+@pytest.mark.parametrize("share_classes", [True, False])
+@pytest.mark.parametrize("selection", names("selection", without="heads"))
+def test_every_selection_serves_points_with_several_labels(selection, share_classes, seed, monkeypatch):
+    real = _core.LabelTrainer
+    drawing = {"selection": selection, "options": {}}
+    monkeypatch.setattr(_core, "LabelTrainer", lambda arrays, **settings: real(arrays, **settings | drawing))
+    assert_fit_equals_twin(
+        "cross_entropy",
+        seed,
+        multilabel=True,
+        twin=type("Drawing", (LabelTwin,), {"selection": selection}),
+        search="sampled",
+        n_negatives=6,
+        frequency_power=0.75,
+        share_classes=share_classes,
+        n_classes=40,
+    )
 
 
 OPTIONS = {

@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.epoch import seed_of
+from reference.local_family import NOISES
+from reference.posterior import Posterior, gumbel_terms, utility_terms
+from reference.rng import VISIT_ORDER, Rng, shuffled
 from test_double_sum import finite_differences
 
 import manyclass
 from manyclass import AugmentReduceClassifier, solvers
-from manyclass.training.local_family import NOISES, LocalFamily, gauss_rule
+from manyclass.training.local_family import LocalFamily, gauss_rule
 from manyclass.training.points import row_norms_sq
-from manyclass.training.posterior import GaussianTraining, gumbel_terms, utility_terms
+from manyclass.training.posterior import GaussianTraining
 
 BOTH = ["normal", "logistic"]
 
@@ -85,6 +89,33 @@ def test_the_softmax_takes_the_mean_of_its_exponentials(seed):
     assert np.exp(u[0]) == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
 
 
+@pytest.mark.parametrize("n_negatives", [3, 7])
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("noise", ["gumbel", *BOTH])
+def test_passes_equal_their_twin(noise, storage, n_negatives, seed):
+    X, y = small(seed)
+    x = sp.csr_array(X) if storage == "sparse" else X
+    training, family = training_of(
+        noise,
+        x,
+        y,
+        alpha=0.02,
+        n_negatives=n_negatives,
+        random_state=seed,
+        fit_intercept=seed % 2 == 0,
+        solver=solvers.Implicit(batch_size=8),
+    )
+    twin = Posterior(
+        X.astype(float), y, 7, noise, family, n_negatives, 0.02, 8, seed_of(seed), seed % 2 == 0, storage == "sparse"
+    )
+    for t in range(3):
+        # Single precision in the core, some 24 batches of steps that follow each other's scores.
+        assert training.make_pass(t, 0.5) == pytest.approx(twin.make_pass(t, 0.5), rel=1e-4)
+        W, V = (training._by_feature(a)[:, :7] for a in (training.means.matrix, training.variances))
+        np.testing.assert_allclose(W, twin.W, atol=2e-4 * np.abs(twin.W).max())
+        np.testing.assert_allclose(V, twin.V, rtol=1e-3)
+
+
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
 @pytest.mark.parametrize("noise", ["gumbel", *BOTH])
 def test_precisions_are_the_priors_and_the_curvatures_of_all_points(noise, storage, seed):
@@ -110,10 +141,20 @@ def test_precisions_are_the_priors_and_the_curvatures_of_all_points(noise, stora
 @pytest.mark.parametrize("noise", ["gumbel", *BOTH])
 def test_a_batch_touches_only_features_and_classes_that_it_has(noise, seed):
     X, y = small(seed, n_features=20)
-    training, _ = training_of(noise, sp.csr_array(X), y, n_nodes=3, alpha=0.01, n_negatives=2, random_state=seed)
-    training.step(np.array([3, 4]), 0, 0.5)
+    training, _ = training_of(
+        noise,
+        sp.csr_array(X),
+        y,
+        n_nodes=3,
+        alpha=0.01,
+        n_negatives=2,
+        random_state=seed,
+        solver=solvers.Implicit(batch_size=2),
+    )
+    training.visit(0, 0.5, 0, 2)
     moved = training._by_feature(training.means.matrix)[:, :7] != 0
-    assert not moved[~(X[[3, 4]] != 0).any(axis=0)].any()
+    points = shuffled(len(y), Rng(seed_of(seed), 0, VISIT_ORDER))[:2]
+    assert not moved[~(X[points] != 0).any(axis=0)].any()
     assert 1 <= moved.any(axis=0).sum() <= 4
 
 

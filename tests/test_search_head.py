@@ -57,7 +57,6 @@ def test_heads_are_the_wrong_classes_of_largest_score_of_the_weights_times_their
 
 def test_with_many_classes_most_of_the_best_are_found_in_part_of_the_clusters(monkeypatch, seed):
     monkeypatch.setattr(clustered, "EXACT_ROWS", 100)
-    monkeypatch.setattr(search_head, "BLOCK_ROWS", 100)
     x, y, weights, scale, z = problem(seed, n=900, n_classes=600)
     find, heads = searched(x, y, weights, scale, n_head=8)
     assert 1 < find._index.n_probe_ < find._index.n_clusters_

@@ -84,6 +84,16 @@ def test_each_wrong_class_counts_once_on_average_and_the_label_only_where_it_is_
             np.testing.assert_allclose(included[wrong], INCLUSION[selection](choice)[wrong], rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_each_class_that_is_no_label_counts_once_on_average_for_points_with_several(selection):
+    for labels in ([], [0], [1, 4], [0, 2, 3, 4, 5]):
+        choice = choice_of(6, 2)
+        counted = np.zeros(6)
+        for probability, drawn in every_outcome(lambda rng, c=choice, P=labels: SELECTIONS[selection](rng, c, P, [2])):
+            counted[drawn.classes] += probability * drawn.alpha
+        np.testing.assert_allclose(counted, [k not in labels for k in range(6)], rtol=0, atol=1e-13)
+
+
 def test_the_alias_table_has_the_probabilities_it_is_made_from(seed):
     rng = np.random.default_rng(seed)
     for counts, power in ((rng.integers(1, 1000, size=50), 0.75), (np.ones(7), 1.0), (np.arange(1, 9) ** 5, 1.0)):

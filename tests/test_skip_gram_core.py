@@ -11,7 +11,7 @@ from scipy.special import log_expit
 
 from manyclass import _core
 from manyclass.model.weights import aligned_zeros
-from manyclass.words.collapsed import Collapsed, Descent, Tables, _Tree, log_normalizers
+from manyclass.words.collapsed import Collapsed, Descent, Tables, Tree, log_normalizers
 
 V, DIM = 23, 18
 
@@ -178,7 +178,7 @@ def test_a_step_that_is_too_long_for_one_centre_is_taken_back_for_that_one_only(
 def test_huffman_probabilities_sum_to_one_and_the_code_is_optimal(seed):
     rng = np.random.default_rng(seed)
     counts = np.sort(rng.integers(1, 1000, size=57))[::-1].astype(np.int64)
-    tree = _Tree.of(counts)
+    tree = Tree.of(counts)
     z = rng.normal(scale=3, size=56)
     log_p = [
         log_expit(tree.signs[a:b] * z[tree.nodes[a:b]]).sum()
@@ -198,7 +198,7 @@ def test_huffman_probabilities_sum_to_one_and_the_code_is_optimal(seed):
 def test_the_objective_of_the_tree_is_the_mean_of_its_log_probabilities(seed):
     rng = np.random.default_rng(seed)
     text, tables = random_text(rng), random_tables(rng, V - 1)
-    collapsed, tree = collapsed_of(text, seed), _Tree.of(np.sort(counts_of(text))[::-1].copy())
+    collapsed, tree = collapsed_of(text, seed), Tree.of(np.sort(counts_of(text))[::-1].copy())
     z = tables.input.astype(float) @ tables.output.T.astype(float)
     paths = [slice(a, b) for a, b in zip(tree.starts[:-1], tree.starts[1:], strict=True)]
     log_p = np.array([[log_expit(tree.signs[p] * z[x, tree.nodes[p]]).sum() for p in paths] for x in range(V)])

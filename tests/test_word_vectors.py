@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from manyclass import WordVectors
-from manyclass.words.vectors import load_analogies, load_word_pairs
+from manyclass.words.questions import load_analogies, load_word_pairs
 
 
 def some(seed, n=30, dim=5):

@@ -76,6 +76,18 @@ void bind_evaluate(py::module_& m) {
       "x"_a, "n_features"_a, "weights"_a, "k"_a, "n_threads"_a, "isa"_a = "auto");
 
   m.def(
+      "top_wrong",
+      [](const py::object& x, py::ssize_t n_features, const Weights& w, const Array<Index>& labels,
+         Array<Index> classes, int n_threads) {
+        with_data(x, n_features, w, [&](const auto& data, const auto& model) {
+          const std::span<Index> out = mutable_view(classes);
+          const py::gil_scoped_release nogil;
+          top_wrong(data, view(labels), model, n_threads, best_isa(), out);
+        });
+      },
+      "x"_a, "n_features"_a, "weights"_a, "labels"_a.noconvert(), "classes"_a.noconvert(), "n_threads"_a);
+
+  m.def(
       "scores",
       [](const py::object& x, py::ssize_t n_features, const Weights& w, int n_threads, const std::string& isa) {
         return with_data(x, n_features, w, [&](const auto& data, const auto& model) {

@@ -1,12 +1,13 @@
 // Training for points with several labels over dense features or embeddings.
-#include <cmath>
+#include <pybind11/stl.h>
+
 #include <memory>
 #include <utility>
 
 #include "bindings/arrays.hpp"
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/train/label_trainer.hpp"
+#include "manyclass/train/labels.hpp"
 
 namespace manyclass {
 
@@ -88,10 +89,16 @@ LabelProblem label_problem(LabelArrays& arrays) {
   return problem;
 }
 
-// Classes in proportion to the power of how many points have them as a label.
-std::shared_ptr<const AliasTable> label_noise(const LabelProblem& problem, double power) {
-  const auto n_classes = static_cast<Index>(problem.classes.size());
-  return std::make_shared<const AliasTable>(frequency_table(counts_of(problem.labels.ids, n_classes), power));
+// What a source draws by; see sampled_source.
+AnySelect label_selection(const LabelProblem& problem, const std::string& selection, py::ssize_t n_negatives,
+                          Options options, bool share) {
+  const Facts& facts = selection_facts[place_of("selection", selection, selection_facts)];
+  if (facts.has(flag::heads)) throw std::invalid_argument("selection '" + selection + "' has no heads here");
+  check_options(options, {&facts, 1}, "selection '" + selection + "'");
+  SelectArguments arguments{static_cast<Index>(problem.classes.size()), as_index(n_negatives, "n_negatives"),
+                            problem.labels.ids, share};
+  arguments.options = std::move(options);
+  return select_named(selection, arguments);
 }
 
 template <class Rows>
@@ -121,9 +128,10 @@ void bind_labels(py::module_& m) {
 
   py::class_<BoundLabelTrainer>(m, "LabelTrainer")
       .def(py::init([](LabelArrays arrays, const std::string& loss, double smoothing, bool implicit,
-                       const std::string& source, py::ssize_t n_negatives, bool log_q, bool share, double power,
-                       py::object index, py::ssize_t budget, py::ssize_t n_probe, std::uint64_t seed, int n_threads,
-                       py::ssize_t batch, bool shuffle, const std::string& isa) {
+                       const std::string& source, const std::string& selection, py::ssize_t n_negatives,
+                       const Options& options, bool log_alpha, bool share, py::object index, py::ssize_t budget,
+                       py::ssize_t n_probe, std::uint64_t seed, int n_threads, py::ssize_t batch, bool shuffle,
+                       const std::string& isa) {
              const LabelProblem problem = label_problem(arrays);
              const SourceSettings settings{
                  problem.classes, problem.map.n_columns(), label_loss(loss, smoothing), implicit,
@@ -132,8 +140,8 @@ void bind_labels(py::module_& m) {
              if (source == "exact") {
                classes = all_classes_source(settings);
              } else if (source == "sampled") {
-               classes = sampled_source(settings, static_cast<std::size_t>(as_index(n_negatives, "n_negatives")), log_q,
-                                        share, power == 0 ? nullptr : label_noise(problem, power));
+               classes = sampled_source(settings, label_selection(problem, selection, n_negatives, options, share),
+                                        log_alpha, share);
              } else if (source == "mips") {
                auto& rows = index.cast<ClusterIndex&>();
                classes = searched_source(settings, rows, search_options(problem, rows, budget, n_probe));
@@ -142,18 +150,23 @@ void bind_labels(py::module_& m) {
                classes = decomposed_source(settings, rows, search_options(problem, rows, budget, n_probe),
                                            source == "messages");
              } else {
-               throw std::invalid_argument("source is '" + source +
-                                           "'; it must be one of 'exact', 'sampled', 'mips', 'decomposed', 'messages'");
+               place_of("source", source, class_source_facts);  // throws, as it is none of these
              }
              if (batch < 1 || n_threads < 1) throw std::invalid_argument("batch and n_threads must be at least 1");
-             const LabelSettings loop{seed, n_threads, as_index(batch, "batch"), shuffle, share, isa_named(isa)};
+             Settings loop;
+             loop.seed = seed;
+             loop.n_threads = n_threads;
+             loop.batch = as_index(batch, "batch");
+             loop.shuffle = shuffle;
+             loop.share_classes = share;
+             loop.isa = isa_named(isa);
              auto trainer = label_trainer(problem, std::move(classes), loop);
              return BoundLabelTrainer{std::move(arrays), std::move(index), static_cast<Index>(problem.map.n_points()),
                                       std::move(trainer)};
            }),
-           "arrays"_a, py::kw_only(), "loss"_a, "smoothing"_a, "implicit"_a, "source"_a, "n_negatives"_a, "log_q"_a,
-           "share"_a, "power"_a, "index"_a, "budget"_a, "n_probe"_a, "seed"_a, "n_threads"_a, "batch"_a, "shuffle"_a,
-           "isa"_a)
+           "arrays"_a, py::kw_only(), "loss"_a, "smoothing"_a, "implicit"_a, "source"_a, "selection"_a, "n_negatives"_a,
+           "options"_a, "log_alpha"_a, "share"_a, "index"_a, "budget"_a, "n_probe"_a, "seed"_a, "n_threads"_a,
+           "batch"_a, "shuffle"_a, "isa"_a)
       .def(
           "run",
           [](BoundLabelTrainer& self, int epoch, double eta, double eta_u, py::ssize_t first, py::ssize_t last,

@@ -7,6 +7,7 @@
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/search/cluster_index.hpp"
+#include "manyclass/search/heads.hpp"
 #include "manyclass/search/log_normalizer.hpp"
 #include "manyclass/search/spherical_kmeans.hpp"
 
@@ -260,6 +261,17 @@ void bind_search(py::module_& m) {
             index.update(view(ids), rows_view(x), n_threads, isa_named(isa));
           },
           "ids"_a.noconvert(), "rows"_a.noconvert(), py::kw_only(), "n_threads"_a, "isa"_a = "auto")
+      .def(
+          "fill_heads",
+          [](const ClusterIndex& index, const Array<float>& x, const Array<Index>& labels, py::ssize_t n_probe,
+             Array<Index> heads, int n_threads) {
+            const DenseView points = dense_view(x);
+            const std::span<Index> out = mutable_view(heads);
+            const std::size_t probes = probes_in(n_probe, index);
+            const py::gil_scoped_release nogil;
+            search_heads(index, points, view(labels), probes, n_threads, best_isa(), out);
+          },
+          "x"_a.noconvert(), "labels"_a.noconvert(), "n_probe"_a, "heads"_a.noconvert(), "n_threads"_a)
       .def("rows",
            [](const ClusterIndex& index) {
              const std::size_t n = index.n_rows() * index.n_features();

@@ -9,7 +9,7 @@
 #include "manyclass/text/cooccurrence.hpp"
 #include "manyclass/text/reader.hpp"
 #include "manyclass/train/plan.hpp"
-#include "manyclass/train/skip_gram.hpp"
+#include "manyclass/train/sentences.hpp"
 
 namespace manyclass {
 
@@ -51,7 +51,7 @@ struct BoundText {
 struct BoundSkipGram {
   py::list alive;
   std::size_t n_sentences;
-  std::unique_ptr<SkipGramTrainer> trainer;
+  std::unique_ptr<Trainer> trainer;
 };
 
 EmbeddingRows rows_of(Array<float>& table, py::ssize_t n_rows, const char* what) {
@@ -76,9 +76,9 @@ struct TrainerArguments {
   double delta, u_gain;
 };
 
-std::unique_ptr<SkipGramTrainer> make_skip_gram(const SkipGramProblem& problem, const SkipGramSettings& settings,
-                                                const TrainerArguments& a, const Array<Offset>& counts,
-                                                std::span<double> carried) {
+std::unique_ptr<Trainer> make_skip_gram(const SkipGramProblem& problem, const Settings& settings,
+                                        const TrainerArguments& a, const Array<Offset>& counts,
+                                        std::span<double> carried) {
   if (a.solver == "hierarchical") return hierarchical_trainer(problem, settings, huffman_tree(view(counts)));
   const Index m = as_index(a.n_negatives, "n_negatives");
   if (a.solver == "negative_sampling") {
@@ -154,13 +154,6 @@ void bind_skip_gram(py::module_& m) {
       },
       "counts"_a.noconvert());
 
-  py::class_<SkipGramProgress>(m, "SkipGramProgress")
-      .def_readonly("tokens", &SkipGramProgress::tokens)
-      .def_readonly("pairs", &SkipGramProgress::pairs)
-      .def_readonly("loss", &SkipGramProgress::loss)
-      .def_readonly("loss_pairs", &SkipGramProgress::loss_pairs)
-      .def_readonly("refused", &SkipGramProgress::refused);
-
   py::class_<BoundSkipGram>(m, "SkipGramTrainer")
       .def(py::init([](py::object text, Array<float> input, Array<float> output, Array<double> carried,
                        const Array<Offset>& counts, const std::string& solver, py::ssize_t n_negatives, double power,
@@ -177,7 +170,10 @@ void bind_skip_gram(py::module_& m) {
              if (problem.input.width() != problem.output.width()) {
                throw std::invalid_argument("the tables differ in width");
              }
-             const SkipGramSettings settings{seed, n_threads, isa_named(isa)};
+             Settings settings;
+             settings.seed = seed;
+             settings.n_threads = n_threads;
+             settings.isa = isa_named(isa);
              auto trainer = make_skip_gram(problem, settings, {solver, n_negatives, power, share, delta, u_gain},
                                            counts, mutable_view(carried));
              py::list alive;
@@ -195,7 +191,8 @@ void bind_skip_gram(py::module_& m) {
              double eta_u) {
             if (first > last || last > self.n_sentences) throw std::invalid_argument("no such sentences");
             const py::gil_scoped_release nogil;
-            return self.trainer->run({n_pass, first, last, eta_begin, eta_end, eta_u});
+            return self.trainer->run(
+                {n_pass, eta_begin, eta_u, static_cast<Offset>(first), static_cast<Offset>(last), 0, eta_end});
           },
           py::kw_only(), "n_pass"_a, "first"_a, "last"_a, "eta_begin"_a, "eta_end"_a, "eta_u"_a);
 }

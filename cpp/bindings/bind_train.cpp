@@ -9,6 +9,7 @@
 #include "bindings/module.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/step/schedule.hpp"
+#include "manyclass/train/gaussian_posterior.hpp"
 #include "manyclass/train/plan.hpp"
 #include "manyclass/weights/accumulate.hpp"
 #include "manyclass/weights/reorder.hpp"
@@ -138,16 +139,21 @@ BoundTrainer bind_trainer(const Plan& plan, const AnyProblem& problem, State& st
   return {make_trainer(own, problem), std::move(arrays)};
 }
 
-BoundTrainer sparse_trainer(const Plan& plan, const Array<Offset>& indptr, const Array<Index>& indices,
-                            const Array<float>& data, py::ssize_t n_features, State& state) {
-  const CsrView x = csr_view(indptr, indices, data, n_features);
+// Feature-major weights have a row for each feature, padded to whole cache lines.
+void check_columns(const State& state, const CsrView& x) {
   const py::ssize_t rows = state.weights.ndim() == 2 ? state.weights.shape(0) : -1;
   const py::ssize_t stride = state.weights.ndim() == 2 ? state.weights.shape(1) : 0;
-  check_size("weights, counted in rows,", rows, n_features);
+  check_size("weights, counted in rows,", rows, x.n_cols);
   if (stride < state.n_classes || stride % static_cast<py::ssize_t>(line_floats) != 0) {
     throw std::invalid_argument("rows of the weights have " + std::to_string(stride) +
                                 " columns; they must be a multiple of 16 and at least n_classes");
   }
+}
+
+BoundTrainer sparse_trainer(const Plan& plan, const Array<Offset>& indptr, const Array<Index>& indices,
+                            const Array<float>& data, py::ssize_t n_features, State& state) {
+  const CsrView x = csr_view(indptr, indices, data, n_features);
+  check_columns(state, x);
   py::list arrays;
   arrays.append(indptr);
   arrays.append(indices);
@@ -161,6 +167,32 @@ BoundTrainer dense_trainer(const Plan& plan, const Array<float>& data, State& st
   py::list arrays;
   arrays.append(data);
   return bind_trainer(plan, problem_of<ClassRows<float>>(x, state), state, std::move(arrays));
+}
+
+// The trainer of a Gaussian posterior; variances and what is collected for them are stored as the weights are.
+BoundTrainer posterior(const Plan& plan, const py::object& x, py::ssize_t n_features, State& state,
+                       Array<float> variances, Array<float> collected) {
+  check_size("variances", variances.size(), state.weights.size());
+  check_size("collected", collected.size(), state.weights.size());
+  if (plan.family != nullptr) check_size("local_scale", state.local_scale.size(), state.labels.size());
+  py::list arrays;
+  for (const py::array& array : state.arrays()) arrays.append(array);
+  for (const py::object& held : {x, py::object(variances), py::object(collected)}) arrays.append(held);
+  const auto bind = [&]<class Rows>(const Problem<Rows>& problem, Index n_cols) -> BoundTrainer {
+    const PosteriorProblem<Rows> of{problem, Rows(mutable_view(variances), n_cols),
+                                    Rows(mutable_view(collected), n_cols)};
+    return {posterior_trainer(plan, of), std::move(arrays)};
+  };
+  if (py::isinstance<py::tuple>(x)) {
+    const auto parts = x.cast<py::tuple>();
+    const CsrView data = csr_view(parts[0].cast<Array<Offset>>(), parts[1].cast<Array<Index>>(),
+                                  parts[2].cast<Array<float>>(), n_features);
+    check_columns(state, data);
+    return bind(problem_of<FeatureRows<float>>(data, state), data.n_cols);
+  }
+  const DenseView data = dense_view(x.cast<Array<float>>());
+  check_size("weights", state.weights.size(), state.n_classes * data.n_cols);
+  return bind(problem_of<ClassRows<float>>(data, state), data.n_cols);
 }
 
 }  // namespace
@@ -214,12 +246,18 @@ void bind_train(py::module_& m) {
   py::class_<Progress>(m, "Progress")
       .def_readonly("loss", &Progress::loss)
       .def_readonly("class_updates", &Progress::class_updates)
-      .def_readonly("diverged_at", &Progress::diverged_at);
+      .def_readonly("diverged_at", &Progress::diverged_at)
+      .def_readonly("tokens", &Progress::tokens)
+      .def_readonly("pairs", &Progress::pairs)
+      .def_readonly("loss_pairs", &Progress::loss_pairs)
+      .def_readonly("refused", &Progress::refused);
 
   py::class_<BoundTrainer>(m, "Trainer")
       .def_static("sparse", &sparse_trainer, "plan"_a, "indptr"_a.noconvert(), "indices"_a.noconvert(),
                   "data"_a.noconvert(), "n_features"_a, "state"_a)
       .def_static("dense", &dense_trainer, "plan"_a, "data"_a.noconvert(), "state"_a)
+      .def_static("posterior", &posterior, "plan"_a, "x"_a, "n_features"_a, "state"_a, "variances"_a.noconvert(),
+                  "collected"_a.noconvert())
       .def(
           "run",
           [](BoundTrainer& self, int epoch, double eta, double eta_u, py::ssize_t first, py::ssize_t last,

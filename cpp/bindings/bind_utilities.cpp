@@ -7,6 +7,7 @@
 #include "bindings/isa.hpp"
 #include "bindings/module.hpp"
 #include "bindings/weights.hpp"
+#include "manyclass/exact/local_family.hpp"
 #include "manyclass/utility/model.hpp"
 #include "manyclass/utility/probabilities.hpp"
 
@@ -131,9 +132,39 @@ Array<double> probabilities_of_model(const std::string& noise, const py::object&
   });
 }
 
+py::tuple best_local(const std::string& noise, const Array<double>& d, const Array<double>& counts,
+                     const Array<double>& nodes, const Array<double>& weights, double mu, double s, int n_threads) {
+  if (d.ndim() != 2) throw std::invalid_argument("d must be a matrix");
+  const Margins margins{view(d), view(counts), static_cast<std::size_t>(d.shape(1))};
+  const Rule rule{view(nodes), view(weights)};
+  Array<double> locations(d.shape(0)), scales(d.shape(0));
+  const std::span<double> of_mu = mutable_view(locations), of_s = mutable_view(scales);
+  {
+    const py::gil_scoped_release nogil;
+    best_members(noise, margins, rule, {mu, s}, n_threads, best_isa(), of_mu, of_s);
+  }
+  return py::make_tuple(locations, scales);
+}
+
+Array<double> local_bounds(const std::string& noise, const Array<float>& scores, const Array<Index>& labels,
+                           const Array<double>& nodes, const Array<double>& weights, const Array<double>& fine_nodes,
+                           const Array<double>& fine_weights, double mu, double s, int n_threads) {
+  const Rule rule{view(nodes), view(weights)}, fine{view(fine_nodes), view(fine_weights)};
+  Array<double> bounds(labels.size());
+  const std::span<double> out = mutable_view(bounds);
+  const py::gil_scoped_release nogil;
+  best_bounds(noise, view(scores), view(labels), rule, fine, {mu, s}, n_threads, best_isa(), out);
+  return bounds;
+}
+
 }  // namespace
 
 void bind_utilities(py::module_& m) {
+  m.def("best_local", best_local, py::kw_only(), "noise"_a, "d"_a.noconvert(), "counts"_a.noconvert(),
+        "nodes"_a.noconvert(), "weights"_a.noconvert(), "mu"_a, "s"_a, "n_threads"_a);
+  m.def("best_local_bounds", local_bounds, py::kw_only(), "noise"_a, "scores"_a.noconvert(), "labels"_a.noconvert(),
+        "nodes"_a.noconvert(), "weights"_a.noconvert(), "fine_nodes"_a.noconvert(), "fine_weights"_a.noconvert(),
+        "mu"_a, "s"_a, "n_threads"_a);
   m.def("utility_probabilities", probabilities, py::kw_only(), "noise"_a, "psi"_a.noconvert(), "log"_a, "n_threads"_a,
         "isa"_a = "auto");
   m.def("utility_probabilities_at", probabilities_at, py::kw_only(), "noise"_a, "psi"_a.noconvert(),

@@ -90,6 +90,14 @@ class Progress:
     def class_updates(self) -> int: ...
     @property
     def diverged_at(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def pairs(self) -> int: ...
+    @property
+    def loss_pairs(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
 
 class Trainer:
     @staticmethod
@@ -103,6 +111,15 @@ class Trainer:
     ) -> Trainer: ...
     @staticmethod
     def dense(plan: Plan, data: NDArray[np.float32], state: State) -> Trainer: ...
+    @staticmethod
+    def posterior(
+        plan: Plan,
+        x: _Data,
+        n_features: int,
+        state: State,
+        variances: NDArray[np.float32],
+        collected: NDArray[np.float32],
+    ) -> Trainer: ...
     def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> Progress: ...
 
 # bind_labels
@@ -133,10 +150,11 @@ class LabelTrainer:
         smoothing: float,
         implicit: bool,
         source: str,
+        selection: str,
         n_negatives: int,
-        log_q: bool,
+        options: dict[str, float],
+        log_alpha: bool,
         share: bool,
-        power: float,
         index: Any,
         budget: int,
         n_probe: int,
@@ -164,10 +182,42 @@ def log_normalizers(
 def top_k(
     x: _Data, n_features: int, weights: Weights, k: int, n_threads: int, isa: str = "auto"
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+def top_wrong(
+    x: _Data,
+    n_features: int,
+    weights: Weights,
+    labels: NDArray[np.int32],
+    classes: NDArray[np.int32],
+    n_threads: int,
+) -> None: ...
 def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
 # bind_utilities
 
+def best_local(
+    *,
+    noise: str,
+    d: NDArray[np.float64],
+    counts: NDArray[np.float64],
+    nodes: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    mu: float,
+    s: float,
+    n_threads: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def best_local_bounds(
+    *,
+    noise: str,
+    scores: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    nodes: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    fine_nodes: NDArray[np.float64],
+    fine_weights: NDArray[np.float64],
+    mu: float,
+    s: float,
+    n_threads: int,
+) -> NDArray[np.float64]: ...
 def utility_probabilities(
     *, noise: str, psi: NDArray[np.float64], log: bool, n_threads: int, isa: str = "auto"
 ) -> NDArray[np.float64]: ...
@@ -342,6 +392,14 @@ class ClusterIndex:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
     def update(
         self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
+    ) -> None: ...
+    def fill_heads(
+        self,
+        x: NDArray[np.float32],
+        labels: NDArray[np.int32],
+        n_probe: int,
+        heads: NDArray[np.int32],
+        n_threads: int,
     ) -> None: ...
     def rows(self) -> NDArray[np.float32]: ...
     def labels(self) -> NDArray[np.int32]: ...
@@ -547,18 +605,6 @@ def huffman_tree(
     counts: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
 
-class SkipGramProgress:
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def pairs(self) -> int: ...
-    @property
-    def loss(self) -> float: ...
-    @property
-    def loss_pairs(self) -> int: ...
-    @property
-    def refused(self) -> int: ...
-
 class SkipGramTrainer:
     def __init__(
         self,
@@ -580,4 +626,4 @@ class SkipGramTrainer:
     ) -> None: ...
     def run(
         self, *, n_pass: int, first: int, last: int, eta_begin: float, eta_end: float, eta_u: float
-    ) -> SkipGramProgress: ...
+    ) -> Progress: ...

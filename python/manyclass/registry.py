@@ -47,9 +47,7 @@ def parts(kind: str) -> dict[str, Facts]:
 
 def names(kind: str, *flags: str, without: str = "") -> list[str]:
     """Names of the parts of a kind that have all `flags`, and not the flag `without`."""
-    return [
-        facts.name for facts in parts(kind).values() if set(flags) <= facts.flags and without not in facts.flags
-    ]
+    return [facts.name for facts in parts(kind).values() if set(flags) <= facts.flags and without not in facts.flags]
 
 
 def own_parameters(kind: str, name: str) -> list[str]:

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "manyclass/train/skip_gram.hpp"
+#include "manyclass/train/sentences.hpp"
 #include "planted.hpp"
 
 namespace manyclass::testing {
@@ -50,13 +50,15 @@ void racing_threads_learn_which_words_are_neighbours() {
     for (float& h : input) h = static_cast<float>(rng.uniform() - 0.5);
     const SkipGramProblem problem{
         {tokens, sentences, keep, 1, false}, EmbeddingRows(input, width), EmbeddingRows(output, width)};
-    const SkipGramSettings settings{0, 4, best_isa()};
+    Settings settings;
+    settings.n_threads = 4;
+    settings.isa = best_isa();
     const Frequency select{std::make_shared<const AliasTable>(noise), 5};
     Plan plan;
     plan.formulation = "raman";
     const auto trainer = sampled ? sampled_trainer(problem, settings, select, step_named(plan), carried)
                                  : negative_sampling_trainer(problem, settings, noise, 5, false);
-    const SkipGramProgress progress = trainer->run({0, 0, sentences.size() - 1, 0.1, 0.05, 0.1});
+    const Progress progress = trainer->run({0, 0.1, 0.1, 0, static_cast<Offset>(sentences.size() - 1), 0, 0.05});
     CHECK(progress.pairs == 16000);
     CHECK(progress.refused == 0);
     int nearest = 0;

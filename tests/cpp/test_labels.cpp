@@ -4,7 +4,7 @@
 
 #include "check.hpp"
 #include "manyclass/core/rng.hpp"
-#include "manyclass/train/label_trainer.hpp"
+#include "manyclass/train/labels.hpp"
 
 using namespace manyclass;
 
@@ -42,7 +42,7 @@ struct Trained {
   friend bool operator==(const Trained&, const Trained&) = default;
 };
 
-enum class Source { all, uniform, noise, shared_uniform, shared_noise, searched, decomposed, messages };
+enum class Source { all, uniform, lines, shared_uniform, shared_lines, searched, decomposed, messages };
 
 Trained train(Source source, const LabelLoss& loss, int n_threads) {
   const std::vector<float> x = numbers(n_points * n_features, 1);
@@ -76,7 +76,8 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
   DecomposedIndex blocks(columns, n_columns, centroids, {}, 1, best_isa());
 
   const SourceSettings settings{problem.classes, n_columns, loss, false, n_threads, best_isa()};
-  const bool share = source == Source::shared_uniform || source == Source::shared_noise;
+  const bool share = source == Source::shared_uniform || source == Source::shared_lines;
+  const SelectArguments arguments{static_cast<Index>(n_classes), 40, labels, share};
   std::unique_ptr<ClassSource> classes;
   switch (source) {
     case Source::all:
@@ -84,12 +85,11 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
       break;
     case Source::uniform:
     case Source::shared_uniform:
-      classes = sampled_source(settings, 40, true, share, nullptr);
+      classes = sampled_source(settings, select_named("uniform", arguments), true, share);
       break;
-    case Source::noise:
-    case Source::shared_noise:
-      classes = sampled_source(settings, 40, true, share,
-                               std::make_shared<const AliasTable>(std::vector<double>(n_classes, 1.0)));
+    case Source::lines:
+    case Source::shared_lines:
+      classes = sampled_source(settings, select_named("frequency_block", arguments), true, share);
       break;
     case Source::searched:
       classes = searched_source(settings, index, {20, 3});
@@ -99,11 +99,11 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
       classes = decomposed_source(settings, blocks, {10, 3}, source == Source::messages);
       break;
   }
-  LabelSettings loop;
+  Settings loop;
   loop.seed = 6;
   loop.n_threads = n_threads;
   loop.batch = 8;
-  loop.share = share;
+  loop.share_classes = share;
   loop.isa = best_isa();
   const auto trainer = label_trainer(problem, std::move(classes), loop);
   for (int pass = 0; pass < 3; ++pass) {
@@ -118,7 +118,7 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
 }  // namespace
 
 int main() {
-  for (const Source source : {Source::all, Source::uniform, Source::noise, Source::shared_uniform, Source::shared_noise,
+  for (const Source source : {Source::all, Source::uniform, Source::lines, Source::shared_uniform, Source::shared_lines,
                               Source::searched, Source::decomposed, Source::messages}) {
     for (const LabelLoss& loss : {LabelLoss{CrossEntropy{}}, LabelLoss{SmoothedMargin{1}}}) {
       const Trained alone = train(source, loss, 1);

@@ -1,7 +1,7 @@
 """Estimators from flat options, one name for each: what the slow twins take, and tests that go through many options.
 
-The names are those of format version 1 of saved models, `manyclass.estimators.version_1`. An option that has no effect
-on what is trained is left out there, so that one set of options serves all solvers of a test.
+The names are those of format version 1 of saved models, `manyclass.estimators.version_1`. An option without effect on
+what is trained is left out there, so that one set of options serves all solvers of a test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Slow twin of train/label_trainer.cpp: float64, point by point and class by class, with the draws that the core makes.
+"""Slow twin of train/labels.cpp: float64, point by point and class by class, with the draws that the core makes.
 
 Scores of a point's labels come before those of its wrong classes, in the order in which the source lists them.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from reference import losses
 from reference.rng import VISIT_ORDER, Rng, shuffled
-from reference.selections import draw_by
+from reference.selections import SELECTIONS, Choice
 
 Floats = NDArray[np.float64]
 EMBEDDING_SHARE = {"cross_entropy": 1.5, "margin": 0.5, "triplet": 0.5}
@@ -127,15 +127,15 @@ class LabelTwin:
     def look(self, t: int, i: int, eta: float, named_by: int = 0) -> Seen:
         """One point at the present weights; `named_by`: the first one of its batch."""
         phi, P = self.features(i), list(self.labels[i])
-        wrong, shift = self.wrong_classes(t, i, phi, named_by)
+        wrong, log_alpha = self.wrong_classes(t, i, phi, named_by)
         classes = np.array([*P, *wrong], dtype=np.int64)
         z = self.W[classes] @ phi
-        z[len(P) :] -= shift
+        z[len(P) :] += log_alpha
         loss, g = self.loss_and_gradient(z, range(len(P)), eta * phi @ phi)
         return Seen(i, phi, classes, g, loss)
 
     def wrong_classes(self, t: int, i: int, phi: Floats, named_by: int) -> tuple[list[int], Floats | float]:
-        """The wrong classes that the step at point i sees, and what their scores are lowered by."""
+        """The wrong classes that the step at point i sees, and what their scores are raised by."""
         P, rng = self.labels[i], Rng(self.seed, t, named_by if self.share_classes else i)
         wrong = [k for k in range(self.n_classes) if k not in P]
         if self.search == "exact":
@@ -143,39 +143,30 @@ class LabelTwin:
         if self.search == "best" and t >= self.warm_up:
             z = self.W[wrong] @ phi
             return [wrong[c] for c in np.argsort(-z, kind="stable")[: self.budget]], 0.0
-        left_out = [] if self.share_classes else P
-        drawn, share = self.by_frequency(left_out, rng) if self.frequency_power else self.uniformly(left_out, rng)
+        drawn = SELECTIONS[self.selection](rng, self.choice, [] if self.share_classes else P)
+        counts = drawn.alpha > 0
+        listed, alpha = drawn.classes[counts], drawn.alpha[counts]
         if self.share_classes:
-            order = without(np.flatnonzero(np.isin(drawn, P)), len(drawn))
-            drawn, share = np.asarray(drawn)[order].tolist(), share[order]
-            if not self.frequency_power:
-                share = np.full(len(drawn), len(drawn) / len(wrong))
-        return drawn, np.log(share) if self.log_q and self.loss == "cross_entropy" else 0.0
+            order = without(np.flatnonzero(np.isin(listed, P)), len(listed))
+            listed, alpha = listed[order], alpha[order]
+        return listed.tolist(), np.log(alpha) if self.log_q and self.loss == "cross_entropy" else 0.0
 
-    def uniformly(self, P: Sequence[int], rng: Rng) -> tuple[list[int], Floats]:
-        """n distinct classes but P's and the share of all that they are."""
-        wrong = [k for k in range(self.n_classes) if k not in P]
-        n = min(self.n_negatives, len(wrong))
-        drawn: list[int] = []
-        if 2 * n <= len(wrong):
-            while len(drawn) < n:
-                k = rng.below(self.n_classes)
-                if k not in P and k not in drawn:
-                    drawn.append(k)
-        elif n < len(wrong):
-            drawn = [wrong[c] for c in shuffled(len(wrong), rng)[:n]]
-        else:
-            drawn = wrong
-        return drawn, np.full(n, n / len(wrong))
+    @property
+    def selection(self) -> str:
+        """Distinct classes, or draws by frequency."""
+        return "frequency" if self.frequency_power else "uniform"
 
-    def by_frequency(self, P: Sequence[int], rng: Rng) -> tuple[list[int], Floats]:
-        """The distinct ones of n draws, without P, and how often each is expected for a time that it was drawn."""
+    @property
+    def choice(self) -> Choice:
+        """What all draws have in common; those of a batch are from all classes."""
         counts = np.bincount(np.concatenate([np.asarray(p) for p in self.labels]), minlength=self.n_classes)
-        q = np.where(counts > 0, counts.astype(float) ** self.frequency_power, 0.0)
-        q /= q.sum()
-        items, times = draw_by(rng, q, self.n_negatives)
-        kept = ~np.isin(items, P)
-        return items[kept].tolist(), self.n_negatives * q[items[kept]] / times[kept]
+        return Choice(
+            self.n_classes,
+            self.n_negatives,
+            with_label=self.share_classes,
+            counts=counts.tolist(),
+            power=self.frequency_power,
+        )
 
     def loss_and_gradient(self, z: Floats, P: Sequence[int], eta_phi_sq: float) -> losses.Loss:
         """The loss of a point over what it sees; an implicit step is the gradient of a smoother margin."""

@@ -1,7 +1,8 @@
 """Twins of select/: which wrong classes a step sees, and with what weights.
 
 Each entry of SELECTIONS is draw(rng, choice, label, head) -> Drawn with E sum alpha_k g(k) = sum over k != label of
-g(k); alpha = 0 for a label that stands in its own block. With choice.with_label the sum is over all k.
+g(k); alpha = 0 for a label that stands in its own block. With choice.with_label the sum is over all k. `label` may be
+several labels.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Labels = int | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -104,44 +106,52 @@ class Drawn:
         return np.arange(len(self.classes)) < (len(self.classes) if self.n_random < 0 else self.n_random)
 
 
-def all_classes(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
+def _weight_of(label: Labels, expected: Floats) -> float:
+    """One over how often a point's label is drawn; only a point with one label is asked for it."""
+    labels = np.ravel(label)
+    return float(1 / expected[int(labels[0])]) if len(labels) == 1 else np.nan
+
+
+def all_classes(rng: Any, choice: Choice, label: Labels, head: Sequence[int] = ()) -> Drawn:
     """Every class."""
     classes = np.arange(choice.n_classes)
-    return Drawn(classes, np.where((classes == label) & (not choice.with_label), 0.0, 1.0), 1.0)
+    return Drawn(classes, np.where(np.isin(classes, label) & (not choice.with_label), 0.0, 1.0), 1.0)
 
 
-def block(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
+def block(rng: Any, choice: Choice, label: Labels, head: Sequence[int] = ()) -> Drawn:
     """One of the blocks of neighbouring classes; each wrong class is in one of them."""
     n_blocks = len(choice.blocks)
     classes = np.array(choice.blocks[rng.below(n_blocks)])
-    return Drawn(classes, np.where((classes == label) & (not choice.with_label), 0.0, float(n_blocks)), float(n_blocks))
+    return Drawn(
+        classes, np.where(np.isin(classes, label) & (not choice.with_label), 0.0, float(n_blocks)), float(n_blocks)
+    )
 
 
-def uniform(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
-    """Distinct classes by Floyd's algorithm, numbered without the label unless it is drawn too."""
+def uniform(rng: Any, choice: Choice, label: Labels, head: Sequence[int] = ()) -> Drawn:
+    """Distinct classes by Floyd's algorithm, numbered without the labels unless they are drawn too."""
+    candidates = [k for k in range(choice.n_classes) if choice.with_label or not np.isin(k, label)]
+    n, m = len(candidates), min(choice.size, len(candidates))
     chosen: set[int] = set()
-    for j in range(choice.n_candidates - choice.size, choice.n_candidates):
+    for j in range(n - m, n):
         k = rng.below(j + 1)
         chosen.add(j if k in chosen else k)
-    candidates = [k for k in range(choice.n_classes) if choice.with_label or k != label]
-    classes = np.array([candidates[k] for k in sorted(chosen)])
-    alpha = choice.n_candidates / choice.size
-    return Drawn(classes, np.full(choice.size, alpha), alpha)
+    classes = np.array([candidates[k] for k in sorted(chosen)], dtype=np.int64)
+    return Drawn(classes, np.full(m, n / max(m, 1)), choice.n_candidates / choice.size)
 
 
-def frequency(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
+def frequency(rng: Any, choice: Choice, label: Labels, head: Sequence[int] = ()) -> Drawn:
     """m draws with replacement by q; repeats are one class, drawn several times."""
     classes, times = draw_by(rng, choice.q, choice.m)
     alpha = times / (choice.m * choice.q[classes])
     if not choice.with_label:
-        alpha[classes == label] = 0
-    return Drawn(classes, alpha, float(1 / (choice.m * choice.q[label])), times)
+        alpha[np.isin(classes, label)] = 0
+    return Drawn(classes, alpha, _weight_of(label, choice.m * choice.q), times)
 
 
 LINE = 16  # classes of a cache line
 
 
-def frequency_block(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
+def frequency_block(rng: Any, choice: Choice, label: Labels, head: Sequence[int] = ()) -> Drawn:
     """m / 16 draws with replacement of a line of 16 classes, by the sum of its classes' weights."""
     q, n = choice.q_of(LINE), n_lines(choice)
     lines, times = draw_by(rng, q, n)
@@ -149,8 +159,8 @@ def frequency_block(rng: Any, choice: Choice, label: int, head: Sequence[int] = 
     times = times[np.searchsorted(lines, classes // LINE)]
     alpha = times / (n * q[classes // LINE])
     if not choice.with_label:
-        alpha[classes == label] = 0
-    return Drawn(classes, alpha, float(1 / (n * q[label // LINE])), times)
+        alpha[np.isin(classes, label)] = 0
+    return Drawn(classes, alpha, _weight_of(label, n * np.repeat(q, LINE)), times)
 
 
 def n_lines(choice: Choice) -> int:
@@ -158,12 +168,12 @@ def n_lines(choice: Choice) -> int:
     return -(-choice.m // LINE)
 
 
-def head_tail(rng: Any, choice: Choice, label: int, head: Sequence[int] = ()) -> Drawn:
+def head_tail(rng: Any, choice: Choice, label: Labels, head: Sequence[int] = ()) -> Drawn:
     """A block, and the head's classes (-1: none) with weight 1, in the block or after it."""
     tail = block(rng, choice, label)
     alpha = dict(zip(tail.classes.tolist(), tail.alpha.tolist(), strict=True))
     for k in head:
-        if k >= 0 and k != label:
+        if k >= 0 and not np.isin(k, label):
             alpha[int(k)] = 1.0
     return Drawn(np.array(list(alpha)), np.array(list(alpha.values())), tail.label_alpha, n_random=len(tail.classes))
 

@@ -1,4 +1,4 @@
-// Threads: the only place that knows OpenMP.
+// Threads: teams, barriers and parallel loops. Only this file knows OpenMP.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 
 namespace manyclass {
 
-// Where the threads of a team wait for each other, between stretches of tens of microseconds.
+// A barrier where the threads of a team wait for each other between stretches of tens of microseconds.
 //
-// It spins for about as long as such a stretch, then lets other programs have the processor: OpenMP's own barrier spins
-// for milliseconds, which made training ten times slower on a machine with something else to do.
+// It spins for about as long as such a stretch lasts, then lets other programs have the processor. OpenMP's own barrier
+// spins for milliseconds, which made training ten times slower on a machine with something else to do.
 class Barrier {
  public:
   explicit Barrier(int n_threads) : n_threads_(n_threads) {}
@@ -71,13 +71,14 @@ class Member {
 // waiting at a barrier.
 template <class F>
 void run_team(int n_threads, F&& f) {
-  if (n_threads == 1) {  // at once: to start a team takes a microsecond, a tenth of a single query
+  if (n_threads == 1) {  // without a team, whose start takes a microsecond, a tenth of a single query
     Barrier gate(1);
     f(Member(0, 1, gate));
     return;
   }
 #ifdef MANYCLASS_OPENMP
-  // OpenMP may give fewer threads than asked for (a limit set by the user), so the team's size is known only inside.
+  // OpenMP may give fewer threads than were asked for, because a user may set a limit. So the team's size is known
+  // only inside the parallel region.
   std::optional<Barrier> gate;
 #pragma omp parallel num_threads(n_threads)
   {
@@ -95,8 +96,8 @@ void run_team(int n_threads, F&& f) {
 #endif
 }
 
-// Calls f(i) for i in [0, n), handing out items one at a time; an item is meant to be a sizeable piece of
-// work. The first exception is rethrown in the caller once all threads have stopped.
+// Calls f(i) for i in [0, n). Threads take one item at a time, so an item should be a sizeable piece of work. The first
+// exception is rethrown in the caller once all threads have stopped.
 template <class F>
 void parallel_for(int n_threads, std::size_t n, F&& f) {
   std::atomic<std::size_t> next{0};

@@ -1,7 +1,7 @@
 // Random draws named by (seed, epoch, item): the same numbers whichever thread asks, in whatever order.
 //
-// Not std::mt19937 + std::uniform_int_distribution: 2.5 kB of state per stream, and the distributions' output
-// is not specified by the standard, so seeds would not port.
+// std::mt19937 with std::uniform_int_distribution is not used: it takes 2.5 kB of state per stream. The standard does
+// not specify the distribution's output either, so a seed would mean something else with another library.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class Rng {
   // Uniform on ]0, 1[, 52 bits.
   double inside() { return (static_cast<double>(next() >> 12) + 0.5) * 0x1.0p-52; }
 
-  // Uniform on {0, ..., n - 1}, exactly: Lemire's multiply-high with rejection on the upper 32 bits (ACM
-  // TOMACS 2019).
+  // Uniform on {0, ..., n - 1}, exactly. The method is Lemire's (ACM TOMACS 2019): multiply the upper 32 bits, take the
+  // high half, reject the few products that would favour some numbers.
   std::uint32_t below(std::uint32_t n) {
     std::uint64_t product = (next() >> 32) * n;
     if (static_cast<std::uint32_t>(product) < n) {
@@ -54,13 +54,13 @@ class Rng {
   std::uint64_t state_;
 };
 
-// Items of one epoch that are not points, kept apart from any point's index.
+// Two items of an epoch that are not points. Their numbers are kept apart from any point's index.
 inline constexpr std::uint64_t visit_order_item = ~0ULL;
 inline constexpr std::uint64_t class_order_item = ~1ULL;
-// A point's draws beside those of its classes: first_local_item + i.
+// Point i draws its classes as item i, and everything else that it draws as item first_local_item + i.
 inline constexpr std::uint64_t first_local_item = 1ULL << 32;
 
-// Fisher-Yates.
+// A uniformly random permutation, by Fisher and Yates.
 inline void shuffle(std::span<Index> items, Rng rng) {
   for (std::size_t i = items.size(); i > 1; --i) {
     std::swap(items[i - 1], items[rng.below(static_cast<std::uint32_t>(i))]);

@@ -1,9 +1,9 @@
-// One source, several instruction sets: run_with(isa, f) runs f with everything it calls inlined and compiled
-// for isa.
+// One source, several instruction sets: run_with(isa, f) runs f, compiled for isa with everything that it calls
+// inlined.
 //
-// `flatten` pulls the whole call tree of f into a function whose target is the wider set, so plain loops are
-// vectorised for it. Nothing that stays out of line (the standard library, libm) is compiled for a wider set,
-// so the linker can never put an AVX-512 copy of a shared template into code that an older processor runs.
+// `flatten` pulls the whole call tree of f into a function whose target is the wider set, so that plain loops are
+// vectorised for it. What stays out of line (the standard library, libm) is never compiled for a wider set. So the
+// linker cannot put an AVX-512 copy of a shared template into code that an older processor runs.
 #pragma once
 
 namespace manyclass {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 #include "manyclass/math/log_sum_exp.hpp"
@@ -58,6 +59,26 @@ void top_k(const Data& x, const Model<Rows>& model, Index k, int n_threads, Isa 
 }
 
 template <class Data, class Rows>
+void top_wrong(const Data& x, std::span<const Index> labels, const Model<Rows>& model, int n_threads, Isa isa,
+               std::span<Index> classes) {
+  const std::size_t n = labels.size(), wanted = n == 0 ? 0 : classes.size() / n, width = wanted + 1;
+  if (n == 0) return;
+  if (static_cast<std::size_t>(x.n_rows()) != n || n * wanted != classes.size() || wanted < 1 ||
+      wanted >= static_cast<std::size_t>(model.n_classes)) {
+    throw std::invalid_argument("the points, their labels and heads do not fit each other or the classes");
+  }
+  std::vector<Index> best(n * width);
+  std::vector<float> log_probabilities(best.size());
+  top_k(x, model, static_cast<Index>(width), n_threads, isa, best, log_probabilities);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto of_point = std::span<const Index>(best).subspan(i * width, width);
+    const auto label = std::ranges::find(of_point.first(wanted), labels[i]);  // else the last one is too many
+    const auto row = std::copy(of_point.begin(), label, classes.begin() + static_cast<std::ptrdiff_t>(i * wanted));
+    if (label != of_point.first(wanted).end()) std::copy(label + 1, of_point.end(), row);
+  }
+}
+
+template <class Data, class Rows>
 void all_scores(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, std::span<float> out) {
   const auto width = static_cast<std::size_t>(model.n_classes);
   for_each_tile(x, model, n_threads, isa, [&](Index i, ClassRange classes, std::span<const float> z) {
@@ -68,6 +89,8 @@ void all_scores(const Data& x, const Model<Rows>& model, int n_threads, Isa isa,
 
 template void top_k(const CsrView&, const SparseModel&, Index, int, Isa, std::span<Index>, std::span<float>);
 template void top_k(const DenseView&, const DenseModel&, Index, int, Isa, std::span<Index>, std::span<float>);
+template void top_wrong(const CsrView&, std::span<const Index>, const SparseModel&, int, Isa, std::span<Index>);
+template void top_wrong(const DenseView&, std::span<const Index>, const DenseModel&, int, Isa, std::span<Index>);
 template void all_scores(const CsrView&, const SparseModel&, int, Isa, std::span<float>);
 template void all_scores(const DenseView&, const DenseModel&, int, Isa, std::span<float>);
 

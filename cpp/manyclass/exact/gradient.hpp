@@ -9,8 +9,8 @@
 
 namespace manyclass {
 
-// Returns the mean loss, one of FullBatchLosses by name, over the points and writes its gradient with respect to W, laid out as the weights are, and to
-// the intercepts. Labels in [0, K).
+// Returns the mean loss over the points, one of FullBatchLosses by name, and writes its gradient with respect to W, laid
+// out as the weights are, and to the intercepts. Labels in [0, K).
 //
 // Takes one pass for the losses and one for the gradient, each scoring all classes: 3 nnz(X) K multiplications.
 // Throws std::invalid_argument for an unknown loss.

@@ -1,4 +1,4 @@
-// Decimal text to the nearest float.
+// Reading of decimal text to the nearest float.
 #pragma once
 
 #include <charconv>
@@ -22,12 +22,12 @@ inline constexpr float exact_powers[] = {1e0F, 1e1F, 1e2F, 1e3F, 1e4F, 1e5F, 1e6
 
 }  // namespace detail
 
-// Reads [+-] digits [. digits] [e [+-] digits] from [p, end). The value is the float nearest to the decimal
-// number (ties to even); below the smallest subnormal that is a signed zero.
+// Reads [+-] digits [. digits] [e [+-] digits] from [p, end). The value is the float nearest to the decimal number
+// (ties to even). A number that is too small for a subnormal float becomes a signed zero.
 //
-// A mantissa <= 2^24 times or over a power of ten <= 10^10 is one correctly rounded operation on two exact
-// floats (Clinger, PLDI 1990); this is nearly every number of a data file. The rest go to std::from_chars,
-// which rounds correctly too, so nothing is rounded twice by way of double.
+// Nearly every number of a data file has a mantissa <= 2^24 and a power of ten <= 10^10. It takes one correctly rounded
+// operation on two exact floats (Clinger, PLDI 1990). The rest go to std::from_chars, which rounds correctly too. So
+// nothing is rounded twice by way of double.
 inline Decimal read_decimal(const char* p, const char* end) {
   const bool negative = p != end && *p == '-';
   if (p != end && (*p == '-' || *p == '+')) ++p;
@@ -63,7 +63,7 @@ inline Decimal read_decimal(const char* p, const char* end) {
     const auto m = static_cast<float>(mantissa);
     value = exponent < 0 ? m / detail::exact_powers[-exponent] : m * detail::exact_powers[exponent];
   } else if (std::from_chars(unsigned_begin, p, value).ec == std::errc::result_out_of_range) {
-    // Too large or too small. The number is < 10^(exponent + n_digits), and it is no less than
+    // The number is too large or too small for a float. It is < 10^(exponent + n_digits) and at least
     // 10^(exponent + n_digits - 1 - leading zeros).
     std::int64_t magnitude = exponent + n_digits;
     for (const char* c = unsigned_begin; *c == '0' || *c == '.'; ++c) magnitude -= *c == '0';

@@ -1,4 +1,4 @@
-// Reading of whole files in the XMC text form: see the header.
+// Reading of whole files in the XMC text form, in parallel; xmc_reader.hpp describes the form.
 #include "manyclass/io/xmc_reader.hpp"
 
 #include <algorithm>
@@ -27,9 +27,9 @@ struct Counts {
 struct Chunk {
   const char* begin = nullptr;
   const char* end = nullptr;
-  Counts at;    // where its arrays begin, which bounds what the chunks before it hold
-  Counts room;  // bounds of what it holds
-  Counts held;  // what it holds; lines: its rows
+  Counts at;    // where its arrays begin: the sum of `room` over the chunks before it
+  Counts room;  // upper bounds of what it holds
+  Counts held;  // what it holds; `lines` counts its rows
   Index largest_feature = -1;
   Index largest_label = -1;
   std::optional<Fault> fault;
@@ -43,7 +43,7 @@ struct Header {
   Offset n_labels;
 };
 
-// The end of the line that begins at p, and the beginning of the next one.
+// Where a line ends, and where the next one begins.
 struct Line {
   const char* end;
   const char* next;
@@ -84,7 +84,8 @@ Header parse_header(const char* p, const char* end) {
   return {sizes[0], sizes[1], sizes[2]};
 }
 
-// Pieces of about a megabyte, cut at line ends: enough work to hand out, and small beside the caches.
+// Cuts the text at line ends into chunks of about a megabyte, which are work enough to hand out and small beside the
+// caches.
 std::vector<Chunk> cut(const char* begin, const char* end) {
   constexpr std::ptrdiff_t size = 1 << 20;
   std::vector<Chunk> chunks;
@@ -97,13 +98,14 @@ std::vector<Chunk> cut(const char* begin, const char* end) {
   return chunks;
 }
 
-// Bounds by counting marks: a line has at most one label more than commas, and as many features as colons.
+// Bounds what a chunk holds by counting marks: a line has at most one label more than commas, and as many features as
+// colons.
 Counts count(const char* p, const char* end) {
   std::size_t lines = end[-1] != '\n';
   std::size_t commas = 0;
   std::size_t colons = 0;
   while (p != end) {
-    // Bytes hold the counts of 255 characters, so that one vector instruction counts 16 of them.
+    // Counts of up to 255 characters fit into bytes, so that one vector instruction counts 16 characters.
     const char* const stop = p + std::min<std::ptrdiff_t>(255, end - p);
     unsigned char n_lines = 0;
     unsigned char n_commas = 0;
@@ -125,7 +127,7 @@ Buffer<T> make_buffer(std::size_t size) {
   return {std::make_unique_for_overwrite<T[]>(size), size};
 }
 
-// Writes the chunk's rows where `at` says; the indptr entries count from the chunk's beginning.
+// Writes the chunk's rows where `at` says. The indptr entries count from the chunk's beginning.
 void fill(Chunk& chunk, const XmcLimits& limits, bool blank_is_row, XmcData& to) {
   XmcRowParser parser(limits);
   Index* const labels = to.y_indices.data.get() + chunk.at.labels;
@@ -162,7 +164,7 @@ void move_down(Buffer<T>& buffer, std::size_t from, std::size_t to, std::size_t 
   if (from != to) std::memmove(buffer.data.get() + to, buffer.data.get() + from, n * sizeof(T));
 }
 
-// Closes the gaps that the bounds left between the chunks.
+// Closes the gaps between the chunks, which are there because bounds were reserved.
 void close_up(const std::vector<Chunk>& chunks, XmcData& data) {
   Counts total;
   data.x_indptr.data[0] = 0;

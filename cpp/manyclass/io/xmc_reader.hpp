@@ -1,11 +1,10 @@
-// Text files of the XMC repository's form, or of svmlight's, to two CSR matrices, by threads.
+// Reading of text files in the form of the XMC repository, or of svmlight, into two CSR matrices, in parallel.
 //
 //   [N D L]                          optional header: numbers of rows, features and labels
 //   l1,l2,... j:v j:v ...            a row: labels, then features with their values
 //
-// Lines end with "\n" or "\r\n"; the last one need not. A line that holds only a comment (# ...) is skipped.
-// A blank line is a row without labels and features if there is a header, and is skipped as in svmlight files
-// if there is none.
+// Lines end with "\n" or "\r\n"; the last one need not. A line that holds only a comment (# ...) is skipped. With a
+// header a blank line is a row without labels and features. Without one it is skipped, as in svmlight files.
 #pragma once
 
 #include <memory>
@@ -18,10 +17,10 @@
 namespace manyclass {
 
 struct XmcOptions {
-  std::optional<bool> header;       // none: a first line of three integers is one; no row looks like that
+  std::optional<bool> header;       // if unset, a first line of three integers is one; no row looks like that
   bool zero_based = true;           // number of the first feature: 0 or 1. Labels always count from 0
-  std::optional<Index> n_features;  // in place of the header's D, or of the largest feature found + 1
-  std::optional<Index> n_labels;    // likewise of L
+  std::optional<Index> n_features;  // D, in place of the header's or of the largest feature found + 1
+  std::optional<Index> n_labels;    // L, likewise
 };
 
 template <class T>
@@ -40,9 +39,9 @@ struct XmcData {
   Buffer<Index> y_indices;  // in the order of the file
 };
 
-// Throws std::invalid_argument that begins with "name:line:column: " for the first bad line of the text,
-// whatever the number of threads, or with "name: " if the file as a whole is wrong. Nothing is skipped
-// silently. Memory: the arrays of the result, and 4 bytes for each line without labels.
+// Throws std::invalid_argument that begins with "name:line:column: " for the first bad line of the text, whatever the
+// number of threads, or with "name: " if the file as a whole is wrong. Nothing is skipped silently. It takes the memory
+// of the resulting arrays, and 4 bytes for each line without labels.
 XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcOptions& options, int n_threads);
 
 }  // namespace manyclass

@@ -1,4 +1,4 @@
-// One row of the XMC text form: see the header.
+// Parsing of one row of the XMC text form, which xmc_row.hpp describes.
 #include "manyclass/io/xmc_row.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::string outside(const char* what, const char* p, const char* end, Offset fir
          std::to_string(limit) + ")";
 }
 
-// The position of the n-th (from 0) `mark` of the text, which has that many.
+// The position of the n-th `mark` of the text, counted from 0. The text must have that many.
 const char* find_nth(const char* p, const char* end, char mark, std::size_t n) {
   for (;; ++p) {
     p = static_cast<const char*>(std::memchr(p, mark, static_cast<std::size_t>(end - p)));
@@ -94,8 +94,8 @@ LineKind XmcRowParser::parse(const char* begin, const char* end, XmcRowOut& out)
   return LineKind::row;
 }
 
-// Reads from the first character of the line; the result is where the labels stop, which is the beginning if
-// the line begins with a feature.
+// Reads labels from the first character of the line and returns where they stop. That is the beginning where the line
+// begins with a feature.
 const char* XmcRowParser::read_labels(const char* const begin, const char* end, Index*& out) {
   Index* const labels = out;
   bool increasing = true;

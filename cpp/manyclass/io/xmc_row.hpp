@@ -9,21 +9,21 @@
 
 namespace manyclass {
 
-// What is wrong, and with which character of the text.
+// What is wrong, and at which character of the text.
 struct Fault {
   const char* at;
   std::string what;
 };
 
-// Features and labels run over [first, limit), and first is subtracted from a feature.
+// Features lie in [first, limit) and labels in [0, limit); `first` is subtracted from a feature.
 struct XmcLimits {
   Index first_feature = 0;
   Offset feature_limit = 0;
   Offset label_limit = 0;
 };
 
-// The arrays that rows are appended to; they must have room for a label more than the line has commas, and
-// for a feature per colon.
+// The arrays that rows are appended to. They must have room for one label more than the line has commas, and for one
+// feature per colon.
 struct XmcRowOut {
   Index* labels;
   Index* features;
@@ -32,9 +32,9 @@ struct XmcRowOut {
 
 enum class LineKind { row, blank, comment };
 
-// Labels, which may be missing, are separated by single commas and keep the order of the line. Features are
-// separated by blanks and come out in increasing order. '#' begins a comment. A label or a feature that
-// occurs twice in a line is refused, and so is svmlight's "qid:".
+// Parses one line. Labels, which may be missing, are separated by single commas and keep the order of the line.
+// Features are separated by blanks and come out in increasing order. '#' begins a comment. The parser refuses a label
+// or a feature that occurs twice in a line, and svmlight's "qid:".
 class XmcRowParser {
  public:
   explicit XmcRowParser(XmcLimits limits) : limits_(limits) {}
@@ -49,7 +49,7 @@ class XmcRowParser {
   void refuse_repeated_label(const char* begin, const char* end, const Index* labels, std::size_t n);
 
   XmcLimits limits_;
-  std::vector<std::pair<Index, float>> row_;  // scratch of a row that must be sorted
+  std::vector<std::pair<Index, float>> row_;  // scratch memory for a row that must be sorted
   std::vector<Index> sorted_;
 };
 
@@ -63,8 +63,8 @@ inline const char* skip_blanks(const char* p, const char* end) {
 // The text from p to the next blank, quoted for a message: "'x'", or "the end of the line".
 std::string found(const char* p, const char* end);
 
-// Reads digits from p; the result is where they stop, p if there are none. Values beyond 2^53 come out as
-// some number beyond 2^53.
+// Reads digits from p and returns where they stop, which is p if there are none. A value beyond 2^53 comes out as some
+// number beyond 2^53.
 const char* read_digits(const char* p, const char* end, Offset& value);
 
 }  // namespace manyclass

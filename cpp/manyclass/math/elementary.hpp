@@ -1,8 +1,8 @@
-// exp and log of one float as straight-line arithmetic: no branch, table or call, so a loop over them is
-// vectorised for whatever instruction set the loop is compiled for (core/simd.hpp), 2 ulp at most.
+// exp and log of one float as straight-line arithmetic, to 2 ulp: no branch, table or call.
 //
-// The coefficients minimise the largest relative error of the result on the reduced interval; the error that
-// they leave is given beside them.
+// So a loop over them is vectorised for whatever instruction set the loop is compiled for (core/simd.hpp). The
+// coefficients minimise the largest relative error of the result on the reduced interval. The error that they leave is
+// given beside them.
 #pragma once
 
 #include <bit>
@@ -11,18 +11,17 @@
 
 namespace manyclass::vec {
 
-// Adding and taking away 1.5 * 2^23 rounds |t| < 2^22 to an integer, which also stands in the low bits of the
-// sum. SSE2 has no other rounding instruction.
+// Adding and taking away 1.5 * 2^23 rounds |t| < 2^22 to an integer, which also stands in the low bits of the sum. SSE2
+// has no instruction that rounds, hence the trick.
 inline constexpr float kRounder = 12582912.0F;
 
-// 2^k for -126 <= k <= 127. Unsigned, here and below, because a NaN's bits may overflow.
+// 2^k for -126 <= k <= 127. Integers are unsigned, here and below, because a NaN's bits may overflow.
 inline float power_of_two(std::int32_t k) { return std::bit_cast<float>((static_cast<std::uint32_t>(k) + 127U) << 23); }
 
-// e^x for every float x, to 2 ulp; subnormal results to 1 spacing. Below -103.98 it is 0, above 88.73
-// infinity.
+// e^x for every float x, to 2 ulp; subnormal results to 1 spacing. It is 0 below -103.98 and infinity above 88.73.
 //
-// x = k log 2 + r with |r| <= (log 2) / 2, so e^x = 2^k e^r. 2^k is applied as two factors, because k = 128
-// and k < -126 are not exponents of a normal float while 2^k e^r may still be a float.
+// x = k log 2 + r with |r| <= (log 2) / 2, so e^x = 2^k e^r. 2^k is applied as two factors. For k = 128 and k < -126 no
+// normal float has that exponent, while 2^k e^r may still be a float.
 inline float exp(float x) {
   constexpr float log2_e = 1.44269504F;
   constexpr float log_2_high = 0.693359375F;  // 9 bits after the point: k * log_2_high is exact
@@ -35,7 +34,7 @@ inline float exp(float x) {
       static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRounder));
   const float n = shifted - kRounder;
   const float r = (y - n * log_2_high) - n * log_2_low;
-  // (e^r - 1 - r) / r^2, leaving 3e-9 of e^r
+  // approximates (e^r - 1 - r) / r^2 and leaves an error of 3e-9 of e^r
   const float p = 0.49999994F + r * (0.16666520F + r * (0.041668408F + r * (0.0083689215F + r * 0.0013814175F)));
   const float e_r = 1.0F + (r + r * r * p);
   // A NaN's k is arbitrary, but the NaN is in e_r too.
@@ -43,7 +42,7 @@ inline float exp(float x) {
   return e_r * power_of_two(half) * power_of_two(k - half);
 }
 
-// log x for every float x, to 2 ulp: -infinity at 0, NaN below.
+// log x for every float x, to 2 ulp. It is -infinity at 0 and NaN below.
 //
 // x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt 2), so log x = k log 2 + log(1 + f).
 inline float log(float x) {
@@ -57,7 +56,7 @@ inline float log(float x) {
   const std::int32_t k = static_cast<std::int32_t>(bits - sqrt_half) >> 23;
   const float f = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(k) << 23)) - 1.0F;
   const float n = static_cast<float>(k) + k_of_scale;
-  // (log(1 + f) - f + f^2 / 2) / f^3, leaving 8e-10 of log(1 + f)
+  // approximates (log(1 + f) - f + f^2 / 2) / f^3 and leaves an error of 8e-10 of log(1 + f)
   const float p = 0.33333313F +
                   f * (-0.25000009F +
                        f * (0.20002119F +

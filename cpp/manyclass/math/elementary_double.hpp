@@ -1,6 +1,6 @@
 // exp and log of one double as straight-line arithmetic, as elementary.hpp has them of one float.
 //
-// Written with unsigned integers and without conversions between integers and doubles, which AVX2 lacks for 64 bits.
+// The code uses unsigned integers, and no conversion between integers and doubles: AVX2 has none for 64 bits.
 #pragma once
 
 #include <array>
@@ -15,18 +15,18 @@ namespace manyclass::vec {
 // Adding and taking away 1.5 * 2^52 rounds |t| < 2^51 to an integer, which also stands in the low bits of the sum.
 inline constexpr double kDoubleRounder = 6755399441055744.0;
 
-// 2^k, k the integer that `shifted` = k + kDoubleRounder holds, -1022 <= k <= 1023.
+// 2^k, where k is the integer that `shifted` = k + kDoubleRounder holds, -1022 <= k <= 1023.
 inline double power_of_two_shifted(double shifted) {
   return std::bit_cast<double>(
       (std::bit_cast<std::uint64_t>(shifted) - std::bit_cast<std::uint64_t>(kDoubleRounder) + 1023U) << 52);
 }
 
-// e^x for every double x, to 3 ulp; subnormal results to 1 spacing. See exp of a float for the method.
+// e^x for every double x, to 3 ulp; subnormal results to 1 spacing. The method is that of exp of a float.
 inline double exp(double x) {
   constexpr double log2_e = 1.4426950408889634074;
   constexpr double log_2_high = 0.693145751953125;  // 20 bits: k * log_2_high is exact
   constexpr double log_2_low = 1.42860682030941723212e-6;
-  // 1/n!: the first term left out, r^14 / 14! with |r| < 0.347, is below 5e-18
+  // The coefficients are 1/n!. The first term left out, r^14 / 14! with |r| < 0.347, is below 5e-18.
   constexpr std::array<double, 12> taylor{1.0 / 2,       1.0 / 6,        1.0 / 24,        1.0 / 120,
                                           1.0 / 720,     1.0 / 5040,     1.0 / 40320,     1.0 / 362880,
                                           1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
@@ -41,7 +41,7 @@ inline double exp(double x) {
   return e_r * power_of_two_shifted(half) * power_of_two_shifted(rest);
 }
 
-// log x for every double x, to 4 ulp: -infinity at 0, NaN below.
+// log x for every double x, to 4 ulp. It is -infinity at 0 and NaN below.
 //
 // x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt 2), and log(1 + f) = 2 artanh s with s = f / (2 + f), |s| < 0.172.
 inline double log(double x) {

@@ -27,9 +27,9 @@ inline double log_sum_exp(std::span<const double> z) {
 
 // The sum of scores as they arrive, in one pass.
 //
-// Invariant: the scores so far have sum e^z_i = sum * e^max. Start: no score, log 0 = -infinity.
+// The scores so far have sum e^z_i = sum * e^max. Before the first score the value is log 0 = -infinity.
 //
-// A score of -infinity adds 0 and one of +infinity makes the value +infinity; a NaN makes it NaN.
+// A score of -infinity adds 0, a score of +infinity makes the value +infinity, and a NaN makes it NaN.
 struct LogSumExp {
   double max = -std::numeric_limits<double>::infinity();
   double sum = 0;
@@ -38,10 +38,10 @@ struct LogSumExp {
 
   void add(double z) { merge({z, 1}); }
 
-  // Sums of doubles, terms e^(z - max) of floats: the value is off by at most 3e-7, of which the rounding of
+  // Terms e^(z - max) are floats and their sums doubles. The value is off by at most 3e-7, of which the rounding of
   // z - max to float is a third.
   void add(std::span<const float> z) {
-    // One running maximum and one running sum per lane: reductions that the compiler may not reorder itself.
+    // Each lane has its own running maximum and sum, because the compiler may not reorder these reductions itself.
     constexpr std::size_t lanes = 16;
     const std::size_t n_full = z.size() / lanes * lanes;
     float lane_max[lanes];
@@ -53,8 +53,8 @@ struct LogSumExp {
     for (std::size_t l = 0; l < lanes; ++l) top = lane_max[l] > top ? lane_max[l] : top;
     for (std::size_t i = n_full; i < z.size(); ++i) top = z[i] > top ? z[i] : top;
 
-    // infinity - infinity would be a NaN; from 0, scores of -infinity add 0 and those of +infinity add
-    // infinity.
+    // infinity - infinity would be a NaN. With 0 in place of the maximum, scores of -infinity add 0 and those of
+    // +infinity add infinity.
     const float base = std::isinf(top) ? 0.0F : top;
     double lane_sum[lanes] = {};
     for (std::size_t i = 0; i < n_full; i += lanes) {
@@ -68,7 +68,7 @@ struct LogSumExp {
 
   void merge(const LogSumExp& other) {
     if (other.max == max) {
-      sum += other.sum;  // also where both are infinite, and their difference a NaN
+      sum += other.sum;  // also where both are infinite, so that their difference is a NaN
     } else if (other.max < max) {
       sum += other.sum * std::exp(other.max - max);
     } else {

@@ -1,6 +1,7 @@
-// The noise of a random utility model, y = argmax_k psi_k + eps_k: the list of distributions, and what integrals ask.
+// The noise of a random utility model, y = argmax_k psi_k + eps_k: the list of distributions, and the functions that an
+// integral over the maximum needs.
 //
-// draw(rng) is a standard draw. An integral over the maximum asks for
+// draw(rng) is a standard draw. F is the distribution function of eps_k and f its density.
 //
 //   log_cdf    log F(x)                        slope    (log F)'(x) = f(x) / F(x)
 //   log_slope  log of the slope                bend     (log F)''(x) / slope = (log slope)'(x), given the slope
@@ -17,7 +18,7 @@
 
 namespace manyclass {
 
-// Gumbel noise has the softmax as its closed form; only the sampler asks for it.
+// Gumbel noise makes the model a softmax, which has a closed form. So only the sampler asks for this noise.
 struct GumbelNoise {
   static constexpr Facts facts{.name = "gumbel", .sentence = "Gumbel noise, whose choice model is the softmax."};
 
@@ -29,7 +30,7 @@ struct GumbelNoise {
 struct NormalNoise {
   static constexpr Facts facts{.name = "normal", .sentence = "Normal noise, whose choice model is multinomial probit."};
   static constexpr double log_density_at_0 = -0.91893853320467274178;
-  static constexpr double widest = 1;  // largest spacing of nodes that resolves the density
+  static constexpr double widest = 1;  // the largest spacing of nodes that resolves the density
 
   // Box & Muller 1958.
   static double draw(Rng& rng) {

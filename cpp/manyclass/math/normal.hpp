@@ -1,7 +1,7 @@
 // The standard normal distribution far into both tails: log Phi and its derivative phi / Phi, the inverse Mills ratio.
 //
-// Both rest on Mills' ratio M(t) = (1 - Phi(t)) / phi(t), which is smooth, positive and falls like 1 / t: Phi itself
-// underflows below -38, while
+// Both rest on Mills' ratio M(t) = (1 - Phi(t)) / phi(t), which is smooth, positive and falls like 1 / t. Phi itself
+// underflows below -38, but these do not:
 //   log Phi(-t) = log(M(t) / sqrt(2 pi)) - t^2 / 2,   (log Phi)'(-t) = 1 / M(t)           for t >= 0,
 //   log Phi(t) = log(1 - phi(t) M(t)),                (log Phi)'(t) = phi(t) / (1 - phi(t) M(t)).
 #pragma once
@@ -21,8 +21,9 @@ namespace normal {
 
 inline constexpr double inverse_root_2_pi = 0.39894228040143267794;
 
-// M(t) (t + 3/4) / sqrt(2 pi) of t >= 0 lies in [0.37, 0.45] and is a polynomial in s = (t - 21/4) / (t + 21/4), which
-// takes [0, inf] to [-1, 1]: interpolated at 45 Chebyshev points and cut after degree 22, it is off by less than 3e-17.
+// M(t) (t + 3/4) / sqrt(2 pi) of t >= 0 lies in [0.37, 0.45]. It is computed as a polynomial in
+// s = (t - 21/4) / (t + 21/4), which takes [0, inf] to [-1, 1]. The polynomial interpolates at 45 Chebyshev points and
+// is cut after degree 22; it is off by less than 3e-17.
 inline constexpr double mills_shift = 0.75;
 inline constexpr double mills_centre = 5.25;
 inline constexpr std::array<double, 23> mills_coefficients{
@@ -33,11 +34,11 @@ inline constexpr std::array<double, 23> mills_coefficients{
     5.7412375787242853e-7, 3.4427724588803659e-8,   -8.6879490151489007e-8, -7.9473748416980901e-10,
     1.1556065176106285e-8, -4.6210275136958622e-11, -9.6180205971326725e-10};
 
-// M(t) (t + 3/4) / sqrt(2 pi), 0 <= t < inf.
+// M(t) (t + 3/4) / sqrt(2 pi) for 0 <= t < inf.
 inline double scaled_mills(double t) { return polynomial((t - mills_centre) / (t + mills_centre), mills_coefficients); }
 
-// -t^2 / 2 as high + low, for t^2 / 2 has a rounding error of t^2 eps / 4 that its exponential would keep: `high` is
-// exact, because its t has half the bits.
+// -t^2 / 2 as high + low. t^2 / 2 alone has a rounding error of t^2 eps / 4, which its exponential would keep. `high`
+// is exact, because its t has half the bits.
 template <class Real>
 struct HalfSquare {
   Real high, low;
@@ -53,7 +54,7 @@ inline HalfSquare<float> minus_half_square(float t) {
   return {-0.5F * head * head, -0.5F * (t - head) * (t + head)};
 }
 
-// phi(t) sqrt(2 pi), 0 <= t <= 40.
+// phi(t) sqrt(2 pi) for 0 <= t <= 40.
 inline double scaled_density(double t) {
   const auto [high, low] = minus_half_square(t);
   const double e = std::exp(high);
@@ -62,16 +63,16 @@ inline double scaled_density(double t) {
 
 inline constexpr double density_underflows = 40;  // phi(40) < e^-800
 
-// 1 - Phi(t), 0 <= t <= 40.
+// 1 - Phi(t) for 0 <= t <= 40.
 inline double upper_tail(double t) {
-  // The rounding of t / sqrt 2 takes t^2 eps / 2 of erfc; the ratio has more roundings of its own.
+  // The rounding of t / sqrt 2 costs erfc t^2 eps / 2; the ratio has more roundings of its own.
   if (t < 1.25) return 0.5 * std::erfc(t * 0.70710678118654752440);
   return scaled_density(t) * (scaled_mills(t) / (t + mills_shift));
 }
 
 }  // namespace normal
 
-// log Phi(x), to 4 ulp for every real x; where it is subnormal, to 2 spacings.
+// log Phi(x), to 4 ulp for every real x. A subnormal result is right to 2 spacings.
 inline double log_ndtr(double x) {
   if (std::isnan(x)) return x;
   if (x > normal::density_underflows) return -0.0;
@@ -82,7 +83,7 @@ inline double log_ndtr(double x) {
   return std::log(normal::scaled_mills(t) / (t + normal::mills_shift)) - (0.5 * t) * t;
 }
 
-// (log Phi)'(x) = phi(x) / Phi(x), to 4 ulp for every real x; where it is subnormal, to 2 spacings.
+// (log Phi)'(x) = phi(x) / Phi(x), to 4 ulp for every real x. A subnormal result is right to 2 spacings.
 inline double log_ndtr_derivative(double x) {
   if (std::isnan(x)) return x;
   if (x > normal::density_underflows) return 0;
@@ -96,14 +97,14 @@ inline double log_ndtr_derivative(double x) {
 inline float log_ndtr(float x) { return static_cast<float>(log_ndtr(static_cast<double>(x))); }
 inline float log_ndtr_derivative(float x) { return static_cast<float>(log_ndtr_derivative(static_cast<double>(x))); }
 
-// Straight-line arithmetic (see elementary.hpp). A loop that takes both functions of one x computes what they share
-// once.
+// The same functions as straight-line arithmetic (see elementary.hpp). A loop that takes both functions of one x
+// computes what they share once.
 namespace vec {
 
 namespace normal {
 
-// M(t) = above / below to 5e-8: the rational function with the smallest largest relative error among those that tend
-// to 1 / t. All coefficients are positive, so no sum cancels.
+// M(t) = above / below to 5e-8. Among the rational functions that tend to 1 / t it has the smallest largest relative
+// error. All coefficients are positive, so no sum cancels.
 struct MillsRatio {
   float above, below;
 };
@@ -116,7 +117,7 @@ inline MillsRatio mills_ratio(float t) {
   return {polynomial(clipped, above), polynomial(clipped, below)};
 }
 
-// phi(t) to 4 ulp of a normal float, t >= 0.
+// phi(t) for t >= 0, to 4 ulp of a normal float.
 inline float density(float t) {
   const float clipped = t > 15.0F ? 15.0F : t;  // phi(15) rounds to 0
   const auto [high, low] = manyclass::normal::minus_half_square(clipped);
@@ -127,7 +128,7 @@ inline float density(float t) {
 
 }  // namespace normal
 
-// log Phi(x) for every float x, to 10 ulp; where it is subnormal, to 2 spacings.
+// log Phi(x) for every float x, to 10 ulp. A subnormal result is right to 2 spacings.
 inline float log_ndtr(float x) {
   const float t = std::fabs(x);
   const auto [above, below] = normal::mills_ratio(t);
@@ -139,19 +140,19 @@ inline float log_ndtr(float x) {
   return log(y) + rest;
 }
 
-// (log Phi)'(x) for every float x, to 10 ulp; where it is subnormal, to 2 spacings.
+// (log Phi)'(x) for every float x, to 10 ulp. A subnormal result is right to 2 spacings.
 inline float log_ndtr_derivative(float x) {
   const float t = std::fabs(x);
   const auto [above, below] = normal::mills_ratio(t);
   const float density = normal::density(t);
-  // x < 0: below / above. Else phi / (1 - phi above / below).
+  // The value is below / above for x < 0, else phi / (1 - phi above / below).
   const float numerator = x < 0.0F ? below : density * below;
   const float denominator = x < 0.0F ? above : below - density * above;
   const float ratio = numerator / denominator;
   return x < -1e4F ? t : ratio;
 }
 
-// The same of doubles: to 1e-14 relative for x < 30, to 3e-12 above.
+// The functions of doubles have a relative error of 1e-14 for x < 30, and of 3e-12 above.
 namespace normal {
 
 struct ScaledTail {
@@ -190,7 +191,7 @@ inline double log_ndtr_derivative(double x) {
   return x < -0x1p28 ? t : ratio;
 }
 
-// log of the derivative of log Phi, which stays finite where the derivative underflows.
+// The logarithm of the derivative of log Phi. It stays finite where the derivative underflows.
 inline double log_ndtr_log_derivative(double x) {
   const double t = std::fabs(x);
   const auto [mills, shifted, density] = normal::scaled_tail(t);

@@ -1,5 +1,6 @@
-// The Cholesky factor of a Gram matrix whose points may be dependent: X X' = L L', L with a column for each independent
-// point.
+// The Cholesky factor of a Gram matrix whose points may be dependent: X X' = L L'.
+//
+// L has a column for each independent point.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +10,13 @@
 
 namespace manyclass {
 
-// X = L V' then has orthonormal columns in V, and V a = X_p'c with c from L_p'c = a, p being the independent points.
+// V in X = L V' has orthonormal columns. V a = X_p'c with c from L_p'c = a, where p are the independent points.
 class PivotedCholesky {
  public:
   std::size_t rank() const { return pivots_.size(); }
-  const std::vector<double>& columns() const { return columns_; }  // L, a column after the other
+  const std::vector<double>& columns() const { return columns_; }  // L, one column after the other
 
-  // The next pivot is the point with the largest part outside the span so far, as a share of its own square.
+  // The next pivot is the point of which the largest share of its square is outside the span so far.
   void factorise(std::span<const double> gram, std::size_t n) {
     n_ = n;
     pivots_.clear();
@@ -37,7 +38,7 @@ class PivotedCholesky {
     }
   }
 
-  // c with L_p'c = a on the pivots, 0 on the other points.
+  // Returns c, which solves L_p'c = a on the pivots and is 0 on the other points.
   void solve_transposed(const double* a, std::span<double> c) const {
     std::fill(c.begin(), c.end(), 0.0);
     for (std::size_t l = rank(); l-- > 0;) {
@@ -48,8 +49,8 @@ class PivotedCholesky {
   }
 
  private:
-  // A point is taken for dependent if at most this share of its square is outside the span of others: features in
-  // single precision that should be dependent are so to about 2^-48.
+  // A point counts as dependent if at most this share of its square is outside the span of others. Features in single
+  // precision that should be dependent are so to about 2^-48.
   static constexpr double dependent = 0x1p-40;
 
   void add_column(std::span<const double> gram, std::size_t pivot) {
@@ -68,7 +69,7 @@ class PivotedCholesky {
   }
 
   std::size_t n_ = 0;
-  std::vector<std::size_t> pivots_;  // independent points
+  std::vector<std::size_t> pivots_;  // the independent points
   std::vector<double> columns_, left_;
 };
 

@@ -7,8 +7,8 @@
 
 namespace manyclass {
 
-// c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule. Unrolled by the template rather than by a loop, which GCC would
-// leave standing inside the loop over x that is to be vectorised.
+// c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule. The template unrolls it. GCC would leave a loop standing inside the
+// loop over x that is to be vectorised.
 template <class Real, std::size_t n>
 inline Real polynomial(Real x, const std::array<Real, n>& c) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {

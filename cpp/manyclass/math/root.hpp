@@ -1,4 +1,4 @@
-// Root of a strictly increasing function of one variable.
+// The root of a strictly increasing function of one variable.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ struct Bracket {
   double low, high;
 };
 
-// What f(q) answers: its value, its slope, a jump >= 0 when q is known to be at least that far below the root, and its
-// second derivative, or 0 where that is not known.
+// What f(q) answers: its value, its slope, a jump >= 0 where q is known to be at least that far below the root, and its
+// second derivative, which is 0 where it is not known.
 struct Probe {
   double value;
   double slope;
@@ -27,18 +27,18 @@ struct Probe {
   double bend = 0;
 };
 
-// Halley's move to the root, which is Newton's without a bend. Where the parabola has no root near, at most twice
+// Halley's move to the root. Without a bend it is Newton's; where the parabola has no root near, it is at most twice
 // Newton's.
 inline double move_to_root(const Probe& at) {
   const double newton = -at.value / at.slope;
   return newton / std::fmax(1 + newton * at.bend / (2 * at.slope), 0.5);
 }
 
-// Calls f(q) until the root is known to `close`, and returns (root - last q), to first order: |result| <=
-// close, and f was last called at that q, so the caller can correct by it what f left behind.
+// Calls f(q) until the root is known to `close`, and returns root - last q, to first order; |result| <= close.
 //
-// Halley's (or Newton's) moves are made while they stay inside the bracket and every second one halves |f|; otherwise
-// the bracket is halved. Ends always: when a step is short enough or the bracket cannot be halved in floating point.
+// f was last called at that q, so the caller can correct by the result what f left behind. Halley's (or Newton's) moves
+// are made while they stay inside the bracket and every second one halves |f|. Otherwise the bracket is halved. The
+// search always ends: when a step is short enough, or when the bracket cannot be halved in floating point.
 template <class F>
 double find_root(RootFinder finder, Bracket b, double start, double close, F&& f) {
   double q = std::fmin(std::fmax(start, b.low), b.high);

@@ -2,8 +2,8 @@
 //
 //   phi(x) = (x, 1)   or   phi(x) = (sigma(sum_j x_j e_j), 1),    sigma(v) = v or max(v, 0),
 //
-// the 1 where the model has intercepts; zeros behind it fill whole cache lines (LDGS's classifier and its network with
-// one hidden layer: Yen et al. 2018, sections 5.1 and 5.2).
+// where the 1 is there if the model has intercepts, and zeros behind it fill whole cache lines. These are the linear
+// classifier and the network with one hidden layer of Yen et al. 2018, sections 5.1 and 5.2.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@ namespace manyclass {
 
 struct FeatureMap {
   std::variant<CsrView, DenseView> x;
-  VectorRows embeddings;  // e_j, D rows; empty: phi(x) = (x, 1)
-  std::size_t n_hidden;   // of phi without the 1
+  VectorRows embeddings;  // e_j in D rows; if empty, phi(x) = (x, 1)
+  std::size_t n_hidden;   // columns of phi without the 1
   bool intercept;
   bool relu;
 
   std::size_t n_points() const {
     return std::visit([](const auto& data) { return static_cast<std::size_t>(data.n_rows()); }, x);
   }
-  std::size_t n_columns() const { return n_hidden + (intercept ? 1 : 0); }  // of phi with the 1
+  std::size_t n_columns() const { return n_hidden + (intercept ? 1 : 0); }  // with the 1
   bool learns() const { return !embeddings.empty(); }
 
   // Writes phi(x_i).
@@ -43,7 +43,7 @@ struct FeatureMap {
     if (intercept) phi[n_hidden] = 1;
   }
 
-  // Makes of dL/dphi, in place, the gradient that x_j carries to e_j.
+  // Turns dL/dphi, in place, into the gradient that x_j carries to e_j.
   void backward(std::span<const float> phi, std::span<float> gradient) const {
     for (std::size_t h = n_hidden; h < gradient.size(); ++h) gradient[h] = 0;
     if (!relu) return;

@@ -1,7 +1,6 @@
-// The linear model z_k = g_k (r_k.x) + b_k: rows r_k of either storage, a scale g_k per class and an
-// intercept b_k.
+// The linear model z_k = g_k (r_k.x) + b_k: rows r_k of either storage, a scale g_k per class and an intercept b_k.
 //
-// The scale makes "shrink all of w_k" a single multiplication (Fagan & Iyengar 2018, F.3.3, end): ridge and
+// The scale makes "shrink all of w_k" a single multiplication (Fagan & Iyengar 2018, F.3.3, end). So ridge and
 // projection touch no feature that the point lacks.
 #pragma once
 
@@ -17,8 +16,8 @@ struct Linear {
   using Weight = typename Rows::Weight;
 
   Rows rows;
-  std::span<Weight> intercept;  // K, or empty: no intercept
-  std::span<Weight> scale;      // K, or empty: all ones
+  std::span<Weight> intercept;  // K of them; empty if there is no intercept
+  std::span<Weight> scale;      // K of them; empty if all are 1
 
   template <class Row>
   float score(Row x, Index k) const {
@@ -46,7 +45,7 @@ struct Linear {
     for_runs(classes, [&](ClassRange run, std::size_t c) { scores(x, run, z.subspan(c, run.size())); });
   }
 
-  // w_k += a x, b_k += a for the classes; `a` is scratch afterwards.
+  // Makes w_k += a x and b_k += a for the classes. `a` is overwritten.
   template <class Row, class Classes>
   void add(Row x, const Classes& classes, std::span<float> a) {
     if (!intercept.empty()) {
@@ -60,7 +59,7 @@ struct Linear {
     rows.add(x, classes, a);
   }
 
-  // w_k *= s_k.
+  // Makes w_k *= s_k.
   template <class Classes>
   void shrink(const Classes& classes, std::span<const float> s) {
     const auto g = at_classes(scale, classes);
@@ -78,8 +77,8 @@ struct Linear {
   }
 
  private:
-  // A scale below it is multiplied into its row, which grows as the scale falls: this leaves both far from the ends of
-  // single precision, 2^-126 and 2^127.
+  // A scale below this one is multiplied into its row, which grows as the scale falls. So both stay far from the ends
+  // of single precision, 2^-126 and 2^127.
   static constexpr float smallest_scale = 0x1p-40F;
 
   static std::size_t at(Index k) { return static_cast<std::size_t>(k); }

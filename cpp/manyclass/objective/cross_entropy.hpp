@@ -11,7 +11,7 @@
 
 #include "manyclass/math/elementary.hpp"
 #include "manyclass/math/sums.hpp"
-#include "manyclass/objective/label_scores.hpp"
+#include "manyclass/objective/point.hpp"
 
 namespace manyclass {
 
@@ -56,6 +56,6 @@ struct CrossEntropy {
   bool top_is_enough(const LabelGradient&) const { return false; }
 };
 
-static_assert(LossOfLabels<CrossEntropy>, "see objective/label_scores.hpp");
+static_assert(LossOfLabels<CrossEntropy>, "see objective/point.hpp");
 
 }  // namespace manyclass

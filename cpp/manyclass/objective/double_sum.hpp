@@ -17,7 +17,7 @@ inline constexpr std::array<Facts, 2> formulation_facts{{
     {.name = "proposed",
      .sentence = "A number u for each point beside differences of scores.",
      .source = "Fagan & Iyengar 2018, eq. 6-7"},
-    {.name = "raman", .sentence = "v = u + z_y is carried instead of u.", .source = "Raman et al. 2016"},
+    {.name = "raman", .sentence = "The sum v = u + z_y is carried instead of u.", .source = "Raman et al. 2016"},
 }};
 
 template <RuleForU Rule>

@@ -8,7 +8,7 @@
 #include "manyclass/math/log_sum_exp.hpp"
 #include "manyclass/math/logistic.hpp"
 #include "manyclass/math/sums.hpp"
-#include "manyclass/objective/sampled_point.hpp"
+#include "manyclass/objective/point.hpp"
 
 namespace manyclass {
 

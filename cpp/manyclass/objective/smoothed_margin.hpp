@@ -14,7 +14,7 @@
 #include <span>
 
 #include "manyclass/math/simplex.hpp"
-#include "manyclass/objective/label_scores.hpp"
+#include "manyclass/objective/point.hpp"
 
 namespace manyclass {
 
@@ -72,7 +72,7 @@ struct SmoothedMargin {
   }
 };
 
-static_assert(LossOfLabels<SmoothedMargin>, "see objective/label_scores.hpp");
+static_assert(LossOfLabels<SmoothedMargin>, "see objective/point.hpp");
 
 // The implicit (proximal) step of the smoothed margin of z = W x is a gradient at the old scores, of a smoother loss:
 //

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "manyclass/objective/label_scores.hpp"
+#include "manyclass/objective/point.hpp"
 
 namespace manyclass {
 
@@ -67,6 +67,6 @@ struct Triplet {
   }
 };
 
-static_assert(LossOfLabels<Triplet>, "see objective/label_scores.hpp");
+static_assert(LossOfLabels<Triplet>, "see objective/point.hpp");
 
 }  // namespace manyclass

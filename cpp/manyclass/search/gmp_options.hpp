@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "manyclass/objective/cross_entropy.hpp"
-#include "manyclass/objective/label_scores.hpp"
+#include "manyclass/objective/point.hpp"
 #include "manyclass/search/decomposed_index.hpp"
 
 namespace manyclass {

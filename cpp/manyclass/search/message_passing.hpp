@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "manyclass/objective/cross_entropy.hpp"
-#include "manyclass/objective/label_scores.hpp"
+#include "manyclass/objective/point.hpp"
 #include "manyclass/search/gmp_options.hpp"
 
 namespace manyclass {

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "manyclass/core/simd.hpp"
-#include "manyclass/objective/sampled_point.hpp"
+#include "manyclass/objective/point.hpp"
 
 namespace manyclass {
 

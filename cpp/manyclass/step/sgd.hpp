@@ -1,7 +1,7 @@
 // The explicit step: p = eta times the gradient at the old scores.
 #pragma once
 
-#include "manyclass/objective/sampled_point.hpp"
+#include "manyclass/objective/point.hpp"
 
 namespace manyclass {
 

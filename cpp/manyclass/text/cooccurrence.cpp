@@ -1,7 +1,7 @@
-// See cooccurrence.hpp.
+// Counting of co-occurrences, which cooccurrence.hpp defines.
 //
-// Each thread counts into a hash table of fixed size. A full table is sorted and written to a file of its own; in the
-// end the files and what is left in the tables are merged.
+// Each thread counts into a hash table of fixed size. A full table is sorted and written to a file of its own. In the
+// end the files are merged with what is left in the tables.
 #include "manyclass/text/cooccurrence.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Entry {
 
 constexpr std::uint64_t no_pair = ~std::uint64_t{0};
 constexpr std::size_t smallest_table = 1 << 10;
-constexpr std::size_t read_at_once = 1 << 13;  // entries of a file
+constexpr std::size_t read_at_once = 1 << 13;  // entries of a file that are read at a time
 constexpr std::size_t sentences_at_a_time = 64;
 
 struct CloseFile {
@@ -55,7 +55,7 @@ class PairTable {
   // Whether `more` new pairs might leave fewer than a quarter of the slots free.
   bool full_after(std::size_t more) const { return n_ + more > slots_.size() / 4 * 3; }
 
-  // The entries by pair, in the table's own memory; clear() before the next add.
+  // The entries sorted by pair, in the table's own memory. The table must be cleared before the next add.
   std::span<const Entry> sorted() {
     std::size_t n = 0;
     for (const Entry& entry : slots_) {
@@ -84,7 +84,7 @@ void write_run(std::span<const Entry> entries, const std::string& path) {
   }
 }
 
-// A sorted run, in memory or in a file of which a piece is in memory.
+// A sorted run of entries. It is in memory, or in a file of which a piece is in memory.
 class Run {
  public:
   explicit Run(std::span<const Entry> entries) : piece_(entries) {}
@@ -138,7 +138,7 @@ Cooccurrences merged(std::vector<Run> runs, Index n_words) {
   return out;
 }
 
-// Pairs of a sentence, each with its count; `flush` is called where the table might not take the next centre's.
+// Counts the pairs of a sentence. `flush` is called where the table might not have room for those of the next centre.
 template <class Flush>
 void count_sentence(const SkipGramText& text, std::size_t s, std::uint64_t seed, std::vector<Index>& words,
                     PairTable& table, Flush&& flush) {

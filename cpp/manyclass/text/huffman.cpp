@@ -1,4 +1,4 @@
-// See huffman.hpp.
+// Building of the Huffman tree, which huffman.hpp describes.
 #include "manyclass/text/huffman.hpp"
 
 #include <algorithm>
@@ -11,7 +11,8 @@ Index HuffmanTree::longest() const {
   return static_cast<Index>(most);
 }
 
-// Two queues (van Leeuwen 1976): words by ascending count, and inner nodes, which are made in ascending order.
+// The method has two queues (van Leeuwen 1976): words by ascending count, and inner nodes, which are made in ascending
+// order.
 HuffmanTree huffman_tree(std::span<const Offset> counts) {
   const std::size_t n = counts.size(), n_inner = n - 1;
   std::vector<Offset> sums(counts.begin(), counts.end());

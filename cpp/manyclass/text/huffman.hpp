@@ -1,6 +1,7 @@
 // The Huffman tree over words: p(y | x) = prod over the path to y of sigma(+-<h_x, v_n>) (Mikolov et al. 2013).
 //
-// A word's path is as long as its code, so that the mean length over the corpus is within one of its entropy in bits.
+// A word's path is as long as its code. So the mean length over the corpus is within one of the corpus's entropy in
+// bits.
 #pragma once
 
 #include <span>
@@ -10,7 +11,8 @@
 
 namespace manyclass {
 
-// Path of word y: positions [starts[y], starts[y + 1]) of nodes, from the root, and of signs (+1 or -1).
+// The path of word y stands at positions [starts[y], starts[y + 1]) of `nodes`, from the root, and of `signs` (+1 or
+// -1).
 struct HuffmanTree {
   std::vector<Offset> starts;
   std::vector<Index> nodes;  // inner nodes, V - 1 of them
@@ -19,7 +21,7 @@ struct HuffmanTree {
   Index longest() const;
 };
 
-// `counts` in descending order, at least two.
+// `counts` must be in descending order, and at least two.
 HuffmanTree huffman_tree(std::span<const Offset> counts);
 
 }  // namespace manyclass

@@ -1,4 +1,4 @@
-// See text_reader.hpp.
+// Numbering of the words of a text, which reader.hpp describes.
 #include "manyclass/text/reader.hpp"
 
 #include <limits>
@@ -12,7 +12,7 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// FNV-1a, its low bits mixed.
+// The hash is FNV-1a, with its low bits mixed.
 std::uint64_t hash_of(std::string_view word) {
   std::uint64_t h = 0xcbf29ce484222325ULL;
   for (const char c : word) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
@@ -37,7 +37,7 @@ void TextReader::add(std::string_view text, std::vector<Index>& tokens, std::vec
     while (end < text.size() && !is_space(text[end])) ++end;
     const std::string_view piece = text.substr(i, end - i);
     if (end == text.size() || !pending_.empty()) {
-      pending_ += piece;  // its end is not known yet, or its beginning came before
+      pending_ += piece;  // the word's end is not known yet, or its beginning came before
     } else {
       tokens.push_back(number(piece));
     }

@@ -1,4 +1,4 @@
-// Running text to word numbers: words stand between white space, a line is a sentence.
+// Reading of running text as numbers of words: words stand between white space, and a line is a sentence.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ class TextReader {
  public:
   TextReader() : slots_(1 << 10, empty) {}
 
-  // Appends the number of each word to `tokens`, and for each line with words the number of tokens up to its end, since
-  // the first piece, to `ends`.
+  // Appends the number of each word to `tokens`. For each line with words it appends to `ends` the number of tokens up
+  // to the line's end, counted since the first piece.
   void add(std::string_view text, std::vector<Index>& tokens, std::vector<Offset>& ends);
 
-  // The text is over: its last word and line end here.
+  // Says that the text is over, so that its last word and line end here.
   void finish(std::vector<Index>& tokens, std::vector<Offset>& ends);
 
   std::size_t n_words() const { return counts_.size(); }
@@ -37,7 +37,7 @@ class TextReader {
   void grow();
   void end_line(std::vector<Offset>& ends);
 
-  // Open addressing over the words' numbers; the words themselves stand end to end.
+  // A hash table with open addressing holds the numbers of the words. The words themselves stand end to end.
   std::vector<Index> slots_;
   std::vector<std::uint64_t> hashes_;
   std::vector<Offset> counts_;

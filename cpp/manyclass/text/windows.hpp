@@ -11,10 +11,10 @@
 namespace manyclass {
 
 struct SkipGramText {
-  std::span<const Index> tokens;      // words by number, in [0, V)
+  std::span<const Index> tokens;      // the words' numbers, in [0, V)
   std::span<const Offset> sentences;  // positions in tokens: sentence s is [sentences[s], sentences[s + 1])
-  std::span<const double> keep;       // V: the probability that sub-sampling leaves a word in
-  Index window;                       // words on either side of the centre
+  std::span<const double> keep;       // V probabilities: that sub-sampling leaves a word in
+  Index window;                       // number of words on either side of the centre
   bool shrink;                        // whether a centre's window is drawn from 1, ..., window, as word2vec does
 
   std::size_t n_sentences() const { return sentences.size() - 1; }
@@ -24,7 +24,8 @@ struct SkipGramText {
   }
 };
 
-// Writes the words of a sentence that are kept to the front of `words`; how many. Windows reach over the gaps.
+// Writes the words of a sentence that are kept to the front of `words`, and returns how many. Windows reach over the
+// gaps.
 inline std::size_t keep_words(const SkipGramText& text, std::size_t s, Rng& rng, std::vector<Index>& words) {
   const std::span<const Index> all = text.sentence(s);
   if (words.size() < all.size()) words.resize(all.size());
@@ -37,7 +38,7 @@ inline std::size_t keep_words(const SkipGramText& text, std::size_t s, Rng& rng,
 }
 
 struct Window {
-  std::size_t begin, end;  // positions in the sentence; the centre itself is among them
+  std::size_t begin, end;  // positions in the sentence, the centre's among them
 };
 
 inline Window window_around(std::size_t centre, std::size_t reach, std::size_t n_words) {

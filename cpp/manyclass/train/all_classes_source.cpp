@@ -11,9 +11,9 @@ namespace {
 // A gradient is kept as a list where at most a share of it is not zero: a margin's, not the softmax's.
 constexpr std::size_t list_share = 8;
 
-class AllClasses final : public ClassSource {
+class EveryClass final : public ClassSource {
  public:
-  explicit AllClasses(const SourceSettings& settings)
+  explicit EveryClass(const SourceSettings& settings)
       : settings_(settings), work_(static_cast<std::size_t>(settings.n_threads)), all_(settings.classes.size()) {
     std::iota(all_.begin(), all_.end(), 0);
   }
@@ -61,7 +61,7 @@ class AllClasses final : public ClassSource {
 }  // namespace
 
 std::unique_ptr<ClassSource> all_classes_source(const SourceSettings& settings) {
-  return std::make_unique<AllClasses>(settings);
+  return std::make_unique<EveryClass>(settings);
 }
 
 }  // namespace manyclass

@@ -1,6 +1,6 @@
 // Where the gradient of a point's loss over the classes comes from: all classes, a sample, or what a search finds.
 //
-// Sources for the loop in label_trainer.hpp. Yen et al. 2018 compare these: exact evaluation, sampled softmax,
+// Sources for the loop in labels.hpp. Yen et al. 2018 compare these: exact evaluation, sampled softmax,
 // Algorithm 1 on an index of W, and Algorithm 2 on indexes of blocks of its columns.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/search/cluster_index.hpp"
 #include "manyclass/search/decomposed_index.hpp"
-#include "manyclass/select/frequency.hpp"
+#include "manyclass/select/any_select.hpp"
 #include "manyclass/weights/vector_rows.hpp"
 
 namespace manyclass {
@@ -24,7 +24,7 @@ namespace manyclass {
 // A point on its way through a batch.
 struct LabelPoint {
   Index id = 0;
-  Rng rng{{}, 0};  // the point's own, or with LabelSettings::share the same for all points of the batch
+  Rng rng{{}, 0};  // the point's own, or with Settings::share_classes the same for all points of the batch
   std::span<float> phi;
   double phi_sq = 0;
   std::span<const Index> labels;  // sorted, distinct
@@ -96,12 +96,11 @@ struct SourceSettings {
 // All K classes.
 std::unique_ptr<ClassSource> all_classes_source(const SourceSettings& settings);
 
-// n distinct classes drawn uniformly from those that are not labels of the point (without `noise`), or n draws of
-// `noise`, those of a label left out. With `log_q` the score of a class is raised by -log of how often it is expected,
-// so that the expected sum of e^z is the true one (Jean et al. 2015, Botev et al. 2017); LDGS leaves that out. With
-// `share` the points of a batch have one sample in common, of all classes, from which each leaves out its own labels.
-std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, std::size_t n, bool log_q, bool share,
-                                            std::shared_ptr<const AliasTable> noise);
+// The classes that `select` draws for each point, its labels left out. With `log_alpha` the score of a class is raised
+// by the log of its weight; LDGS leaves that out. With `share` the points of a batch have one sample in common, from
+// which each leaves out its own labels: `select` then draws labels too.
+std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, AnySelect select, bool log_alpha,
+                                            bool share);
 
 struct SearchOptions {
   std::size_t budget;   // classes that a search (of a block) returns

@@ -2,6 +2,7 @@
 #include "manyclass/train/plan.hpp"
 
 #include <array>
+#include <concepts>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -18,8 +19,8 @@
 #include "manyclass/step/augment_reduce.hpp"
 #include "manyclass/step/implicit.hpp"
 #include "manyclass/step/sgd.hpp"
-#include "manyclass/train/epoch.hpp"
-#include "manyclass/train/minibatch_implicit.hpp"
+#include "manyclass/train/batch_prox.hpp"
+#include "manyclass/train/points.hpp"
 
 namespace manyclass {
 
@@ -47,6 +48,11 @@ using Solvers = Parts<Implicit,            //
                       MinibatchProx>;
 
 template <class Part>
+concept MakesSteps = requires(Formulation form, RootFinder root) {
+  { Part::make(form, root) } -> std::same_as<AnyStep>;
+};
+
+template <class Part>
 AnyStep step_of(const Plan& plan) {
   const auto form = static_cast<Formulation>(place_of("formulation", plan.formulation, formulation_facts));
   const auto root = static_cast<RootFinder>(place_of("root", plan.root, root_finder_facts));
@@ -57,6 +63,7 @@ AnyStep step_of(const Plan& plan) {
   } else if constexpr (Part::facts.has(flag::batch)) {
     throw std::invalid_argument("solver '" + plan.solver + "' steps by batches and not by points");
   } else {
+    static_assert(MakesSteps<Part>, "a solver is a rule for u, an objective, or has make(formulation, root finder)");
     return Part::make(form, root);
   }
 }
@@ -134,7 +141,7 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
   if (solver_named(plan.solver).has(flag::batch)) {
     return std::visit(
         [&]<class Rows>(const Problem<Rows>& problem) -> std::unique_ptr<Trainer> {
-          return std::make_unique<MinibatchImplicit<Rows>>(problem, plan.n_negatives, plan.settings);
+          return batch_prox_trainer(problem, plan.n_negatives, plan.settings);
         },
         any_problem);
   }
@@ -143,7 +150,7 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
       [&]<class Rows>(const Problem<Rows>& problem) {
         return std::visit(
             [&]<class Select>(const Select& select) -> std::unique_ptr<Trainer> {
-              return std::make_unique<Epoch<Rows, Select>>(problem, select, std::move(step), plan.settings);
+              return points_trainer(problem, select, std::move(step), plan.settings);
             },
             select_named(plan, problem.n_classes, problem.labels));
       },

@@ -9,17 +9,27 @@ namespace manyclass {
 
 namespace {
 
+// Adds log alpha to the scores of drawn classes, so that the sum of their e^z estimates that over all wrong classes
+// (Jean et al. 2015, Botev et al. 2017). Nowhere else do weights enter a loss of labels.
+void weigh(std::span<float> z, std::span<const float> log_alpha) {
+  for (std::size_t c = 0; c < z.size(); ++c) z[c] += log_alpha[c];
+}
+
 class Sampled final : public ClassSource {
  public:
-  Sampled(const SourceSettings& settings, std::size_t n, bool log_q, bool share,
-          std::shared_ptr<const AliasTable> noise)
+  Sampled(const SourceSettings& settings, AnySelect select, bool log_alpha, bool share)
       : settings_(settings),
-        n_(n),
-        log_q_(log_q),
+        select_(std::move(select)),
+        log_alpha_(log_alpha),
         share_(share),
-        noise_(std::move(noise)),
         work_(static_cast<std::size_t>(settings.n_threads)) {
-    for (Work& work : work_) work.places.assign(settings.classes.size(), absent);
+    const std::size_t capacity = std::visit([](const auto& draws) { return draws.capacity(); }, select_);
+    for (Work& work : work_) {
+      work.list.resize(capacity);
+      work.alpha.resize(capacity);
+      work.times.resize(capacity);
+      if (share_) work.places.assign(settings.classes.size(), absent);
+    }
   }
 
   void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) override {
@@ -36,7 +46,7 @@ class Sampled final : public ClassSource {
         score_labels(settings_.classes, points[b], listed);
         score_wrong(settings_.classes, points[b], listed);
       });
-      lower(listed.negatives, work, 0, points[b].labels.size());
+      if (log_alpha_) weigh(listed.negatives, work.log_alpha);
       listed_gradient(settings_, points[b], eta, listed, out[b]);
     }
   }
@@ -49,9 +59,10 @@ class Sampled final : public ClassSource {
   static constexpr std::uint32_t absent = 0xffffffff;
 
   struct Work {
-    std::vector<Index> drawn;   // distinct
-    std::vector<float> excess;  // of each: log of the share of it in the draws that is expected; with noise
-    std::vector<std::uint32_t> times;
+    std::vector<Index> list;  // room for a draw
+    std::vector<float> alpha, times;
+    std::vector<Index> drawn;           // the classes that count, distinct
+    std::vector<float> log_alpha;       // of each
     std::vector<std::uint32_t> places;  // K: where a class is in `drawn`
     std::vector<std::size_t> of_labels;
     ListedScores listed;
@@ -62,23 +73,22 @@ class Sampled final : public ClassSource {
                            std::span<ClassGradient> out) const {
     draw(points[0], {}, work);
     const std::size_t n = work.drawn.size();
-    for (std::size_t c = 0; c < n; ++c)
+    for (std::size_t c = 0; c < n; ++c) {
       work.places[static_cast<std::size_t>(work.drawn[c])] = static_cast<std::uint32_t>(c);
+    }
     for (std::size_t b = 0; b < points.size(); b += scored_points) {
       const std::size_t size = std::min(scored_points, points.size() - b);
       run_with(settings_.isa, [&] { work.scores.score(settings_.classes, work.drawn, points.subspan(b, size)); });
       for (std::size_t p = 0; p < size; ++p) {
         const LabelPoint& point = points[b + p];
         work.of_labels.clear();
-        std::size_t met = 0;
         for (const Index y : point.labels) {
           const std::uint32_t place = work.places[static_cast<std::size_t>(y)];
           work.of_labels.push_back(place == absent ? n : place);
-          met += place != absent;
         }
         const std::span<float> z = work.scores.of(p);
-        // A label's own score is not lowered.
-        keep(z, work, [&] { lower(z, work, met, point.labels.size()); });
+        // A label counts once, whether it is drawn or not.
+        if (log_alpha_) keep(z, work, [&] { weigh(z, work.log_alpha); });
         work.scores.gradient(settings_, point, eta, z, work.of_labels, out[b + p]);
       }
     }
@@ -97,85 +107,33 @@ class Sampled final : public ClassSource {
     }
   }
 
-  // Raises the scores of the drawn classes, `met` of which are among the point's labels, by -log of their share.
-  void lower(std::span<float> z, const Work& work, std::size_t met, std::size_t n_labels) const {
-    if (!log_q_) return;
-    if (noise_) {
-      for (std::size_t c = 0; c < z.size(); ++c) z[c] -= work.excess[c];
-      return;
-    }
-    const auto drawn = static_cast<double>(z.size() - met);
-    const auto share = static_cast<float>(std::log(drawn / static_cast<double>(settings_.classes.size() - n_labels)));
-    for (float& score : z) score -= share;
-  }
-
-  void draw(const LabelPoint& point, std::span<const Index> left_out, Work& work) const {
-    for (const Index y : left_out) work.places[static_cast<std::size_t>(y)] = 0;
+  void draw(const LabelPoint& point, std::span<const Index> labels, Work& work) const {
     work.drawn.clear();
-    if (noise_) {
-      draw_from_noise(point.rng, work);
-    } else {
-      draw_uniformly(point.rng, left_out.size(), work);
-    }
-    for (const Index k : work.drawn) work.places[static_cast<std::size_t>(k)] = absent;
-    for (const Index y : left_out) work.places[static_cast<std::size_t>(y)] = absent;
-  }
-
-  // n distinct classes, or all where there are no more: by rejection while that is quick, else from a shuffled list.
-  void draw_uniformly(Rng rng, std::size_t n_left_out, Work& work) const {
-    const std::size_t n_classes = settings_.classes.size(), n_there = n_classes - n_left_out;
-    const std::size_t n = std::min(n_, n_there);
-    if (2 * n <= n_there) {
-      while (work.drawn.size() < n) {
-        const auto k = static_cast<Index>(rng.below(static_cast<std::uint32_t>(n_classes)));
-        if (work.places[static_cast<std::size_t>(k)] != absent) continue;
-        work.places[static_cast<std::size_t>(k)] = 0;
-        work.drawn.push_back(k);
-      }
-      return;
-    }
-    for (std::size_t k = 0; k < n_classes; ++k) {
-      if (work.places[k] == absent) work.drawn.push_back(static_cast<Index>(k));
-    }
-    if (n < work.drawn.size()) shuffle(work.drawn, rng);
-    work.drawn.resize(n);
-  }
-
-  // A class drawn c times of n counts once, its e^z with weight c / (n q_k).
-  void draw_from_noise(Rng rng, Work& work) const {
-    work.times.clear();
-    const std::size_t first = 1;  // places from 1 on: 0 is that of a class left out
-    for (std::size_t j = 0; j < n_; ++j) {
-      const Index k = noise_->draw(rng);
-      std::uint32_t& place = work.places[static_cast<std::size_t>(k)];
-      if (place == 0) continue;
-      if (place == absent) {
-        place = static_cast<std::uint32_t>(work.drawn.size() + first);
-        work.drawn.push_back(k);
-        work.times.push_back(0);
-      }
-      ++work.times[place - first];
-    }
-    work.excess.clear();
-    for (std::size_t c = 0; c < work.drawn.size(); ++c) {
-      const double expected = static_cast<double>(n_) * noise_->probability(work.drawn[c]);
-      work.excess.push_back(static_cast<float>(std::log(expected / static_cast<double>(work.times[c]))));
-    }
+    work.log_alpha.clear();
+    std::visit(
+        [&](const auto& select) {
+          const auto classes = select.draw(point.rng, point.id, labels, {work.list, work.alpha, work.times});
+          for (std::size_t c = 0; c < classes.size(); ++c) {
+            if (work.alpha[c] == 0) continue;  // a label among its neighbours
+            work.drawn.push_back(classes[c]);
+            work.log_alpha.push_back(std::log(work.alpha[c]));
+          }
+        },
+        select_);
   }
 
   SourceSettings settings_;
-  std::size_t n_;
-  bool log_q_;
+  AnySelect select_;
+  bool log_alpha_;
   bool share_;
-  std::shared_ptr<const AliasTable> noise_;
   std::vector<Work> work_;
 };
 
 }  // namespace
 
-std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, std::size_t n, bool log_q, bool share,
-                                            std::shared_ptr<const AliasTable> noise) {
-  return std::make_unique<Sampled>(settings, n, log_q, share, std::move(noise));
+std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, AnySelect select, bool log_alpha,
+                                            bool share) {
+  return std::make_unique<Sampled>(settings, std::move(select), log_alpha, share);
 }
 
 }  // namespace manyclass

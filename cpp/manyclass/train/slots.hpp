@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "manyclass/objective/sampled_point.hpp"
+#include "manyclass/objective/point.hpp"
 #include "manyclass/select/draw.hpp"
 #include "manyclass/weights/feature_rows.hpp"
 
@@ -30,6 +30,7 @@ class Slots {
     DrawBuffers buffers() const { return {list, alpha, times}; }
   };
 
+  Slots() = default;
   Slots(std::size_t n_slots, std::size_t capacity, bool lists, bool repeats, bool ridge)
       // Whole cache lines, so that slots of different threads do not share one.
       : width_((capacity + line_floats - 1) / line_floats * line_floats), slots_(n_slots) {
@@ -57,7 +58,7 @@ class Slots {
   Slot& operator[](std::size_t s) { return slots_[s]; }
 
  private:
-  std::size_t width_;
+  std::size_t width_ = 0;
   std::vector<Slot> slots_;
   std::vector<float> floats_;
   std::vector<Index> indices_;

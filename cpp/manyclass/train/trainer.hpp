@@ -1,4 +1,4 @@
-// What a caller sees of training: a trainer that makes visits, a stretch of a pass at a time.
+// What a caller sees of training: a trainer that makes visits, a stretch of a pass at a time; see loop.hpp.
 #pragma once
 
 #include <cstdint>
@@ -43,20 +43,38 @@ struct Settings {
   std::span<double> norm_sq;  // K, ||w_k||^2, kept while max_norm is finite
 };
 
+// The visits [first, last) of a pass: to points, or to sentences of a text.
 struct Stretch {
   int pass;
-  double eta;
-  double eta_u;
-  Index first;  // visits [first, last) of the pass
-  Index last;
+  double eta;    // of W; for sentences at the first token of the pass, from where it falls linearly
+  double eta_u;  // of u, or of embeddings
+  Offset first;
+  Offset last;
   // Sum of the losses of the pass so far: continued visit by visit, so that where stretches end changes no bit.
-  double loss;
+  double loss = 0;
+  double eta_end = 0;  // of W behind the last token of the pass; for sentences only
 };
 
 struct Progress {
   double loss = 0;                 // sum over the pass's visits so far of log(1 + sum_S alpha e^d), nats
-  std::int64_t class_updates = 0;  // rows of W moved, the label's included
+  std::int64_t class_updates = 0;  // rows of W moved, the labels' included
   Index diverged_at = -1;          // the point whose step was too large to take; training must stop
+  // Of sentences only, whose loss is that of `loss_pairs`.
+  Offset tokens = 0;  // before sub-sampling
+  Offset pairs = 0;
+  Offset loss_pairs = 0;  // of them, those whose loss was taken
+  Offset refused = 0;     // pairs whose step was too large to take
+
+  // Adds what another thread has made.
+  Progress& operator+=(const Progress& other) {
+    loss += other.loss;
+    class_updates += other.class_updates;
+    tokens += other.tokens;
+    pairs += other.pairs;
+    loss_pairs += other.loss_pairs;
+    refused += other.refused;
+    return *this;
+  }
 };
 
 class Trainer {

@@ -1,4 +1,4 @@
-// A running sum of whole weight matrices: total += g W, g a factor of each class.
+// A running sum of whole weight matrices, total += g W, where g is a factor of each class.
 #pragma once
 
 #include <span>
@@ -8,7 +8,8 @@
 
 namespace manyclass {
 
-// Of matrices of `n_columns`; the factors are the columns' or the rows', an empty span is all ones.
+// Adds to `total` a matrix with `n_columns` columns. The factors belong to the columns (`of_column`) or to the rows
+// (`of_row`); both spans empty stand for ones.
 inline void accumulate(std::span<float> total, std::span<const float> weights, std::size_t n_columns,
                        std::span<const float> of_column, std::span<const float> of_row, int n_threads) {
   if (n_columns == 0) return;

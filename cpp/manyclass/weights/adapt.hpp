@@ -1,12 +1,13 @@
-// One weight's adaptive move (Ruiz et al. 2018, section 4).
+// The adaptive move of one weight (Ruiz et al. 2018, section 4).
 #pragma once
 
 #include <cmath>
 
 namespace manyclass {
 
-// s <- G^2 at the first visit, then 0.1 G^2 + 0.9 s;  w += rate G / (1 + sqrt s). G = 0 is no visit: sparse data, whose
-// zeros are not stored, train as the same data dense.
+// s <- G^2 at the first visit, then s <- 0.1 G^2 + 0.9 s; and w += rate G / (1 + sqrt s).
+//
+// G = 0 does not count as a visit. So sparse data, whose zeros are not stored, train as the same data made dense.
 inline void adapt(float& w, float& s, float g, float rate) {
   const float g_sq = g * g;
   const float next = s == 0 ? g_sq : 0.1F * g_sq + 0.9F * s;

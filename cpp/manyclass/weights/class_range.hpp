@@ -21,17 +21,17 @@ using ClassList = std::span<const Index>;
 
 inline constexpr std::size_t line_floats = 16;  // floats in a cache line of 64 bytes
 
-// Runs of one cache line of classes each, in ascending order: run r is [begins[r], begins[r] + 16), the last may be
+// Runs of one cache line of classes each, in ascending order. Run r is [begins[r], begins[r] + 16); the last one may be
 // shorter.
 struct ClassLines {
   std::span<const Index> begins;
-  std::size_t count = 0;  // of classes
+  std::size_t count = 0;  // number of classes
 
   std::size_t size() const { return count; }
   Index operator[](std::size_t c) const { return begins[c / line_floats] + static_cast<Index>(c % line_floats); }
 };
 
-// Calls f(run, c) for every run of neighbours among the classes, c being where it begins in their order.
+// Calls f(run, c) for every run of neighbours among the classes, where c is the run's first position in their order.
 template <class F>
 void for_runs(ClassRange classes, F&& f) {
   f(classes, std::size_t{0});
@@ -54,8 +54,8 @@ inline ClassRange intersect(ClassRange a, ClassRange b) {
   return {begin, std::max(std::min(a.end(), b.end()) - begin, 0)};
 }
 
-// The elements of a per-class array at some classes, in order: neighbours for a range, so that loops over them are
-// vectorised.
+// The elements of a per-class array at some classes, in order. Those of a range are neighbours, so that loops over them
+// are vectorised.
 template <class T>
 std::span<T> at_classes(std::span<T> values, ClassRange classes) {
   return values.subspan(static_cast<std::size_t>(classes.begin), classes.size());

@@ -22,7 +22,7 @@ class ClassRows {
       : weights_(weights.data()), n_features_(static_cast<std::size_t>(n_features)) {}
 
   float score(DenseRow x, Index k) const {
-    // Sixteen running sums let the compiler vectorise without reordering a sum behind our back.
+    // With sixteen running sums the compiler vectorises although it may not reorder a sum.
     constexpr std::size_t lanes = 16;
     const Float* w = row(k);
     std::array<float, lanes> sums{};
@@ -65,7 +65,7 @@ class ClassRows {
     for (Float& w : std::span<Float>(row(k), n_features_)) w *= a;
   }
 
-  // See FeatureRows.
+  // The adaptive step of each weight, as FeatureRows::add_adaptive has it.
   template <class Classes>
   void add_adaptive(DenseRow x, const Classes& classes, std::span<const float> a, float rate, const ClassRows& squares)
     requires(!std::is_const_v<Float>)
@@ -78,7 +78,7 @@ class ClassRows {
     }
   }
 
-  // Rows are streams: the processor prefetches them itself once their start is known.
+  // Rows are streams, which the processor prefetches itself once their start is known.
   template <class Classes>
   void prefetch(DenseRow, const Classes& classes, Index label) const {
     __builtin_prefetch(row(label), 1);

@@ -1,7 +1,7 @@
 // Feature-major weights for sparse points: row j holds the weight of feature j for every class.
 //
-// Rows are padded to a cache line (16 floats). A point with n non-zeros reads n lines to score one class and
-// the same n lines to score 16 neighbouring ones: sixteen negatives for the memory traffic of one.
+// Rows are padded to a cache line (16 floats). A point with n non-zeros reads n lines to score one class, and the same
+// n lines to score 16 neighbouring classes. So sixteen negatives cost the memory traffic of one.
 #pragma once
 
 #include <algorithm>
@@ -88,8 +88,16 @@ class FeatureRows {
     for (Float* w = weights_ + k; w < end_; w += stride_) *w *= a;
   }
 
-  // The adaptive step of Ruiz et al. 2018, section 4, for each weight of the classes, with ascent gradient G = a x_j:
-  // see adapt.hpp.
+  // w_kj *= a for some classes
+  void multiply(Index j, ClassList classes, float a)
+    requires(!std::is_const_v<Float>)
+  {
+    Float* row = at(j, 0);
+    for (const Index k : classes) row[k] *= a;
+  }
+
+  // The adaptive step (adapt.hpp; Ruiz et al. 2018, section 4) of each weight of the classes, with the ascent gradient
+  // G = a x_j.
   template <class Classes>
   void add_adaptive(SparseRow x, const Classes& classes, std::span<const float> a, float rate,
                     const FeatureRows& squares)
@@ -104,8 +112,8 @@ class FeatureRows {
     }
   }
 
-  // Asks for the lines that scoring `classes` and the label will read. Rows of one point are far apart, so
-  // the processor cannot guess them.
+  // Asks for the lines that scoring `classes` and the label will read. The rows of one point are far apart, so the
+  // processor cannot guess them.
   void prefetch(SparseRow x, ClassRange classes, Index label) const {
     constexpr Index most = 8 * line_floats;  // longer runs are streams that the processor prefetches itself
     const Index end = classes.begin + std::min(classes.count, most);
@@ -115,7 +123,7 @@ class FeatureRows {
     }
   }
 
-  // One line for each class of a list, or for each line.
+  // Asks for one line for each class of a list, or for each of the lines.
   void prefetch(SparseRow x, ClassList classes, Index label) const {
     for (const Index j : x.indices) {
       __builtin_prefetch(at(j, label), 1);
@@ -126,16 +134,16 @@ class FeatureRows {
   void prefetch(SparseRow x, const ClassLines& classes, Index label) const { prefetch(x, classes.begins, label); }
 
  private:
-  // Long runs are summed row by row in a buffer that stays in the first-level cache (2048 floats = 8 kB), so
-  // that each row is read as one stream.
+  // Long runs are summed row by row in a buffer that stays in the first-level cache (2048 floats = 8 kB). So each row
+  // is read as one stream.
   static constexpr std::size_t wide = 2048;
 
   Float* at(Index j, Index k) const {
     return weights_ + static_cast<std::size_t>(j) * stride_ + static_cast<std::size_t>(k);
   }
 
-  // z[c, c + count) for the classes begin + c + [0, count), count <= width. The sums live in registers (or,
-  // for `wide`, in the first-level cache); reading up to `width` is safe within a padded row.
+  // Writes z[c, c + count) for the classes begin + c + [0, count), count <= width. The sums live in registers or, for
+  // `wide`, in the first-level cache. Reading up to `width` is safe within a padded row.
   template <std::size_t width>
   void tile(SparseRow x, Index begin, std::size_t c, std::size_t count, std::span<float> z) const {
     std::array<float, width> sums{};

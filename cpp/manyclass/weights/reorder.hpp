@@ -1,4 +1,4 @@
-// Putting the classes of a weight matrix into another order, in place.
+// Functions that put the classes of a weight matrix into another order, in place.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace manyclass {
 
-// row[k] <- row[source[k]] in each of the rows of `stride` floats (feature-major weights); what lies beyond
-// the classes, the padding, stays.
+// Makes row[k] <- row[source[k]] in each of the rows of `stride` floats (feature-major weights). The padding beyond the
+// classes stays.
 inline void reorder_columns(std::span<float> weights, std::size_t stride, std::span<const Index> source,
                             int n_threads) {
   if (stride == 0) return;
@@ -27,8 +27,8 @@ inline void reorder_columns(std::span<float> weights, std::size_t stride, std::s
   });
 }
 
-// Row k <- row source[k] of the rows of `width` floats (class-major weights), one cycle of the permutation
-// after the other.
+// Makes row k <- row source[k] of the rows of `width` floats (class-major weights), one cycle of the permutation after
+// the other.
 inline void reorder_rows(std::span<float> weights, std::size_t width, std::span<const Index> source) {
   const auto row = [&](std::size_t k) { return weights.subspan(k * width, width); };
   std::vector<char> done(source.size());

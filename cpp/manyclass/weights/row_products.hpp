@@ -1,7 +1,7 @@
 // Products of many rows with many points: scores of sixteen points at once, and sums of rows with factors.
 //
-// A row that comes from memory is used for all points of a batch while it is in the registers or the nearest cache.
-// Functions for run_with: inlined and vectorised there.
+// A row that comes from memory is used for all points of a batch while it is in the registers or the nearest cache. The
+// functions are meant for run_with, where they are inlined and vectorised.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@
 
 namespace manyclass {
 
-inline constexpr std::size_t scored_points = line_floats;  // whose scores by one row fill a vector
+inline constexpr std::size_t scored_points = line_floats;  // as many points as their scores by one row fill a vector
 inline constexpr std::size_t scored_rows = 8;              // as many running sums as stay in registers
 
-// tile[r][p] = rows[r] . phi_p; `columns` holds phi_p as its p-th column, width x scored_points.
+// Writes tile[r][p] = rows[r] . phi_p. `columns` holds phi_p as its p-th column, width x scored_points.
 template <std::size_t Rows>
 inline void score_rows(const std::array<const float*, Rows>& rows, std::size_t width, const float* columns,
                        float (&tile)[scored_rows][scored_points]) {
@@ -30,7 +30,7 @@ inline void score_rows(const std::array<const float*, Rows>& rows, std::size_t w
   std::memcpy(tile, sums, sizeof(sums));
 }
 
-// add_combination over `Lines` cache lines from column j on.
+// The part of add_combination that covers `Lines` cache lines from column j on.
 template <std::size_t Lines>
 inline void add_combination_at(std::size_t j, float* to, std::span<const float> factors,
                                std::span<const float* const> rows) {
@@ -47,7 +47,7 @@ inline void add_combination_at(std::size_t j, float* to, std::span<const float> 
   std::memcpy(to + j, sums, sizeof(sums));
 }
 
-// to += sum_i factors[i] rows[i], all of `width` floats, whole cache lines; `to` is none of the rows.
+// Makes to += sum_i factors[i] rows[i]. All have `width` floats, whole cache lines, and `to` is none of the rows.
 inline void add_combination(float* to, std::span<const float> factors, std::span<const float* const> rows,
                             std::size_t width) {
   std::size_t j = 0;

@@ -1,7 +1,8 @@
 // Rows of floats, padded with zeros to whole cache lines, that move by multiples of a vector.
 //
-// With `squares` each row has its own step size, by Adagrad (Duchi, Hazan & Singer, JMLR 2011) with one sum a row: a
-// gradient g moves the row by eta g / sqrt(sum of all |g|^2 so far), so by eta at first, whatever the data's scale.
+// With `squares` each row has its own step size, by Adagrad (Duchi, Hazan & Singer, JMLR 2011) with one sum a row. A
+// gradient g moves the row by eta g / sqrt(sum of all |g|^2 so far). So the first move has length eta, whatever the
+// data's scale.
 #pragma once
 
 #include <cmath>
@@ -16,11 +17,12 @@ namespace manyclass {
 
 class VectorRows {
  public:
-  // Sixteen floats as the compiler's vector: see embedding_rows.hpp.
+  // A vector of the compiler, for the reason given in embedding_rows.hpp.
   using Line = float __attribute__((vector_size(line_floats * sizeof(float))));
 
   VectorRows() = default;
-  // `width`: floats from row to row, a multiple of line_floats. `squares`: a number for each row, or none.
+  // `width` is the number of floats from row to row, a multiple of line_floats. `squares` has a number for each row, or
+  // is empty.
   VectorRows(std::span<float> values, std::span<float> squares, std::size_t width)
       : values_(values), squares_(squares), width_(width) {}
 
@@ -52,10 +54,10 @@ class VectorRows {
     return lanes[0];
   }
 
-  // v += a times row k.
+  // Makes v += a times row k.
   void add_to(std::span<float> v, Index k, float a) const { add(v.data(), a, at(k)); }
 
-  // A step of size eta of row k along -g, |g|^2 being g_sq.
+  // Moves row k by a step of size eta along -g, where g_sq = |g|^2.
   void descend(Index k, std::span<const float> g, double g_sq, double eta) const {
     auto step = static_cast<float>(eta);
     if (!squares_.empty()) {

@@ -1,8 +1,8 @@
-r"""Lower bounds of log p(y = k) given the K scores of a point: one-vs-each and its hierarchy, Bouchard, A&R.
+r"""Lower bounds of log p(y = k) from the K scores of a point: one-vs-each, its hierarchy, Bouchard and others.
 
 Every function takes scores ``f`` of shape (..., K) and classes ``k`` whose shape broadcasts with ``f.shape[:-1]``, and
 returns the bound with its gradient in float64. They are meant for studying and checking bounds: each costs O(K) per
-point or more. Training at a cost that does not grow with K is the business of the estimators.
+point or more. The estimators train at a cost that does not grow with K.
 
 ============================== ===================================================== =============================
 function                       bounds log p of                                       variational parameters

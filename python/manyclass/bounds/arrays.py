@@ -46,7 +46,7 @@ class VariationalBound(NamedTuple):
 
 
 def real_array(name: str, value: ArrayLike) -> Array:
-    """`value` as float64; ValueError unless it holds real and finite numbers."""
+    """Return `value` as float64; ValueError unless it holds real and finite numbers."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} has dtype {array.dtype}; it must hold real numbers")
@@ -57,7 +57,7 @@ def real_array(name: str, value: ArrayLike) -> Array:
 
 
 def class_array(name: str, value: ArrayLike, n_classes: int) -> Classes:
-    """`value` as class numbers; ValueError unless it holds integers in [0, n_classes)."""
+    """Return `value` as class numbers; ValueError unless it holds integers in [0, n_classes)."""
     array = np.asarray(value)
     if array.dtype.kind not in "iu":
         raise ValueError(f"{name} has dtype {array.dtype}; it must hold integers")
@@ -68,7 +68,7 @@ def class_array(name: str, value: ArrayLike, n_classes: int) -> Classes:
 
 
 def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Array, Classes, list[Array]]:
-    """Scores, classes and parameters as arrays, broadcast to one leading shape; ValueError if they do not fit."""
+    """Return scores, classes and parameters as arrays, in one leading shape; ValueError if they do not fit."""
     F = real_array("f", f)
     if F.ndim == 0 or F.shape[-1] < 2:
         raise ValueError(f"f has shape {F.shape}; its last axis must hold the scores of at least 2 classes")
@@ -93,7 +93,7 @@ def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Array,
 
 
 def split(f: Array, k: Classes) -> tuple[Array, Array]:
-    """The score of class k, shape (..., 1), and all scores with -inf in its place, so that e^score drops it."""
+    """Return the score of class k, shape (..., 1), and all scores with -inf in its place, so that e^score drops it."""
     own = np.take_along_axis(f, k[..., None], axis=-1)
     others = f.copy()
     np.put_along_axis(others, k[..., None], -np.inf, axis=-1)
@@ -101,7 +101,7 @@ def split(f: Array, k: Classes) -> tuple[Array, Array]:
 
 
 def scores_gradient(slopes: Array, k: Classes) -> Array:
-    """The gradient of a bound that depends on f_k - f_m alone: -slope at the others, their sum at k.
+    """Return the gradient of a bound that depends on f_k - f_m alone: -slope at the others, their sum at k.
 
     `slopes` are the derivatives with respect to f_k - f_m, 0 at m = k. It is overwritten.
     """
@@ -112,7 +112,7 @@ def scores_gradient(slopes: Array, k: Classes) -> Array:
 
 
 def log_odds(own: Array, others: Array) -> Array:
-    """log sum_m e^{f_m - f_k} over the other classes, shape (...): log A = log(1 + e^this)."""
+    """Return log sum_m e^{f_m - f_k} over the other classes, shape (...). Then log A = log(1 + e^this)."""
     top = others.max(axis=-1, keepdims=True)
     total: Array = np.exp(others - top).sum(axis=-1)
     odds: Array = (top - own)[..., 0] + np.log(total)

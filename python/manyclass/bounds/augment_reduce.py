@@ -19,9 +19,9 @@ MAX_SCALE = 1000.0  # the number of quadrature nodes grows with the scale; poste
 class _Noise:
     """A noise distribution phi with distribution function Phi, and the quadrature over it.
 
-    E g(mu + scale u) over u ~ phi is the sum of h phi(u_j) g(mu + scale u_j) at u_j = j h, abs(u_j) <= reach. By
-    Poisson's summation the error of this trapezoidal rule is the Fourier transform of phi g at multiples of 2 pi / h.
-    Moving the path of that integral up or down by c, as far as phi g is analytic, shows it to be of order
+    The mean of g(mu + scale u) over u ~ phi is the sum of h phi(u_j) g(mu + scale u_j) at u_j = j h, abs(u_j) <= reach.
+    By Poisson's summation the error of this trapezoidal rule is the Fourier transform of phi g at multiples of
+    2 pi / h. Moving the path of that integral up or down by c, as far as phi g is analytic, shows it to be of order
     e^{-2 pi c / h}. In u, log Phi(mu + scale u + d) has its nearest singularity at 1 / scale times the distance of
     that of log Phi, so h falls with the scale.
     """
@@ -35,7 +35,7 @@ class _Noise:
     step: float
 
     def nodes(self, level: int) -> tuple[Array, Array]:
-        """Nodes and weights for scales up to 2^level."""
+        """Return nodes and weights for scales up to 2^level."""
         h = self.step / 2**level
         n = int(np.ceil(self.reach / h))
         u = h * np.arange(-n, n + 1, dtype=np.float64)
@@ -80,7 +80,7 @@ _NOISES = {
 def augment_reduce(
     f: ArrayLike, k: ArrayLike, mu: ArrayLike, scale: ArrayLike, noise: str = "gumbel"
 ) -> VariationalBound:
-    r"""ELBO of augment and reduce.
+    r"""The evidence lower bound (ELBO) of augment and reduce.
 
     .. math:: \log p(k) \ge E_q\Bigl[\log \phi(\varepsilon) + \sum_{m \ne k} \log \Phi(\varepsilon + f_k - f_m)
               - \log q(\varepsilon)\Bigr]
@@ -156,7 +156,7 @@ def _gumbel(f: Array, k: Classes, mu: Array, s: Array) -> VariationalBound:
 
 
 def _integrate(noise: _Noise, level: int, f: Array, k: Classes, mu: Array, s: Array) -> VariationalBound:
-    """The ELBO of n points, shapes (n, K) and (n,), one node at a time: memory stays O(n K)."""
+    """Return the ELBO of n points, shapes (n, K) and (n,). One node is taken at a time, so memory stays O(n K)."""
     own, others = split(f, k)
     margins = own - others  # +inf at k, where log Phi and its slope are 0
     value = noise.entropy + np.log(s)

@@ -44,7 +44,7 @@ def maximum_likelihood_scores(counts: ArrayLike) -> Floats:
 def maximum_log_likelihood(counts: ArrayLike) -> float:
     r"""Return :math:`\sum_k N_k \log(N_k / N)`, the largest log-likelihood.
 
-    It is also the largest ELBO of Augment & Reduce for the softmax, whose bound of a point,
+    It is also the largest ELBO of augment and reduce for the softmax, whose bound of a point,
     :math:`1 - \log\eta - A / \eta` with :math:`A = \sum_m e^{f_m - f_k}`, is :math:`-\log A` at its best
     :math:`\eta = A` (Ruiz et al., ICML 2018, eq. 8).
 

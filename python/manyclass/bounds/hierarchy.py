@@ -18,7 +18,7 @@ Blocks = Sequence[ArrayLike]
 
 
 def log_softmax(f: ArrayLike, k: ArrayLike) -> Bound:
-    r"""Exact log-probability of the softmax.
+    r"""The exact log-probability of the softmax.
 
     .. math:: \log p(k) = -\log\Bigl(1 + \sum_{m \ne k} e^{f_m - f_k}\Bigr)
 
@@ -52,7 +52,7 @@ def log_softmax(f: ArrayLike, k: ArrayLike) -> Bound:
 
 
 def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
-    r"""One-vs-each bound: k is compared with each other class alone.
+    r"""The one-vs-each bound, which compares k with each other class alone.
 
     .. math:: \log p(k) \ge \sum_{m \ne k} \log \sigma(f_k - f_m)
 
@@ -84,7 +84,7 @@ def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
 
 
 def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
-    r"""One block of classes compared jointly with k, each class outside it alone.
+    r"""The bound that compares one block of classes jointly with k, and each class outside it alone.
 
     .. math:: \log p(k) \ge -\log\Bigl(1 + \sum_{m \in C} e^{f_m - f_k}\Bigr)
               + \sum_{m \notin C,\, m \ne k} \log \sigma(f_k - f_m)
@@ -129,7 +129,7 @@ def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
 
 
 def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
-    r"""Blocks of classes, each compared jointly with k: the hierarchy between one-vs-each and the exact softmax.
+    r"""The bound that compares each block of classes jointly with k, between one-vs-each and the exact softmax.
 
     .. math:: \log p(k) \ge -\sum_j \log\Bigl(1 + \sum_{m \in B_j,\, m \ne k} e^{f_m - f_k}\Bigr)
 
@@ -169,7 +169,7 @@ def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
 
 
 def merge(blocks: Blocks, i: int, j: int) -> list[Classes]:
-    """The blocks with the j-th joined to the i-th: the next tighter bound of `block_bound`.
+    """Join the j-th block to the i-th, which gives the next tighter bound of `block_bound`.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def merge(blocks: Blocks, i: int, j: int) -> list[Classes]:
 
 
 def hierarchy(f: ArrayLike, k: ArrayLike, blocks: Blocks | None = None) -> Iterator[tuple[list[Classes], Bound]]:
-    r"""Bounds that tighten from `blocks` to the exact softmax, by merging neighbouring blocks in pairs.
+    r"""Yield bounds that tighten from `blocks` to the exact softmax, by merging neighbouring blocks in pairs.
 
     Every level has half the blocks of the one before, so one-vs-each becomes exact in :math:`\lceil\log_2 K\rceil`
     levels. Values never decrease, but for rounding.
@@ -233,13 +233,13 @@ def hierarchy(f: ArrayLike, k: ArrayLike, blocks: Blocks | None = None) -> Itera
 
 
 def _class_list(name: str, value: ArrayLike, n_classes: int) -> Classes:
-    """`value` as class numbers; an empty list, which NumPy takes for floats, is a list of no classes."""
+    """Return `value` as class numbers. An empty list, which NumPy takes for floats, is a list of no classes."""
     array = np.asarray(value)
     return class_array(name, array.astype(np.intp) if array.size == 0 else array, n_classes)
 
 
 def _layout(blocks: Blocks, k: Classes, n_classes: int) -> tuple[Classes, Classes]:
-    """The classes in the order of the blocks, and where each block that is not empty starts."""
+    """Return the classes in the order of the blocks, and where each block that is not empty starts."""
     lists = [_class_list(f"block {j}", block, n_classes).ravel() for j, block in enumerate(blocks)]
     order = np.concatenate([np.empty(0, dtype=np.intp), *lists])
     counts = np.bincount(order, minlength=n_classes)
@@ -253,7 +253,7 @@ def _layout(blocks: Blocks, k: Classes, n_classes: int) -> tuple[Classes, Classe
 
 
 def _compare(own: Array, members: Array, starts: Classes) -> tuple[Array, Array]:
-    """Sum over blocks of log P(k | k or block), and its derivatives with respect to f_k - f_m.
+    """Return the sum over blocks of log P(k | k or block), and its derivatives with respect to f_k - f_m.
 
     Members lie block after block, each block from its start; a member at -inf counts for nothing.
     """

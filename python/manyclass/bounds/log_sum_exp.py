@@ -10,7 +10,7 @@ from manyclass.bounds.arrays import Array, VariationalBound, checked, log_odds, 
 
 
 def bouchard(f: ArrayLike, k: ArrayLike, a: ArrayLike | None = None) -> VariationalBound:
-    r"""Bouchard's bound.
+    r"""Bouchard's lower bound of the log-softmax.
 
     .. math:: \log p(k) \ge f_k - a - \sum_m \log(1 + e^{f_m - a})
 
@@ -52,7 +52,7 @@ def bouchard(f: ArrayLike, k: ArrayLike, a: ArrayLike | None = None) -> Variatio
 
 
 def bouchard_location(f: ArrayLike) -> Array:
-    r"""The a that makes `bouchard` tightest: the only root of :math:`\sum_m \sigma(f_m - a) = 1`. The same for all k.
+    r"""The a that makes `bouchard` tightest for all k: the only root of :math:`\sum_m \sigma(f_m - a) = 1`.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def bouchard_location(f: ArrayLike) -> Array:
 
 
 def _saturation(a: Array, first: Array, others: Array) -> tuple[Array, Array]:
-    """G of `bouchard_location` and G', shape (...)."""
+    """Return G of `bouchard_location` and its derivative G', shape (...)."""
     at = a[..., None]
     logs = log_expit(others - at)
     top = logs.max(axis=-1, keepdims=True)

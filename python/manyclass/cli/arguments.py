@@ -43,17 +43,9 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type) -> None:
     for name, parameter in inspect.signature(estimator).parameters.items():
         if name in LEFT_OUT:
             continue
-        kind, text = documented.get(name, ("", ""))
-        options: dict[str, Any] = {"default": parameter.default, "help": text.replace("%", "%%")}
-        choices = re.match(r"\{(.*?)\}", kind)
-        if isinstance(parameter.default, bool) or kind.startswith("bool"):
-            options["action"] = argparse.BooleanOptionalAction
-        elif choices:
-            options["choices"] = re.findall(r'"(.*?)"', choices[1])
-        else:
-            options["type"] = converter(kind or "int, float, str or None")
-            options["metavar"] = name.upper()
-        group.add_argument("--" + name.replace("_", "-"), dest=name, **options)
+        group.add_argument(
+            "--" + name.replace("_", "-"), dest=name, **option(parameter, *documented.get(name, ("", "")))
+        )
     if PARTS.keys() & inspect.signature(estimator).parameters.keys():
         text = "a parameter of a part, such as solver__decay=0.7 with --solver implicit; may be given several times"
         group.add_argument("--set", action="append", default=[], metavar="PART__NAME=VALUE", help=text)
@@ -67,6 +59,20 @@ def _parts_in_words() -> str:
         lines.append(f"parameters of each {kind}, for --set {kind}__NAME=VALUE:")
         lines += [f"  {name}: {', '.join(s.name for s in part.settings) or 'none'}" for name, part in parts.items()]
     return "\n".join(lines)
+
+
+def option(parameter: inspect.Parameter, kind: str, text: str) -> dict[str, Any]:
+    """Return argparse's description of a parameter that is documented with a type and a text."""
+    options: dict[str, Any] = {"default": parameter.default, "help": text.replace("%", "%%")}
+    choices = re.match(r"\{(.*?)\}", kind)
+    if isinstance(parameter.default, bool) or kind.startswith("bool"):
+        options["action"] = argparse.BooleanOptionalAction
+    elif choices:
+        options["choices"] = re.findall(r'"(.*?)"', choices[1])
+    else:
+        options["type"] = converter(kind or "int, float, str or None")
+        options["metavar"] = parameter.name.upper()
+    return options
 
 
 def parameters_from(args: argparse.Namespace, estimator: type) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Fit word vectors to a text and write them in word2vec's format.
 
+Each objective has parameters of its own; one that the chosen objective has not is an error.
+
 The text has a sentence a line, words between white space; plain, .gz or .xz. Results go to stdout, the progress bar, in
 words per second, to stderr. Ctrl-C ends training and writes the vectors reached so far.
 """
@@ -11,18 +13,21 @@ import os
 import sys
 import time
 
-from manyclass.checks import check_number, n_threads_from
-from manyclass.cli.arguments import add_parameters, parameters_from
+from manyclass.checks import check_number
+from manyclass.cli.arguments import add_parameters, documented_parameters, option, parameters_from
 from manyclass.cli.data import check_writable, print_table
+from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
+from manyclass.words.questions import load_analogies, load_word_pairs
 from manyclass.words.skip_gram import SkipGram
-from manyclass.words.vectors import load_analogies, load_word_pairs
+
+OWN = "objective__"  # before the name of an objective's parameter, as scikit-learn has it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("corpus", metavar="CORPUS", help="the text")
     parser.add_argument(
-        "--model",
+        "--output",
         required=True,
         metavar="PATH",
         help="file for the vectors, replaced if it exists: word2vec's binary format if it ends in .bin, else its text",
@@ -42,15 +47,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show a progress bar on stderr; default: where stderr is a terminal",
     )
     add_parameters(parser, SkipGram)
+    _add_objective_parameters(parser)
+
+
+def _add_objective_parameters(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each parameter of any objective, which is no argument at all unless given."""
+    group = parser.add_argument_group("parameters of the objective")
+    having: dict[str, list[str]] = {}
+    for objective, kind in OBJECTIVES.items():
+        for name in own_parameters(kind):
+            having.setdefault(name, []).append(objective)
+    for name, objectives in having.items():
+        kind = OBJECTIVES[objectives[0]]
+        parameter = own_parameters(kind)[name]
+        options = option(parameter, *documented_parameters(kind)[name])
+        about = f"For {', '.join(objectives)}. {options['help']} (default: {parameter.default})"
+        options.update(default=argparse.SUPPRESS, help=about)
+        group.add_argument("--" + name.replace("_", "-"), dest=OWN + name, **options)
+
+
+def _model(args: argparse.Namespace, *, verbose: bool) -> SkipGram:
+    given = {name.removeprefix(OWN): value for name, value in vars(args).items() if name.startswith(OWN)}
+    parameters = parameters_from(args, SkipGram)
+    return SkipGram(**{**parameters, "objective": objective_named(args.objective, **given)}, verbose=int(verbose))
 
 
 def run(args: argparse.Namespace) -> int:
     """Fit, write, tell."""
     progress = sys.stderr.isatty() if args.progress is None else args.progress
-    model = SkipGram(**parameters_from(args, SkipGram), verbose=int(progress))
-    model._check_parameters()
-    n_threads_from(model.n_jobs)
-    check_writable(args.model)
+    model = _model(args, verbose=progress)
+    model.check_parameters()
+    check_writable(args.output)
     if args.evaluate_sample is not None:
         check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
     pairs = {path: load_word_pairs(path) for path in args.similarity}
@@ -60,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     begin = time.perf_counter()
     model.fit(args.corpus)
     seconds = time.perf_counter() - begin
-    model.save_word2vec(args.model, binary=args.model.endswith(".bin"))
+    model.save_word2vec(args.output, binary=args.output.endswith(".bin"))
     rows = {
         "words": int(model.counts_.sum()),
         "vocabulary": len(model.counts_),
@@ -78,6 +105,6 @@ def run(args: argparse.Namespace) -> int:
     if args.analogies:
         score = model.score_analogies(args.analogies)
         rows[os.path.basename(args.analogies)] = f"{score['accuracy']:.4f} of {score['n_questions']} right"
-    rows["vectors"] = f"{args.model} ({os.path.getsize(args.model)} bytes)"
+    rows["vectors"] = f"{args.output} ({os.path.getsize(args.output)} bytes)"
     print_table(rows)
     return 0

@@ -1,4 +1,4 @@
-"""Data in: text files, a mapped binary cache, the papers' preprocessing, and planted data."""
+"""Readers of data sets, a mapped binary cache, the papers' preprocessing, and planted data."""
 
 from manyclass.datasets.binary_csr import load_csr, save_csr
 from manyclass.datasets.multiclass import Multiclass, load_multiclass

@@ -12,7 +12,7 @@ from scipy import sparse
 def csr_from_core(
     data: NDArray[Any], indices: NDArray[np.int32], indptr: NDArray[np.int64], shape: tuple[int, int]
 ) -> sparse.csr_array:
-    """A SciPy matrix over the arrays; only indptr is copied.
+    """Return a SciPy matrix over the arrays; only indptr is copied.
 
     SciPy wants one type for both index arrays, and widens the indices if indptr is wider.
     """

@@ -46,7 +46,7 @@ class Multiclass:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes that occur in `y_train`."""
+        """The number of classes that occur in `y_train`."""
         return len(np.unique(self.y_train))
 
 

@@ -47,7 +47,7 @@ class Planted:
 
     @property
     def statistical_gap(self) -> float:
-        """(K - 1) D / (2 N) nats: how far the optimum over W of the training loss lies below `log_loss`.
+        """How far the optimum over W of the training loss lies below `log_loss`: (K - 1) D / (2 N) nats.
 
         This is the expectation for N large (half a chi-square of as many degrees of freedom, over N; Wilks),
         and the excess of that optimum over `bayes_log_loss` on new data is the same. Classes with fewer than
@@ -158,7 +158,7 @@ def make_planted(
         entropies[start : start + block] = -np.sum(probabilities * log_probabilities, axis=1)
         for i, cumulative in enumerate(np.cumsum(probabilities, axis=1), start):
             rows = by_pattern[first_row[i] : first_row[i + 1]]
-            # Scaled by the last sum, which rounding leaves beside 1: every draw then lies below it.
+            # Draws are scaled by the last sum, which rounding leaves beside 1, so that each lies below it.
             draws = np.searchsorted(cumulative, rng.random_sample(len(rows)) * cumulative[-1], side="right")
             classes[rows] = draws
             log_p[rows] = log_probabilities[i - start, draws]
@@ -177,7 +177,7 @@ def make_planted(
 
 
 def _patterns(rng: np.random.RandomState, n_patterns: int, n_features: int, nnz: int) -> NDArray[np.int32]:
-    """Distinct subsets of nnz features, one a row, sorted."""
+    """Draw distinct subsets of nnz features, one a row, sorted."""
     if comb(n_features, nnz) <= n_patterns:
         return np.array(list(combinations(range(n_features), nnz)), np.int32)
     # More subsets exist than are wanted, so that the set below fills up.

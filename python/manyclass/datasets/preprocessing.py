@@ -12,7 +12,7 @@ from manyclass.datasets.csr import require_csr
 
 
 def first_label(Y: sparse.csr_array) -> NDArray[np.int64]:
-    """The first label of each row, in the order in which the row stores them.
+    """Return the first label of each row, in the order in which the row stores them.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def drop_empty_rows(X: sparse.csr_array, *others: Any) -> tuple[Any, ...]:
 
 
 def truncate_features(X: sparse.csr_array, n_features: int) -> sparse.csr_array:
-    """The first features; a matrix that has no more is copied.
+    """Keep the first features. A matrix that has no more is copied.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def truncate_features(X: sparse.csr_array, n_features: int) -> sparse.csr_array:
 
 
 def l2_normalize(X: sparse.csr_array) -> sparse.csr_array:
-    """Rows divided by their Euclidean norm; rows of zeros stay.
+    """Divide rows by their Euclidean norm; rows of zeros stay.
 
     Norms are computed in float64: squares of float32 neither overflow nor underflow there.
 
@@ -122,7 +122,7 @@ def l2_normalize(X: sparse.csr_array) -> sparse.csr_array:
 
 
 def scale_by_max(X_train: sparse.csr_array, *X_others: sparse.csr_array) -> tuple[sparse.csr_array, ...]:
-    """Every feature divided by its largest absolute value in the training data.
+    """Divide every feature by its largest absolute value in the training data.
 
     Features that are zero throughout the training data are left as they are.
 
@@ -187,7 +187,7 @@ def drop_unseen_classes(
 
 
 def _with_data(X: sparse.csr_array, data: NDArray[Any]) -> sparse.csr_array:
-    """A copy of X with other values, in X's dtype and class."""
+    """Return a copy of X with other values, in X's dtype and class."""
     parts = (data.astype(X.dtype, copy=False), X.indices.copy(), X.indptr.copy())
     return type(X)(parts, shape=X.shape)
 

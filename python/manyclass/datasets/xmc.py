@@ -1,4 +1,4 @@
-"""Text files of sparse multi-label data: the XMC repository's form and svmlight's."""
+"""Reading of text files of sparse data with several labels a row, in the XMC repository's form or svmlight's."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _parse(
 
 
 def _text(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a file: a map of it, or what it decompresses to."""
+    """Return the bytes of a file: a map of it, or what it decompresses to."""
     if path.suffix in (".gz", ".xz"):
         opener = gzip.open if path.suffix == ".gz" else lzma.open
         try:

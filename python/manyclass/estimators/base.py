@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -353,6 +354,26 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         from manyclass.estimators.files import save_model  # persist knows all models, hence comes after this module
 
         save_model(self, path)
+
+    def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+        """What a file holds of the fit beside weights, classes and the loss curve.
+
+        Returns
+        -------
+        description : dict
+            As JSON has it.
+        arrays : dict of str to ndarray
+            Of the shape of the weights.
+        """
+        return {}, {}
+
+    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take over what `beside_weights` has given; older files lack some of it.
+
+        Parameters
+        ----------
+        description, arrays : mappings
+        """
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_weights")

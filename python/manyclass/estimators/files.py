@@ -62,9 +62,8 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
         tensors["intercept"] = np.ascontiguousarray(weights.intercept)  # it is a column of the weights
         if weights.embeddings.size:
             tensors["embeddings"] = weights.embeddings
-    variances = getattr(model, "_variances", None)
-    if variances is not None:
-        tensors["variances"] = variances
+    beside, arrays = model.beside_weights()
+    tensors |= arrays
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
     tensors["loss_curve"] = np.asarray(model.loss_curve_, dtype=np.float64)
     if hasattr(model, "feature_names_in_"):
@@ -76,8 +75,7 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
         "classes": label_info,
         "n_features_in": int(model.n_features_in_),
         "n_iter": int(model.n_iter_),
-        "automatic": _automatic(model),
-        "labels": _label_description(model),
+        **beside,
     }
     metadata = {
         "format": FORMAT,
@@ -178,48 +176,9 @@ def _layout(weights: LinearWeights | MappedWeights) -> str:
     return "feature_major" if weights.sparse else "class_major"
 
 
-def _label_description(model: Any) -> dict[str, Any]:
-    """What a model of several labels, or of a feature map, has beside its weights."""
-    found: dict[str, Any] = {
-        "multilabel_": bool(getattr(model, "multilabel_", False)),
-        "n_labels_": int(getattr(model, "n_labels_", 1)),
-        "_sparse_labels": bool(getattr(model, "_sparse_labels", False)),
-    }
-    weights = model._weights
-    if isinstance(weights, MappedWeights):
-        found["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
-    return found
-
-
 def _seed(model: Any) -> int | None:
     """A random_state that is a number; a generator cannot be saved."""
     return int(model.random_state) if isinstance(model.random_state, int | np.integer) else None
-
-
-# What a fit chose and how, by attribute. JSON has neither numbers as keys nor infinite ones: tables become lists of
-# pairs, and a trial that diverged null.
-_TABLES = ("alpha_path_", "learning_rate_table_")
-
-
-def _automatic(model: Any) -> dict[str, Any]:
-    if not hasattr(model, "resolved_params_"):
-        return {}
-    found: dict[str, Any] = {
-        "resolved_params_": encode_parameters(model.resolved_params_),
-        "validation_curve_": model.validation_curve_.tolist(),
-        "best_iter_": int(model.best_iter_),
-    }
-    for name in _TABLES:
-        found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(model, name).items()]
-    return found
-
-
-def _set_automatic(model: Any, found: Mapping[str, Any]) -> None:
-    model.resolved_params_ = decode_parameters(found.get("resolved_params_", {}))
-    model.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)
-    model.best_iter_ = int(found.get("best_iter_", model.n_iter_))
-    for name in _TABLES:
-        setattr(model, name, {key: np.inf if loss is None else loss for key, loss in found.get(name, [])})
 
 
 def _build(file: TensorFile, mmap: bool) -> Any:
@@ -234,24 +193,16 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     model.loss_curve_ = file.read(_checked(file, "loss_curve", np.float64, (model.n_iter_,)))
     if "feature_names.text" in file.entries:
         model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
-    labels = info.get("labels", {})
+    n_classes, n_features = len(model.classes_), model.n_features_in_
     if info["layout"] == "mapped":
-        model._weights = _read_mapped(file, labels["map"], len(model.classes_), model.n_features_in_, mmap)
+        model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
     else:
-        model._weights = _read_weights(file, info["layout"], len(model.classes_), model.n_features_in_, mmap)
-    if hasattr(type(model), "embedding_"):
-        model.multilabel_ = bool(labels.get("multilabel_", False))
-        model.n_labels_ = int(labels.get("n_labels_", 1))
-        model._sparse_labels = bool(labels.get("_sparse_labels", False))
-    if info["class"] == "SoftmaxClassifier":
-        try:
-            _set_automatic(model, info.get("automatic", {}))
-        except ValueError as error:
-            raise ValueError(f"{file.path} is damaged: {error}") from error
-    if info["class"] == "AugmentReduceClassifier":
-        shape = model._weights.matrix.shape
-        gaussian = "variances" in file.entries
-        model._variances = file.read(_checked(file, "variances", np.float32, shape)) if gaussian else None
+        model._weights = _read_weights(file, info["layout"], n_classes, n_features, mmap)
+    shape = model._weights.matrix.shape
+    arrays = {
+        name: file.read(_checked(file, name, np.float32, shape)) for name in ("variances",) if name in file.entries
+    }
+    model.take_beside_weights(info, arrays)
     return model
 
 

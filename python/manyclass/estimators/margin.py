@@ -24,7 +24,7 @@ from manyclass.training.plan import BatchesPlan, Watch
 
 LOSSES = ("margin", "triplet")
 MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
-MARGIN_SAMPLERS = {name: SAMPLERS[name] for name in ("all", "uniform", "frequency", "search")}
+MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
 
 
 @saved
@@ -53,9 +53,9 @@ class MarginClassifier(LabelClassifier):
         that of the margin smoothed by :math:`\mu + \eta|\phi(x)|^2`; for loss="margin" without embeddings. Of their
         parameters, schedule, decay, batch_size (None: 32, and n_classes / 16 up to 512 classes; steps are added),
         share_classes and shuffle are used.
-    sampler : {"all", "uniform", "frequency", "search"} or object of manyclass.samplers, default="all"
-        Which wrong classes a step sees: all, `n_negatives` drawn ones, or the best by an index of W that follows
-        training: see `manyclass.samplers.Search`.
+    sampler : str or object of manyclass.samplers, default="all"
+        Which wrong classes a step sees: "all", `n_negatives` drawn ones ("uniform", "frequency", "block",
+        "frequency_block"), or "search", the best by an index of W that follows training.
     n_negatives : int or "auto", default="auto"
         Classes that are drawn; "auto" is 256.
     model : {"linear", "embedding"} or object of manyclass.models, default="linear"
@@ -189,7 +189,7 @@ class MarginClassifier(LabelClassifier):
         check_choice("loss", self.loss, LOSSES)
         check_number("smoothing", self.smoothing, low=0)
         check_number("max_iter", self.max_iter, low=1, integer=True)
-        check_loop_numbers(self)
+        check_loop_numbers(self.get_params(deep=False))
         return Chosen(
             resolve_part("solver", self.solver, MARGIN_SOLVERS, "manyclass.solvers"),
             resolve_part("sampler", self.sampler, MARGIN_SAMPLERS, "manyclass.samplers"),
@@ -218,7 +218,7 @@ class MarginClassifier(LabelClassifier):
             open_=Open(n_negatives=256, max_iter=10, decay=0.9),
             dim=int(given.take("dim", EMBEDDED_DIM)) if embeds else None,
             relu=embeds and chosen.model.get_params()["activation"] == "relu",
-            source=batch_source(chosen.sampler, len(points.classes), sampled=False, power=0.0),
+            source=batch_source(chosen.sampler, len(points.classes), sampled=False, draws=SAMPLERS["uniform"]()),
         )
         given.refuse_rest("here")
         return plan

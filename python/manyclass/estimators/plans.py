@@ -55,29 +55,28 @@ class Chosen:
     model: Part | None = None
 
 
-def part_of(estimator: Any, parameter: str, choices: Mapping[str, type[Part]], where: str) -> Part | None:
+def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]], where: str) -> Part | None:
     """The checked part that a parameter stands for; None for "auto"."""
-    value = getattr(estimator, parameter)
     if isinstance(value, str) and value == "auto":
         return None
     return resolve_part(parameter, value, {"auto": Part, **choices}, where)
 
 
-def check_loop_numbers(estimator: Any) -> None:
-    """Check the numbers that every estimator with a training loop has."""
+def check_loop_numbers(parameters: Mapping[str, Any]) -> None:
+    """Check the numbers among the parameters of an estimator with a training loop."""
     numbers = {"n_negatives": 1, "max_iter": 1}
     for name, low in numbers.items():
-        _check_open(estimator, name, low=low, integer=True)
-    _check_open(estimator, "learning_rate", "grid", low=0, open_low=True)
-    if hasattr(estimator, "alpha"):
-        _check_open(estimator, "alpha", low=0)
-    if hasattr(estimator, "dim"):
-        _check_open(estimator, "dim", low=1, high=1 << 20, integer=True)
-    n_threads_from(estimator.n_jobs)
+        _check_open(parameters, name, low=low, integer=True)
+    _check_open(parameters, "learning_rate", "grid", low=0, open_low=True)
+    if "alpha" in parameters:
+        _check_open(parameters, "alpha", low=0)
+    if "dim" in parameters:
+        _check_open(parameters, "dim", low=1, high=1 << 20, integer=True)
+    n_threads_from(parameters["n_jobs"])
 
 
-def _check_open(estimator: Any, name: str, *words: str, **rule: Any) -> None:
-    value = getattr(estimator, name)
+def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: Any) -> None:
+    value = parameters[name]
     if isinstance(value, str):
         if value not in ("auto", *words):
             *most, last = ("a number", *map(repr, ("auto", *words)))
@@ -203,34 +202,28 @@ def utility_points_plan(
 # By minibatches
 
 
-def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, power: float) -> dict[str, Any]:
+def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, draws: Part) -> dict[str, Any]:
     """Which classes a minibatch sees: the fields of a BatchesPlan that say so.
 
-    `sampled`: what sampler="auto" is whatever the number of classes; `power`: of its draws.
+    `sampled`: what sampler="auto" is whatever the number of classes; `draws`: what then draws, and before a search.
     """
     if sampler is None:
-        exact = n_classes <= MOST_SCORED and not sampled
-        sampler = SAMPLERS["all"]() if exact else SAMPLERS["frequency"](power=power)
+        sampler = draws if sampled or n_classes > MOST_SCORED else SAMPLERS["all"]()
+    if sampler.name == "head_tail":
+        raise ValueError("sampler is 'head_tail', which needs a linear model of one label a row; choose another")
     of_sampler = Given(sampler, f"{sampler.name}: ")
-    fields: dict[str, Any] = {"power": power, "index": None, "budget": None, "warm_up": 1}
-    if sampler.name == "all":
-        fields["source"] = "exact"
-    elif sampler.name in ("frequency", "uniform"):
-        fields["source"] = "sampled"
-        fields["power"] = float(of_sampler.take("power", 0.0)) if sampler.name == "frequency" else 0.0
-    elif sampler.name == "search":
+    fields: dict[str, Any] = {"source": "exact", "index": None, "budget": None, "warm_up": 1}
+    if sampler.name == "search":
         index = of_sampler.take("index")
-        fields["source"] = search_name(index)
-        fields["index"] = None if isinstance(index, str) else index
-        fields["budget"] = of_sampler.take("budget")
-        fields["warm_up"] = int(of_sampler.take("warm_up"))
-    else:
-        raise ValueError(
-            f"sampler is {sampler.name!r}; with several labels, embeddings or a margin it must be one of 'all', "
-            "'frequency', 'uniform', 'search'"
-        )
+        fields |= {"source": search_name(index), "index": None if isinstance(index, str) else index}
+        fields |= {"budget": of_sampler.take("budget"), "warm_up": int(of_sampler.take("warm_up"))}
+    elif sampler.name != "all":
+        fields["source"], draws = "sampled", sampler
+        for setting in sampler.settings:
+            of_sampler.take(setting.name)
     of_sampler.refuse_rest("here")
-    return fields
+    options = {name: float(value) for name, value in draws.get_params().items()}
+    return {**fields, "sampler": draws.name, "options": options}
 
 
 def batches_plan(

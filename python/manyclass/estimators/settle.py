@@ -263,7 +263,7 @@ def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: i
         open_=auto.EMBEDDED if embeds else auto.BATCHES,
         dim=dim,
         relu=relu,
-        source=batch_source(sampler, n_classes, sampled=embeds, power=0.75),
+        source=batch_source(sampler, n_classes, sampled=embeds, draws=SAMPLERS["frequency"]()),
     )
     given.refuse_rest("with several labels, embeddings or a search")
     return Settled(plan, _opened_batches(owner, plan, solver))
@@ -289,7 +289,7 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
         "max_iter": plan.max_iter,
         "learning_rate": plan.schedule.learning_rate,
         "model": MODELS["embedding" if embeds else "linear"](),
-        "sampler": SAMPLERS["all"]() if plan.source == "exact" else SAMPLERS["frequency"](power=plan.power),
+        "sampler": SAMPLERS["all"]() if plan.source == "exact" else SAMPLERS[plan.sampler](**plan.options),
     }
     if embeds:
         used["dim"] = plan.dim

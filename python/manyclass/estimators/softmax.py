@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from manyclass.estimators.base import Points, positions_of
 from manyclass.estimators.certificate import duality_gap
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
+from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
 from manyclass.estimators.settle import BATCH_SOLVERS, Settled, settle_batches, settle_full_batch, settle_points
 from manyclass.model.mapped import MappedWeights
@@ -30,6 +32,8 @@ from manyclass.training.passes import Callback
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, Watch
 from manyclass.training.points import fit_points
 from manyclass.training.validation import Validation, fork
+
+TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 
 
 @saved
@@ -59,8 +63,8 @@ class SoftmaxClassifier(LabelClassifier):
     sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees: "frequency_block" (groups of 16 neighbours in the order of the classes'
         frequencies: 16 classes for the memory traffic of one), "block", "uniform", "all", "frequency", "head_tail" or
-        "search". "auto" is "frequency_block", and "all" up to 8,192 classes or else "frequency" in training by
-        minibatches, which has "all", "uniform", "frequency" and "search".
+        "search". "auto" is "frequency_block"; in training by minibatches, which has no "head_tail", it is "all" up to
+        8,192 classes, else "frequency".
     n_negatives : int or "auto", default="auto"
         Classes per step (rounded up to a multiple of 16 with "frequency_block"); more than there are mean all of them.
         "auto" is 64, and 1,024 in training by minibatches; with solver="auto" it balances what a class costs with the
@@ -262,11 +266,11 @@ class SoftmaxClassifier(LabelClassifier):
         check_flag("early_stopping", self.early_stopping)
         check_number("validation_fraction", self.validation_fraction, low=0, open_low=True, high=0.99)
         check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
-        check_loop_numbers(self)
+        check_loop_numbers(self.get_params(deep=False))
         return Chosen(
-            part_of(self, "solver", SOLVERS, "manyclass.solvers"),
-            part_of(self, "sampler", SAMPLERS, "manyclass.samplers"),
-            part_of(self, "model", MODELS, "manyclass.models"),
+            part_of("solver", self.solver, SOLVERS, "manyclass.solvers"),
+            part_of("sampler", self.sampler, SAMPLERS, "manyclass.samplers"),
+            part_of("model", self.model, MODELS, "manyclass.models"),
         )
 
     def __sklearn_tags__(self) -> Tags:
@@ -274,6 +278,31 @@ class SoftmaxClassifier(LabelClassifier):
         solver = self.solver if isinstance(self.solver, str) else getattr(self.solver, "name", "")
         tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS)
         return tags
+
+    def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+        """See `LinearClassifier`: what was chosen, and how.
+
+        JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
+        """
+        description, arrays = super().beside_weights()
+        found: dict[str, Any] = {
+            "resolved_params_": encode_parameters(self.resolved_params_),
+            "validation_curve_": self.validation_curve_.tolist(),
+            "best_iter_": int(self.best_iter_),
+        }
+        for name in TABLES:
+            found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(self, name).items()]
+        return {**description, "automatic": found}, arrays
+
+    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+        """See `LinearClassifier`."""
+        super().take_beside_weights(description, arrays)
+        found = description.get("automatic", {})
+        self.resolved_params_ = decode_parameters(found.get("resolved_params_", {}))
+        self.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)
+        self.best_iter_ = int(found.get("best_iter_", self.n_iter_))
+        for name in TABLES:
+            setattr(self, name, {key: np.inf if loss is None else loss for key, loss in found.get(name, [])})
 
     # Which of the trainings
 

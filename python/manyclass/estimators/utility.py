@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -251,7 +251,7 @@ class AugmentReduceClassifier(LinearClassifier):
         check_choice("noise", self.noise, names("noise"))
         check_number("max_iter", self.max_iter, low=1, integer=True)
         check_number("alpha", self.alpha, low=0)
-        check_loop_numbers(self)
+        check_loop_numbers(self.get_params(deep=False))
         local = resolve_part("local_step", self.local_step, LOCAL_STEPS, "manyclass.solvers")
         if self.noise == "gumbel":
             if local.name != "natural":
@@ -263,7 +263,7 @@ class AugmentReduceClassifier(LinearClassifier):
         )
         return ChosenUtility(
             resolve_part("solver", self.solver, UTILITY_SOLVERS, "manyclass.solvers"),
-            part_of(self, "sampler", UTILITY_SAMPLERS, "manyclass.samplers"),
+            part_of("sampler", self.sampler, UTILITY_SAMPLERS, "manyclass.samplers"),
             local,
             posterior,
         )
@@ -337,8 +337,10 @@ class AugmentReduceClassifier(LinearClassifier):
         x = self._validated(X)
         labels, family = self._labels_of(y, x), self._family(len(self.classes_))
         total = 0.0
-        for first, scores in self._weights.score_tiles(x, n_threads_from(self.n_jobs)):
-            total += float(best_bounds(self.noise, scores, labels[first : first + len(scores)], family).sum())
+        n_threads = n_threads_from(self.n_jobs)
+        for first, scores in self._weights.score_tiles(x, n_threads):
+            some = labels[first : first + len(scores)]
+            total += float(best_bounds(self.noise, scores, some, family, n_threads).sum())
         return total / max(1, len(labels))
 
     @property
@@ -404,6 +406,16 @@ class AugmentReduceClassifier(LinearClassifier):
         if self._variances is not None:
             return "posterior is 'gaussian', whose predictions average over draws of all scores"
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
+
+    def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+        """See `LinearClassifier`: the variances of a posterior."""
+        description, arrays = super().beside_weights()
+        return description, arrays if self._variances is None else {**arrays, "variances": self._variances}
+
+    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+        """See `LinearClassifier`."""
+        super().take_beside_weights(description, arrays)
+        self._variances = arrays.get("variances")
 
     def _family(self, n_classes: int) -> LocalFamily:
         """Return the family of q; there is none to choose for Gumbel noise."""

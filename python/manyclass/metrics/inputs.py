@@ -1,4 +1,4 @@
-"""Checks on labels and predictions, which leave as arrays that the loops can trust."""
+"""Checks of labels and predictions, which turn them into arrays that the loops can trust."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_LABELS = 2**31 - 1  # positions are int32
 
 
 class LabelRows(NamedTuple):
-    """Labels of row i, ascending and distinct: ids[indptr[i]:indptr[i + 1]], each in [0, n_labels)."""
+    """The labels of rows; those of row i are ids[indptr[i]:indptr[i + 1]], ascending, distinct, in [0, n_labels)."""
 
     indptr: NDArray[np.int64]
     ids: NDArray[np.int32]
@@ -25,12 +25,12 @@ class LabelRows(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, at least 1."""
+        """Return the number of rows, at least 1."""
         return len(self.indptr) - 1
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Number of labels of each row."""
+        """Return the number of labels of each row."""
         return np.diff(self.indptr)
 
 
@@ -67,7 +67,7 @@ def _from_csr(name: str, Y: Any) -> LabelRows:
 
 
 def _canonical(name: str, Y: Any) -> Any:
-    """A CSR matrix with ascending, distinct columns in each row; the caller's is left as it is."""
+    """Return a CSR matrix with ascending, distinct columns in each row; the caller's is left as it is."""
     if Y.ndim != 2 or Y.shape[0] == 0 or Y.shape[1] > MOST_LABELS:
         raise ValueError(f"{name} has shape {Y.shape}; it must have a row, and at most {MOST_LABELS} columns")
     if Y.dtype.kind not in "biuf":

@@ -17,7 +17,7 @@ Result = float | NDArray[np.float64]
 
 
 def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
-    r"""Share of right labels among the first k predictions, P@k.
+    r"""The share of right labels among the first k predictions, P@k.
 
     :math:`\frac{1}{n} \sum_i \frac{1}{k} \sum_{j \le k} y_{i, r_i(j)}`, where :math:`r_i(j)` is the label predicted
     in place j for row i. A place without a prediction counts as a wrong one, so that a row with fewer than k
@@ -63,7 +63,7 @@ def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result
 
 
 def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
-    r"""Share of a row's labels that are among its first k predictions, R@k.
+    r"""The share of a row's labels that are among its first k predictions, R@k.
 
     :math:`\frac{1}{n} \sum_i \frac{1}{|y_i|} \sum_{j \le k} y_{i, r_i(j)}`; a row without labels counts as 0.
 
@@ -200,7 +200,7 @@ def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int | None = None) -> NDArray[np.float64]:
-    r"""Estimated probability of each label that it is observed where it is relevant.
+    r"""The estimated probability of each label that it is observed where it is relevant.
 
     :math:`p_l = 1 / (1 + C (N_l + b)^{-a})` with :math:`C = (\log N - 1) (b + 1)^a`, N rows and N_l of them with label
     l: rare labels are missed the most. Jain et al. fitted this curve to data; the repository uses a = 0.5, b = 0.4 for
@@ -255,7 +255,7 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int
 
 
 def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> Result:
-    r"""Share of rows whose single label is among the first k predictions.
+    r"""The share of rows whose single label is among the first k predictions.
 
     Parameters
     ----------
@@ -292,12 +292,12 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
 
 
 def _hits(truth: LabelRows, predicted: Any, ks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each of the first max(k) predictions is right."""
+    """Tell whether each of the first max(k) predictions is right."""
     return _ranking.hits(truth.indptr, truth.ids, best_predictions(predicted, truth, int(ks.max())))
 
 
 def _sums(gains: NDArray[Any], ks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums (len(ks), n) of the first k gains of each row; those behind the last column are 0.
+    """Return the sums (len(ks), n) of the first k gains of each row; gains behind the last column are 0.
 
     Rows stand along the last axis, so that NumPy adds them in the same order whatever other places are asked for.
     """

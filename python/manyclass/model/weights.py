@@ -133,6 +133,21 @@ class LinearWeights:
             log_p = self._log_probabilities_at(noise, X, classes, n_threads, scale).astype(np.float32)
         return classes, log_p
 
+    def top_wrong(
+        self,
+        X: Matrix,
+        labels: NDArray[np.int32],
+        classes: NDArray[np.int32],
+        n_threads: int,
+        scale: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
+        weights, start = self._core_weights(scale), 0
+        for x, n_features in self._blocks(X):
+            end = start + (len(x[0]) - 1 if isinstance(x, tuple) else len(x))
+            _core.top_wrong(x, n_features, weights, labels[start:end], classes[start:end], n_threads)
+            start = end
+
     def _log_probabilities_at(
         self,
         noise: str,

@@ -21,19 +21,21 @@ import numpy as np
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
 from manyclass.papers.summary import by_key, mean, of_seeds, ratio
+from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
 from manyclass.words.skip_gram import SkipGram
 
 NAME = "ldgs-skip-gram"
 GD = "GD"
+# The objective of each method by name, with parameters of its own.
 METHODS: dict[str, dict[str, Any]] = {
-    GD: {"solver": "gd"},
-    "GD-MIPS": {"solver": "gd", "search": "mips"},
-    "GD-Decomp-MIPS": {"solver": "gd", "search": "decomposed"},
-    "GD-MIPS-mask": {"solver": "gd", "search": "mips", "rest": "mask"},
-    "GD-Decomp-MIPS-mask": {"solver": "gd", "search": "decomposed", "rest": "mask"},
-    "Word2vec-Neg": {"objective": "negative_sampling"},
-    "Word2vec-HS": {"objective": "hierarchical"},
+    GD: {"name": "descent"},
+    "GD-MIPS": {"name": "descent", "search": "mips"},
+    "GD-Decomp-MIPS": {"name": "descent", "search": "decomposed"},
+    "GD-MIPS-mask": {"name": "descent", "search": "mips", "rest": "mask"},
+    "GD-Decomp-MIPS-mask": {"name": "descent", "search": "decomposed", "rest": "mask"},
+    "Word2vec-Neg": {"name": "negative_sampling"},
+    "Word2vec-HS": {"name": "hierarchical"},
 }
 SAME = {"dim": 100, "window": 8, "min_count": 5, "sample": 1e-4}
 LINES = {"novels100": 24_000, "yso-titles": 200_000}  # a vocabulary of 10^4 words: a pass of GD takes seconds
@@ -46,9 +48,9 @@ def runs(name: str, options: Options) -> list[Run]:
     """One run a method and seed."""
     settings = {**options.sizes, "lines": options.max_rows or LINES[name], "seconds": options.seconds}
     made = []
-    for method, of_method in METHODS.items():
+    for method, objective in METHODS.items():
         if options.wants(method):
-            model = {**SAME, **of_method, "max_iter": options.max_iter or PASSES}
+            model = {**SAME, "objective": objective, "max_iter": options.max_iter or PASSES}
             made += [Run(NAME, "figure 3", name, method, seed, settings, model) for seed in range(options.seeds)]
     return made
 
@@ -77,7 +79,8 @@ def perform(run: Run, context: Context) -> Results:
         curve["objective"].append(state.objective_value())
         return limit is not None and state.seconds >= limit
 
-    model = SkipGram(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.model)
+    parameters = {**run.model, "objective": objective_named(**run.model["objective"])}
+    model = SkipGram(random_state=run.seed, n_jobs=run.settings["n_jobs"], **parameters)
     model.fit(context.data, callback=note)
     return {**curve, "pass_seconds": model.pass_seconds_, "n_words": len(model.counts_)}
 
@@ -101,7 +104,7 @@ def _table(name: str, records: Records) -> Table:
     base = found.get(GD, (None, None, None))
     rows: list[list[Any]] = []
     for method, (start, end, seconds) in found.items():
-        descends = METHODS[method].get("solver") == "gd"
+        descends = METHODS[method]["name"] == "descent"
         faster = ratio(base[2], seconds) if descends else None
         rows.append([method, start, end, ratio(end, base[1]), seconds, faster])
     columns = ("method", "first pass [nats]", "last pass [nats]", "over GD's", "seconds a pass", "times GD's speed")

@@ -245,6 +245,19 @@ class SphericalClusterIndex(ClusteredRows):
         self._cluster(self._index.rows())
         return True
 
+    def fill_heads(self, X: NDArray[np.float32], labels: NDArray[np.int32], heads: NDArray[np.int32]) -> None:
+        """Write the best rows for each point, its label left out, to `heads`; `n_probe_` clusters are scanned.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, n_features) or (n, n_features - 1), float32
+            Without the last column, a point has a one there.
+        labels : ndarray of shape (n,), int32
+        heads : ndarray of shape (n, m), int32
+            Best first, -1 where the scanned clusters have too few rows.
+        """
+        self._fitted().fill_heads(X, labels, self.n_probe_, heads, self._n_threads())
+
     def tune(self, Q: Rows, *, k: int = 10, recall: float = 0.9, exclude: Exclude = None) -> int:
         """Set `n_probe_` to the smallest number of clusters that finds a share of the k best rows of these queries.
 

@@ -46,7 +46,7 @@ def utility_probabilities(
     log: bool = False,
     n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
-    r"""Probability that each class has the largest utility, under independent noise of one kind.
+    r"""The probability that each class has the largest utility, under independent noise of one kind.
 
     With utilities :math:`\psi_k + \varepsilon_k`, density f and distribution function F of the noise,
 
@@ -130,12 +130,12 @@ def sampled_utility_log_probabilities(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> NDArray[np.float64]:
-    r"""Logarithm of the importance-sampled probability of one class per row, as Ruiz et al. report it.
+    r"""The logarithm of the importance-sampled probability of one class per row, as Ruiz et al. report it.
 
     .. math:: \hat p_k = \frac{1}{S} \sum_s \frac{f(\varepsilon_s)}{q(\varepsilon_s)}
         \prod_{k' \ne k} F(\varepsilon_s + \psi_k - \psi_{k'}), \quad \varepsilon_s \sim q = N(5, 5^2).
 
-    The estimate of the probability is unbiased, its logarithm is too low on average. For comparison with published
+    The estimate of the probability is unbiased, its logarithm is too low on average. Use it to compare with published
     numbers; `utility_probabilities` is exact.
 
     Parameters

@@ -13,7 +13,9 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_ndtr
+from scipy.special import log_expit
+
+from manyclass import _core
 
 Floats = NDArray[np.float64]
 
@@ -34,27 +36,6 @@ BASES = {
     "normal": Base(lambda v: -0.5 * v * v - HALF_LOG_2_PI, float(HALF_LOG_2_PI + 0.5), -20.0, 20.0),
     "logistic": Base(lambda v: log_expit(v) + log_expit(-v), 2.0, -200.0, 200.0),
     "gumbel": Base(lambda v: -v - np.exp(-v), float(1 + np.euler_gamma), -6.0, 200.0),
-}
-
-
-@dataclass(frozen=True)
-class Noise:
-    """log phi, its slope, log Phi and its slope."""
-
-    log_density: Callable[[Floats], Floats]
-    slope: Callable[[Floats], Floats]
-    log_cdf: Callable[[Floats], Floats]
-    hazard: Callable[[Floats], Floats]
-
-
-NOISES = {
-    "normal": Noise(
-        BASES["normal"].log_density,
-        lambda e: -e,
-        log_ndtr,
-        lambda t: np.exp(-0.5 * t * t - HALF_LOG_2_PI - log_ndtr(t)),
-    ),
-    "logistic": Noise(BASES["logistic"].log_density, lambda e: -np.tanh(0.5 * e), log_expit, lambda t: expit(-t)),
 }
 
 
@@ -96,7 +77,7 @@ def best_member(
     weights: Floats,
     *,
     start: tuple[float, float] = (0.0, 1.0),
-    n_iter: int = 200,
+    n_threads: int = 1,
 ) -> tuple[Floats, Floats]:
     """Return (mu, s) of the best q of each point, by the rule's expectations.
 
@@ -108,29 +89,15 @@ def best_member(
         How often each counts; 0 for the label.
     nodes, weights : ndarrays of shape (n_nodes,)
         Of the standard member of q.
-
-    Half of a natural-gradient step for s, all of it for mu: see NaturalBound in the core's
-    objective/augment_reduce.hpp. Stops when neither moves by more than 1e-9.
+    start : (float, float)
+        The first mu and s.
+    n_threads : int
+        Results do not depend on it.
     """
-    law = NOISES[noise]
-    centre = float(weights @ nodes)
-    variance = float(weights @ nodes**2) - centre**2
-    mu, s = (np.full(len(d), value) for value in start)
-    for _ in range(n_iter):
-        e = mu[:, np.newaxis] + s[:, np.newaxis] * nodes
-        g = law.slope(e)
-        for j in range(len(nodes)):
-            g[:, j] += np.einsum("ik,ik->i", counts, law.hazard(e[:, j : j + 1] - d))
-        slope = g @ weights
-        target = -(g @ (weights * (nodes - centre))) / s
-        new_s = 1 / np.sqrt(0.5 / s**2 + 0.5 * target)
-        move = new_s**2 * variance * slope if noise == "normal" else np.log1p(slope)
-        new_mu = mu + (s - new_s) * centre + move
-        done = max(np.abs(new_mu - mu).max(initial=0), np.abs(new_s - s).max(initial=0)) < 1e-9
-        mu, s = new_mu, new_s
-        if done:
-            break
-    return mu, s
+    mu, s = start
+    return _core.best_local(
+        noise=noise, d=d, counts=counts, nodes=nodes, weights=weights, mu=mu, s=s, n_threads=n_threads
+    )
 
 
 @dataclass(frozen=True)
@@ -170,22 +137,23 @@ class LocalFamily:
         return BASES[self.name].entropy
 
 
-def best_bounds(noise: str, scores: NDArray[np.float32], labels: NDArray[np.int32], family: LocalFamily) -> Floats:
+def best_bounds(
+    noise: str, scores: NDArray[np.float32], labels: NDArray[np.int32], family: LocalFamily, n_threads: int
+) -> Floats:
     """Return the largest bound of each point's log-probability, all classes in it, in nats.
 
     The best q by the family's own rule; its bound, which is one for every q, by a rule of 41 nodes.
     """
-    z = scores.astype(np.float64)
-    rows = np.arange(len(z))
-    d = z - z[rows, labels][:, np.newaxis]
-    counts = np.ones_like(d)
-    counts[rows, labels] = 0
-    mu, s = best_member(noise, d, counts, family.nodes, family.weights, start=(family.mu, family.s))
     nodes, weights = gauss_rule(family.name, 41)
-    bounds = np.log(s) + family.entropy
-    for v, weight in zip(nodes, weights, strict=True):
-        e = (mu + s * v)[:, np.newaxis]
-        bounds += weight * (
-            NOISES[noise].log_density(e).ravel() + np.einsum("ik,ik->i", counts, NOISES[noise].log_cdf(e - d))
-        )
-    return bounds
+    return family.entropy + _core.best_local_bounds(
+        noise=noise,
+        scores=scores,
+        labels=labels,
+        nodes=family.nodes,
+        weights=family.weights,
+        fine_nodes=nodes,
+        fine_weights=weights,
+        mu=family.mu,
+        s=family.s,
+        n_threads=n_threads,
+    )

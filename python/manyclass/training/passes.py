@@ -1,4 +1,4 @@
-"""Passes over the data: drives a trainer of the core, shows progress, stops on Ctrl-C or divergence."""
+"""Passes over the data: `drive` makes them in slices, shows progress, and stops on Ctrl-C, divergence or the clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,152 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import LinearWeights, Matrix
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
+
+
+class PassState(Protocol):
+    """What `drive` keeps up to date for a callback: passes made, seconds of training, mean loss of the last pass."""
+
+    n_iter: int
+    seconds: float
+    loss: float
+
+
+S = TypeVar("S", bound=PassState)
+
+
+class Passes(Protocol):
+    """One kind of training, which `drive` makes pass by pass and slice by slice.
+
+    Attributes
+    ----------
+    n_visits : int
+        Visits of a pass; a slice is a range of them.
+    length, unit : int, str
+        Length of a pass on the progress bar, and what the bar counts.
+    advice : str
+        What a user can do against divergence.
+    fault : str or None
+        What went wrong in the last slice, if training must end for it.
+    """
+
+    n_visits: int
+    length: int
+    unit: str
+    advice: str
+    fault: str | None
+
+    def run(self, n_pass: int, first: int, last: int) -> int:
+        """Make the visits [first, last) of a pass; return how far the progress bar moves."""
+        ...
+
+    def describe(self, last: int) -> str:
+        """Return what the progress bar says after the visits [0, last) of a pass."""
+        ...
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        """End a whole pass; return its mean loss, and whether training is done."""
+        ...
+
+    def verdict(self, last_loss: float) -> str | None:
+        """Return how the loss of the last pass, or anything before, shows divergence; None if nothing does."""
+        ...
+
+
+def drive(
+    passes: Passes,
+    state: S,
+    callback: Callable[[S], bool | None] | None,
+    *,
+    max_iter: int,
+    verbose: bool,
+    max_seconds: float = np.inf,
+    first_slice: int = 1024,
+    batch: int = 1,
+) -> tuple[list[float], bool]:
+    """Make up to `max_iter` passes, or train for `max_seconds`.
+
+    Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing.
+
+    Returns
+    -------
+    curve : list of float
+        The mean loss of each whole pass.
+    complete : bool
+        Whether nothing ended training before its last pass.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If training diverged or was interrupted; the model is the one reached before.
+    """
+    curve: list[float] = []
+    complete = False
+    bar = tqdm(total=max_iter * passes.length, disable=not verbose, unit=passes.unit, unit_scale=True, smoothing=0.05)
+    slices = _Slices(bar, max(1, first_slice // batch) * batch, batch, max_seconds)
+    try:
+        for n_pass in range(max_iter):
+            slices.heading = f"pass {n_pass + 1}/{max_iter}"
+            if not slices.make_pass(passes, state, n_pass):
+                break
+            begin = time.perf_counter()
+            state.loss, done = passes.finish(n_pass)
+            state.seconds += time.perf_counter() - begin
+            state.n_iter += 1
+            curve.append(state.loss)
+            if (callback is not None and callback(state)) or done or state.seconds >= max_seconds:
+                break
+        else:
+            complete = True
+    except KeyboardInterrupt:
+        warn_user("training was interrupted; the model is the one reached so far")
+        return curve, False
+    finally:
+        bar.close()
+    fault = passes.fault or (passes.verdict(curve[-1]) if curve else None)
+    if fault is not None:
+        warn_user(f"training diverged: {fault}. {passes.advice}")
+    return curve, complete
+
+
+@dataclass
+class _Slices:
+    """Slices of passes that take about SLICE_SECONDS each."""
+
+    bar: tqdm[None]
+    size: int
+    batch: int
+    max_seconds: float
+    heading: str = ""
+
+    def make_pass(self, passes: Passes, state: PassState, n_pass: int) -> bool:
+        """Whether the pass was made to its end."""
+        first = 0
+        while first < passes.n_visits:
+            last = min(first + self.size, passes.n_visits)
+            begin = time.perf_counter()
+            moved = passes.run(n_pass, first, last)
+            seconds = time.perf_counter() - begin
+            state.seconds += seconds
+            if passes.fault is not None:
+                return False
+            self.bar.update(moved)
+            self.bar.set_postfix_str(f"{self.heading}, {passes.describe(last)}", refresh=False)
+            first = last
+            if state.seconds >= self.max_seconds:
+                break
+            if seconds < SLICE_SECONDS / 2:
+                self.size *= 2
+            elif seconds > SLICE_SECONDS * 2 and self.size > self.batch:
+                self.size = max(1, self.size // self.batch // 2) * self.batch
+        return first == passes.n_visits
+
+
+def warn_user(what: str) -> None:
+    """Warn of a training that did not converge, at the line outside of this package that asked for it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "manyclass":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(what, ConvergenceWarning, stacklevel=level)
 
 
 @dataclass
@@ -117,7 +263,7 @@ def run_passes(
     max_seconds: float = np.inf,
     loss_at_zero: float | None = None,
 ) -> list[float]:
-    """Make up to `max_iter` passes, or train for `max_seconds`; `after_pass` belongs to the training and may end it.
+    """Drive a trainer of the core over points; `after_pass` belongs to the training and may end it.
 
     `loss_at_zero` is that of W = 0, log K unless given.
 
@@ -128,68 +274,51 @@ def run_passes(
     ConvergenceWarning
         If training diverged or was interrupted; the weights are those reached before.
     """
-    curve: list[float] = []
-    # Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing.
-    visits = max(1, 1024 // batch) * batch
-    bar = tqdm(total=max_iter * n_samples, disable=not verbose, unit="pt", unit_scale=True, smoothing=0.05)
-    try:
-        for epoch in range(max_iter):
-            eta, eta_u = schedule.at(epoch)
-            loss, first = 0.0, 0
-            while first < n_samples:
-                last = min(first + visits, n_samples)
-                begin = time.perf_counter()
-                progress = trainer.run(epoch=epoch, eta=eta, eta_u=eta_u, first=first, last=last, loss=loss)
-                seconds = time.perf_counter() - begin
-                state.seconds += seconds
-                state.class_updates += progress.class_updates
-                loss = progress.loss
-                if progress.diverged_at >= 0:
-                    _warn_diverged(f"the step at point {progress.diverged_at} in pass {epoch + 1} was too large")
-                    return curve
-                bar.update(last - first)
-                bar.set_postfix_str(
-                    f"pass {epoch + 1}/{max_iter}, loss {loss / last:.4f}, "
-                    f"{state.class_updates / state.seconds:.3g} class updates/s",
-                    refresh=False,
-                )
-                first = last
-                if state.seconds >= max_seconds:
-                    break
-                if seconds < SLICE_SECONDS / 2:
-                    visits *= 2
-                elif seconds > SLICE_SECONDS * 2 and visits > batch:
-                    visits = max(1, visits // batch // 2) * batch
-            if first < n_samples:
-                break
-            begin = time.perf_counter()
-            done = after_pass(epoch + 1)
-            state.seconds += time.perf_counter() - begin
-            state.n_iter, state.loss = epoch + 1, loss / n_samples
-            curve.append(state.loss)
-            if (callback is not None and callback(state)) or done or state.seconds >= max_seconds:
-                break
-    except KeyboardInterrupt:
-        warn_user("training was interrupted; the model is the one reached so far")
-        return curve
-    finally:
-        bar.close()
-    # A model that ends well above W = 0 is worse than none.
-    if curve and not curve[-1] <= 2 * (np.log(n_classes) if loss_at_zero is None else loss_at_zero):
-        _warn_diverged(f"the loss of the last pass, {curve[-1]:.4g}, is above that of W = 0")
+    at_zero = float(np.log(n_classes)) if loss_at_zero is None else loss_at_zero
+    passes = _PointPasses(trainer, schedule, state, after_pass, n_samples, n_samples, at_zero)
+    curve, _ = drive(
+        passes, state, callback, max_iter=max_iter, verbose=bool(verbose), max_seconds=max_seconds, batch=batch
+    )
     return curve
 
 
-def warn_user(what: str) -> None:
-    """Warn of a training that did not converge, at the line outside of this package that asked for it."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "manyclass":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(what, ConvergenceWarning, stacklevel=level)
+@dataclass
+class _PointPasses:
+    """Passes over points with labels."""
 
-
-def _warn_diverged(what: str) -> None:
-    warn_user(
-        f"training diverged: {what}. Lower learning_rate, scale the rows of X to unit length, or use "
-        "solver='implicit', which bears larger steps"
+    trainer: Trainer
+    schedule: Schedule
+    state: TrainingState
+    after_pass: Callable[[int], bool]
+    n_visits: int
+    length: int
+    loss_at_zero: float
+    loss: float = 0.0
+    unit: str = "pt"
+    fault: str | None = None
+    advice: str = (
+        "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
     )
+
+    def run(self, n_pass: int, first: int, last: int) -> int:
+        eta, eta_u = self.schedule.at(n_pass)
+        loss = self.loss if first > 0 else 0.0
+        progress = self.trainer.run(epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=loss)
+        self.loss = progress.loss
+        self.state.class_updates += progress.class_updates
+        if progress.diverged_at >= 0:
+            self.fault = f"the step at point {progress.diverged_at} in pass {n_pass + 1} was too large"
+        return last - first
+
+    def describe(self, last: int) -> str:
+        speed = self.state.class_updates / self.state.seconds
+        return f"loss {self.loss / last:.4f}, {speed:.3g} class updates/s"
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        return self.loss / self.n_visits, self.after_pass(n_pass + 1)
+
+    def verdict(self, last_loss: float) -> str | None:
+        # A model that ends well above W = 0 is worse than none.
+        if last_loss <= 2 * self.loss_at_zero:
+            return None
+        return f"the loss of the last pass, {last_loss:.4g}, is above that of W = 0"

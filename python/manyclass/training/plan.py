@@ -126,10 +126,13 @@ class BatchesPlan(Plan):
         How a step is made; neither: plain SGD.
     source : {"exact", "sampled", "mips", "decomposed", "messages"}
         Which wrong classes a step sees.
+    sampler : str
+        What draws, for "sampled" and the passes before a search.
+    options : mapping of str to float
+        The numbers that the sampler owns.
     n_negatives : int
-    power : float
-        Draws by frequency ** power; 0: distinct and uniform.
     log_q : bool
+        Whether the weights of drawn classes enter the loss.
     index : index or None
         An example of the index to search with.
     budget : int
@@ -146,8 +149,9 @@ class BatchesPlan(Plan):
     implicit: bool = False
     adagrad: bool = True
     source: str
+    sampler: str
+    options: Mapping[str, float] = field(default_factory=dict)
     n_negatives: int
-    power: float
     log_q: bool
     index: Index | None = None
     budget: int

@@ -152,6 +152,21 @@ def class_order(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> 
     return order
 
 
+def tell_utility(made: _core.Plan, utility: Utility, *, local_floor: float) -> None:
+    """Make a plan of the core one of augment and reduce; `local_floor` is the least gain of q."""
+    family, none = utility.family, EMPTY.astype(np.float64)
+    made.augment_reduce(
+        noise=utility.noise,
+        local_step=utility.local_step,
+        local_floor=local_floor,
+        family="gumbel" if family is None else family.name,
+        nodes=none if family is None else family.nodes,
+        weights=none if family is None else family.weights,
+        entropy=0.0 if family is None else family.entropy,
+        largest_scale=1.0 if family is None else family.largest_scale,
+    )
+
+
 class PointsTraining:
     """The core's trainer with its arrays, and what happens between passes."""
 
@@ -238,22 +253,10 @@ class PointsTraining:
             isa="auto",
         )
         if plan.utility is not None:
-            self._augment_reduce(made, plan.utility)
+            every_class = plan.sampler == "all"
+            floor = 1.0 if every_class else min(1.0, plan.n_negatives / (self.n_classes - 1))
+            tell_utility(made, plan.utility, local_floor=floor)
         return made
-
-    def _augment_reduce(self, made: _core.Plan, utility: Utility) -> None:
-        family, none = utility.family, EMPTY.astype(np.float64)
-        every_class = self.plan.sampler == "all"
-        made.augment_reduce(
-            noise=utility.noise,
-            local_step=utility.local_step,
-            local_floor=1.0 if every_class else min(1.0, self.plan.n_negatives / (self.n_classes - 1)),
-            family="gumbel" if family is None else family.name,
-            nodes=none if family is None else family.nodes,
-            weights=none if family is None else family.weights,
-            entropy=0.0 if family is None else family.entropy,
-            largest_scale=1.0 if family is None else family.largest_scale,
-        )
 
     def after_pass(self, n_iter: int) -> bool:
         """Average, validate, search for heads; True where training is to end."""

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.model.weights import LinearWeights, Matrix
-from manyclass.search.class_index import BLOCK_ROWS, TUNE_ROWS, class_rows, queries
+from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 
 HEAD_RECALL = 0.8  # 0.95 takes four times as many probes (bench/README.md), and a class that is missed loses no bias
@@ -57,32 +57,19 @@ class HeadSearch:
         the few of its own features for all of them.
         """
         if isinstance(self._x, sp.csr_array):
-            self._score_all(weights, scale)
+            weights.top_wrong(self._x, self._labels, self._heads, self._n_threads, scale)
             return
         rows = class_rows(weights, self._has_intercept, scale)
         if self._index is None:
             self._index = SphericalClusterIndex(n_jobs=self._n_threads, random_state=self._seed).fit(rows)
         else:
             self._index.update(np.arange(len(rows)), rows)
-        if self._index.n_clusters_ > 1:
+        index = self._index
+        if index.n_clusters_ > 1:
             some = np.random.default_rng(self._seed).permutation(len(self._labels))[:TUNE_ROWS]
-            Q, exclude = self._queries(some, len(rows))
-            self._index.tune(Q, k=self._heads.shape[1], recall=HEAD_RECALL, exclude=exclude)
-        for first in range(0, len(self._labels), BLOCK_ROWS):
-            block = np.arange(first, min(first + BLOCK_ROWS, len(self._labels)))
-            Q, exclude = self._queries(block, len(rows))
-            self._heads[block] = self._index.query(Q, self._heads.shape[1], exclude=exclude)[1]
-
-    def _queries(self, points: NDArray[np.int64], n_classes: int) -> tuple[Matrix, sp.csr_array]:
-        """Return points as queries, and their labels as what they do not want."""
-        n = len(points)
-        own = (np.ones(n), self._labels[points], np.arange(n + 1))
-        width = self._x.shape[1] + self._has_intercept
-        return queries(self._x[points], width), sp.csr_array(own, shape=(n, n_classes))
-
-    def _score_all(self, weights: LinearWeights, scale: NDArray[np.float32]) -> None:
-        n_head = self._heads.shape[1]
-        best, _ = weights.top_k(self._x, n_head + 1, self._n_threads, scale=scale)
-        own = best == self._labels[:, np.newaxis]
-        own[~own.any(axis=1), n_head] = True  # the last one, where the label is not among them
-        self._heads[:] = best[~own].reshape(-1, n_head)
+            own = sp.csr_array(
+                (np.ones(len(some)), self._labels[some], np.arange(len(some) + 1)), shape=(len(some), len(rows))
+            )
+            Q = queries(self._x[some], index.n_features_in_)
+            index.tune(Q, k=self._heads.shape[1], recall=HEAD_RECALL, exclude=own)
+        index.fill_heads(self._x, self._labels, self._heads)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.words.passes import NO_PAIRS
+from manyclass.words.corpus import NO_PAIRS
 
 BLOCK_FLOATS = 1 << 23  # of scores at a time: 32 MB
 SMALLEST_STEP = 1e-6  # of descent: a step that must be shorter still to go down has arrived
@@ -85,10 +85,10 @@ class Collapsed:
     def losses(self, tables: Tables, rows: NDArray[np.intp]) -> Doubles:
         """log Z_x - sum_y q_{y|x} z_xy of some centre words."""
         out = np.empty(len(rows))
-        for part in _blocks(len(rows), len(tables.output)):
+        for part in blocks(len(rows), len(tables.output)):
             block = rows[part]
             h = tables.input[block]
-            out[part] = _exponentiate(h @ tables.output.T) - _row_products(h, self.contexts[block] @ tables.output)
+            out[part] = exponentiate(h @ tables.output.T) - row_products(h, self.contexts[block] @ tables.output)
         return out
 
     def input_gradient(self, tables: Tables) -> tuple[Doubles, Floats]:
@@ -98,8 +98,8 @@ class Collapsed:
         for rows in self._centre_blocks(len(tables.output)):
             h, target = tables.input[rows], self.contexts[rows] @ tables.output
             p = h @ tables.output.T
-            losses[rows] = _exponentiate(p) - _row_products(h, target)
-            gradient[rows] = _normalised(p) @ tables.output - target
+            losses[rows] = exponentiate(p) - row_products(h, target)
+            gradient[rows] = normalised(p) @ tables.output - target
         return losses, gradient
 
     def output_gradient(self, tables: Tables) -> tuple[float, Floats]:
@@ -111,9 +111,9 @@ class Collapsed:
             weighted = (h * q[:, np.newaxis]).astype(np.float32)
             observed = self.contexts[rows]
             p = h @ tables.output.T
-            log_z = _exponentiate(p)
-            total += _normalised(p).T @ weighted - observed.T @ weighted
-            value += float(q @ (log_z - _row_products(h, observed @ tables.output)))
+            log_z = exponentiate(p)
+            total += normalised(p).T @ weighted - observed.T @ weighted
+            value += float(q @ (log_z - row_products(h, observed @ tables.output)))
         return value, self.per_context(total)
 
     def per_context(self, gradient: Doubles | Floats) -> Floats:
@@ -121,11 +121,11 @@ class Collapsed:
         shares = self.words_as_contexts[:, np.newaxis]
         return np.divide(gradient, shares, out=np.zeros_like(gradient), where=shares > 0).astype(np.float32)
 
-    def tree_losses(self, tables: Tables, rows: NDArray[np.intp], tree: _Tree) -> Doubles:
+    def tree_losses(self, tables: Tables, rows: NDArray[np.intp], tree: Tree) -> Doubles:
         """-sum_y q_{y|x} log p(y | x) of some centre words, p being that of a Huffman tree."""
         left, right = tree.passages()
         out = np.empty(len(rows))
-        for part in _blocks(len(rows), len(tables.output)):
+        for part in blocks(len(rows), len(tables.output)):
             observed = self.contexts[rows[part]]
             z = tables.input[rows[part]].astype(np.float64) @ tables.output.T
             out[part] = np.asarray(
@@ -136,12 +136,12 @@ class Collapsed:
 
     def _centre_blocks(self, width: int) -> Iterator[NDArray[np.intp]]:
         rows = np.flatnonzero(self.centres)
-        for part in _blocks(len(rows), width):
+        for part in blocks(len(rows), width):
             yield rows[part]
 
 
 @dataclass
-class _Tree:
+class Tree:
     """The Huffman tree as the core gives it."""
 
     starts: NDArray[np.int64]
@@ -149,7 +149,7 @@ class _Tree:
     signs: Floats
 
     @classmethod
-    def of(cls, counts: NDArray[np.int64]) -> _Tree:
+    def of(cls, counts: NDArray[np.int64]) -> Tree:
         """The tree of words by descending count."""
         return cls(*_core.huffman_tree(counts))
 
@@ -169,8 +169,8 @@ class _Tree:
 def log_normalizers(tables: Tables) -> Doubles:
     """log Z_x of every word."""
     out = np.empty(len(tables.input))
-    for part in _blocks(len(out), len(tables.output)):
-        out[part] = _exponentiate(tables.input[part] @ tables.output.T)
+    for part in blocks(len(out), len(tables.output)):
+        out[part] = exponentiate(tables.input[part] @ tables.output.T)
     return out
 
 
@@ -229,14 +229,15 @@ class Descent:
         return np.array([self.collapsed.centres @ self._losses()])
 
 
-def _blocks(n_rows: int, width: int) -> Iterator[slice]:
+def blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Ranges of rows with as many scores as memory holds at a time, `width` each."""
     step = max(1, BLOCK_FLOATS // width)
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
 
-def _exponentiate(z: Floats) -> Doubles:
-    """The log of each row's sum of e^z; leaves e^(z - largest) in z."""
+def exponentiate(z: Floats) -> Doubles:
+    """Return the log of each row's sum of e^z; leave e^(z - largest) in z."""
     top = z.max(axis=1, keepdims=True)
     np.subtract(z, top, out=z)
     np.exp(z, out=z)
@@ -244,11 +245,13 @@ def _exponentiate(z: Floats) -> Doubles:
     return log_sums
 
 
-def _normalised(p: Floats) -> Floats:
+def normalised(p: Floats) -> Floats:
+    """Divide each row by its sum, in place."""
     p /= p.sum(axis=1, keepdims=True)
     return p
 
 
-def _row_products(a: Floats, b: Floats) -> Doubles:
+def row_products(a: Floats, b: Floats) -> Doubles:
+    """Return the inner product of each row of a with that of b."""
     products: Doubles = np.einsum("ij,ij->i", a, b, dtype=np.float64)
     return products

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,8 @@ from manyclass import _core
 PIECE_BYTES = 1 << 22  # of text read at a time
 PIECE_TOKENS = 1 << 22  # of tokens renumbered at a time
 LONGEST_SENTENCE = 10_000  # words; a longer line is cut, so that threads can share a text of one line
+
+NO_PAIRS = "the corpus has no pair of words within a window: every sentence has one word left"
 
 Documents = Iterable[Iterable[str]]
 
@@ -70,7 +73,7 @@ def read_corpus(source: str | os.PathLike[str] | Documents, min_count: int) -> C
                 f"{len(kept)} of {len(counts)} distinct words occur at least min_count={min_count} times; "
                 "it must be two or more"
             )
-        names = [_decoded(words[i]) for i in kept]
+        names = [_decoded(words[i]) for i in kept.tolist()]
         order = sorted(range(len(kept)), key=lambda i: (-counts[kept[i]], names[i]))
         row = np.full(len(counts), -1, dtype=np.int32)
         row[kept[order]] = np.arange(len(kept), dtype=np.int32)
@@ -87,7 +90,7 @@ def _decoded(word: bytes | str) -> str:
         raise ValueError(f"the word {word!r} is not UTF-8; text must be") from None
 
 
-Numbered = tuple[NDArray[np.int64], list[Any], NDArray[np.int64]]  # ends of sentences, words, counts
+Numbered = tuple[NDArray[np.int64], Sequence[bytes | str], NDArray[np.int64]]  # ends of sentences, words, counts
 
 
 def _number_file(path: str | os.PathLike[str], out: IO[bytes]) -> Numbered:
@@ -105,12 +108,20 @@ def _number_file(path: str | os.PathLike[str], out: IO[bytes]) -> Numbered:
 
 def _pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The text of a file, and then an empty piece."""
-    opener: Any = {".gz": gzip.open, ".xz": lzma.open}.get(os.path.splitext(path)[1], open)
-    with opener(path, "rb") as file:
+    with _opened(path) as file:
         piece = b"-"
         while piece:
             piece = file.read(PIECE_BYTES)
             yield piece
+
+
+def _opened(path: str | os.PathLike[str]) -> gzip.GzipFile | lzma.LZMAFile | io.BufferedReader:
+    match os.path.splitext(path)[1]:
+        case ".gz":
+            return gzip.open(path, "rb")
+        case ".xz":
+            return lzma.open(path, "rb")
+    return open(path, "rb")
 
 
 def _number_lists(documents: Documents, out: IO[bytes]) -> Numbered:

@@ -1,21 +1,20 @@
-"""Passes of a skip-gram trainer over a corpus: step sizes, progress in words per second, Ctrl-C."""
+"""What `SkipGram` drives: passes of the core over a text, and of descent over both tables of vectors."""
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from tqdm.auto import tqdm
 
 from manyclass import _core
+from manyclass.words.collapsed import Descent
+from manyclass.words.corpus import NO_PAIRS
+from manyclass.words.text_model import TextModel
 
-SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
 FIRST_SLICE = 256  # sentences
-NO_PAIRS = "the corpus has no pair of words within a window: every sentence has one word left"
+LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
+ADVICE = "Lower learning_rate, or train Softmax(solver='implicit'), which bears larger steps"
 
 
 @dataclass
@@ -25,7 +24,7 @@ class SkipGramState:
     Attributes
     ----------
     objective : str
-        What the pass trained: "negative_sampling" during the warm-up.
+        What the pass trained, by name: "negative_sampling" during the warm-up.
     n_iter : int
         Passes made, those of the warm-up among them.
     seconds : float
@@ -35,12 +34,13 @@ class SkipGramState:
     n_pairs : int
         Pairs of centre and context trained on so far.
     loss : float
-        Mean over the pass of the objective as trained on, by samples, in nats a pair; with "gd", its exact value, or an
-        estimate if a search samples.
+        Mean over the pass of the objective as trained on, by samples, in nats a pair; with "descent", its exact value,
+        or an estimate if a search samples.
     ends : list of float
         The seconds after each pass.
     """
 
+    model: TextModel = field(repr=False)
     objective: str = ""
     n_iter: int = 0
     seconds: float = 0.0
@@ -48,7 +48,6 @@ class SkipGramState:
     n_pairs: int = 0
     loss: float = np.nan
     ends: list[float] = field(default_factory=list)
-    _value: Callable[[int | None], float] | None = field(default=None, repr=False)
 
     def objective_value(self, sample: int | None = None) -> float:
         """As `SkipGram.objective_value`, of the vectors as they are now.
@@ -63,108 +62,113 @@ class SkipGramState:
         float
             Nats per co-occurrence.
         """
-        assert self._value is not None
-        return self._value(sample)
+        return self.model.objective_value(sample)
 
 
 Callback = Callable[[SkipGramState], bool | None]
 
 
-@dataclass
-class Passes:
-    """Some passes with one trainer; step sizes fall linearly over all of them."""
+@dataclass(frozen=True)
+class Rates:
+    """Step sizes of some passes: they fall linearly over all of them."""
 
-    objective: str
-    trainer: _core.SkipGramTrainer
+    first: float
     n_passes: int
-    first_pass: int  # by which random draws are named
-    learning_rate: float
-    last_learning_rate: float
-    u_learning_rate: float
-    worst_loss: float  # what no training should end above
+    of_normalizers: float
 
     def ends(self, n: int) -> tuple[float, float]:
-        """The step sizes at the two ends of pass n."""
-        fall = (self.learning_rate - self.last_learning_rate) / self.n_passes
-        return self.learning_rate - n * fall, self.learning_rate - (n + 1) * fall
+        """Return the step sizes at the two ends of pass n."""
+        fall = (self.first - LAST_SHARE * self.first) / self.n_passes
+        return self.first - n * fall, self.first - (n + 1) * fall
 
 
-def run_passes(
-    passes: Passes, n_sentences: int, state: SkipGramState, callback: Callback | None, *, verbose: bool, n_words: int
-) -> tuple[list[float], bool]:
-    """Make the passes; return the mean loss of each, and whether training is to go on.
+class TextPasses:
+    """Passes of one trainer of the core over a text, in slices of sentences."""
 
-    Raises
-    ------
-    ValueError
-        If the corpus has no pair to train on.
+    unit = "words"
+    advice = ADVICE
+    fault: str | None = None  # a step that is too large is refused, and training goes on
 
-    Warns
-    -----
-    ConvergenceWarning
-        If it is interrupted, or if steps had to be refused because they ran away.
-    """
-    curve: list[float] = []
-    go_on = True
-    state.objective = passes.objective
-    bar = tqdm(total=passes.n_passes * n_words, disable=not verbose, unit="words", unit_scale=True, smoothing=0.05)
-    slice_size = FIRST_SLICE
-    refused = 0
-    try:
-        for n in range(passes.n_passes):
-            eta_begin, eta_end = passes.ends(n)
-            first, loss, loss_pairs = 0, 0.0, 0
-            while first < n_sentences:
-                last = min(first + slice_size, n_sentences)
-                begin = time.perf_counter()
-                progress = passes.trainer.run(
-                    n_pass=passes.first_pass + n,
-                    first=first,
-                    last=last,
-                    eta_begin=eta_begin,
-                    eta_end=eta_end,
-                    eta_u=passes.u_learning_rate,
-                )
-                seconds = time.perf_counter() - begin
-                state.seconds += seconds
-                state.n_words += progress.tokens
-                state.n_pairs += progress.pairs
-                loss, loss_pairs = loss + progress.loss, loss_pairs + progress.loss_pairs
-                refused += progress.refused
-                bar.update(progress.tokens)
-                bar.set_postfix_str(
-                    f"{passes.objective}, pass {n + 1}/{passes.n_passes}, loss {loss / max(loss_pairs, 1):.4f}",
-                    refresh=False,
-                )
-                first = last
-                if seconds < SLICE_SECONDS / 2:
-                    slice_size *= 2
-                elif seconds > 2 * SLICE_SECONDS:
-                    slice_size = max(1, slice_size // 2)
-            if state.n_pairs == 0:
-                raise ValueError(NO_PAIRS)
-            state.n_iter += 1
-            state.ends.append(state.seconds)
-            state.loss = loss / loss_pairs if loss_pairs else np.nan
-            curve.append(state.loss)
-            if callback is not None and callback(state):
-                go_on = False
-                break
-    except KeyboardInterrupt:
-        go_on = False
-        warnings.warn("training was interrupted; the vectors are those reached so far", ConvergenceWarning, 4)
-    finally:
-        bar.close()
-    if refused:
-        _warn_diverged(f"{refused} steps were too large to take")
-    elif curve and not curve[-1] <= passes.worst_loss:
-        _warn_diverged(f"the loss of the last pass is {curve[-1]:.4g} nats")
-    return curve, go_on
+    def __init__(self, trainer: _core.SkipGramTrainer, state: SkipGramState, rates: Rates, worst_loss: float) -> None:
+        corpus = state.model.corpus
+        self.trainer, self.state, self.rates = trainer, state, rates
+        self.n_passes = rates.n_passes
+        self.n_visits, self.length = len(corpus.sentences) - 1, len(corpus.tokens)
+        self.first_pass = state.n_iter  # random draws are named by passes from the first of the warm-up on
+        self.worst_loss = worst_loss  # what no training should end above
+        self.refused = 0
+        self._loss, self._loss_pairs = 0.0, 0
+
+    def run(self, n_pass: int, first: int, last: int) -> int:
+        """Train on the sentences [first, last)."""
+        if first == 0:
+            self._loss, self._loss_pairs = 0.0, 0
+        eta_begin, eta_end = self.rates.ends(n_pass)
+        progress = self.trainer.run(
+            n_pass=self.first_pass + n_pass,
+            first=first,
+            last=last,
+            eta_begin=eta_begin,
+            eta_end=eta_end,
+            eta_u=self.rates.of_normalizers,
+        )
+        self.state.n_words += progress.tokens
+        self.state.n_pairs += progress.pairs
+        self._loss += progress.loss
+        self._loss_pairs += progress.loss_pairs
+        self.refused += progress.refused
+        return progress.tokens
+
+    def describe(self, last: int) -> str:
+        """Return the objective and its mean so far."""
+        return f"{self.state.objective}, loss {self._loss / max(self._loss_pairs, 1):.4f}"
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        """End a pass; a corpus without pairs is an error."""
+        if self.state.n_pairs == 0:
+            raise ValueError(NO_PAIRS)
+        self.state.ends.append(self.state.seconds)
+        return (self._loss / self._loss_pairs if self._loss_pairs else np.nan), False
+
+    def verdict(self, last_loss: float) -> str | None:
+        """Say if steps were refused, or if the model is worse than none."""
+        if self.refused:
+            return f"{self.refused} steps were too large to take"
+        return None if last_loss <= self.worst_loss else f"the loss of the last pass is {last_loss:.4g} nats"
 
 
-def _warn_diverged(what: str) -> None:
-    warnings.warn(
-        f"training diverged: {what}. Lower learning_rate, or use solver='implicit', which bears larger steps",
-        ConvergenceWarning,
-        5,
-    )
+class DescentPasses:
+    """Passes of descent over both tables, each one visit."""
+
+    n_visits = length = 1
+    unit = "passes"
+    advice = ADVICE
+    fault: str | None = None  # descent finds its own step sizes
+
+    def __init__(self, descent: Descent, n_passes: int, state: SkipGramState) -> None:
+        self.descent, self.n_passes, self.state = descent, n_passes, state
+        self._value = np.nan
+
+    def run(self, n_pass: int, first: int, last: int) -> int:
+        """Make a step, or none at all if Ctrl-C comes meanwhile: a step on trial may be a bad one."""
+        tables = self.descent.tables
+        before = tables.input.copy(), tables.output.copy()
+        try:
+            self._value = self.descent.step()
+        except KeyboardInterrupt:
+            tables.input[:], tables.output[:] = before
+            raise
+        return 1
+
+    def describe(self, last: int) -> str:
+        """Return the objective and its value."""
+        return f"{self.state.objective}, loss {self._value:.4f}"
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        """End a pass."""
+        self.state.ends.append(self.state.seconds)
+        return self._value, False
+
+    def verdict(self, last_loss: float) -> str | None:
+        """Descent does not diverge."""
+        return None

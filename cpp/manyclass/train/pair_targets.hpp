@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "manyclass/math/logistic.hpp"
-#include "manyclass/objective/sampled_point.hpp"
+#include "manyclass/objective/point.hpp"
 #include "manyclass/select/noise.hpp"
 #include "manyclass/text/huffman.hpp"
-#include "manyclass/train/skip_gram.hpp"
-#include "manyclass/train/trainer.hpp"
+#include "manyclass/train/sentences.hpp"
 
 namespace manyclass {
 
@@ -54,8 +53,7 @@ struct NegativeTargets {
     slot.rows = std::span<const Index>(slot.list).first(n);
   }
 
-  bool coefficients(const SkipGramProblem&, const SkipGramStretch&, float eta, PairSlot& slot,
-                    SkipGramProgress& progress) const {
+  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, PairSlot& slot, Progress& progress) const {
     const std::size_t n = slot.rows.size();
     slot.scores[0] = -slot.scores[0];
     for (std::size_t t = 0; t < n; ++t) slot.g[t] = -eta * sigmoid(slot.scores[t]);
@@ -80,8 +78,7 @@ struct TreeTargets {
     slot.signs = std::span<const float>(tree.signs).subspan(begin, size);
   }
 
-  bool coefficients(const SkipGramProblem&, const SkipGramStretch&, float eta, PairSlot& slot,
-                    SkipGramProgress& progress) const {
+  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, PairSlot& slot, Progress& progress) const {
     const std::size_t n = slot.rows.size();
     for (std::size_t t = 0; t < n; ++t) slot.scores[t] *= -slot.signs[t];
     for (std::size_t t = 0; t < n; ++t) slot.g[t] = eta * slot.signs[t] * sigmoid(slot.scores[t]);
@@ -110,8 +107,8 @@ struct SampledTargets {
     slot.rows = std::span<const Index>(slot.list).first(classes.size() + 1);
   }
 
-  bool coefficients(const SkipGramProblem& problem, const SkipGramStretch& stretch, float eta, PairSlot& slot,
-                    SkipGramProgress& progress) const {
+  bool coefficients(const SkipGramProblem& problem, const Stretch& stretch, float eta, PairSlot& slot,
+                    Progress& progress) const {
     const std::size_t n = slot.rows.size() - 1;
     SampledPoint point{std::span<const float>(slot.scores).subspan(1, n),
                        std::span<const float>(slot.alpha).first(n),

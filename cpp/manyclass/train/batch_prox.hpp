@@ -13,65 +13,55 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <vector>
 
 #include "manyclass/core/rng.hpp"
 #include "manyclass/select/draw.hpp"
 #include "manyclass/step/minibatch_prox.hpp"
-#include "manyclass/train/trainer.hpp"
+#include "manyclass/train/loop.hpp"
 
 namespace manyclass {
 
 // Beside the items of rng.hpp: the split into batches, an item of epoch 0.
 inline constexpr std::uint64_t batches_item = ~2ULL;
 
-// Visits are points; a stretch must begin where a batch does. Adaptive steps and projections are not made,
-// and one thread runs.
+// The policy of the loop whose items are batches. Visits are counted in points all the same, and a stretch must begin
+// where a batch does. Adaptive steps and projections are not made.
 template <class Rows>
-class MinibatchImplicit final : public Trainer {
+class BatchProx {
  public:
-  MinibatchImplicit(Problem<Rows> problem, Index n_negatives, Settings settings)
+  BatchProx(Problem<Rows> problem, Index n_negatives, const Settings& settings)
       : problem_(problem), n_negatives_(n_negatives), settings_(settings) {
     points_.resize(problem_.labels.size());
     std::iota(points_.begin(), points_.end(), 0);
     if (settings_.shuffle) shuffle(points_, Rng({settings_.seed, 0}, batches_item));
-    const auto n_batches = (points_.size() + batch() - 1) / batch();
-    order_.resize(n_batches);
-    std::iota(order_.begin(), order_.end(), 0);
     place_.assign(static_cast<std::size_t>(problem_.n_classes), absent);
     if (settings_.ridge > 0) weigh_visits();
   }
 
-  Progress run(const Stretch& stretch) override {
-    order_batches(stretch.pass);
-    Progress progress;
-    progress.loss = stretch.loss;
-    for (auto first = static_cast<std::size_t>(stretch.first); first < static_cast<std::size_t>(stretch.last);
-         first += batch()) {
-      if (!visit(order_[first / batch()], stretch, progress)) break;
-    }
-    return progress;
+  std::size_t n_batches() const { return (points_.size() + batch() - 1) / batch(); }
+
+  // One thread runs, whose memory is the policy's own.
+  struct Work {};
+  Work work() const { return {}; }
+  Offset visits_at_a_time() const { return settings_.batch; }
+
+  void make(const Run& run, Visits visits, Work&, Progress& progress) {
+    visit(run.order[visits.begin / settings_.batch], run, progress);
   }
 
  private:
   static constexpr std::size_t absent = std::numeric_limits<std::size_t>::max();
 
   std::size_t batch() const { return static_cast<std::size_t>(settings_.batch); }
-  double n_batches() const { return static_cast<double>(order_.size()); }
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
   Index label(Index i) const { return problem_.labels[at(i)]; }
 
   std::span<const Index> points_of(Index j) const {
     const std::size_t first = at(j) * batch();
     return std::span<const Index>(points_).subspan(first, std::min(batch(), points_.size() - first));
-  }
-
-  void order_batches(int pass) {
-    if (!settings_.shuffle || pass == ordered_pass_) return;
-    std::iota(order_.begin(), order_.end(), 0);
-    shuffle(order_, Rng({settings_.seed, static_cast<std::uint64_t>(pass)}, visit_order_item));
-    ordered_pass_ = pass;
   }
 
   std::size_t n_drawn(std::size_t n_labels) const {
@@ -89,7 +79,7 @@ class MinibatchImplicit final : public Trainer {
   void weigh_visits() {
     double any = 0;
     visit_weight_.assign(place_.size(), 0);
-    for (Index j = 0; at(j) < order_.size(); ++j) {
+    for (Index j = 0; at(j) < n_batches(); ++j) {
       name_labels(j);
       const std::size_t others = place_.size() - classes_.size();
       const double drawn =
@@ -97,7 +87,7 @@ class MinibatchImplicit final : public Trainer {
       any += drawn;
       for (const Index k : classes_) visit_weight_[at(k)] += 1 - drawn;
     }
-    for (double& b : visit_weight_) b = n_batches() / (b + any);
+    for (double& b : visit_weight_) b = static_cast<double>(n_batches()) / (b + any);
   }
 
   // The distinct labels of the batch in ascending order, then m other classes, drawn by their ranks among the others.
@@ -169,8 +159,8 @@ class MinibatchImplicit final : public Trainer {
     }
   }
 
-  // False where the step was too large to take.
-  bool visit(Index j, const Stretch& stretch, Progress& progress) {
+  void visit(Index j, const Run& run, Progress& progress) {
+    const Stretch& stretch = run.stretch;
     const std::span<const Index> points = points_of(j);
     const std::size_t n = points.size();
     draw(j, stretch.pass);
@@ -184,7 +174,7 @@ class MinibatchImplicit final : public Trainer {
     for (const Index k : classes_) place_[at(k)] = absent;
     c_.resize(scores_.size());
     t_.resize(classes_.size());
-    const double share = n_batches() / static_cast<double>(points_.size());
+    const double share = static_cast<double>(n_batches()) / static_cast<double>(points_.size());
     const Minibatch minibatch{gram_,        scores_,     shrinks_,
                               log_weights_, labels_,     !problem_.model.intercept.empty(),
                               share,        stretch.eta, stretch.eta_u};
@@ -193,14 +183,13 @@ class MinibatchImplicit final : public Trainer {
       return std::fabs(c) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
     });
     if (!fits || !(outcome.moved < runaway)) {
-      progress.diverged_at = points.front();
-      return false;
+      run.watch.diverged(points.front());
+      return;
     }
     for (std::size_t i = 0; i < n; ++i) problem_.u[at(points[i])] = u_[i];
     move_rows(points);
     progress.loss += outcome.loss;
     progress.class_updates += static_cast<std::int64_t>(classes_.size());
-    return true;
   }
 
   // w_k <- s_k w_k + X'c_k, b_k <- b_k + t_k: only features of the batch are touched, s_k going to the row's scale.
@@ -228,9 +217,7 @@ class MinibatchImplicit final : public Trainer {
   Problem<Rows> problem_;
   Index n_negatives_;
   Settings settings_;
-  std::vector<Index> points_;  // batch j is points_[j n, (j + 1) n)
-  std::vector<Index> order_;   // of the batches in this pass
-  int ordered_pass_ = -1;
+  std::vector<Index> points_;         // batch j is points_[j n, (j + 1) n)
   std::vector<double> visit_weight_;  // b_k, with a ridge
   std::vector<std::size_t> place_;    // of a class in classes_, while they are drawn
   // Of the batch being visited: see Minibatch.
@@ -240,5 +227,13 @@ class MinibatchImplicit final : public Trainer {
   std::vector<float> moves_;
   MinibatchProx prox_;
 };
+
+template <class Rows>
+std::unique_ptr<Trainer> batch_prox_trainer(const Problem<Rows>& problem, Index n_negatives, Settings settings) {
+  settings.hogwild = false;
+  BatchProx<Rows> policy(problem, n_negatives, settings);
+  const std::size_t n_batches = policy.n_batches();
+  return std::make_unique<Loop<BatchProx<Rows>>>(std::move(policy), n_batches, settings);
+}
 
 }  // namespace manyclass

@@ -1,24 +1,22 @@
-// See label_trainer.hpp.
-#include "manyclass/train/label_trainer.hpp"
+// See labels.hpp.
+#include "manyclass/train/labels.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <mutex>
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "manyclass/train/loop.hpp"
 #include "manyclass/train/row_steps.hpp"
 
 namespace manyclass {
 
 namespace {
 
-class LabelLoop final : public Trainer {
+// The policy of the loop.
+class Labels {
  public:
-  LabelLoop(const LabelProblem& problem, std::unique_ptr<ClassSource> source, const LabelSettings& settings)
+  Labels(const LabelProblem& problem, std::unique_ptr<ClassSource> source, const Settings& settings)
       : problem_(problem),
         source_(std::move(source)),
         settings_(settings),
@@ -30,56 +28,19 @@ class LabelLoop final : public Trainer {
                {{problem.classes.size(), problem.classes.width()},
                 {problem.map.embeddings.size(), problem.classes.width()}}) {}
 
-  Progress run(const Stretch& stretch) override {
-    order_visits(stretch.pass);
-    Progress progress;
-    progress.loss = stretch.loss;
-    diverged_ = -1;
-    error_ = nullptr;
-    run_team(settings_.n_threads, [&](Member me) {
-      for (Index t = stretch.first; t < stretch.last; t += settings_.batch) {
-        const auto size = static_cast<std::size_t>(std::min(settings_.batch, stretch.last - t));
-        if (!batch(me, stretch, t, size, progress)) break;
-      }
+  void look(Member me, const Run& run, Visits visits) {
+    const auto [begin, end] = me.share(visits.size);
+    run_with(settings_.isa, [&] {
+      for (std::size_t b = begin; b < end; ++b) look_up(run, visits.begin, b);
     });
-    if (error_) std::rethrow_exception(error_);
-    progress.diverged_at = diverged_;
-    return progress;
+    source_->gradients(me, std::span<const LabelPoint>(points_).subspan(begin, end - begin), run.stretch.eta,
+                       std::span(gradients_).subspan(begin, end - begin));
+    for (std::size_t b = begin; b < end; ++b) check(run, b);
+    if (problem_.map.learns()) send_back(me, begin, end);
   }
 
- private:
-  void order_visits(int pass) {
-    if (!settings_.shuffle || pass == ordered_pass_) return;
-    order_.resize(problem_.map.n_points());
-    std::iota(order_.begin(), order_.end(), 0);
-    shuffle(order_, Rng({settings_.seed, static_cast<std::uint64_t>(pass)}, visit_order_item));
-    ordered_pass_ = pass;
-  }
-
-  Index visit(Index t) const { return settings_.shuffle ? order_[static_cast<std::size_t>(t)] : t; }
-
-  std::span<float> row_of(std::vector<float>& rows, std::size_t b) const {
-    const std::size_t width = problem_.classes.width();
-    return std::span<float>(rows).subspan(b * width, width);
-  }
-
-  // False, for all members, where training must stop; W has not been moved then.
-  bool batch(Member me, const Stretch& stretch, Index t, std::size_t size, Progress& progress) {
-    const auto [begin, end] = me.share(size);
-    try {
-      run_with(settings_.isa, [&] {
-        for (std::size_t b = begin; b < end; ++b) look_up(stretch, t, b);
-      });
-      source_->gradients(me, std::span<const LabelPoint>(points_).subspan(begin, end - begin), stretch.eta,
-                         std::span(gradients_).subspan(begin, end - begin));
-      for (std::size_t b = begin; b < end; ++b) check(stretch, b);
-      if (problem_.map.learns()) send_back(me, begin, end);
-    } catch (...) {
-      const std::lock_guard lock(error_mutex_);
-      error_ = std::current_exception();
-    }
-    me.barrier();
-    if (error_ || diverged_ >= 0) return false;
+  void move(Member me, const Run& run, Visits visits) {
+    const std::size_t size = visits.size;
     if (me.rank() == me.size() - 1) {  // the last one has points, however few there are
       const auto whole = [](const ClassGradient& gradient) { return !gradient.common.empty(); };
       const bool any = std::ranges::any_of(std::span(gradients_).first(size), whole);
@@ -87,21 +48,42 @@ class LabelLoop final : public Trainer {
     }
     me.barrier();
     run_with(settings_.isa, [&] {
-      if (!common_.empty()) move_common(me, size, stretch.eta);
-      move_listed(me, size, stretch.eta);
-      if (problem_.map.learns()) move_embeddings(me, size, stretch.eta_u);
+      if (!common_.empty()) move_common(me, size, run.stretch.eta);
+      move_listed(me, size, run.stretch.eta);
+      if (problem_.map.learns()) move_embeddings(me, size, run.stretch.eta_u);
     });
-    if (me.rank() == 0) account(size, progress);
-    me.barrier();
-    if (source_->follows()) source_->follow(me, moved_, size);
-    return true;
   }
 
-  void look_up(const Stretch& stretch, Index t, std::size_t b) {
+  void account(Visits visits, Progress& progress) {
+    moved_.clear();
+    for (std::size_t b = 0; b < visits.size; ++b) {
+      const ClassGradient& gradient = gradients_[b];
+      progress.loss += gradient.loss;
+      const auto moves = [](float g) { return g != 0; };
+      progress.class_updates += std::ranges::count_if(gradient.common, moves) + std::ranges::ssize(gradient.g);
+      if (source_->follows()) moved_.insert(moved_.end(), gradient.ids.begin(), gradient.ids.end());
+    }
+    std::ranges::sort(moved_);
+    const auto repeated = std::ranges::unique(moved_);
+    moved_.erase(repeated.begin(), repeated.end());
+  }
+
+  void follow(Member me, Visits visits) {
+    if (source_->follows()) source_->follow(me, moved_, visits.size);
+  }
+
+ private:
+  std::span<float> row_of(std::vector<float>& rows, std::size_t b) const {
+    const std::size_t width = problem_.classes.width();
+    return std::span<float>(rows).subspan(b * width, width);
+  }
+
+  void look_up(const Run& run, Offset t, std::size_t b) {
     LabelPoint& point = points_[b];
-    point.id = visit(t + static_cast<Index>(b));
-    const Index named_by = settings_.share ? visit(t) : point.id;
-    point.rng = Rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)}, static_cast<std::uint64_t>(named_by));
+    point.id = run.order[t + static_cast<Offset>(b)];
+    const Index named_by = settings_.share_classes ? run.order[t] : point.id;
+    point.rng =
+        Rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, static_cast<std::uint64_t>(named_by));
     point.phi = row_of(phi_, b);
     point.labels = problem_.labels.of(static_cast<std::size_t>(point.id));
     problem_.map.forward(point.id, point.phi);
@@ -109,18 +91,17 @@ class LabelLoop final : public Trainer {
   }
 
   // A point whose scores have run away, or whose step would take them there, stops training.
-  void check(const Stretch& stretch, std::size_t b) {
+  void check(const Run& run, std::size_t b) {
     const LabelPoint& point = points_[b];
     const ClassGradient& gradient = gradients_[b];
     float largest = 0;
     for (const float g : gradient.common) largest = std::max(largest, std::fabs(g));
     for (const float g : gradient.g) largest = std::max(largest, std::fabs(g));
-    const double reach = stretch.eta * static_cast<double>(largest) * point.phi_sq;
+    const double reach = run.stretch.eta * static_cast<double>(largest) * point.phi_sq;
     if (reach < runaway && static_cast<double>(gradient.largest_score) < runaway && std::isfinite(gradient.loss)) {
       return;
     }
-    for (Index seen = diverged_; (seen < 0 || point.id < seen) && !diverged_.compare_exchange_weak(seen, point.id);) {
-    }
+    run.watch.diverged(point.id);
   }
 
   // dL/dphi = sum_k g_k w_k, and through the map. Rows of W in common are read once for all points.
@@ -199,27 +180,13 @@ class LabelLoop final : public Trainer {
     steps.descend(problem_.map.embeddings, eta);
   }
 
-  void account(std::size_t size, Progress& progress) {
-    moved_.clear();
-    for (std::size_t b = 0; b < size; ++b) {
-      const ClassGradient& gradient = gradients_[b];
-      progress.loss += gradient.loss;
-      const auto moves = [](float g) { return g != 0; };
-      progress.class_updates += std::ranges::count_if(gradient.common, moves) + std::ranges::ssize(gradient.g);
-      if (source_->follows()) moved_.insert(moved_.end(), gradient.ids.begin(), gradient.ids.end());
-    }
-    std::ranges::sort(moved_);
-    const auto repeated = std::ranges::unique(moved_);
-    moved_.erase(repeated.begin(), repeated.end());
-  }
-
   struct Steps {
     RowSteps classes, embeddings;
   };
 
   LabelProblem problem_;
   std::unique_ptr<ClassSource> source_;
-  LabelSettings settings_;
+  Settings settings_;
   std::vector<LabelPoint> points_;
   std::vector<ClassGradient> gradients_;
   std::vector<float> back_;  // dL/dphi of each point
@@ -227,18 +194,14 @@ class LabelLoop final : public Trainer {
   std::vector<Steps> steps_;       // of each member
   std::span<const Index> common_;  // of this batch, where a gradient has any
   std::vector<Index> moved_;
-  std::vector<Index> order_;
-  int ordered_pass_ = -1;
-  std::atomic<Index> diverged_{-1};
-  std::exception_ptr error_;
-  std::mutex error_mutex_;
 };
 
 }  // namespace
 
 std::unique_ptr<Trainer> label_trainer(const LabelProblem& problem, std::unique_ptr<ClassSource> source,
-                                       const LabelSettings& settings) {
-  return std::make_unique<LabelLoop>(problem, std::move(source), settings);
+                                       const Settings& settings) {
+  const std::size_t n_points = problem.map.n_points();
+  return std::make_unique<Loop<Labels>>(Labels(problem, std::move(source), settings), n_points, settings);
 }
 
 }  // namespace manyclass

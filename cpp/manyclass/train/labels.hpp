@@ -5,7 +5,6 @@
 // threads.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -21,18 +20,12 @@ struct LabelProblem {
   VectorRows classes;
 };
 
-struct LabelSettings {
-  std::uint64_t seed = 0;
-  int n_threads = 1;
-  Index batch = 1;  // points that see the same weights; their steps are added
-  bool shuffle = true;
-  bool share = false;  // draws of all points of a batch are named by its first one
-  Isa isa = Isa::baseline;
-};
-
+// Of the settings, the seed, the threads, the batch (steps of a batch are added), whether visits are shuffled and
+// classes shared, and the instruction set have an effect.
+//
 // In a Stretch, eta is the step size of the classes' rows, eta_u that of the embeddings. Progress counts the sum of the
 // points' losses.
 std::unique_ptr<Trainer> label_trainer(const LabelProblem& problem, std::unique_ptr<ClassSource> source,
-                                       const LabelSettings& settings);
+                                       const Settings& settings);
 
 }  // namespace manyclass

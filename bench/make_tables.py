@@ -1,0 +1,171 @@
+"""Write the tables of bench/README.md and README.md from the figures in bench/results.
+
+A line of a file there is one measurement, as JSON; `run` names the machine, load and settings in results/runs.jsonl.
+A table stands between `<!-- table NAME -->` and `<!-- end NAME -->`. Figures are printed with the digits recorded:
+
+    python bench/make_tables.py
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).resolve().parent
+RESULTS = BENCH / "results"
+PAGES = (BENCH / "README.md", BENCH.parent / "README.md")
+MISSING = "-"  # what a cell says that was not measured
+
+Row = dict[str, Any]
+
+
+class Seeds(list[str]):
+    """The figures of several seeds or cut-offs: their mean in a numeric format, else joined by the format itself."""
+
+    def __format__(self, spec: str) -> str:
+        if spec.endswith("f"):
+            return format(sum(map(float, self)) / len(self), spec)
+        return (spec or ", ").join(map(str, self))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table with a row for each measurement; a column is a header and the format of its cells."""
+
+    file: str
+    columns: dict[str, str]
+
+    def lines(self) -> list[str]:
+        cells = [[filled(form, row) for form in self.columns.values()] for row in read(self.file)]
+        return table(list(self.columns), cells)
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A table with one column for each value of `across` and one row for each value of `down`, in order of mention."""
+
+    files: tuple[str, ...]
+    down: str
+    across: str
+    cell: str
+    where: Row = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        rows = [r for file in self.files for r in read(file) if self.where.items() <= r.items()]
+        found = {(r[self.down], r[self.across]): filled(self.cell, r) for r in rows}
+        left, top = (list(dict.fromkeys(r[key] for r in rows)) for key in (self.down, self.across))
+        return table(["", *top], [[at, *(found.get((at, to), MISSING) for to in top)] for at in left])
+
+
+DATA_BY_SOLVER = {"files": ("zero_line", "race"), "down": "data", "across": "solver", "cell": "{nats}"}
+
+TABLES: dict[str, Columns | Pivot] = {
+    "headline": Columns(
+        "defaults",
+        {
+            "data, classes": "{data}, {classes:,}",
+            "log-loss (accuracy)": "**{log_loss:.2f}** ({accuracy:.3f})",
+            "CPU s": "{cpu_s:.1f}",
+            "best package": "{peer}",
+            "its log-loss (accuracy)": "{peer_log_loss} ({peer_accuracy})",
+            "its CPU s": "{peer_cpu_s}",
+        },
+    ),
+    "defaults": Columns(
+        "defaults",
+        {
+            "data": "{data}",
+            "chosen": "{chosen}",
+            "log-loss": "{log_loss}",
+            "accuracy": "{accuracy}",
+            "CPU s": "{cpu_s}",
+            "best package: log-loss, accuracy, CPU s": "{peer}: {peer_log_loss}, {peer_accuracy}, {peer_cpu_s}",
+        },
+    ),
+    "many_labels": Columns(
+        "many_labels",
+        {
+            "data": "{data}",
+            "model": "{model}",
+            "P@1/3/5": "{p:/}",
+            "PSP@1/3/5": "{psp:/}",
+            "CPU s": "{cpu_s}",
+            "ms a row": "{predict_ms}",
+            "MB": "{mb}",
+        },
+    ),
+    "unbiased": Pivot(**DATA_BY_SOLVER, where={"biased": False}),
+    "biased": Pivot(**DATA_BY_SOLVER, where={"biased": True}),
+    "decomposition": Pivot(("decomposition",), "method", "data", "{p_at_1}, {cpu_s} s"),
+    "step": Pivot(("step",), "selection", "data", "{us} ({us_min})"),
+    "selection": Pivot(("selection",), "selection", "data", "{train} / {test} ({passes})"),
+    "time_to_loss": Columns(
+        "time_to_loss",
+        {
+            "solver": "{solver}",
+            "learning rate": "{learning_rate}",
+            "seconds: log-loss after each pass": "{each_pass}",
+            "sooner than exact": "{sooner} times",
+        },
+    ),
+    "word_vectors": Columns(
+        "word_vectors",
+        {
+            "": "{model}",
+            "words/s": "{words_per_s:,.0f}",
+            "words per CPU s": "{words_per_cpu_s:,.0f}",
+            "WordSim-353": "{wordsim353:.3f}",
+            "SimLex-999": "{simlex999:.3f}",
+            "MEN": "{men:.3f}",
+        },
+    ),
+    "index": Columns(
+        "index",
+        {
+            "data": "{data}",
+            "recall@10": "{recall}",
+            "batch, 2 threads": "{batch} / {batch_faiss}: {batch_ratio}",
+            "batch, 1 thread": "{one_thread} / {one_thread_faiss}: {one_thread_ratio}",
+            "single query": "{single} / {single_faiss}: {single_ratio}",
+        },
+    ),
+    "predict": Pivot(("predict",), "data", "recall", "{times} times ({reached}; {log_z_rms})"),
+}
+
+
+def read(file: str) -> list[Row]:
+    """The measurements of a file. Numbers with a point stay text, so that 0.10 is not printed as 0.1."""
+    rows = [json.loads(line, parse_float=str) for line in (RESULTS / f"{file}.jsonl").read_text("utf-8").splitlines()]
+    return [{key: Seeds(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
+
+
+def filled(form: str, row: Row) -> str:
+    try:
+        return form.format(**row)
+    except KeyError:
+        return MISSING
+
+
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
+    lines = ["| " + " | ".join(cells) + " |" for cells in (header, *rows)]
+    return [lines[0], "|" + "---|" * len(header), *lines[1:]]
+
+
+def with_tables(page: str) -> str:
+    """The text of a page with all its tables written anew."""
+
+    def written(match: re.Match[str]) -> str:
+        name = match[1]
+        return "\n".join([f"<!-- table {name} -->", *TABLES[name].lines(), f"<!-- end {name} -->"])
+
+    return re.sub(r"<!-- table (\w+) -->\n.*?<!-- end \1 -->", written, page, flags=re.DOTALL)
+
+
+def main() -> None:
+    for path in PAGES:
+        path.write_text(with_tables(path.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+// The best member of the local family for each point, with all classes, and its bound (Ruiz et al. 2018, eq. 6-7).
+//
+// The latent variable is the noise e of the label's utility, q(e) its approximate posterior: e = mu + s v, v being of
+// a standard member whose expectations are a rule's. It maximises
+//
+//   E_q[log phi(e) + sum_k n_k log Phi(e - d_k)] + log s,   d_k = z_k - z_y,
+//
+// n_k saying how often class k counts. The noise is normal or logistic, for which the bracket is concave.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "manyclass/core/simd.hpp"
+#include "manyclass/core/types.hpp"
+
+namespace manyclass {
+
+// E f(v) = sum_j weights_j f(nodes_j).
+struct Rule {
+  std::span<const double> nodes, weights;
+};
+
+struct LocationScale {
+  double mu, s;
+};
+
+// Points of m classes each, a row a point: d, and how often each class counts, 0 for the label.
+struct Margins {
+  std::span<const double> d, counts;
+  std::size_t n_classes;
+};
+
+// q of each point into mu and s, from `start`. Steps are NaturalBound's of objective/augment_reduce.hpp,
+// half of one for s and a whole one for mu, up to where neither moves by 1e-9, or 200.
+void best_members(const std::string& noise, const Margins& margins, const Rule& rule, LocationScale start,
+                  int n_threads, Isa isa, std::span<double> mu, std::span<double> s);
+
+// Row i of `scores` has all K classes. The best q is by `rule`, starting from `start`; bounds[i] is its bound by
+// `fine`, without the entropy of the standard member.
+void best_bounds(const std::string& noise, std::span<const float> scores, std::span<const Index> labels,
+                 const Rule& rule, const Rule& fine, LocationScale start, int n_threads, Isa isa,
+                 std::span<double> bounds);
+
+}  // namespace manyclass

@@ -1,0 +1,284 @@
+// Visits to points with one label: select classes, score, solve the step, move a few rows of W.
+//
+// The policy of the loop for linear models, alone or together: the threads of a team move the rows of their own part of
+// the classes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "manyclass/core/rng.hpp"
+#include "manyclass/select/draw.hpp"
+#include "manyclass/step/point_step.hpp"
+#include "manyclass/train/loop.hpp"
+#include "manyclass/train/norm_ball.hpp"
+#include "manyclass/train/ridge.hpp"
+#include "manyclass/train/slots.hpp"
+
+namespace manyclass {
+
+template <class Rows, Selection Select>
+class Points {
+  using Classes = typename Select::Classes;
+  using Slot = typename Slots<Classes>::Slot;
+
+ public:
+  Points(Problem<Rows> problem, Select select, std::unique_ptr<const PointStep> step, const Settings& settings)
+      : problem_(problem), select_(std::move(select)), step_(std::move(step)), settings_(settings) {
+    if (settings_.ridge > 0) ridge_ = Ridge(problem_, select_, settings_.ridge);
+    if (settings_.batch > 1 && !settings_.hogwild) {
+      batch_ = slots(static_cast<std::size_t>(settings_.batch));
+      scratch_.assign(static_cast<std::size_t>(settings_.n_threads), scratch());
+    }
+  }
+
+  struct Work {
+    Slots<Classes> slots;
+    std::vector<float> scratch;
+  };
+
+  Work work() const { return {slots(ahead), scratch()}; }
+  Offset visits_at_a_time() const { return static_cast<Offset>(ahead); }
+
+  void make(const Run& run, Visits visits, Work& work, Progress& progress) {
+    auto& [slots, scratch] = work;
+    const std::size_t n = visits.size;
+    for (std::size_t s = 0; s < n; ++s) draw(run, visits, s, slots[s]);
+    for (std::size_t s = 0; s < std::min(n, prefetch_distance); ++s) prefetch(slots[s]);
+    for (std::size_t s = 0; s < n && !run.watch.stopped(); ++s) {
+      if (s + prefetch_distance < n) prefetch(slots[s + prefetch_distance]);
+      solve(run, slots[s], scratch);
+      if (!run.watch.stopped()) apply(slots[s], run.stretch);
+      count(slots[s], progress);
+    }
+  }
+
+  void look(Member me, const Run& run, Visits visits) {
+    const auto [from, to] = me.share(visits.size);
+    for (std::size_t s = from; s < to; ++s) draw(run, visits, s, batch_[s]);
+    for (std::size_t s = from; s < std::min(to, from + prefetch_distance); ++s) prefetch(batch_[s]);
+    for (std::size_t s = from; s < to; ++s) {
+      if (s + prefetch_distance < to) prefetch(batch_[s + prefetch_distance]);
+      solve(run, batch_[s], scratch_[static_cast<std::size_t>(me.rank())]);
+    }
+  }
+
+  void move(Member me, const Run& run, Visits visits) {
+    // Shares of whole cache lines of classes.
+    const auto lines = (static_cast<std::size_t>(problem_.n_classes) + line_floats - 1) / line_floats;
+    const auto [first_line, last_line] = me.share(lines);
+    const auto first = static_cast<Index>(first_line * line_floats);
+    const ClassRange mine{first, static_cast<Index>(last_line * line_floats) - first};
+    run_with(settings_.isa, [&] {
+      for (std::size_t s = 0; s < visits.size; ++s) apply_part(batch_[s], mine, run.stretch);
+    });
+  }
+
+  void account(Visits visits, Progress& progress) {
+    for (std::size_t s = 0; s < visits.size; ++s) count(batch_[s], progress);
+  }
+
+  void follow(Member, Visits) {}
+
+ private:
+  static constexpr bool lists = !std::is_same_v<Classes, ClassRange>;
+  // Visits whose classes are drawn ahead, and how many before its use the memory of a visit is asked for: about two
+  // steps (microseconds) hide a miss in all caches.
+  static constexpr std::size_t ahead = 64;
+  static constexpr std::size_t prefetch_distance = 2;
+
+  Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
+  double features_sq(Index i) const { return static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]); }
+  double intercept_sq() const { return problem_.model.intercept.empty() ? 0.0 : 1.0; }
+
+  Slots<Classes> slots(std::size_t n) const {
+    return Slots<Classes>(n, select_.capacity(), lists, Select::repeats, settings_.ridge > 0);
+  }
+  std::vector<float> scratch() const { return std::vector<float>(2 * select_.capacity()); }
+
+  static void count(const Slot& slot, Progress& progress) {
+    progress.loss += slot.move.loss;
+    progress.class_updates += static_cast<std::int64_t>(slot.classes.size()) + 1;
+  }
+
+  void draw(const Run& run, Visits visits, std::size_t s, Slot& slot) const {
+    const auto t = static_cast<Index>(visits.begin) + static_cast<Index>(s);
+    const Index i = run.order[t];
+    const Index first_of_batch = t - t % settings_.batch;
+    const auto named_by = static_cast<std::uint64_t>(settings_.share_classes ? run.order[first_of_batch] : i);
+    const Rng rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, named_by);
+    slot.point = i;
+    slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - first_of_batch);
+    slot.now = run.stretch.pass + static_cast<double>(t) / static_cast<double>(problem_.labels.size());
+    slot.classes = select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], 1), slot.buffers());
+  }
+
+  void prefetch(const Slot& slot) const {
+    const auto x = problem_.x.row(slot.point);
+    problem_.model.rows.prefetch(x, slot.classes, label(slot.point));
+  }
+
+  // The step of a slot at the current weights; leaves -p in the slot, ready to be added.
+  void solve(const Run& run, Slot& slot, std::span<float> scratch) {
+    const Stretch& stretch = run.stretch;
+    const Index i = slot.point;
+    const auto x = problem_.x.row(i);
+    const std::size_t size = slot.classes.size();
+    float label_score = 0;
+    run_with(settings_.isa, [&] {
+      problem_.model.scores(x, slot.classes, slot.scores);
+      label_score = problem_.model.score(x, label(i));
+    });
+    SampledPoint point{slot.scores.first(size),
+                       slot.alpha.first(size),
+                       static_cast<double>(label_score),
+                       features_sq(i) + intercept_sq(),
+                       stretch.eta,
+                       stretch.eta_u,
+                       stretch.pass,
+                       select_.label_alpha(label(i))};
+    if (Select::repeats) point.times = slot.times.first(size);
+    if (!problem_.local_scale.empty()) {
+      point.local_scale = &problem_.local_scale[static_cast<std::size_t>(i)];
+      point.key = {settings_.seed, static_cast<std::uint64_t>(stretch.pass)};
+      point.item = first_local_item + static_cast<std::uint64_t>(i);
+    }
+    if (settings_.mean_of_batch) point.eta /= slot.batch;
+    if (settings_.ridge > 0) {
+      run_with(settings_.isa,
+               [&] { ridge_.shrink(problem_, step_->shrinks_first(), select_.n_random(slot.classes), slot, point); });
+    }
+
+    const std::span<float> p = slot.moves.first(size);
+    double u = problem_.u[static_cast<std::size_t>(i)];
+    slot.move = step_->solve(settings_.isa, point, u, p, scratch.first(2 * size));
+    if (!(slot.move.total * point.x_sq < runaway) || !fits_float(slot.move.total) || !fits_float(slot.move.label) ||
+        !std::isfinite(u)) {
+      run.watch.diverged(i);
+      return;
+    }
+    if (select_.with_label) slot.move.loss = without_label(slot);
+    if (std::isfinite(settings_.u_max)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
+    problem_.u[static_cast<std::size_t>(i)] = u;
+    for (float& p_k : p) p_k = -p_k;
+  }
+
+  // The loss of a point whose draws hold its label, which is to count once: log(A - alpha_y), at least log 1.
+  double without_label(const Slot& slot) const {
+    const double loss = slot.move.loss;
+    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
+      if (slot.classes[c] != label(slot.point)) continue;
+      return std::fmax(0.0, loss + std::log1p(-static_cast<double>(slot.alpha[c]) * std::exp(-loss)));
+    }
+    return loss;
+  }
+
+  static bool fits_float(double p) {
+    return std::fabs(p) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
+  }
+
+  void move_rows(const Slot& slot, const ClassLines& classes, std::span<float> moves, std::span<const float> shrinks,
+                 const Stretch& stretch) {
+    for_runs(classes, [&](ClassRange run, std::size_t c) {
+      move_rows(slot, run, moves.subspan(c, run.size()), shrinks.empty() ? shrinks : shrinks.subspan(c, run.size()),
+                stretch);
+    });
+  }
+
+  // Moves the rows `classes` by `moves` times x, then shrinks them.
+  template <class Some>
+  void move_rows(const Slot& slot, const Some& classes, std::span<float> moves, std::span<const float> shrinks,
+                 const Stretch& stretch) {
+    const auto x = problem_.x.row(slot.point);
+    if (problem_.squares) {
+      move_adaptively(slot, x, classes, moves, stretch);
+    } else {
+      problem_.model.add(x, classes, moves);
+    }
+    if (!shrinks.empty()) problem_.model.shrink(classes, shrinks);
+  }
+
+  // The rule takes gradients of the summed loss: `moves` are eta times those of one point's share of the mean. Its rate
+  // falls as 1 / sqrt(iterations made).
+  template <class Row, class Some>
+  void move_adaptively(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch) {
+    const auto n = static_cast<double>(problem_.labels.size());
+    const auto to_sum = static_cast<float>(n / stretch.eta);
+    const auto visits = std::llround(slot.now * n);  // a whole number but for rounding
+    const auto rate = static_cast<float>(stretch.eta / std::sqrt(1.0 + static_cast<double>(visits / settings_.batch)));
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      moves[c] *= to_sum;
+      if (problem_.model.intercept.empty() || moves[c] == 0) continue;
+      const auto k = static_cast<std::size_t>(classes[c]);
+      adapt(problem_.model.intercept[k], problem_.intercept_squares[k], moves[c], rate);
+    }
+    problem_.model.rows.add_adaptive(x, classes, moves.first(classes.size()), rate, *problem_.squares);
+  }
+
+  void apply(Slot& slot, const Stretch& stretch) {
+    const std::size_t size = slot.classes.size();
+    const bool ridge = settings_.ridge > 0;
+    std::optional<NormBall> ball;
+    if (std::isfinite(settings_.max_norm)) {
+      ball.emplace(problem_.model.intercept, settings_.norm_sq, settings_.max_norm);
+      float z_y = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
+      for (std::size_t c = 0; c < size; ++c) {
+        ball->grow(slot.classes[c], slot.scores[c], slot.moves[c], features_sq(slot.point));
+        if (slot.classes[c] == label(slot.point)) z_y += slot.moves[c] * static_cast<float>(features_sq(slot.point));
+      }
+      ball->grow(label(slot.point), z_y, static_cast<float>(slot.move.label), features_sq(slot.point));
+    }
+    run_with(settings_.isa, [&] {
+      const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
+      move_rows(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
+      move_label(slot, stretch);
+    });
+    if (ball) {
+      for (std::size_t c = 0; c < size; ++c) ball->project(slot.classes[c], problem_.model);
+      ball->project(label(slot.point), problem_.model);
+    }
+  }
+
+  void move_label(Slot& slot, const Stretch& stretch) {
+    float rise = static_cast<float>(slot.move.label);
+    const std::span<const float> shrink(&slot.label_shrink, settings_.ridge > 0 ? 1 : 0);
+    move_rows(slot, ClassRange{label(slot.point), 1}, std::span<float>(&rise, 1), shrink, stretch);
+  }
+
+  // The part of a slot that falls on the classes `mine`.
+  void apply_part(Slot& slot, ClassRange mine, const Stretch& stretch) {
+    const bool ridge = settings_.ridge > 0;
+    for_runs(slot.classes, [&](ClassRange run, std::size_t at) {
+      const ClassRange part = intersect(run, mine);
+      if (part.count == 0) return;
+      const std::size_t c = at + static_cast<std::size_t>(part.begin - run.begin);
+      move_rows(slot, part, slot.moves.subspan(c, part.size()),
+                ridge ? slot.shrinks.subspan(c, part.size()) : std::span<float>{}, stretch);
+    });
+    const Index y = label(slot.point);
+    if (y >= mine.begin && y < mine.end()) move_label(slot, stretch);
+  }
+
+  Problem<Rows> problem_;
+  Select select_;
+  std::unique_ptr<const PointStep> step_;
+  Settings settings_;
+  Ridge ridge_;
+  Slots<Classes> batch_;                     // where visits are made together
+  std::vector<std::vector<float>> scratch_;  // of each thread, then
+};
+
+template <class Rows, class Select>
+std::unique_ptr<Trainer> points_trainer(const Problem<Rows>& problem, Select select,
+                                        std::unique_ptr<const PointStep> step, const Settings& settings) {
+  using Policy = Points<Rows, Select>;
+  return std::make_unique<Loop<Policy>>(Policy(problem, std::move(select), std::move(step), settings),
+                                        problem.labels.size(), settings);
+}
+
+}  // namespace manyclass

@@ -1,0 +1,308 @@
+"""Objectives of `SkipGram`, each with the parameters that are its own.
+
+A string stands for the object with its defaults: ``SkipGram(objective="nce")`` is ``SkipGram(objective=NCE())``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import ClassVar
+
+from manyclass.checks import check_choice, check_flag, check_number
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.words.core_objective import POWER, CoreObjective, Objective, StepObjective
+
+__all__ = ["NCE", "OVE", "Descent", "Hierarchical", "NegativeSampling", "SampledSoftmax", "Softmax"]
+
+Index = SphericalClusterIndex | DecomposedIndex
+
+SEARCHES = ("exact", "mips", "decomposed")
+RESTS = ("sample", "mask")
+# The parameters of log Z_x that each solver of the softmax has, with what "auto" means.
+SOLVERS: dict[str, dict[str, float]] = {
+    "implicit": {"u_learning_rate": 0.1},
+    "umax": {"u_learning_rate": 0.1, "delta": 1.0},
+    "ema": {"u_gain": 0.01},
+    "sgd": {"u_learning_rate": 0.1},
+}
+
+
+class _Sampled(StepObjective):
+    """An objective of drawn words, with nothing but their distribution to choose."""
+
+    solver: ClassVar[str]
+
+    def __init__(self, power: float = POWER) -> None:
+        self.power = power
+
+    def check(self) -> None:
+        """Raise if a parameter is out of range, or would be without effect."""
+        check_number("power", self.power)
+
+    @property
+    def core(self) -> CoreObjective:
+        """What the core trains."""
+        return CoreObjective(self.solver, power=float(self.power))
+
+
+class NCE(_Sampled):
+    """Noise-contrastive estimation: negative sampling with the draws' probabilities taken out of the scores.
+
+    Parameters
+    ----------
+    power : float, default=0.75
+        Words are drawn with probability proportional to their count to this power.
+    """
+
+    name = solver = "nce"
+
+
+class OVE(_Sampled):
+    """One-vs-each: a bound on the softmax that is a sum over all words.
+
+    Parameters
+    ----------
+    power : float, default=0.75
+        Words are drawn with probability proportional to their count to this power.
+    """
+
+    name = solver = "ove"
+
+    @property
+    def default_learning_rate(self) -> float:
+        """0.00001, because the gradient is a sum over all words."""
+        return 1e-5
+
+
+class SampledSoftmax(_Sampled):
+    """The softmax over y and the drawn words, each weighted by one over its expected number of draws.
+
+    Parameters
+    ----------
+    power : float, default=0.75
+        Words are drawn with probability proportional to their count to this power.
+    """
+
+    name = "sampled_softmax"
+    solver = "css"
+
+
+class NegativeSampling(_Sampled):
+    """Negative sampling, as in word2vec: tell y from drawn words.
+
+    Parameters
+    ----------
+    power : float, default=0.75
+        Words are drawn with probability proportional to their count to this power.
+    share_classes : bool, default=False
+        All pairs of one centre see the same drawn words. Faster, and noisier.
+    """
+
+    name = solver = "negative_sampling"
+    warms_up = False
+
+    def __init__(self, power: float = POWER, share_classes: bool = False) -> None:
+        super().__init__(power)
+        self.share_classes = share_classes
+
+    def check(self) -> None:
+        """Raise if a parameter is out of range."""
+        super().check()
+        check_flag("share_classes", self.share_classes)
+
+    @property
+    def core(self) -> CoreObjective:
+        """What the core trains."""
+        return CoreObjective(self.solver, power=float(self.power), share=bool(self.share_classes))
+
+
+class Hierarchical(StepObjective):
+    """A Huffman tree over the words: normalised, and another model than the softmax. It has no parameters."""
+
+    name = "hierarchical"
+    draws = warms_up = False
+    has_tree = True
+
+    @property
+    def core(self) -> CoreObjective:
+        """What the core trains."""
+        return CoreObjective("hierarchical")
+
+
+class Softmax(StepObjective):
+    """The true softmax by drawn words: log Z_x, a number carried for each word, takes the place of the normaliser.
+
+    Parameters
+    ----------
+    solver : {"implicit", "umax", "ema", "sgd"}, default="implicit"
+        "implicit": the proximal step in the output vectors and log Z_x. "sgd", "umax", "ema": explicit steps, and log
+        Z_x by its gradient, by U-max's rule, or as a moving average.
+    power : float, default=0.75
+        Words are drawn with probability proportional to their count to this power.
+    u_learning_rate : float or "auto", default="auto"
+        Step size of log Z_x, which "ema" has not. "auto" is 0.1.
+    u_gain : float or "auto", default="auto"
+        Weight of what is new in the moving average of "ema". "auto" is 0.01.
+    delta : float or "auto", default="auto"
+        How far below a bound log Z_x may be before "umax" raises it. "auto" is 1.
+    """
+
+    name = "softmax"
+
+    def __init__(
+        self,
+        solver: str = "implicit",
+        *,
+        power: float = POWER,
+        u_learning_rate: float | str = "auto",
+        u_gain: float | str = "auto",
+        delta: float | str = "auto",
+    ) -> None:
+        self.solver = solver
+        self.power = power
+        self.u_learning_rate = u_learning_rate
+        self.u_gain = u_gain
+        self.delta = delta
+
+    def check(self) -> None:
+        """Raise if a parameter is out of range, or would be without effect."""
+        check_choice("solver", self.solver, tuple(SOLVERS))
+        check_number("power", self.power)
+        given = {"u_learning_rate": self.u_learning_rate, "u_gain": self.u_gain, "delta": self.delta}
+        for name, value in given.items():
+            if value == "auto":
+                continue
+            if name not in SOLVERS[self.solver]:
+                having = " or ".join(repr(solver) for solver, own in SOLVERS.items() if name in own)
+                raise ValueError(
+                    f"{name} is {value!r}; solver {self.solver!r} has no such number: "
+                    f"{name} must be 'auto', or solver {having}"
+                )
+            check_number(name, value, low=0, high=1 if name == "u_gain" else float("inf"), open_low=name != "delta")
+
+    @property
+    def default_learning_rate(self) -> float:
+        """0.025, but 0.003 for the explicit steps, which larger ones make diverge."""
+        return 0.025 if self.solver == "implicit" else 0.003
+
+    @property
+    def core(self) -> CoreObjective:
+        """What the core trains."""
+        return CoreObjective(
+            self.solver,
+            power=float(self.power),
+            u_learning_rate=self._number("u_learning_rate", self.u_learning_rate),
+            u_gain=self._number("u_gain", self.u_gain),
+            delta=self._number("delta", self.delta),
+            carries_normalizers=True,
+        )
+
+    def _number(self, name: str, given: float | str) -> float:
+        if given != "auto":
+            return float(given)
+        return SOLVERS[self.solver].get(name, 1.0)  # of a number that the solver has not, any value does
+
+
+class Descent(Objective):
+    """The true softmax by gradient descent on the exact objective, input and output vectors by turns.
+
+    A pass costs as much as scoring all pairs of words a few times, or a part of it with a search.
+
+    Parameters
+    ----------
+    search : {"exact", "mips", "decomposed"} or index, default="exact"
+        How the words that matter in the softmax are found. "exact" scores all of them; "mips" asks a
+        SphericalClusterIndex of the context vectors, "decomposed" a DecomposedIndex with 4 blocks. An index serves as a
+        template.
+    budget : int or "auto", default="auto"
+        Words that a search finds. "auto" is one in twenty, rounded up.
+    rest : {"auto", "sample", "mask"}, default="auto"
+        What becomes of the words that a search does not find. "sample", which "auto" means: centres of similar
+        direction search together, and samples of the other words, or of the centres, stand for all of them, so that the
+        gradient remains nearly unbiased. "mask": each centre searches, and is trained on the words found and its
+        observed contexts only (Yen et al., ICML 2018). That is another objective as long as much of the softmax is not
+        found, and slower than "exact" up to some ten thousand words.
+    """
+
+    name = "descent"
+    draws = False
+
+    def __init__(self, search: str | Index = "exact", *, budget: int | str = "auto", rest: str = "auto") -> None:
+        self.search = search
+        self.budget = budget
+        self.rest = rest
+
+    def check(self) -> None:
+        """Raise if a parameter is out of range, or would be without effect."""
+        if not isinstance(self.search, SphericalClusterIndex | DecomposedIndex):
+            check_choice("search", self.search, SEARCHES)
+        check_choice("rest", self.rest, ("auto", *RESTS))
+        if self.budget != "auto":
+            check_number("budget", self.budget, low=1, integer=True)
+        if isinstance(self.search, str) and self.search == "exact":
+            for name, value in (("budget", self.budget), ("rest", self.rest)):
+                if value != "auto":
+                    raise ValueError(
+                        f"{name} is {value!r}; search 'exact' leaves no word out: {name} must be 'auto', or search "
+                        "'mips', 'decomposed' or an index"
+                    )
+
+    @property
+    def default_learning_rate(self) -> float:
+        """1, from which descent finds its own step sizes."""
+        return 1.0
+
+
+AnyObjective = StepObjective | Descent
+KINDS: tuple[type[AnyObjective], ...] = (
+    *(Softmax, NegativeSampling, Hierarchical, OVE, NCE, SampledSoftmax),
+    Descent,
+)
+OBJECTIVES = {kind.name: kind for kind in KINDS}
+
+
+def own_parameters(kind: type[AnyObjective]) -> dict[str, inspect.Parameter]:
+    """Return the constructor's parameters of an objective."""
+    return {} if kind.__init__ is object.__init__ else dict(inspect.signature(kind).parameters)
+
+
+def objective_named(name: str, **parameters: object) -> AnyObjective:
+    """Return the objective of a name, with parameters of its own.
+
+    Raises
+    ------
+    ValueError
+        If there is no such objective, or it has no such parameter.
+    """
+    check_choice("objective", name, tuple(OBJECTIVES))
+    own = own_parameters(OBJECTIVES[name])
+    for parameter, value in parameters.items():
+        if parameter not in own:
+            having = ", ".join(repr(other) for other, kind in OBJECTIVES.items() if parameter in own_parameters(kind))
+            raise ValueError(
+                f"{parameter} is {value!r}; objective {name!r} has no such parameter. Objectives with it: "
+                f"{having or 'none'}"
+            )
+    made: AnyObjective = OBJECTIVES[name]().set_params(**parameters)
+    made.check()
+    return made
+
+
+def objective_from(objective: str | AnyObjective) -> AnyObjective:
+    """Return the objective that a string stands for, or the object itself once its parameters are checked.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or a parameter is out of range or without effect.
+    """
+    if not isinstance(objective, AnyObjective):
+        if not isinstance(objective, str):
+            raise ValueError(
+                f"objective is {objective!r}; it must be an object of manyclass.words.objectives or one of "
+                f"{', '.join(map(repr, OBJECTIVES))}"
+            )
+        return objective_named(objective)
+    objective.check()
+    return objective

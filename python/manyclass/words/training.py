@@ -1,0 +1,97 @@
+"""Training of a skip-gram model: a warm-up by negative sampling, then passes of the objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyclass import _core
+from manyclass.training.passes import drive
+from manyclass.words.collapsed import Descent, log_normalizers
+from manyclass.words.core_objective import CoreObjective
+from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
+from manyclass.words.objectives import Descent as DescentObjective
+from manyclass.words.passes import FIRST_SLICE, Callback, DescentPasses, Rates, SkipGramState, TextPasses
+from manyclass.words.plan import SkipGramPlan
+from manyclass.words.sampled_descent import SampledDescent, SampledGradients
+from manyclass.words.searches import default_budget, index_for
+
+WARM_UP_RATE = 0.025
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves beside the vectors: the mean loss of each pass, and the seconds of those over the text."""
+
+    curve: list[float]
+    text_seconds: float
+
+
+def train(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None) -> Trained:
+    """Move the vectors of the state's model.
+
+    A callback that returns True, or Ctrl-C, ends training, also in the warm-up.
+    """
+    objective = plan.objective
+    curve: list[float] = []
+    if plan.warm_up:
+        state.objective = "negative_sampling"
+        first = _text_passes(plan, objective.warm_up, plan.warm_up, WARM_UP_RATE, state)
+        curve, complete = _drive(plan, first, state, callback)
+        if not complete:
+            return Trained(curve, state.seconds)
+    state.objective, warm_up_seconds = objective.name, state.seconds
+    if isinstance(objective, DescentObjective):
+        more, _ = _drive(plan, DescentPasses(_descent(plan, objective, state), plan.max_iter, state), state, callback)
+        return Trained(curve + more, warm_up_seconds)
+    passes = _text_passes(plan, objective.core, plan.max_iter, plan.learning_rate, state)
+    more, _ = _drive(plan, passes, state, callback)
+    return Trained(curve + more, state.seconds)
+
+
+def _drive(
+    plan: SkipGramPlan, passes: TextPasses | DescentPasses, state: SkipGramState, callback: Callback | None
+) -> tuple[list[float], bool]:
+    return drive(passes, state, callback, max_iter=passes.n_passes, verbose=plan.verbose, first_slice=FIRST_SLICE)
+
+
+def _text_passes(
+    plan: SkipGramPlan, core: CoreObjective, n_passes: int, learning_rate: float, state: SkipGramState
+) -> TextPasses:
+    model = state.model
+    n_words = len(model.corpus.counts)
+    trainer = _core.SkipGramTrainer(
+        text=model.text,
+        input=model.tables.input,
+        output=model.tables.output,
+        carried=log_normalizers(model.tables) if core.carries_normalizers else np.zeros(n_words),
+        counts=model.corpus.counts,
+        solver=core.solver,
+        n_negatives=plan.n_negatives,
+        power=core.power,
+        share=core.share,
+        delta=core.delta,
+        u_gain=core.u_gain,
+        seed=model.seed,
+        n_threads=model.n_threads,
+        isa="auto",
+    )
+    # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
+    worst_loss = 2 * (np.log(n_words) + plan.n_negatives + 1)
+    return TextPasses(trainer, state, Rates(learning_rate, n_passes, core.u_learning_rate), worst_loss)
+
+
+def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> Descent:
+    model = state.model
+    collapsed, tables = model.collapsed(), model.tables
+    if isinstance(objective.search, str) and objective.search == "exact":
+        return Descent(collapsed, tables, plan.learning_rate)
+    index = index_for(objective.search, seed=model.seed, n_jobs=plan.n_jobs)
+    n_words = len(tables.output)
+    budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
+    if objective.rest == "mask":
+        masked = MaskedGradients(collapsed, index, budget, model.dim)
+        return MaskedDescent(masked, tables, plan.learning_rate)
+    sampled = SampledGradients(collapsed, index, budget, model.dim, model.seed)
+    return SampledDescent(sampled, tables, plan.learning_rate, model.seed)

@@ -1,0 +1,71 @@
+"""The front pages: their tables are those of the recorded figures, their lengths are bounded, what they link exists."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = ROOT / "bench"
+# The first page sells and teaches in a screen and a half; the second has one table a question.
+MOST_WORDS = 1200
+MOST_LINES_OF_BENCH = 150
+
+if not BENCH.exists():
+    pytest.skip("a source distribution has no benchmarks", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def make_tables():
+    spec = importlib.util.spec_from_file_location("bench_make_tables", BENCH / "make_tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def measurements():
+    return {path.stem: path.read_text("utf-8").splitlines() for path in sorted((BENCH / "results").glob("*.jsonl"))}
+
+
+def test_writing_the_tables_again_changes_no_page(make_tables):
+    for path in make_tables.PAGES:
+        text = path.read_text("utf-8")
+        assert make_tables.with_tables(text) == text
+        planted = re.sub(r"\d\.\d", "9.9", text[text.index("<!-- table") :], count=1)
+        assert make_tables.with_tables(planted) != planted
+
+
+def test_every_table_stands_on_one_page_and_every_file_of_figures_in_a_table(make_tables):
+    names = [n for path in make_tables.PAGES for n in re.findall(r"<!-- table (\w+) -->", path.read_text("utf-8"))]
+    assert sorted(names) == sorted(make_tables.TABLES)
+    used = {file for table in make_tables.TABLES.values() for file in getattr(table, "files", None) or [table.file]}
+    assert used == measurements().keys() - {"runs"}
+
+
+def test_every_figure_names_the_run_it_comes_from():
+    files = measurements()
+    runs = [json.loads(line) for line in files.pop("runs")]
+    assert all({"run", "cpu", "cores", "date"} <= run.keys() for run in runs)
+    named = {json.loads(line)["run"] for lines in files.values() for line in lines}
+    assert named == {run["run"] for run in runs}
+
+
+def test_figures_keep_their_digits_and_seeds_their_mean(make_tables):
+    seeds = make_tables.Seeds(["1.0", "2.0"])
+    assert f"{seeds}" == "1.0, 2.0"
+    assert f"{seeds:.2f}" == "1.50"
+    assert f"{seeds:/}" == "1.0/2.0"
+    assert make_tables.filled("{a} {b}", {"a": "0.10"}) == make_tables.MISSING
+
+
+def test_the_front_pages_are_short():
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= MOST_WORDS
+    assert len((BENCH / "README.md").read_text("utf-8").splitlines()) <= MOST_LINES_OF_BENCH
+
+
+@pytest.mark.parametrize("page", sorted([ROOT / "README.md", *BENCH.rglob("*.md"), *(ROOT / ".github").glob("*.md")]))
+def test_what_a_page_links_exists(page):
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text("utf-8"))
+    assert [link for link in links if not (page.parent / link).exists()] == []
