@@ -1,11 +1,8 @@
-"""The command: each of its parts on small files, errors as one line, Ctrl-C and closed pipes."""
+"""The command: each of its parts on small files, and errors as one line."""
 
 import inspect
 import json
 import re
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -381,36 +378,3 @@ def test_ctrl_c_outside_of_training_ends_with_130(tmp_path, data, capsys, monkey
     run("fit", data, "--output", tmp_path / "m", code=130)
     assert capsys.readouterr().err == "manyclass: interrupted\n"
     assert not (tmp_path / "m").exists()
-
-
-def start(*argv):
-    command = [sys.executable, "-m", "manyclass", *map(str, argv)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def test_ctrl_c_in_training_saves_the_model_so_far(tmp_path, data):
-    with start("fit", data, "--output", tmp_path / "m", "--max-iter", 10**7, "--progress") as process:
-        seen = ""
-        while "pass " not in seen:  # the first progress
-            piece = process.stderr.read(1)
-            assert piece, seen
-            seen += piece
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "manyclass: warning: training was interrupted; the model is the one reached so far" in err
-    assert "Traceback" not in err
-    model = manyclass.load(tmp_path / "m")
-    assert re.search(rf"passes +{model.n_iter_} of 10000000", out)
-    X, Y = load_xmc(data)
-    assert model.predict(X).shape == (240,)
-    assert model.evaluate(X, first_label(Y))["log_loss"] < np.log(K)  # better than before the first step
-
-
-def test_a_reader_that_leaves_ends_predict_quietly(tmp_path, model):
-    data = write_data(tmp_path / "long", n_rows=20_000)  # output beyond what a pipe holds
-    with start("predict", model, data) as process:
-        assert process.stdout.readline().count("\t") == 9
-        process.stdout.close()
-        assert process.stderr.read() == ""
-        assert process.wait(timeout=60) == 141

@@ -149,7 +149,7 @@ def test_every_selection_serves_points_with_several_labels(selection, share_clas
 
 OPTIONS = {
     "constant": ("margin", {"schedule": "constant", "learning_rate": 0.1}),
-    "inverse": ("cross_entropy", {"schedule": "inverse", "max_iter": 3, "embedding_dim": 5}),
+    "inverse": ("cross_entropy", {"schedule": "inverse", "learning_rate": 0.1, "max_iter": 3, "embedding_dim": 5}),
     "exponential": ("triplet", {"schedule": "exponential", "decay": 0.5, "learning_rate": 0.0537}),
     "batches by default": ("margin", {"batch_size": None}),
     "one point a batch": ("cross_entropy", {"batch_size": 1}),

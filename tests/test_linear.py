@@ -34,7 +34,7 @@ def choices(names):
             f"solver is 'adam'; it must be one of {choices(['auto', *names('solver'), 'lbfgs', 'adagrad'])} or an "
             "object of manyclass.solvers",
         ),
-        ({"solver": solvers.Gaussian()}, "solver is Gaussian(); it must be one of 'implicit', "),
+        ({"solver": solvers.Gaussian()}, "solver is Gaussian(); it must be one of 'auto', 'implicit', "),
         (
             {"solver": solvers.Implicit(formulation=None)},
             f"formulation is None; it must be one of {choices(names('formulation'))}",

@@ -36,7 +36,7 @@ EMBEDDED = {"model": "embedding", "dim": 4}
         ),
         (
             MarginClassifier(sampler="x"),
-            "sampler is 'x'; it must be one of 'all', 'uniform', 'frequency', 'search' or an object of ",
+            "sampler is 'x'; it must be one of 'block', 'uniform', 'all', 'frequency', 'frequency_block', 'search' or",
         ),
         (
             MarginClassifier(sampler=samplers.Search(index="x")),
@@ -78,7 +78,10 @@ EMBEDDED = {"model": "embedding", "dim": 4}
             "exact: max_norm is 1.0, which has no effect with several labels",
         ),
         (SoftmaxClassifier(**EMBEDDED, solver="exact", sampler="frequency"), "sampler is 'frequency'; solver 'exact'"),
-        (SoftmaxClassifier(**EMBEDDED, sampler="head_tail"), "sampler is 'head_tail'; with several labels, embeddings"),
+        (
+            SoftmaxClassifier(**EMBEDDED, sampler="head_tail"),
+            "sampler is 'head_tail', which needs a linear model of one label a row",
+        ),
         (
             SoftmaxClassifier(**EMBEDDED, early_stopping=True),
             "early_stopping is True, which has no effect with several",

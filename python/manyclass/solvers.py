@@ -96,6 +96,7 @@ U_INIT = Setting(
     "choice",
     ("log_n_classes", "zero"),
 )
+FIRST_VISIT_SETS_U = ("augment_reduce", "scgd")  # their gain falls from 1: where u starts has no effect
 FORMULATION = Setting(
     "formulation",
     "proposed",
@@ -156,7 +157,7 @@ def _settings(facts: Facts) -> tuple[Setting, ...]:
     chosen = [
         *map(number_setting, facts.parameters),
         *([U_LEARNING_RATE] if has("u_step") else []),
-        *([U_INIT] if has("u") else []),
+        *([U_INIT] if has("u") and facts.name not in FIRST_VISIT_SETS_U else []),
         *([FORMULATION] if has("formulations") else []),
         *([ROOT] if has("root") else []),
         SCHEDULE,

@@ -202,7 +202,10 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     arrays = {
         name: file.read(_checked(file, name, np.float32, shape)) for name in ("variances",) if name in file.entries
     }
-    model.take_beside_weights(info, arrays)
+    try:
+        model.take_beside_weights(info, arrays)
+    except ValueError as error:
+        raise ValueError(f"{file.path} is damaged: {error}") from error
     return model
 
 

@@ -59,7 +59,7 @@ def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]]
     """The checked part that a parameter stands for; None for "auto"."""
     if isinstance(value, str) and value == "auto":
         return None
-    return resolve_part(parameter, value, {"auto": Part, **choices} if isinstance(value, str) else choices, where)
+    return resolve_part(parameter, value, {"auto": Part, **choices}, where)
 
 
 def check_loop_numbers(parameters: Mapping[str, Any]) -> None:
@@ -262,7 +262,7 @@ def batches_plan(
         adagrad=adagrad,
         n_negatives=n_negatives,
         # A margin compares scores with 1: an inclusion probability has no place in them.
-        log_q=bool(of_solver.take("log_q", True)) and loss == "cross_entropy",
+        log_q=loss == "cross_entropy" and (not draws or bool(of_solver.take("log_q", True))),
         dim=dim,
         relu=relu,
         schedule=schedule_of(of_solver, rate, rate * EMBEDDING_SHARE[loss], open_.decay),
