@@ -95,8 +95,8 @@ void run_team(int n_threads, F&& f) {
 #endif
 }
 
-// Calls f(i) for i in [0, n), handing out items one at a time; an item is meant to be a sizeable piece of
-// work. The first exception is rethrown in the caller once all threads have stopped.
+// Calls f(i) for i in [0, n), handing out items one at a time; an item is meant to be a sizeable piece of work. The
+// first exception is rethrown in the caller once all threads have stopped.
 template <class F>
 void parallel_for(int n_threads, std::size_t n, F&& f) {
   std::atomic<std::size_t> next{0};
