@@ -148,25 +148,12 @@ std::unique_ptr<Trainer> labels(const LabelArrays& arrays, const std::string& lo
 }
 
 void augment_reduce(Plan& plan, std::string noise, std::string local_step, double local_floor,
-                    const std::string& family, std::span<const double> v, std::span<const double> w, double entropy,
-                    double largest_scale) {
-  check_size("weights", w.size(), v.size());
+                    const std::string& family, std::span<const double> nodes, std::span<const double> weights,
+                    double entropy, double largest_scale) {
   plan.noise = std::move(noise);
   plan.local_step = std::move(local_step);
   plan.local_floor = local_floor;
-  if (plan.noise == "gumbel") return;
-  double mean = 0, square = 0;
-  for (std::size_t j = 0; j < v.size(); ++j) {
-    mean += w[j] * v[j];
-    square += w[j] * v[j] * v[j];
-  }
-  plan.family = std::make_shared<const LocalFamily>(LocalFamily{{v.begin(), v.end()},
-                                                                {w.begin(), w.end()},
-                                                                mean,
-                                                                square - mean * mean,
-                                                                entropy,
-                                                                largest_scale,
-                                                                local_draw_named(family)});
+  if (plan.noise != "gumbel") plan.family = local_family(family, nodes, weights, entropy, largest_scale);
 }
 
 }  // namespace

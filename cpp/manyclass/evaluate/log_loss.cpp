@@ -17,8 +17,7 @@ void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>&
   std::fill(ranks.begin(), ranks.end(), 0);
   run_with(isa, [&] {
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      // As a range of one class: the same operations in the same order as in a tile, so that equal weights
-      // tie.
+      // As a range of one class: the same operations in the same order as in a tile, so that equal weights tie.
       model.linear.scores(x.row(static_cast<Index>(i)), ClassRange{labels[i], 1},
                           std::span<float>(&label_scores[i], 1));
     }

@@ -38,8 +38,8 @@ Index chunk_of(const ClassRows<Float>&, Index n_features) {
   return std::clamp(cache_floats / std::max(n_features, 1), static_cast<Index>(line_floats), 4096);
 }
 
-// Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing
-// order and from one thread at a time.
+// Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
+// one thread at a time.
 template <class Data, class Rows, class Fold>
 void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const Fold& fold) {
   constexpr std::size_t points = 512;  // a thread's bite: long enough to make handing it out free

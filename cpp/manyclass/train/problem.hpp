@@ -1,6 +1,7 @@
 // Checks that the parts of a problem fit each other, before a trainer views them.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -21,6 +22,25 @@ inline void check_ids(const char* what, std::span<const Index> ids, Index lowest
     throw std::invalid_argument(std::string(what) + " " + std::to_string(id) + " is outside [" +
                                 std::to_string(lowest) + ", " + std::to_string(n_classes) + ")");
   }
+}
+
+// A family of q by the name of its standard member, with the moments of its rule.
+inline std::shared_ptr<const LocalFamily> local_family(const std::string& name, std::span<const double> nodes,
+                                                       std::span<const double> weights, double entropy,
+                                                       double largest_scale) {
+  check_size("weights", weights.size(), nodes.size());
+  double mean = 0, square = 0;
+  for (std::size_t j = 0; j < nodes.size(); ++j) {
+    mean += weights[j] * nodes[j];
+    square += weights[j] * nodes[j] * nodes[j];
+  }
+  return std::make_shared<const LocalFamily>(LocalFamily{{nodes.begin(), nodes.end()},
+                                                         {weights.begin(), weights.end()},
+                                                         mean,
+                                                         square - mean * mean,
+                                                         entropy,
+                                                         largest_scale,
+                                                         local_draw_named(name)});
 }
 
 // Everything but the weights, whose shape is their storage's. `n_heads` rows of heads are the plan's.

@@ -37,19 +37,18 @@ def run(args: argparse.Namespace) -> int:
 def _of_model(path: str) -> dict[str, Any]:
     model = load(path, mmap=True)
     defaults = type(model)().get_params()
-    curve = model.loss_curve_
+    curve, given = model.loss_curve_, model.get_params(deep=False)
     return {
         "kind": f"model, {type(model).__name__}",
         "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
         "features": model.n_features_in_,
         "classes": len(model.classes_),
         "labels": f"{model.classes_.dtype}, {model.classes_[0]} ... {model.classes_[-1]}",
-        "weights": "feature-major (for sparse data)" if model._weights.sparse else "class-major (for dense data)",
-        "weight_bytes": model._weights.matrix.nbytes,
+        **model.storage(),
         "file_bytes": os.path.getsize(path),
         "passes": model.n_iter_,
         "running_loss": round(float(curve[-1]), 6) if len(curve) else None,
-        "parameters": ", ".join(f"{k}={v!r}" for k, v in model.get_params().items() if v != defaults[k])
+        "parameters": ", ".join(f"{k}={v!r}" for k, v in given.items() if repr(v) != repr(defaults[k]))
         or "all at their defaults",
         "chosen_in_fit": ", ".join(f"{k}={v!r}" for k, v in getattr(model, "resolved_params_", {}).items())
         or "nothing",

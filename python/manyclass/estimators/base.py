@@ -355,6 +355,18 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
         save_model(self, path)
 
+    def storage(self) -> dict[str, Any]:
+        """Tell how the weights are stored.
+
+        Returns
+        -------
+        dict
+            "weights": the layout; "weight_bytes": what they take in memory, padding included.
+        """
+        check_is_fitted(self, "_weights")
+        layout = "feature-major (for sparse data)" if self._weights.sparse else "class-major (for dense data)"
+        return {"weights": layout, "weight_bytes": self._weights.matrix.nbytes}
+
     def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
         """What a file holds of the fit beside weights, classes and the loss curve.
 
