@@ -86,105 +86,6 @@ def tool(name: str) -> str:
     return found
 
 
-# Rules about rooms: the folders and single files of the Python layer
-
-PACKAGE = ROOT / "python/manyclass"
-MOST_FLOORS = 8
-MOST_PARAMETERS = 16
-MOST_COLUMNS = 160
-
-
-def room_of(path: Path, package: Path = PACKAGE) -> str:
-    return path.relative_to(package).with_suffix("").parts[0]
-
-
-def imported(tree: ast.AST) -> list[tuple[str, str]]:
-    """Modules of the package, and names from them, that a file imports."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "manyclass":
-            found += [((node.module or "").removeprefix("manyclass").lstrip("."), a.name) for a in node.names]
-        if isinstance(node, ast.Import):
-            found += [(a.name.removeprefix("manyclass").lstrip("."), "") for a in node.names if "manyclass" in a.name]
-    return found
-
-
-def rooms(package: Path) -> dict[str, set[str]]:
-    """The rooms that each room imports; the compiled core is the ground that all stand on."""
-    graph: dict[str, set[str]] = defaultdict(set)
-    known = {path.stem if path.is_file() else path.name for path in package.iterdir()}
-    for path in package.rglob("*.py"):
-        here = room_of(path, package)
-        for module, name in imported(ast.parse(path.read_text(encoding="utf-8"))):
-            there = module.split(".")[0] or (name if name in known else "__init__")
-            if not there.startswith("_core") and name != "_core" and there != here:
-                graph[here].add(there)
-    return graph
-
-
-def floors(graph: dict[str, set[str]]) -> dict[str, int]:
-    """The floor of each room, 1 for those that import none; fails for a circle."""
-    found: dict[str, int] = {}
-
-    def floor(room: str, above: tuple[str, ...]) -> int:
-        assert room not in above, f"a circle of imports: {' -> '.join([*above[above.index(room) :], room])}"
-        if room not in found:
-            found[room] = 1 + max((floor(below, (*above, room)) for below in graph.get(room, ())), default=0)
-        return found[room]
-
-    for room in list(graph):
-        floor(room, ())
-    return found
-
-
-def imports_inside_functions(text: str) -> list[str]:
-    """Of the package itself: what they dodge is a circle."""
-    tree = ast.parse(text)
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    return [f"{function.name} imports {module}" for function in functions for module, _ in imported(function)]
-
-
-def private_names(room: list[str]) -> list[str]:
-    """Private attributes that the files of a room use and none of them defines."""
-    trees = [ast.parse(text) for text in room]
-    defined, used = set(), set()
-    for node in (n for tree in trees for n in ast.walk(tree)):
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                defined.add(name)
-            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
-                defined.add(name)
-            case ast.Attribute(attr=name, value=ast.Name(id=owner)) if owner in ("self", "cls"):
-                pass  # a subclass may use what its base defines
-            case ast.Attribute(attr=name):
-                used.add(name)
-            case ast.ImportFrom(module=module, names=names) if (module or "").startswith("manyclass"):
-                used |= {a.name for a in names}
-    foreign = {"_core", "_get_param_names", "_getframe", "_ufuncs", "_ranking"}  # compiled, and scikit-learn's
-    return sorted(name for name in used - defined - foreign if re.match(r"_[^_]", name))
-
-
-def large_constructors(text: str) -> list[str]:
-    faults = []
-    for node in ast.walk(ast.parse(text)):
-        for init in getattr(node, "body", []) if isinstance(node, ast.ClassDef) else []:
-            if isinstance(init, ast.FunctionDef) and init.name == "__init__" and not node.name.startswith("_"):
-                n = len(parameters(init))
-                faults += [f"{node.name} has {n} parameters"] * (n > MOST_PARAMETERS)
-    return faults
-
-
-def wide_lines(text: str) -> list[str]:
-    """Rows of a Markdown table are as long as they are."""
-    return [line[:60] for line in text.split("\n") if len(line) > MOST_COLUMNS and not line.startswith("|")]
-
-
-def places_in_the_table(readme: str) -> list[str]:
-    """Files and folders that README's table of what to add names."""
-    rows = readme.partition("| to add |")[2].partition("\n\n")[0]
-    return re.findall(r"`([^`]+/[^`]*)`", rows)
-
-
 # Rules that are functions of a file's text
 
 
@@ -328,13 +229,6 @@ SIGNED = (
         (no_first_line, "// X\n", "# cython: language_level=3\n# The ufuncs of special.\n"),
         (no_module_docstring, "import os\n", '"""What it is."""\n'),
         (length, "\n" * (MOST_LINES + 1), "\n" * MOST_LINES),
-        (wide_lines, "x" * (MOST_COLUMNS + 1), "|" + "x" * MOST_COLUMNS),
-        (imports_inside_functions, "def f():\n    from manyclass.a import b\n", "def f():\n    import xml\n"),
-        (
-            large_constructors,
-            f"class A:\n    def __init__(self, {', '.join(f'a{n}' for n in range(MOST_PARAMETERS + 1))}): ...",
-            "class A:\n    def __init__(self, a): ...",
-        ),
         (
             length_without_docstrings,
             '"""D\n"""\n' + "pass\n" * (MOST_LINES + 1),
@@ -405,45 +299,6 @@ def test_the_top_level_is_what_the_readme_says():
 
 
 # Python
-
-
-def test_rooms_stand_on_few_floors_and_in_no_circle(tmp_path):
-    assert max(floors(rooms(PACKAGE)).values()) <= MOST_FLOORS
-    (tmp_path / "attic").mkdir()
-    (tmp_path / "cellar.py").write_text("from manyclass.attic.roof import tile\n")
-    (tmp_path / "attic/roof.py").write_text("from manyclass.cellar import coal\n")
-    with pytest.raises(AssertionError, match=r"a circle of imports: \w+ -> \w+ -> \w+"):
-        floors(rooms(tmp_path))
-    chain = {str(n): {str(n + 1)} for n in range(MOST_FLOORS)}
-    assert max(floors(chain).values()) == MOST_FLOORS + 1
-
-
-def test_no_private_name_is_used_across_rooms():
-    by_room = defaultdict(list)
-    for path in files(".py", under="python/manyclass"):
-        by_room[room_of(path)].append(path.read_text(encoding="utf-8"))
-    assert {room: faults for room, texts in by_room.items() if (faults := private_names(texts))} == {}
-    assert private_names(["from manyclass.model import _weights\nindex._core_part()\n"]) == ["_core_part", "_weights"]
-    assert private_names(["def _f(): ...\n", "x._f()\nself._g()\n"]) == []
-
-
-def test_nothing_of_the_package_is_imported_inside_a_function():
-    assert broken(imports_inside_functions, files(".py", under="python")) == []
-
-
-def test_constructors_are_small():
-    assert broken(large_constructors, files(".py", under="python")) == []
-
-
-def test_lines_are_not_wide():
-    assert broken(wide_lines, files(".py", ".pyx", ".pyi", ".hpp", ".cpp", ".md", ".toml", ".txt")) == []
-
-
-def test_the_table_of_what_to_add_names_what_is_there():
-    named = places_in_the_table((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert len(named) >= 10
-    assert [place for place in named if not (ROOT / place).exists()] == []
-    assert places_in_the_table("| to add | write |\n| a thing | `no/such/file` |\n\n`not/this`") == ["no/such/file"]
 
 
 def test_the_top_of_the_package_has_few_names_and_each_exists():

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass.checks import canonical_csr, check_number, n_threads_from, seed_from
+from manyclass.estimators.files import save_model
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, LinearWeights, Matrix
 from manyclass.search import class_index
@@ -351,8 +352,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         -----
         Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
         """
-        from manyclass.estimators.files import save_model  # persist knows all models, hence comes after this module
-
         save_model(self, path)
 
     def storage(self) -> dict[str, Any]:
@@ -367,7 +366,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         layout = "feature-major (for sparse data)" if self._weights.sparse else "class-major (for dense data)"
         return {"weights": layout, "weight_bytes": self._weights.matrix.nbytes}
 
-    def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
         """What a file holds of the fit beside weights, classes and the loss curve.
 
         Returns
@@ -379,8 +378,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """
         return {}, {}
 
-    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over what `beside_weights` has given; older files lack some of it.
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take over what `_beside_weights` has given; older files lack some of it.
 
         Parameters
         ----------

@@ -62,7 +62,7 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
         tensors["intercept"] = np.ascontiguousarray(weights.intercept)  # it is a column of the weights
         if weights.embeddings.size:
             tensors["embeddings"] = weights.embeddings
-    beside, arrays = model.beside_weights()
+    beside, arrays = model._beside_weights()
     tensors |= arrays
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
     tensors["loss_curve"] = np.asarray(model.loss_curve_, dtype=np.float64)
@@ -203,7 +203,7 @@ def _build(file: TensorFile, mmap: bool) -> Any:
         name: file.read(_checked(file, name, np.float32, shape)) for name in ("variances",) if name in file.entries
     }
     try:
-        model.take_beside_weights(info, arrays)
+        model._take_beside_weights(info, arrays)
     except ValueError as error:
         raise ValueError(f"{file.path} is damaged: {error}") from error
     return model

@@ -153,9 +153,9 @@ class LabelClassifier(LinearClassifier):
         found = metrics.precision_at_k(lists[labelled], best[labelled], k=tuple(ks))
         return {f"precision_at_{k}": float(p) for k, p in zip(ks, np.atleast_1d(found), strict=True)}
 
-    def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
         """See `LinearClassifier`: what a model of several labels, or of a feature map, has."""
-        description, arrays = super().beside_weights()
+        description, arrays = super()._beside_weights()
         found: dict[str, Any] = {
             name: int(getattr(self, name)) for name in ("multilabel_", "n_labels_", "_sparse_labels")
         }
@@ -164,9 +164,9 @@ class LabelClassifier(LinearClassifier):
             found["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
         return {**description, "labels": found}, arrays
 
-    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
         """See `LinearClassifier`."""
-        super().take_beside_weights(description, arrays)
+        super()._take_beside_weights(description, arrays)
         found = description.get("labels", {})
         self.multilabel_ = bool(found.get("multilabel_", False))
         self.n_labels_ = int(found.get("n_labels_", 1))

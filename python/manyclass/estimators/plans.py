@@ -148,6 +148,10 @@ def schedule_of(of_solver: Given, rate: float, u_rate: float, decay: float) -> S
     name = of_solver.take("schedule")
     if name in ("exponential", "adaptive"):
         decay = float(of_solver.take("decay", decay))
+    elif not of_solver.is_auto("decay"):
+        raise ValueError(
+            f"decay is {of_solver.take('decay')!r}, which has no effect with schedule={name!r}; leave it 'auto'"
+        )
     return Schedule(name, rate, u_rate, decay)
 
 

@@ -146,6 +146,8 @@ def points_plan(
     fields |= {name: of_solver.take(name) for name in ("formulation", "root", "u_init") if name in own}
     if fields["max_norm"] is not None and fields.get("formulation", "proposed") != "proposed":
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
+    if not given.is_auto("dim"):
+        raise ValueError(f"dim is {given.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
     fixed = given.take("learning_rate")
     rate = rate if isinstance(fixed, str) else float(fixed)
     if rate is None:

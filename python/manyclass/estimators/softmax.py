@@ -279,12 +279,12 @@ class SoftmaxClassifier(LabelClassifier):
         tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS)
         return tags
 
-    def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
         """See `LinearClassifier`: what was chosen, and how.
 
         JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
         """
-        description, arrays = super().beside_weights()
+        description, arrays = super()._beside_weights()
         found: dict[str, Any] = {
             "resolved_params_": encode_parameters(self.resolved_params_),
             "validation_curve_": self.validation_curve_.tolist(),
@@ -294,9 +294,9 @@ class SoftmaxClassifier(LabelClassifier):
             found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(self, name).items()]
         return {**description, "automatic": found}, arrays
 
-    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
         """See `LinearClassifier`."""
-        super().take_beside_weights(description, arrays)
+        super()._take_beside_weights(description, arrays)
         found = description.get("automatic", {})
         self.resolved_params_ = decode_parameters(found.get("resolved_params_", {}))
         self.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)

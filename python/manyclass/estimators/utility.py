@@ -407,14 +407,14 @@ class AugmentReduceClassifier(LinearClassifier):
             return "posterior is 'gaussian', whose predictions average over draws of all scores"
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
 
-    def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
         """See `LinearClassifier`: the variances of a posterior."""
-        description, arrays = super().beside_weights()
+        description, arrays = super()._beside_weights()
         return description, arrays if self._variances is None else {**arrays, "variances": self._variances}
 
-    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
         """See `LinearClassifier`."""
-        super().take_beside_weights(description, arrays)
+        super()._take_beside_weights(description, arrays)
         self._variances = arrays.get("variances")
 
     def _family(self, n_classes: int) -> LocalFamily:

@@ -59,7 +59,16 @@ class ClusteredRows(BaseEstimator):
         return {}
 
     def follow_training(self, n_replaced: int) -> bool:
-        """Note rows that a trainer has replaced in the core; return whether the clusters were made anew."""
+        """Note rows that a trainer has replaced in the core; return whether the clusters were made anew.
+
+        Parameters
+        ----------
+        n_replaced : int
+
+        Returns
+        -------
+        bool
+        """
         return False
 
     def _restore(self, file: TensorFile) -> None:

@@ -182,7 +182,16 @@ class DecomposedIndex(ClusteredRows):
         return self
 
     def follow_training(self, n_replaced: int) -> bool:
-        """Clusters of few columns are cheap: they are made anew where all rows may have moved since the last time."""
+        """See `ClusteredRows`: makes the clusters anew once they have worn.
+
+        Parameters
+        ----------
+        n_replaced : int
+
+        Returns
+        -------
+        bool
+        """
         self._replaced = getattr(self, "_replaced", 0) + n_replaced
         if self._replaced < self.n_rows_:
             return False

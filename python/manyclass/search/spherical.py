@@ -238,6 +238,16 @@ class SphericalClusterIndex(ClusteredRows):
         return self
 
     def follow_training(self, n_replaced: int) -> bool:
+        """See `ClusteredRows`: makes the clusters anew once they have worn.
+
+        Parameters
+        ----------
+        n_replaced : int
+
+        Returns
+        -------
+        bool
+        """
         self._replaced += n_replaced
         if self.recluster != "auto" or not self._has_worn():
             return False
