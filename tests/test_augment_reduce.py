@@ -15,9 +15,13 @@ from manyclass import _core
 from manyclass.registry import names
 from manyclass.training.local_family import LocalFamily, best_bounds, best_member, gauss_rule
 
-NOISES = ["normal", "logistic"]
+NOISES = [noise for noise in names("noise") if noise != "gumbel"]
 FAMILIES = names("local_family")
 LARGE = 10**9  # visits after which q does not move any more
+
+
+def test_every_noise_has_a_twin():
+    assert set(twin.LAWS) == set(NOISES)
 
 
 def plan_of(setting):

@@ -3,19 +3,20 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.augment_reduce import LAWS
 from reference.epoch import seed_of
-from reference.local_family import NOISES
 from reference.posterior import Posterior, gumbel_terms, utility_terms
 from reference.rng import VISIT_ORDER, Rng, shuffled
 from test_double_sum import finite_differences
 
 import manyclass
 from manyclass import AugmentReduceClassifier, solvers
+from manyclass.registry import names
 from manyclass.training.local_family import LocalFamily, gauss_rule
 from manyclass.training.points import row_norms_sq
 from manyclass.training.posterior import GaussianTraining
 
-BOTH = ["normal", "logistic"]
+BOTH = [noise for noise in names("noise") if noise != "gumbel"]
 
 
 def small(seed, n=60, n_classes=7, n_features=5):
@@ -36,7 +37,7 @@ def training_of(noise, x, y, *, n_nodes=5, **parameters):
 
 
 def minus_bound(noise, family, d, alpha, mu, s):
-    law, e = NOISES[noise], mu + s * family.nodes
+    law, e = LAWS[noise], mu + s * family.nodes
     inside = law.log_density(e) + law.log_cdf(e[:, np.newaxis] - d) @ alpha
     return -(inside @ family.weights + np.log(s) + family.entropy)
 
@@ -129,7 +130,7 @@ def test_precisions_are_the_priors_and_the_curvatures_of_all_points(noise, stora
     if family is None:
         own = np.full((len(y), 7), 1 / 7)
     else:
-        law, e = NOISES[noise], family.mu + family.s * family.nodes
+        law, e = LAWS[noise], family.mu + family.s * family.nodes
         t = np.clip(law.hazard(e) * (law.hazard(e) + e) if noise == "normal" else law.hazard(e) * law.hazard(-e), 0, 1)
         own = np.full((len(y), 7), family.weights @ t)
     own[np.arange(len(y)), y] = 6 * own[0, (y[0] + 1) % 7]

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_ndtr
 
-from manyclass.training.local_family import BASES, HALF_LOG_2_PI, LocalFamily, gauss_rule
+from manyclass.training.local_family import LocalFamily, gauss_rule
+from reference.augment_reduce import LAWS
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Noise:
-    """log phi, its slope, log Phi and its slope."""
-
-    log_density: Callable[[Floats], Floats]
-    slope: Callable[[Floats], Floats]
-    log_cdf: Callable[[Floats], Floats]
-    hazard: Callable[[Floats], Floats]
-
-
-NOISES = {
-    "normal": Noise(
-        BASES["normal"].log_density,
-        lambda e: -e,
-        log_ndtr,
-        lambda t: np.exp(-0.5 * t * t - HALF_LOG_2_PI - log_ndtr(t)),
-    ),
-    "logistic": Noise(BASES["logistic"].log_density, lambda e: -np.tanh(0.5 * e), log_expit, lambda t: expit(-t)),
-}
 
 
 def best_member(
@@ -58,7 +34,7 @@ def best_member(
 
     Half of a natural-gradient step for s, all of it for mu, until nothing moves by 1e-9.
     """
-    law = NOISES[noise]
+    law = LAWS[noise]
     centre = float(weights @ nodes)
     variance = float(weights @ nodes**2) - centre**2
     mu, s = (np.full(len(d), value) for value in start)
@@ -70,7 +46,7 @@ def best_member(
         slope = g @ weights
         target = -(g @ (weights * (nodes - centre))) / s
         new_s = 1 / np.sqrt(0.5 / s**2 + 0.5 * target)
-        move = new_s**2 * variance * slope if noise == "normal" else np.log1p(slope)
+        move = law.move(1.0, slope, new_s**2 * variance)
         new_mu = mu + (s - new_s) * centre + move
         done = max(np.abs(new_mu - mu).max(initial=0), np.abs(new_s - s).max(initial=0)) < 1e-9
         mu, s = new_mu, new_s
@@ -95,6 +71,6 @@ def best_bounds(noise: str, scores: NDArray[np.float32], labels: NDArray[np.int3
     for v, weight in zip(nodes, weights, strict=True):
         e = (mu + s * v)[:, np.newaxis]
         bounds += weight * (
-            NOISES[noise].log_density(e).ravel() + np.einsum("ik,ik->i", counts, NOISES[noise].log_cdf(e - d))
+            LAWS[noise].log_density(e).ravel() + np.einsum("ik,ik->i", counts, LAWS[noise].log_cdf(e - d))
         )
     return bounds

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.training.local_family import LocalFamily
-from reference.augment_reduce import draw
-from reference.local_family import NOISES
+from reference.augment_reduce import LAWS, draw
 from reference.rng import VISIT_ORDER, Rng, shuffled
 from reference.selections import Choice, uniform
 
@@ -38,7 +37,7 @@ def utility_terms(
     noise: str, family: LocalFamily, d: Floats, alpha: Floats, mu: Floats, s: Floats, gain: float
 ) -> tuple[Terms, Floats, Floats]:
     """Terms at the new q = (mu, s) of each point, and that q."""
-    law, nodes, weights = NOISES[noise], family.nodes, family.weights
+    law, nodes, weights = LAWS[noise], family.nodes, family.weights
     centre = weights @ nodes
     variance = weights @ nodes**2 - centre**2
     slope, narrowing = np.zeros(len(d)), np.zeros(len(d))

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
@@ -25,9 +26,13 @@ struct Law {
 
 template <class F>
 void with_law(const std::string& noise, const F& f) {
-  if (noise == "normal") return f(Law<NormalNoise, UtilityNoise<NormalNoise>>{});
-  if (noise == "logistic") return f(Law<LogisticNoise, UtilityNoise<LogisticNoise>>{});
-  throw std::invalid_argument("noise is '" + noise + "'; it must be one of 'normal', 'logistic'");
+  with_part<void>(Alternatives<NoiseKind>{}, "noise", noise, [&]<class Noise>() {
+    if constexpr (std::is_same_v<Noise, GumbelNoise>) {
+      throw std::invalid_argument("noise is 'gumbel', whose q has a closed form; it must be another");
+    } else {
+      f(Law<Noise, UtilityNoise<Noise>>{});
+    }
+  });
 }
 
 struct Moments {

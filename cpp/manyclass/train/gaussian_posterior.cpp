@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "manyclass/step/augment_reduce.hpp"
@@ -76,11 +77,15 @@ struct NoiseTerms final : PointTerms {
 };
 
 std::unique_ptr<const PointTerms> terms_of(const Plan& plan, double floor) {
-  if (plan.noise == "gumbel") return std::make_unique<GumbelTerms>(floor);
-  if (plan.family == nullptr) throw std::invalid_argument("noise '" + plan.noise + "' needs a family of q");
-  if (plan.noise == "normal") return std::make_unique<NoiseTerms<UtilityNoise<NormalNoise>>>(plan.family, floor);
-  if (plan.noise == "logistic") return std::make_unique<NoiseTerms<UtilityNoise<LogisticNoise>>>(plan.family, floor);
-  throw std::invalid_argument("noise is '" + plan.noise + "'; it must be one of 'gumbel', 'normal', 'logistic'");
+  using Made = std::unique_ptr<const PointTerms>;
+  return with_part<Made>(Alternatives<NoiseKind>{}, "noise", plan.noise, [&]<class Noise>() -> Made {
+    if constexpr (std::is_same_v<Noise, GumbelNoise>) {
+      return std::make_unique<GumbelTerms>(floor);
+    } else {
+      if (plan.family == nullptr) throw std::invalid_argument("noise '" + plan.noise + "' needs a family of q");
+      return std::make_unique<NoiseTerms<UtilityNoise<Noise>>>(plan.family, floor);
+    }
+  });
 }
 
 SparseRow squared(SparseRow x, std::vector<float>& values) {

@@ -422,6 +422,6 @@ class AugmentReduceClassifier(LinearClassifier):
         local = resolve_part("local_step", self.local_step, LOCAL_STEPS, "manyclass.solvers")
         asked = local.get_params()
         families = AUTO_FAMILY if local.name == "natural" else PAPERS_FAMILY
-        name = families[self.noise] if asked["family"] == "auto" else asked["family"]
+        name = families.get(self.noise, "normal") if asked["family"] == "auto" else asked["family"]
         n_nodes = AUTO_NODES[name] if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
         return LocalFamily.of(self.noise, name, n_nodes, n_classes)
