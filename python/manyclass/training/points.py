@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
-from manyclass.training.passes import TrainingState, run_passes
-from manyclass.training.plan import PointsPlan, Utility, Watch
+from manyclass.training.core_plan import EMPTY, core_plan, core_state
+from manyclass.training.loop import run_passes
+from manyclass.training.passes import TrainingState
+from manyclass.training.plan import PointsPlan, Watch
 from manyclass.training.search_head import HeadSearch
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -32,8 +34,6 @@ MOST_FOR_AVERAGING = 0.1
 SECONDS_PER_VISIT = 1e-6
 SECONDS_PER_MOVED = 4e-10
 SECONDS_PER_SUMMED = 4e-10
-
-EMPTY = np.zeros(0, dtype=np.float32)
 
 
 @dataclass
@@ -152,21 +152,6 @@ def class_order(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> 
     return order
 
 
-def tell_utility(made: _core.Plan, utility: Utility, *, local_floor: float) -> None:
-    """Make a plan of the core one of augment and reduce; `local_floor` is the least gain of q."""
-    family, none = utility.family, EMPTY.astype(np.float64)
-    made.augment_reduce(
-        noise=utility.noise,
-        local_step=utility.local_step,
-        local_floor=local_floor,
-        family="gumbel" if family is None else family.name,
-        nodes=none if family is None else family.nodes,
-        weights=none if family is None else family.weights,
-        entropy=0.0 if family is None else family.entropy,
-        largest_scale=1.0 if family is None else family.largest_scale,
-    )
-
-
 class PointsTraining:
     """The core's trainer with its arrays, and what happens between passes."""
 
@@ -188,7 +173,7 @@ class PointsTraining:
         self.batch = batch_size_of(plan, labels, n_classes)
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
-        self.trainer = self._trainer(x, self.position[labels])
+        self.run = self._trainer(x, self.position[labels]).run
 
     def _heads(
         self, x: Matrix, labels: NDArray[np.int32], candidates: NDArray[np.int32] | None
@@ -204,57 +189,15 @@ class PointsTraining:
         return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
 
     def _trainer(self, x: Matrix, labels: NDArray[np.int32]) -> _core.Trainer:
-        state = self._state(labels)
-        core_plan = self._core_plan(labels)
+        plan, memory, n_classes = self.plan, self.memory, self.n_classes
+        arrays = {name: getattr(memory, name) for name in ("scale", "norm_sq", "squares", "intercept_squares")}
+        state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
+        u_max = largest_u(plan.max_norm, float(self.x_sq.max(initial=0)), n_classes)
+        floor = 1.0 if plan.sampler == "all" else min(1.0, plan.n_negatives / (n_classes - 1))
+        made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max, local_floor=floor)
         if isinstance(x, sp.csr_array):
-            return _core.Trainer.sparse(core_plan, *csr_parts(x), x.shape[1], state)
-        return _core.Trainer.dense(core_plan, x, state)
-
-    def _state(self, labels: NDArray[np.int32]) -> _core.State:
-        plan, memory = self.plan, self.memory
-        family = plan.utility.family if plan.utility else None
-        first_u = float(np.log(self.n_classes)) if plan.u_init == "log_n_classes" else 0.0
-        return _core.State(
-            labels=labels,
-            x_sq=self.x_sq,
-            u=np.full(len(labels), first_u if family is None else family.mu),
-            weights=self.weights.matrix,
-            intercept=self.weights.intercept if plan.fit_intercept else EMPTY,
-            scale=memory.scale,
-            norm_sq=memory.norm_sq,
-            squares=memory.squares,
-            intercept_squares=memory.intercept_squares,
-            heads=self.heads,
-            n_classes=self.n_classes,
-            local_scale=np.zeros(0) if family is None else np.full(len(labels), family.s),
-        )
-
-    def _core_plan(self, labels: NDArray[np.int32]) -> _core.Plan:
-        plan = self.plan
-        made = _core.Plan(
-            solver=plan.solver,
-            formulation=plan.formulation,
-            selection=plan.sampler,
-            root=plan.root,
-            n_negatives=min(plan.n_negatives, self.n_classes),
-            options=dict(plan.options),
-            seed=plan.seed,
-            n_threads=plan.n_threads,
-            batch=self.batch,
-            mean_of_batch=plan.batch_size is not None,
-            share_classes=plan.share_classes,
-            hogwild=plan.hogwild and plan.n_threads > 1,
-            shuffle=plan.shuffle,
-            ridge=plan.alpha,
-            u_max=largest_u(plan.max_norm, float(self.x_sq.max(initial=0)), self.n_classes),
-            max_norm=np.inf if plan.max_norm is None else plan.max_norm,
-            isa="auto",
-        )
-        if plan.utility is not None:
-            every_class = plan.sampler == "all"
-            floor = 1.0 if every_class else min(1.0, plan.n_negatives / (self.n_classes - 1))
-            tell_utility(made, plan.utility, local_floor=floor)
-        return made
+            return _core.Trainer.sparse(made, *csr_parts(x), x.shape[1], state)
+        return _core.Trainer.dense(made, x, state)
 
     def after_pass(self, n_iter: int) -> bool:
         """Average, validate, search for heads; True where training is to end."""
@@ -297,17 +240,6 @@ def fit_points(
     training = PointsTraining(plan, x, labels, n_classes, candidates, watch)
     noise = plan.utility.noise if plan.utility else "gumbel"
     scale, position = training.memory.scale, training.position
-    curve = run_passes(
-        training.trainer,
-        plan.schedule,
-        n_samples=x.shape[0],
-        n_classes=n_classes,
-        batch=training.batch,
-        max_iter=plan.max_iter,
-        verbose=plan.verbose,
-        state=TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise),
-        after_pass=training.after_pass,
-        callback=watch.callback,
-        max_seconds=watch.max_seconds,
-    )
+    state = TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise)
+    curve = run_passes(training, plan, watch, state, len(labels), float(np.log(n_classes)))
     return training.finish(), curve

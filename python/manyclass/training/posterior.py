@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,9 +13,9 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
-from manyclass.training.local_family import LocalFamily
-from manyclass.training.plan import PointsPlan, Utility
-from manyclass.training.points import EMPTY, row_norms_sq, tell_utility
+from manyclass.training.core_plan import core_plan, core_state
+from manyclass.training.plan import PointsPlan
+from manyclass.training.points import row_norms_sq
 
 Floats = NDArray[np.float64]
 
@@ -33,52 +35,19 @@ class GaussianTraining:
         self.variances = aligned_zeros(*self.means.matrix.shape)
         self.collected = aligned_zeros(*self.means.matrix.shape)
         self.precisions = aligned_zeros(*self.means.matrix.shape)  # but for the prior's
-        state = self._state(plan, plan.utility.family, labels, row_norms_sq(x))
+        state = core_state(plan, self.means, labels, row_norms_sq(x))
         data = csr_parts(x) if isinstance(x, sp.csr_array) else x
-        made = self._core_plan(plan, plan.utility)
+        n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
+        same: dict[str, Any] = {
+            "solver": "sgd",
+            "sampler": "uniform",
+            "options": {},
+            "n_threads": 1,
+            "share_classes": True,
+        }
+        own = replace(plan, n_negatives=n_negatives, batch_size=None, **same)
+        made = core_plan(own, n_classes, batch=min(plan.batch_size or BATCH, self.n_samples), local_floor=0.0)
         self._trainer = _core.Trainer.posterior(made, data, x.shape[1], state, self.variances, self.collected)
-
-    def _state(
-        self, plan: PointsPlan, family: LocalFamily | None, labels: NDArray[np.int32], x_sq: NDArray[np.float32]
-    ) -> _core.State:
-        return _core.State(
-            labels=labels,
-            x_sq=x_sq,
-            u=np.full(len(labels), np.log(self.n_classes) if family is None else family.mu),
-            weights=self.means.matrix,
-            intercept=self.means.intercept if plan.fit_intercept else EMPTY,
-            scale=EMPTY,
-            norm_sq=EMPTY.astype(np.float64),
-            squares=EMPTY,
-            intercept_squares=EMPTY,
-            heads=np.zeros((0, 0), dtype=np.int32),
-            n_classes=self.n_classes,
-            local_scale=np.zeros(0) if family is None else np.full(len(labels), family.s),
-        )
-
-    def _core_plan(self, plan: PointsPlan, utility: Utility) -> _core.Plan:
-        every_class = plan.sampler == "all"
-        made = _core.Plan(
-            solver="sgd",
-            formulation="proposed",
-            selection="uniform",
-            root="newton",
-            n_negatives=self.n_classes if every_class else min(plan.n_negatives, self.n_classes),
-            options={},
-            seed=plan.seed,
-            n_threads=1,
-            batch=min(plan.batch_size or BATCH, self.n_samples),
-            mean_of_batch=False,
-            share_classes=True,
-            hogwild=False,
-            shuffle=True,
-            ridge=plan.alpha,
-            u_max=np.inf,
-            max_norm=np.inf,
-            isa="auto",
-        )
-        tell_utility(made, utility, local_floor=0.0)
-        return made
 
     def _by_feature(self, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         return matrix if self.means.sparse else matrix.T
