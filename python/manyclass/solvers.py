@@ -188,14 +188,7 @@ _LBFGS = (
     ),
     Setting("tol", 1e-6, "Stop when no entry of the gradient is larger in absolute value.", low=0),
 )
-_ADAGRAD = (
-    SCHEDULE,
-    DECAY,
-    BATCH_SIZE,
-    SHARE_CLASSES,
-    SHUFFLE,
-    LOG_Q,
-)
+_ADAGRAD = (SCHEDULE, DECAY, BATCH_SIZE, SHARE_CLASSES, SHUFFLE, LOG_Q)
 
 SOLVERS: dict[str, type[Part]] = {
     name: part_class(Solver, name, _settings(facts), _text(facts), __name__) for name, facts in parts("solver").items()

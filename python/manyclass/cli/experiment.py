@@ -56,11 +56,7 @@ def run(args: argparse.Namespace) -> int:
     options = _options(args)
     folder = Path(args.output or args.name)
     outcome = run_experiment(
-        experiment,
-        options,
-        folder,
-        note=note,
-        progress=sys.stderr.isatty() if args.progress is None else args.progress,
+        experiment, options, folder, note=note, progress=sys.stderr.isatty() if args.progress is None else args.progress
     )
     written, told = write_report(
         outcome.report,

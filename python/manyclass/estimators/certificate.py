@@ -50,13 +50,7 @@ SMALL_SURPLUS = 1e-6
 
 
 def duality_gap(
-    weights: LinearWeights,
-    x: Matrix,
-    labels: NDArray[np.int32],
-    *,
-    alpha: float,
-    fit_intercept: bool,
-    n_threads: int,
+    weights: LinearWeights, x: Matrix, labels: NDArray[np.int32], *, alpha: float, fit_intercept: bool, n_threads: int
 ) -> dict[str, float]:
     """Return the primal, the dual and their gap, in nats per point.
 

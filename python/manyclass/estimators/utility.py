@@ -184,14 +184,7 @@ class AugmentReduceClassifier(LinearClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: Data,
-        y: ArrayLike,
-        *,
-        callback: Callback | None = None,
-        max_seconds: float | None = None,
-    ) -> Self:
+    def fit(self, X: Data, y: ArrayLike, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
         """Fit the model.
 
         Parameters

@@ -119,12 +119,7 @@ class LinearWeights:
         return np.concatenate(losses), np.concatenate(ranks)
 
     def top_k(
-        self,
-        X: Matrix,
-        k: int,
-        n_threads: int,
-        noise: str = "gumbel",
-        scale: NDArray[np.float32] | None = None,
+        self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel", scale: NDArray[np.float32] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return classes and log-probabilities, (n_samples, k), best first; rows times `scale`."""
         parts = [_core.top_k(x, d, self._core_weights(scale), k, n_threads) for x, d in self._blocks(X)]

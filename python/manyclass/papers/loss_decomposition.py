@@ -149,10 +149,7 @@ def perform(run: Run, context: Context) -> Results:
     model = estimator(**options, **run.parameters)
     _set_search(model, run, n_classes)
     rng = np.random.default_rng(0)
-    parts = {
-        "train": _sample(rng, data.X_train, data.Y_train),
-        "test": _sample(rng, data.X_test, data.Y_test),
-    }
+    parts = {"train": _sample(rng, data.X_train, data.Y_train), "test": _sample(rng, data.X_test, data.Y_test)}
     curve: dict[str, list[float]] = {"seconds": [], "train": [], "test": [], "loss": []}
     spent, since = 0.0, time.process_time()
 

@@ -135,8 +135,6 @@ class BatchesTraining:
             rng = np.random.default_rng(plan.seed)
             sample = np.sort(rng.choice(len(self._labels), min(SEARCH_QUERIES, len(self._labels)), replace=False))
             index.tune(
-                self._weights.mapped_columns(self._x[sample]),
-                k=min(10, plan.budget),
-                exclude=self._labels.some(sample),
+                self._weights.mapped_columns(self._x[sample]), k=min(10, plan.budget), exclude=self._labels.some(sample)
             )
         return index
