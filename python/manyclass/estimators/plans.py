@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from, seed_from
-from manyclass.model.weights import Matrix
+from manyclass.model.weights import Floats, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
@@ -85,7 +84,7 @@ def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: A
     check_number(name, value, **rule)
 
 
-def mean_square(x_sq: NDArray[np.float32]) -> float:
+def mean_square(x_sq: Floats) -> float:
     """Mean of |x|^2, more than 0."""
     return max(float(x_sq.mean()), TINY)
 
@@ -172,12 +171,7 @@ def default_sampler(solver: Part | None, sampler: Part | None) -> Part:
 
 
 def utility_points_plan(
-    given: Given,
-    solver: Part,
-    sampler: Part | None,
-    utility: Utility,
-    x_sq: NDArray[np.float32],
-    rates: Mapping[str, float],
+    given: Given, solver: Part, sampler: Part | None, utility: Utility, x_sq: Floats, rates: Mapping[str, float]
 ) -> PointsPlan:
     """The plan of an AugmentReduceClassifier; `rates` has what learning_rate="auto" is, times the mean of |x|^2."""
     open_ = Open(64, 20, 0.9)

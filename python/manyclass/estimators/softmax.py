@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,7 +21,7 @@ from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
 from manyclass.estimators.settle import BATCH_SOLVERS, Settled, settle_batches, settle_full_batch, settle_points
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Data, LinearWeights
+from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights
 from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
@@ -157,7 +157,7 @@ class SoftmaxClassifier(LabelClassifier):
     resolved_params_: dict[str, Any]
     alpha_path_: dict[float, float]
     learning_rate_table_: dict[float, float]
-    validation_curve_: NDArray[np.float64]
+    validation_curve_: Doubles
     best_iter_: int
 
     def __init__(
@@ -279,7 +279,7 @@ class SoftmaxClassifier(LabelClassifier):
         tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS)
         return tags
 
-    def beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """See `LinearClassifier`: what was chosen, and how.
 
         JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
@@ -294,7 +294,7 @@ class SoftmaxClassifier(LabelClassifier):
             found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(self, name).items()]
         return {**description, "automatic": found}, arrays
 
-    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
         """See `LinearClassifier`."""
         super().take_beside_weights(description, arrays)
         found = description.get("automatic", {})
@@ -353,9 +353,7 @@ class SoftmaxClassifier(LabelClassifier):
             weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads)
         return self._assign(points, weights, curve, settled, watch.validation)
 
-    def _candidates(
-        self, candidates: ArrayLike | None, sampler: Part | None, points: Points
-    ) -> NDArray[np.int32] | None:
+    def _candidates(self, candidates: ArrayLike | None, sampler: Part | None, points: Points) -> Ids | None:
         if candidates is None:
             return None
         if sampler is None or sampler.name != "head_tail":

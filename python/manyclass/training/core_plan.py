@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.model.weights import LinearWeights
+from manyclass.model.weights import Floats, Ids, LinearWeights
 from manyclass.training.plan import PointsPlan, Utility
 
 EMPTY = np.zeros(0, dtype=np.float32)
 
 
-def core_state(
-    plan: PointsPlan, weights: LinearWeights, labels: NDArray[np.int32], x_sq: NDArray[np.float32], **more: Any
-) -> _core.State:
+def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
     """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
     n_samples, family = len(labels), plan.utility.family if plan.utility else None
     first_u = float(np.log(weights.n_classes)) if plan.u_init == "log_n_classes" else 0.0

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from manyclass import _core
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
 
@@ -188,12 +187,12 @@ class TrainingState:
     loss: float
     class_updates: int
     _weights: LinearWeights | MappedWeights = field(repr=False)
-    _scale: NDArray[np.float32] = field(repr=False)
-    _position: NDArray[np.int32] = field(repr=False)
+    _scale: Floats = field(repr=False)
+    _position: Ids = field(repr=False)
     _n_threads: int = field(repr=False)
     _noise: str = field(repr=False, default="gumbel")
 
-    def evaluate(self, X: Matrix, labels: NDArray[np.int32]) -> dict[str, float]:
+    def evaluate(self, X: Matrix, labels: Ids) -> dict[str, float]:
         """Return the exact log-loss (nats), error and top-5 error on points with labels in [0, n_classes).
 
         It is the current iterate that is evaluated, also where iterates are averaged.
@@ -201,7 +200,7 @@ class TrainingState:
         at = self._position[labels]
         return summarize(*self._weights.log_losses(X, at, self._n_threads, self._scale, self._noise))
 
-    def scores(self, X: Matrix) -> NDArray[np.float32]:
+    def scores(self, X: Matrix) -> Floats:
         """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
         return self._weights.scores(X, self._n_threads, self._scale)[:, self._position]
 
@@ -216,7 +215,7 @@ class TrainingState:
 Callback = Callable[[TrainingState], bool | None]
 
 
-def summarize(losses: NDArray[np.float64], ranks: NDArray[np.int32]) -> dict[str, float]:
+def summarize(losses: Doubles, ranks: Ids) -> dict[str, float]:
     """Mean log-loss in nats, error and top-5 error."""
     return {
         "log_loss": float(np.mean(losses)),

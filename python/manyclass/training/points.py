@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 from manyclass.training.core_plan import EMPTY, core_plan, core_state
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
@@ -52,13 +51,13 @@ class Memory:
         Running squares of the gradients (schedule="adaptive").
     """
 
-    scale: NDArray[np.float32]
-    norm_sq: NDArray[np.float64]
-    total: NDArray[np.float32]
-    intercept_total: NDArray[np.float32]
+    scale: Floats
+    norm_sq: Doubles
+    total: Floats
+    intercept_total: Floats
     averaged: range
-    squares: NDArray[np.float32]
-    intercept_squares: NDArray[np.float32]
+    squares: Floats
+    intercept_squares: Floats
     n_averaged: int = 0
 
     @classmethod
@@ -72,7 +71,7 @@ class Memory:
         between = max(1, math.ceil(SECONDS_PER_SUMMED * weights.matrix.size / (MOST_FOR_AVERAGING * pass_seconds)))
         n_intercepts = n_classes if plan.fit_intercept else 0
 
-        def like_weights(wanted: bool) -> NDArray[np.float32]:
+        def like_weights(wanted: bool) -> Floats:
             return aligned_zeros(*weights.matrix.shape) if wanted else EMPTY.reshape(0, 0)
 
         return cls(
@@ -92,7 +91,7 @@ class Memory:
             self.intercept_total += weights.intercept
             self.n_averaged += 1
 
-    def model(self, weights: LinearWeights) -> tuple[LinearWeights, NDArray[np.float32]]:
+    def model(self, weights: LinearWeights) -> tuple[LinearWeights, Floats]:
         """Return what `finish` would leave, as a matrix and the factors of its rows, without copying W."""
         if not self.n_averaged:
             return weights, self.scale
@@ -109,13 +108,13 @@ class Memory:
             weights.multiply_rows(self.scale)
 
 
-def row_norms_sq(x: Matrix) -> NDArray[np.float32]:
+def row_norms_sq(x: Matrix) -> Floats:
     """Return the squared Euclidean norm of each row."""
     with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
         if isinstance(x, sp.csr_array):
             squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
             return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-        norms: NDArray[np.float32] = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
         return norms
 
 
@@ -126,7 +125,7 @@ def largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> fl
     return float(np.logaddexp(0.0, np.log(n_classes - 1) + 2 * np.sqrt(largest_x_sq) * max_norm))
 
 
-def batch_size_of(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> int:
+def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
     """Points that see the same weights."""
     if plan.batch_size is not None:
         return int(min(plan.batch_size, len(labels)))
@@ -140,7 +139,7 @@ def batch_size_of(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -
     return max(1, min(most, n_classes // CLASSES_PER_BATCHED_POINT, by_label))
 
 
-def class_order(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> NDArray[np.int32]:
+def class_order(plan: PointsPlan, labels: Ids, n_classes: int) -> Ids:
     """The order in which training sees the classes.
 
     It is random, so that a block of neighbours is a uniform draw, or that of their frequency, so that a line of
@@ -156,13 +155,7 @@ class PointsTraining:
     """The core's trainer with its arrays, and what happens between passes."""
 
     def __init__(
-        self,
-        plan: PointsPlan,
-        x: Matrix,
-        labels: NDArray[np.int32],
-        n_classes: int,
-        candidates: NDArray[np.int32] | None,
-        watch: Watch,
+        self, plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, candidates: Ids | None, watch: Watch
     ) -> None:
         self.plan, self.watch, self.n_classes = plan, watch, n_classes
         order = class_order(plan, labels, n_classes)
@@ -175,9 +168,7 @@ class PointsTraining:
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
         self.run = self._trainer(x, self.position[labels]).run
 
-    def _heads(
-        self, x: Matrix, labels: NDArray[np.int32], candidates: NDArray[np.int32] | None
-    ) -> tuple[NDArray[np.int32], HeadSearch | None]:
+    def _heads(self, x: Matrix, labels: Ids, candidates: Ids | None) -> tuple[Ids, HeadSearch | None]:
         """Certain classes of each point, and what looks for them."""
         plan = self.plan
         if plan.sampler != "head_tail":
@@ -188,7 +179,7 @@ class PointsTraining:
         heads = np.full((len(labels), min(plan.n_head, self.n_classes - 1)), -1, dtype=np.int32)
         return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
 
-    def _trainer(self, x: Matrix, labels: NDArray[np.int32]) -> _core.Trainer:
+    def _trainer(self, x: Matrix, labels: Ids) -> _core.Trainer:
         plan, memory, n_classes = self.plan, self.memory, self.n_classes
         arrays = {name: getattr(memory, name) for name in ("scale", "norm_sq", "squares", "intercept_squares")}
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
@@ -226,12 +217,7 @@ def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
 
 
 def fit_points(
-    plan: PointsPlan,
-    x: Matrix,
-    labels: NDArray[np.int32],
-    n_classes: int,
-    watch: Watch,
-    candidates: NDArray[np.int32] | None = None,
+    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, watch: Watch, candidates: Ids | None = None
 ) -> tuple[LinearWeights, list[float]]:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 

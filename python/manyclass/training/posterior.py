@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 from manyclass.training.core_plan import core_plan, core_state
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import row_norms_sq
-
-Floats = NDArray[np.float64]
 
 BATCH = 16  # points that see the same weights and classes
 
@@ -28,7 +25,7 @@ class GaussianTraining:
     The variances of a pass are those of the precisions that the passes before have collected, and 0 in the first.
     """
 
-    def __init__(self, plan: PointsPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int) -> None:
+    def __init__(self, plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int) -> None:
         assert plan.utility is not None
         self.n_samples, self.n_classes, self.alpha = len(labels), n_classes, plan.alpha
         self.means = LinearWeights.zeros(n_classes, x.shape[1], sparse=sp.issparse(x))
@@ -49,7 +46,7 @@ class GaussianTraining:
         made = core_plan(own, n_classes, batch=min(plan.batch_size or BATCH, self.n_samples), local_floor=0.0)
         self._trainer = _core.Trainer.posterior(made, data, x.shape[1], state, self.variances, self.collected)
 
-    def _by_feature(self, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _by_feature(self, matrix: Floats) -> Floats:
         return matrix if self.means.sparse else matrix.T
 
     def visit(self, t: int, eta: float, first: int, last: int) -> float:
@@ -72,8 +69,8 @@ class GaussianTraining:
 
 
 def fit_posterior(
-    plan: PointsPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int
-) -> tuple[LinearWeights, NDArray[np.float32], list[float]]:
+    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int
+) -> tuple[LinearWeights, Floats, list[float]]:
     """Return the means, the variances (stored as the means are) and the loss of each pass."""
     training = GaussianTraining(plan, x, labels, n_classes)
     curve = [training.make_pass(t, plan.schedule.at(t)[0]) for t in range(plan.max_iter)]
@@ -81,15 +78,8 @@ def fit_posterior(
 
 
 def predictive_tiles(
-    noise: str,
-    means: LinearWeights,
-    variances: NDArray[np.float32],
-    x: Matrix,
-    *,
-    n_draws: int,
-    seed: int,
-    n_threads: int,
-) -> Iterator[tuple[int, Floats]]:
+    noise: str, means: LinearWeights, variances: Floats, x: Matrix, *, n_draws: int, seed: int, n_threads: int
+) -> Iterator[tuple[int, Doubles]]:
     """Probabilities of all classes, some points at a time, as means over draws of the scores."""
     spread = LinearWeights(variances, np.zeros_like(means.intercept), means.sparse)
     squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), x.shape) if sp.issparse(x) else np.square(x)
