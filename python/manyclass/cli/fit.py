@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import sys
 import time
 from typing import Any
 
@@ -17,7 +16,17 @@ import numpy as np
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_parameters, parameters_from
-from manyclass.cli.data import FORM, Labelled, add_data_options, check_writable, note, print_table, read_labelled
+from manyclass.cli.data import (
+    FORM,
+    Labelled,
+    add_data_options,
+    add_progress,
+    check_writable,
+    note,
+    print_table,
+    read_labelled,
+    shows_progress,
+)
 from manyclass.cli.evaluate import evaluated
 from manyclass.estimators.files import save_model
 from manyclass.estimators.softmax import SoftmaxClassifier
@@ -31,12 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evaluate", action="store_true", help="evaluate on the training data after training")
     parser.add_argument("--plot", metavar="PNG", help="draw the running loss by pass (needs matplotlib)")
     parser.add_argument("--max-seconds", type=float, metavar="S", help="train for at most S seconds")
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="show a progress bar on stderr; default: where stderr is a terminal",
-    )
+    add_progress(parser)
     add_data_options(parser, of_model=False)
     parser.add_argument(
         "--first-label",
@@ -49,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fit, save, tell."""
-    progress = sys.stderr.isatty() if args.progress is None else args.progress
+    progress = shows_progress(args)
     model = SoftmaxClassifier(**parameters_from(args, SoftmaxClassifier), verbose=int(progress))
     _check_before_work(args, model)
     begin = time.perf_counter()

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 
 from manyclass.checks import check_number
 from manyclass.cli.arguments import add_parameters, documented_parameters, option, parameters_from
-from manyclass.cli.data import check_writable, print_table
+from manyclass.cli.data import add_progress, check_writable, print_table, shows_progress
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.questions import load_analogies, load_word_pairs
 from manyclass.words.skip_gram import SkipGram
@@ -40,12 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evaluate-sample", type=int, metavar="N", help="print the objective, estimated from N drawn centre words"
     )
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="show a progress bar on stderr; default: where stderr is a terminal",
-    )
+    add_progress(parser)
     add_parameters(parser, SkipGram)
     _add_objective_parameters(parser)
 
@@ -74,7 +68,7 @@ def _model(args: argparse.Namespace, *, verbose: bool) -> SkipGram:
 
 def run(args: argparse.Namespace) -> int:
     """Fit, write, tell."""
-    progress = sys.stderr.isatty() if args.progress is None else args.progress
+    progress = shows_progress(args)
     model = _model(args, verbose=progress)
     model.check_parameters()
     check_writable(args.output)

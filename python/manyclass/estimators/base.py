@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass.checks import canonical_csr, check_number, n_threads_from, seed_from
+from manyclass.estimators.files import save_model
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search import class_index
@@ -351,8 +352,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         -----
         Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
         """
-        from manyclass.estimators.files import save_model  # persist knows all models, hence comes after this module
-
         save_model(self, path)
 
     def storage(self) -> dict[str, Any]:

@@ -69,10 +69,7 @@ class LabelClassifier(LinearClassifier):
         AttributeError
             If the model was fitted without embeddings.
         """
-        check_is_fitted(self, "_weights")
-        weights = self._weights
-        if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
-            raise AttributeError("the model has no embeddings; fit it with model='embedding'")
+        weights = self._embedded()
         return weights.embeddings[:, : weights.n_hidden]
 
     def embed(self, X: Data) -> Floats:
@@ -92,10 +89,13 @@ class LabelClassifier(LinearClassifier):
             If the model was fitted without embeddings.
         """
         x = self._validated(X)
-        weights = self._weights
-        if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
+        return self._embedded().transform(x)
+
+    def _embedded(self) -> MappedWeights:
+        check_is_fitted(self, "_weights")
+        if not isinstance(self._weights, MappedWeights) or not len(self._weights.embeddings):
             raise AttributeError("the model has no embeddings; fit it with model='embedding'")
-        return weights.transform(x)
+        return self._weights
 
     def predict(self, X: Data) -> Any:
         """Return the most probable label of each point; of equals, the first in `classes_`.

@@ -165,11 +165,9 @@ class MarginClassifier(LabelClassifier):
             If training diverged or was interrupted, the model being the one reached before.
         """
         chosen = self.check_parameters()
-        if max_seconds is not None:
-            check_number("max_seconds", max_seconds, low=0)
+        watch = Watch.of(callback, max_seconds)
         points = self._points(X, y)
         plan = self._plan(chosen, points)
-        watch = Watch(callback, np.inf if max_seconds is None else float(max_seconds))
         weights, curve = fit_batches(plan, points.x, points.labels, len(points.classes), watch)
         self._take(points, weights, curve)
         return self

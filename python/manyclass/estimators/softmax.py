@@ -31,7 +31,7 @@ from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import Callback
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, Watch
 from manyclass.training.points import fit_points
-from manyclass.training.validation import Validation, fork
+from manyclass.training.validation import Validation, fork, held_out
 
 TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 
@@ -239,10 +239,8 @@ class SoftmaxClassifier(LabelClassifier):
             gradient larger than `tol`.
         """
         chosen = self.check_parameters()
-        if max_seconds is not None:
-            check_number("max_seconds", max_seconds, low=0)
+        watch = Watch.of(callback, max_seconds)
         points = self._points(X, y)
-        watch = Watch(callback, np.inf if max_seconds is None else float(max_seconds))
         if self._trains_by_batches(chosen, points):
             if candidates is not None:
                 raise ValueError(
@@ -335,14 +333,9 @@ class SoftmaxClassifier(LabelClassifier):
             timed = bool(np.isfinite(watch.max_seconds))
             settled = settle_points(self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed)
         if self.early_stopping:
-            validation, rows = Validation.of(
-                x,
-                labels,
-                fraction=self.validation_fraction,
-                n_iter_no_change=self.n_iter_no_change,
-                random=fork(self.random_state),
-                n_threads=settled.plan.n_threads,
-            )
+            held = held_out(labels, self.validation_fraction, fork(self.random_state))
+            out, rows = np.flatnonzero(held), np.flatnonzero(~held)
+            validation = Validation(x[out], labels[out], self.n_iter_no_change, settled.plan.n_threads)
             x, labels = x[rows], labels[rows]
             heads = None if heads is None else heads[rows]
             watch = replace(watch, validation=validation)

@@ -213,8 +213,7 @@ class AugmentReduceClassifier(LinearClassifier):
             If training diverged or was interrupted, the model being the one reached before.
         """
         chosen = self.check_parameters()
-        if max_seconds is not None:
-            check_number("max_seconds", max_seconds, low=0)
+        watch = Watch.of(callback, max_seconds)
         points = self._points(X, y)
         x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
         plan = self._plan(chosen, row_norms_sq(x), n_classes)
@@ -224,7 +223,6 @@ class AugmentReduceClassifier(LinearClassifier):
             weights, variances, curve = fit_posterior(plan, x, labels, n_classes)
             self._take(points, weights, curve, _variances=variances)
             return self
-        watch = Watch(callback, np.inf if max_seconds is None else float(max_seconds))
         weights, curve = fit_points(plan, x, labels, n_classes, watch)
         self._take(points, weights, curve, _variances=None)
         return self

@@ -70,6 +70,11 @@ class ClusteredRows(BaseEstimator):
         """A copy of the rows as they are now."""
         return np.asarray(self._fitted().rows())
 
+    @property
+    def labels_(self) -> NDArray[np.int32]:
+        """Cluster of each row, of shape (K,); of a DecomposedIndex that in each block, (B, K)."""
+        return np.asarray(self._fitted().labels())
+
     def save(self, path: PathLike) -> None:
         """Write rows, clusters and parameters to a safetensors file; a `random_state` that is no int is left out.
 
@@ -197,16 +202,16 @@ class ClusteredRows(BaseEstimator):
         Q: Rows,
         Y: Labels,
         loss: str,
-        *,
         smoothing: float,
         budget: int | None,
         threshold: float | None,
         n_probe: int | None,
         tolerance: float,
         rest: str | None,
-        n_iter: int,
-        step: str,
-        answer: str,
+        *,
+        n_iter: int = 0,
+        step: str = "full",
+        answer: str = "blocks",
     ) -> tuple[NDArray[np.float64], sp.csr_array]:
         index = self._fitted()
         check_choice("loss", loss, LOSSES)

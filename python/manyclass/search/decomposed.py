@@ -257,24 +257,8 @@ class DecomposedIndex(ClusteredRows):
             If an argument is out of range, or a query is not finite or longer than 2**62.
         """
         return self._losses_and_gradients(
-            Q,
-            Y,
-            loss,
-            smoothing=smoothing,
-            budget=budget,
-            threshold=threshold,
-            n_probe=n_probe,
-            tolerance=tolerance,
-            rest=rest,
-            n_iter=n_iter,
-            step=step,
-            answer=answer,
+            Q, Y, loss, smoothing, budget, threshold, n_probe, tolerance, rest, n_iter=n_iter, step=step, answer=answer
         )
-
-    @property
-    def labels_(self) -> NDArray[np.int32]:
-        """Cluster of each row in each block, of shape (B, K)."""
-        return np.asarray(self._fitted().labels())
 
     def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """The columns of each block."""

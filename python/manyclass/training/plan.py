@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.checks import check_number
 from manyclass.model.weights import Ids
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
@@ -191,3 +192,11 @@ class Watch:
     callback: Callback | None = None
     max_seconds: float = np.inf
     validation: Validation | None = None
+
+    @classmethod
+    def of(cls, callback: Callback | None, max_seconds: float | None) -> Watch:
+        """Return what `fit` was given; raise ValueError for a time below 0."""
+        if max_seconds is None:
+            return cls(callback)
+        check_number("max_seconds", max_seconds, low=0)
+        return cls(callback, float(max_seconds))

@@ -78,22 +78,6 @@ class Validation:
     _best: LinearWeights | None = None
     _scale: Floats = field(default_factory=lambda: UNUSED_SCALE)
 
-    @classmethod
-    def of(
-        cls,
-        x: Matrix,
-        labels: Ids,
-        *,
-        fraction: float,
-        n_iter_no_change: int,
-        random: np.random.RandomState,
-        n_threads: int,
-    ) -> tuple[Validation, NDArray[np.intp]]:
-        """Hold points out; return what validates, and the rows that are left for training."""
-        held = held_out(labels, fraction, random)
-        rows = np.flatnonzero(held)
-        return cls(x[rows], labels[rows], n_iter_no_change, n_threads), np.flatnonzero(~held)
-
     def after_pass(self, model: LinearWeights, scale: Floats, position: Ids) -> bool:
         """Evaluate what `fit` would return now, keep a copy if it is the best, and say whether to stop.
 
