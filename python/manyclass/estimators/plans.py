@@ -25,7 +25,7 @@ TINY = float(np.finfo(np.float32).tiny)
 # With embeddings, Adagrad's rate for learning_rate="auto", over the root mean square of |x|: how far a row moves at
 # first. Of 0.3, 1 and 3 the best on eurlex57k by P@1 after three passes. That of the embeddings, which start with
 # length 1, is a multiple of it: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best there; for the softmax, of 0.25, 0.5,
-# 1, 1.5 and 2, the best on yso-en by log-loss (bench/README.md).
+# 1, 1.5 and 2, the best on yso-en by log-loss (bench/notes/defaults.md).
 ADAGRAD_RATE = 1.0
 EMBEDDING_SHARE = {"cross_entropy": 1.5, "margin": 0.5, "triplet": 0.5}
 # budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.

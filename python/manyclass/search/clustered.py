@@ -15,7 +15,7 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
 
-# Up to this many rows one cluster is as fast as any number of them (bench/README.md), and exact.
+# Up to this many rows one cluster is as fast as any number of them (bench/notes/search.md), and exact.
 EXACT_ROWS = 4096
 CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is so many times the square root of K
 BUDGET_SHARE = 100  # a search finds one class in so many unless it is told how many (Yen et al. 2018, section 5)

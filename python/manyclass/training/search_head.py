@@ -14,7 +14,8 @@ from manyclass.model.weights import Floats, Ids, LinearWeights, Matrix
 from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 
-HEAD_RECALL = 0.8  # 0.95 takes four times as many probes (bench/README.md), and a class that is missed loses no bias
+# A recall of 0.95 takes four times as many probes (bench/notes/selections.md), and a class that is missed adds no bias.
+HEAD_RECALL = 0.8
 
 
 class HeadSearch:

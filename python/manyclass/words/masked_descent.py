@@ -25,7 +25,7 @@ class MaskedGradients:
 
     F is then that of the words found. Of a DecomposedIndex these are what all its blocks find, with exact scores and
     one loss: the paper's mean over the blocks is no better, and where it is not the same counts words that are high in
-    one block by chance (bench/README.md).
+    one block by chance (bench/notes/words.md).
     """
 
     def __init__(self, collapsed: Collapsed, index: Index, budget: int, dim: int) -> None:
