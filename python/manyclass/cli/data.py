@@ -62,17 +62,6 @@ def add_data_options(parser: argparse.ArgumentParser, *, of_model: bool) -> None
     )
 
 
-def add_progress(parser: argparse.ArgumentParser) -> None:
-    """Add the option --progress; see `shows_progress`."""
-    text = "show a progress bar on stderr; default: where stderr is a terminal"
-    parser.add_argument("--progress", action=argparse.BooleanOptionalAction, default=None, help=text)
-
-
-def shows_progress(args: argparse.Namespace) -> bool:
-    """Whether to show a bar: as asked for, else where stderr is a terminal."""
-    return sys.stderr.isatty() if args.progress is None else bool(args.progress)
-
-
 def is_safetensors(path: str) -> bool:
     """Whether the file looks like a safetensors file: a length that fits, then a JSON object."""
     with open(path, "rb") as file:

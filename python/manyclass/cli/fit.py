@@ -15,18 +15,8 @@ from typing import Any
 import numpy as np
 
 from manyclass.checks import check_number, n_threads_from
-from manyclass.cli.arguments import add_parameters, parameters_from
-from manyclass.cli.data import (
-    FORM,
-    Labelled,
-    add_data_options,
-    add_progress,
-    check_writable,
-    note,
-    print_table,
-    read_labelled,
-    shows_progress,
-)
+from manyclass.cli.arguments import add_parameters, add_progress, parameters_from, shows_progress
+from manyclass.cli.data import FORM, Labelled, add_data_options, check_writable, note, print_table, read_labelled
 from manyclass.cli.evaluate import evaluated
 from manyclass.estimators.files import save_model
 from manyclass.estimators.softmax import SoftmaxClassifier

@@ -13,8 +13,15 @@ import os
 import time
 
 from manyclass.checks import check_number
-from manyclass.cli.arguments import add_parameters, documented_parameters, option, parameters_from
-from manyclass.cli.data import add_progress, check_writable, print_table, shows_progress
+from manyclass.cli.arguments import (
+    add_parameters,
+    add_progress,
+    documented_parameters,
+    option,
+    parameters_from,
+    shows_progress,
+)
+from manyclass.cli.data import check_writable, print_table
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.questions import load_analogies, load_word_pairs
 from manyclass.words.skip_gram import SkipGram

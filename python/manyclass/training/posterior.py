@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,15 +34,10 @@ class GaussianTraining:
         state = core_state(plan, self.means, labels, row_norms_sq(x))
         data = csr_parts(x) if isinstance(x, sp.csr_array) else x
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
-        same: dict[str, Any] = {
-            "solver": "sgd",
-            "sampler": "uniform",
-            "options": {},
-            "n_threads": 1,
-            "share_classes": True,
-        }
-        own = replace(plan, n_negatives=n_negatives, batch_size=None, **same)
-        made = core_plan(own, n_classes, batch=min(plan.batch_size or BATCH, self.n_samples), local_floor=0.0)
+        batch = min(plan.batch_size or BATCH, self.n_samples)
+        own = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
+        own = replace(own, share_classes=True, batch_size=None)  # the steps of a batch are added
+        made = core_plan(own, n_classes, batch=batch, local_floor=0.0)
         self._trainer = _core.Trainer.posterior(made, data, x.shape[1], state, self.variances, self.collected)
 
     def _by_feature(self, matrix: Floats) -> Floats:
