@@ -278,9 +278,16 @@ class SoftmaxClassifier(LabelClassifier):
         return tags
 
     def beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """See `LinearClassifier`: what was chosen, and how.
+        """What a file holds beside weights, classes and the loss curve: what was chosen, and how.
 
         JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
+
+        Returns
+        -------
+        description : dict
+            As JSON has it.
+        arrays : dict of str to ndarray
+            Of the shape of the weights.
         """
         description, arrays = super().beside_weights()
         found: dict[str, Any] = {
@@ -293,7 +300,12 @@ class SoftmaxClassifier(LabelClassifier):
         return {**description, "automatic": found}, arrays
 
     def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
-        """See `LinearClassifier`."""
+        """Take over what `beside_weights` has given; older files lack some of it.
+
+        Parameters
+        ----------
+        description, arrays : mappings
+        """
         super().take_beside_weights(description, arrays)
         found = description.get("automatic", {})
         self.resolved_params_ = decode_parameters(found.get("resolved_params_", {}))

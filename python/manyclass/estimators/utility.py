@@ -397,12 +397,25 @@ class AugmentReduceClassifier(LinearClassifier):
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
 
     def beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """See `LinearClassifier`: the variances of a posterior."""
+        """What a file holds beside weights, classes and the loss curve: the variances of a posterior.
+
+        Returns
+        -------
+        description : dict
+            As JSON has it.
+        arrays : dict of str to ndarray
+            Of the shape of the weights.
+        """
         description, arrays = super().beside_weights()
         return description, arrays if self._variances is None else {**arrays, "variances": self._variances}
 
     def take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
-        """See `LinearClassifier`."""
+        """Take over what `beside_weights` has given; older files lack some of it.
+
+        Parameters
+        ----------
+        description, arrays : mappings
+        """
         super().take_beside_weights(description, arrays)
         self._variances = arrays.get("variances")
 

@@ -182,7 +182,18 @@ class DecomposedIndex(ClusteredRows):
         return self
 
     def follow_training(self, n_replaced: int) -> bool:
-        """Clusters of few columns are cheap: they are made anew where all rows may have moved since the last time."""
+        """Make the clusters anew, which is cheap for few columns, where all rows may have moved since the last time.
+
+        Parameters
+        ----------
+        n_replaced : int
+            Rows that a trainer has replaced in the core since the last call.
+
+        Returns
+        -------
+        bool
+            Whether the clusters were made anew.
+        """
         self._replaced = getattr(self, "_replaced", 0) + n_replaced
         if self._replaced < self.n_rows_:
             return False

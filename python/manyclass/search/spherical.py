@@ -235,7 +235,18 @@ class SphericalClusterIndex(ClusteredRows):
         return self
 
     def follow_training(self, n_replaced: int) -> bool:
-        """Note rows that have been replaced in the core; return whether the clusters were made anew."""
+        """Note rows that have been replaced, and make the clusters anew where they no longer fit.
+
+        Parameters
+        ----------
+        n_replaced : int
+            Rows that a trainer has replaced in the core since the last call.
+
+        Returns
+        -------
+        bool
+            Whether the clusters were made anew.
+        """
         self._replaced += n_replaced
         if self.recluster != "auto" or not self._has_worn():
             return False
