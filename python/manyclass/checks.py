@@ -27,13 +27,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_number(
-    name: str,
-    value: Any,
-    *,
-    low: float = -np.inf,
-    high: float = np.inf,
-    open_low: bool = False,
-    integer: bool = False,
+    name: str, value: Any, *, low: float = -np.inf, high: float = np.inf, open_low: bool = False, integer: bool = False
 ) -> None:
     """Raise unless `value` is a finite number (an integer) in [low, high], or ]low, high] if `open_low`."""
     kind: Any = numbers.Integral if integer else numbers.Real
@@ -79,9 +73,7 @@ def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
     return out
 
 
-def csr_parts(
-    X: sp.csr_array,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+def csr_parts(X: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
     """Return (indptr, indices, data) of a canonical CSR matrix in the types of the core."""
     return (
         np.ascontiguousarray(X.indptr, dtype=np.int64),

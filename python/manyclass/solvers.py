@@ -20,9 +20,8 @@ SCHEDULE = Setting(
     "schedule",
     "exponential",
     'Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), or constant; "adaptive" '
-    "divides "
-    "the step of each weight by sqrt(iterations) (1 + sqrt(running mean of its squared gradients)), for explicit steps "
-    "without ridge and max_norm (Ruiz et al. 2018, section 4).",
+    "divides the step of each weight by sqrt(iterations) (1 + sqrt(running mean of its squared gradients)), for "
+    "explicit steps without ridge and max_norm (Ruiz et al. 2018, section 4).",
     "choice",
     _CHOICES["schedule"],
 )
@@ -57,8 +56,7 @@ SHARE_CLASSES = Setting(
     "share_classes",
     None,
     "Whether the points of a batch see the same drawn classes, which makes a class cheaper; None: only with "
-    "embeddings, "
-    "several labels or a margin.",
+    "embeddings, several labels or a margin.",
     "flag",
     beside=(None,),
 )
@@ -74,8 +72,7 @@ MAX_NORM = Setting(
     "max_norm",
     None,
     "If given, each w_k is projected on the ball of this radius and u on the interval that follows (Fagan & "
-    "Iyengar 2018, "
-    "Lemma 2); needs alpha=0, one thread and steps of single points.",
+    "Iyengar 2018, Lemma 2); needs alpha=0, one thread and steps of single points.",
     beside=(None,),
     low=0,
     open_low=True,
@@ -115,8 +112,7 @@ LOG_Q = Setting(
     "log_q",
     True,
     "With embeddings or several labels: whether e^z of a drawn class is divided by how often it is expected, "
-    "so that the "
-    "mean of the sampled sum is the true one (Jean et al. 2015).",
+    "so that the mean of the sampled sum is the true one (Jean et al. 2015).",
     "flag",
 )
 FAMILY = Setting(
@@ -188,14 +184,7 @@ _LBFGS = (
     ),
     Setting("tol", 1e-6, "Stop when no entry of the gradient is larger in absolute value.", low=0),
 )
-_ADAGRAD = (
-    SCHEDULE,
-    DECAY,
-    BATCH_SIZE,
-    SHARE_CLASSES,
-    SHUFFLE,
-    LOG_Q,
-)
+_ADAGRAD = (SCHEDULE, DECAY, BATCH_SIZE, SHARE_CLASSES, SHUFFLE, LOG_Q)
 
 SOLVERS: dict[str, type[Part]] = {
     name: part_class(Solver, name, _settings(facts), _text(facts), __name__) for name, facts in parts("solver").items()

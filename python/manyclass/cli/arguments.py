@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,17 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type) -> None:
         text = "a parameter of a part, such as solver__decay=0.7 with --solver implicit; may be given several times"
         group.add_argument("--set", action="append", default=[], metavar="PART__NAME=VALUE", help=text)
         parser.epilog = _parts_in_words()
+
+
+def add_progress(parser: argparse.ArgumentParser) -> None:
+    """Add the option --progress; see `shows_progress`."""
+    text = "show a progress bar on stderr; default: where stderr is a terminal"
+    parser.add_argument("--progress", action=argparse.BooleanOptionalAction, default=None, help=text)
+
+
+def shows_progress(args: argparse.Namespace) -> bool:
+    """Whether to show a bar: as asked for, else where stderr is a terminal."""
+    return sys.stderr.isatty() if args.progress is None else bool(args.progress)
 
 
 def _parts_in_words() -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 
 from manyclass.checks import check_number, n_threads_from
+from manyclass.cli.arguments import add_progress, shows_progress
 from manyclass.cli.data import note
 from manyclass.papers import EXPERIMENTS, Experiment, Options, run_experiment, write_report
 
@@ -35,12 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the sizes of data that are drawn")
     parser.add_argument("--n-jobs", type=int, default=1, help="threads; -1: all cores")
     parser.add_argument("--output", metavar="DIR", help="folder for records and report; default: NAME, made here")
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="show a progress bar on stderr; default: where stderr is a terminal",
-    )
+    add_progress(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,13 +50,7 @@ def run(args: argparse.Namespace) -> int:
     experiment = EXPERIMENTS[args.name]
     options = _options(args)
     folder = Path(args.output or args.name)
-    outcome = run_experiment(
-        experiment,
-        options,
-        folder,
-        note=note,
-        progress=sys.stderr.isatty() if args.progress is None else args.progress,
-    )
+    outcome = run_experiment(experiment, options, folder, note=note, progress=shows_progress(args))
     written, told = write_report(
         outcome.report,
         folder,

@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import sys
 import time
 from typing import Any
 
 import numpy as np
 
 from manyclass.checks import check_number, n_threads_from
-from manyclass.cli.arguments import add_parameters, parameters_from
+from manyclass.cli.arguments import add_parameters, add_progress, parameters_from, shows_progress
 from manyclass.cli.data import FORM, Labelled, add_data_options, check_writable, note, print_table, read_labelled
 from manyclass.cli.evaluate import evaluated
 from manyclass.estimators.files import save_model
@@ -31,12 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evaluate", action="store_true", help="evaluate on the training data after training")
     parser.add_argument("--plot", metavar="PNG", help="draw the running loss by pass (needs matplotlib)")
     parser.add_argument("--max-seconds", type=float, metavar="S", help="train for at most S seconds")
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="show a progress bar on stderr; default: where stderr is a terminal",
-    )
+    add_progress(parser)
     add_data_options(parser, of_model=False)
     parser.add_argument(
         "--first-label",
@@ -49,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fit, save, tell."""
-    progress = sys.stderr.isatty() if args.progress is None else args.progress
+    progress = shows_progress(args)
     model = SoftmaxClassifier(**parameters_from(args, SoftmaxClassifier), verbose=int(progress))
     _check_before_work(args, model)
     begin = time.perf_counter()

@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 
 from manyclass.checks import check_number
-from manyclass.cli.arguments import add_parameters, documented_parameters, option, parameters_from
+from manyclass.cli.arguments import (
+    add_parameters,
+    add_progress,
+    documented_parameters,
+    option,
+    parameters_from,
+    shows_progress,
+)
 from manyclass.cli.data import check_writable, print_table
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.questions import load_analogies, load_word_pairs
@@ -40,12 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evaluate-sample", type=int, metavar="N", help="print the objective, estimated from N drawn centre words"
     )
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="show a progress bar on stderr; default: where stderr is a terminal",
-    )
+    add_progress(parser)
     add_parameters(parser, SkipGram)
     _add_objective_parameters(parser)
 
@@ -74,7 +75,7 @@ def _model(args: argparse.Namespace, *, verbose: bool) -> SkipGram:
 
 def run(args: argparse.Namespace) -> int:
     """Fit, write, tell."""
-    progress = sys.stderr.isatty() if args.progress is None else args.progress
+    progress = shows_progress(args)
     model = _model(args, verbose=progress)
     model.check_parameters()
     check_writable(args.output)

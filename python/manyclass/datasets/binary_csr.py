@@ -78,10 +78,7 @@ def load_csr(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr
 
 
 def _save(
-    path: str | os.PathLike[str],
-    X: sparse.csr_array,
-    Y: sparse.csr_array | None,
-    metadata: Mapping[str, str],
+    path: str | os.PathLike[str], X: sparse.csr_array, Y: sparse.csr_array | None, metadata: Mapping[str, str]
 ) -> None:
     tensors: dict[str, NDArray[np.generic]] = {}
     shapes: dict[str, tuple[int, int]] = {}
@@ -110,9 +107,7 @@ def _save(
         raise
 
 
-def _load(
-    path: str | os.PathLike[str],
-) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
+def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
     name = os.fspath(path)
     try:
         with safe_open(name, framework="numpy") as file:

@@ -130,13 +130,7 @@ def _parse(
     n_threads: int,
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
     width, n_classes, x_indptr, x_indices, x_data, y_indptr, y_indices = _core.read_xmc(
-        _text(path),
-        str(path),
-        None if header == "auto" else header,
-        zero_based,
-        n_features,
-        n_labels,
-        n_threads,
+        _text(path), str(path), None if header == "auto" else header, zero_based, n_features, n_labels, n_threads
     )
     n_samples = len(x_indptr) - 1
     X = csr_from_core(x_data, x_indices, x_indptr, (n_samples, width))

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manyclass.checks import canonical_csr, check_number, n_threads_from, seed_from
 from manyclass.estimators.files import save_model
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Data, LinearWeights, Matrix
+from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search import class_index
 from manyclass.training.passes import summarize
 from manyclass.training.plan import Labels
@@ -77,7 +77,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     random_state: Any
 
     classes_: NDArray[Any]
-    loss_curve_: NDArray[np.float64]
+    loss_curve_: Doubles
     n_iter_: int
     _weights: LinearWeights | MappedWeights
 
@@ -107,13 +107,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             del self.__dict__["feature_names_in_"]
 
     @property
-    def coef_(self) -> NDArray[np.float32]:
+    def coef_(self) -> Floats:
         """Weights, (n_classes, n_features), float32; a view."""
         check_is_fitted(self, "_weights")
         return self._weights.coef
 
     @property
-    def intercept_(self) -> NDArray[np.float32]:
+    def intercept_(self) -> Floats:
         """Intercepts, (n_classes,), float32."""
         check_is_fitted(self, "_weights")
         return self._weights.intercept
@@ -122,7 +122,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "_weights")
         return as_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C", reset=False))
 
-    def decision_function(self, X: Data) -> NDArray[np.float32]:
+    def decision_function(self, X: Data) -> Floats:
         """Return the scores x.w_k + b_k.
 
         Parameters
@@ -141,22 +141,22 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     # What depends on the distribution of a label given its scores; a subclass replaces it. Classes rank by their scores
     # under every independent, identically distributed noise.
 
-    def _log_probabilities(self, x: Matrix) -> NDArray[np.float64]:
+    def _log_probabilities(self, x: Matrix) -> Doubles:
         """Log-probabilities of all classes."""
         z = self._weights.scores(x, n_threads_from(self.n_jobs)).astype(np.float64)
         z -= z.max(axis=1, keepdims=True)
         z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
         return z
 
-    def _log_losses(self, x: Matrix, labels: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    def _log_losses(self, x: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
         """Log-loss of each point, and the rank of its label (0: predicted)."""
         return self._weights.log_losses(x, labels, n_threads_from(self.n_jobs))
 
-    def _top_k(self, x: Matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def _top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats]:
         """Positions and log-probabilities of the k best classes of each point, best first."""
         return self._weights.top_k(x, k, n_threads_from(self.n_jobs))
 
-    def predict_log_proba(self, X: Data) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Data) -> Doubles:
         """Return the log-probabilities of all classes, in nats.
 
         Parameters
@@ -170,7 +170,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """
         return self._log_probabilities(self._validated(X))
 
-    def predict_proba(self, X: Data) -> NDArray[np.float64]:
+    def predict_proba(self, X: Data) -> Doubles:
         """Return the probabilities of all classes; rows sum to one.
 
         Parameters
@@ -203,16 +203,16 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     @overload
     def predict_top_k(
         self, X: Data, k: int, *, approximate: bool = ..., recall: float = ..., return_std: Literal[False] = ...
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]: ...
+    ) -> tuple[NDArray[Any], Floats]: ...
 
     @overload
     def predict_top_k(
         self, X: Data, k: int, *, approximate: bool = ..., recall: float = ..., return_std: Literal[True]
-    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float64]]: ...
+    ) -> tuple[NDArray[Any], Floats, Doubles]: ...
 
     def predict_top_k(
         self, X: Data, k: int, *, approximate: bool = False, recall: float = 0.95, return_std: bool = False
-    ) -> tuple[NDArray[Any], NDArray[np.float32]] | tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float64]]:
+    ) -> tuple[NDArray[Any], Floats] | tuple[NDArray[Any], Floats, Doubles]:
         r"""Return the k most probable labels with their log-probabilities, best first.
 
         Parameters
@@ -322,7 +322,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         x = self._validated(X)
         return summarize(*self._log_losses(x, self._labels_of(y, x)))
 
-    def _labels_of(self, y: ArrayLike, x: Matrix) -> NDArray[np.int32]:
+    def _labels_of(self, y: ArrayLike, x: Matrix) -> Ids:
         y = np.asarray(y)
         if y.ndim != 1 or len(y) != x.shape[0]:
             raise ValueError(f"X has {x.shape[0]} rows, y has shape {y.shape}; it must be ({x.shape[0]},)")
@@ -366,7 +366,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         layout = "feature-major (for sparse data)" if self._weights.sparse else "class-major (for dense data)"
         return {"weights": layout, "weight_bytes": self._weights.matrix.nbytes}
 
-    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """What a file holds of the fit beside weights, classes and the loss curve.
 
         Returns
@@ -378,7 +378,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """
         return {}, {}
 
-    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
         """Take over what `_beside_weights` has given; older files lack some of it.
 
         Parameters
@@ -395,7 +395,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> NDArray[np.int32]:
+def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
     """Return the position of each label among the sorted classes, or raise ValueError for labels that have none.
 
     Parameters

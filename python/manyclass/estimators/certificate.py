@@ -38,11 +38,9 @@ from scipy.special import xlogy
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 
-Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
-Floats = NDArray[np.float64]
-
+Csr = tuple[NDArray[np.int64], Ids, Floats]
 # Rounds of step 1, one pass each, and the share of all probability in the wrong class that ends them: moving it in
 # step 2 then costs some 1e-5 nats.
 MOST_ROUNDS = 8
@@ -50,13 +48,7 @@ SMALL_SURPLUS = 1e-6
 
 
 def duality_gap(
-    weights: LinearWeights,
-    x: Matrix,
-    labels: NDArray[np.int32],
-    *,
-    alpha: float,
-    fit_intercept: bool,
-    n_threads: int,
+    weights: LinearWeights, x: Matrix, labels: Ids, *, alpha: float, fit_intercept: bool, n_threads: int
 ) -> dict[str, float]:
     """Return the primal, the dual and their gap, in nats per point.
 
@@ -105,7 +97,7 @@ def duality_gap(
     return {"primal": primal, "dual": dual, "gap": primal - dual}
 
 
-def balance(wanted: Floats, totals: Floats) -> tuple[Floats, Floats]:
+def balance(wanted: Doubles, totals: Doubles) -> tuple[Doubles, Doubles]:
     """Return keep and fill, (n_classes,) each, of evaluate/balanced_softmax.hpp; both arguments have the same sum."""
     keep = np.ones(len(totals))
     np.divide(wanted, totals, out=keep, where=totals > wanted)
@@ -113,14 +105,14 @@ def balance(wanted: Floats, totals: Floats) -> tuple[Floats, Floats]:
     return keep, lack / max(float(lack.sum()), np.finfo(np.float64).tiny)
 
 
-def _matched(weights: LinearWeights, x: Matrix) -> tuple[Csr | NDArray[np.float32], NDArray[np.float32]]:
+def _matched(weights: LinearWeights, x: Matrix) -> tuple[Csr | Floats, Floats]:
     """Return the data as the core takes it and W in the storage for it, a copy where the model has the other one."""
     if isinstance(x, sp.csr_array):
         return csr_parts(x), weights.matrix if weights.sparse else np.ascontiguousarray(weights.coef.T)
     return np.ascontiguousarray(x), np.ascontiguousarray(weights.coef)
 
 
-def _best_towards_labels(entropies: Floats, label_probabilities: Floats, penalty: float) -> float:
+def _best_towards_labels(entropies: Doubles, label_probabilities: Doubles, penalty: float) -> float:
     """Return max over t in [0, 1] of D((1 - t) P + t Y), `penalty` being ||G||^2 / (2 alpha).
 
     D is concave in t: entropy is concave, and minus a square is.

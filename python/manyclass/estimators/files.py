@@ -15,7 +15,7 @@ from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
-from manyclass.model.weights import LINE, LinearWeights, aligned_zeros
+from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
 from manyclass.version import __version__
 
 FORMAT = "manyclass model"
@@ -243,7 +243,7 @@ def _read_mapped(
     intercept, relu = bool(info["intercept_column"]), bool(info["relu"])
     width = -(-(n_hidden + intercept) // LINE) * LINE
 
-    def read(name: str, n_rows: int) -> NDArray[np.float32]:
+    def read(name: str, n_rows: int) -> Floats:
         found = _checked(file, name, np.float32, (n_rows, width))
         return file.map(found) if mmap else file.read(found, out=aligned_zeros(n_rows, width))
 

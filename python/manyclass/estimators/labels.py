@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -16,7 +15,7 @@ from manyclass import metrics
 from manyclass.checks import canonical_csr
 from manyclass.estimators.base import Features, LinearClassifier, Points, as_matrix
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Data, Matrix
+from manyclass.model.weights import Data, Floats, Matrix
 from manyclass.training.plan import Labels
 
 
@@ -62,7 +61,7 @@ class LabelClassifier(LinearClassifier):
         return self._weights.transform(x) if isinstance(self._weights, MappedWeights) else x
 
     @property
-    def embedding_(self) -> NDArray[np.float32]:
+    def embedding_(self) -> Floats:
         """Embeddings of the features, (n_features, dim), float32; a view.
 
         Raises
@@ -70,13 +69,10 @@ class LabelClassifier(LinearClassifier):
         AttributeError
             If the model was fitted without embeddings.
         """
-        check_is_fitted(self, "_weights")
-        weights = self._weights
-        if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
-            raise AttributeError("the model has no embeddings; fit it with model='embedding'")
+        weights = self._embedded()
         return weights.embeddings[:, : weights.n_hidden]
 
-    def embed(self, X: Data) -> NDArray[np.float32]:
+    def embed(self, X: Data) -> Floats:
         """Return the points as the hidden layer has them, of which scores are linear.
 
         Parameters
@@ -93,10 +89,13 @@ class LabelClassifier(LinearClassifier):
             If the model was fitted without embeddings.
         """
         x = self._validated(X)
-        weights = self._weights
-        if not isinstance(weights, MappedWeights) or not len(weights.embeddings):
+        return self._embedded().transform(x)
+
+    def _embedded(self) -> MappedWeights:
+        check_is_fitted(self, "_weights")
+        if not isinstance(self._weights, MappedWeights) or not len(self._weights.embeddings):
             raise AttributeError("the model has no embeddings; fit it with model='embedding'")
-        return weights.transform(x)
+        return self._weights
 
     def predict(self, X: Data) -> Any:
         """Return the most probable label of each point; of equals, the first in `classes_`.
@@ -153,7 +152,7 @@ class LabelClassifier(LinearClassifier):
         found = metrics.precision_at_k(lists[labelled], best[labelled], k=tuple(ks))
         return {f"precision_at_{k}": float(p) for k, p in zip(ks, np.atleast_1d(found), strict=True)}
 
-    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """See `LinearClassifier`: what a model of several labels, or of a feature map, has."""
         description, arrays = super()._beside_weights()
         found: dict[str, Any] = {
@@ -164,7 +163,7 @@ class LabelClassifier(LinearClassifier):
             found["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
         return {**description, "labels": found}, arrays
 
-    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
         """See `LinearClassifier`."""
         super()._take_beside_weights(description, arrays)
         found = description.get("labels", {})

@@ -13,7 +13,7 @@ from manyclass.estimators.base import Points
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
-from manyclass.model.weights import Data
+from manyclass.model.weights import Data, Floats
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -165,11 +165,9 @@ class MarginClassifier(LabelClassifier):
             If training diverged or was interrupted, the model being the one reached before.
         """
         chosen = self.check_parameters()
-        if max_seconds is not None:
-            check_number("max_seconds", max_seconds, low=0)
+        watch = Watch.of(callback, max_seconds)
         points = self._points(X, y)
         plan = self._plan(chosen, points)
-        watch = Watch(callback, np.inf if max_seconds is None else float(max_seconds))
         weights, curve = fit_batches(plan, points.x, points.labels, len(points.classes), watch)
         self._take(points, weights, curve)
         return self
@@ -223,7 +221,7 @@ class MarginClassifier(LabelClassifier):
         given.refuse_rest("here")
         return plan
 
-    def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:  # type: ignore[override]
+    def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], Floats]:  # type: ignore[override]
         """Return the k labels of highest score with their scores, best first.
 
         Parameters

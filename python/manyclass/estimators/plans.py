@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from, seed_from
-from manyclass.model.weights import Matrix
+from manyclass.model.weights import Floats, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
@@ -26,7 +25,7 @@ TINY = float(np.finfo(np.float32).tiny)
 # With embeddings, Adagrad's rate for learning_rate="auto", over the root mean square of |x|: how far a row moves at
 # first. Of 0.3, 1 and 3 the best on eurlex57k by P@1 after three passes. That of the embeddings, which start with
 # length 1, is a multiple of it: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best there; for the softmax, of 0.25, 0.5,
-# 1, 1.5 and 2, the best on yso-en by log-loss (bench/README.md).
+# 1, 1.5 and 2, the best on yso-en by log-loss (bench/notes/defaults.md).
 ADAGRAD_RATE = 1.0
 EMBEDDING_SHARE = {"cross_entropy": 1.5, "margin": 0.5, "triplet": 0.5}
 # budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
@@ -85,7 +84,7 @@ def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: A
     check_number(name, value, **rule)
 
 
-def mean_square(x_sq: NDArray[np.float32]) -> float:
+def mean_square(x_sq: Floats) -> float:
     """Mean of |x|^2, more than 0."""
     return max(float(x_sq.mean()), TINY)
 
@@ -176,12 +175,7 @@ def default_sampler(solver: Part | None, sampler: Part | None) -> Part:
 
 
 def utility_points_plan(
-    given: Given,
-    solver: Part,
-    sampler: Part | None,
-    utility: Utility,
-    x_sq: NDArray[np.float32],
-    rates: Mapping[str, float],
+    given: Given, solver: Part, sampler: Part | None, utility: Utility, x_sq: Floats, rates: Mapping[str, float]
 ) -> PointsPlan:
     """The plan of an AugmentReduceClassifier; `rates` has what learning_rate="auto" is, times the mean of |x|^2."""
     open_ = Open(64, 20, 0.9)

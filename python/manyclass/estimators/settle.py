@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from manyclass.estimators import auto
@@ -24,7 +22,7 @@ from manyclass.estimators.plans import (
     schedule_of,
 )
 from manyclass.estimators.tuning import best_ridge, tune_learning_rate
-from manyclass.model.weights import Matrix
+from manyclass.model.weights import Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part
 from manyclass.samplers import SAMPLERS
@@ -87,14 +85,7 @@ def _take_early_stopping(given: Given) -> None:
 
 
 def settle_points(
-    owner: BaseEstimator,
-    chosen: Chosen,
-    x: Matrix,
-    labels: NDArray[np.int32],
-    n_classes: int,
-    *,
-    candidates: bool,
-    timed: bool,
+    owner: BaseEstimator, chosen: Chosen, x: Matrix, labels: Ids, n_classes: int, *, candidates: bool, timed: bool
 ) -> Settled:
     """Leave nothing open: by the rules of `auto`, and by trials.
 
@@ -127,13 +118,7 @@ def settle_points(
 
 
 def points_plan(
-    owner: BaseEstimator,
-    solver: Part,
-    chosen: Chosen,
-    open_: Open,
-    rate: float | None,
-    x_sq: NDArray[np.float32],
-    n_classes: int,
+    owner: BaseEstimator, solver: Part, chosen: Chosen, open_: Open, rate: float | None, x_sq: Floats, n_classes: int
 ) -> PointsPlan:
     """The plan with `solver`; `rate` is what learning_rate="auto" or "grid" stands for, None: the solver's own."""
     given = _given(owner)
@@ -162,9 +147,7 @@ def points_plan(
     return plan
 
 
-def automatic_rates(
-    solver: Part, x_sq: NDArray[np.float32], n_classes: int, *, fit_intercept: bool
-) -> tuple[float, float]:
+def automatic_rates(solver: Part, x_sq: Floats, n_classes: int, *, fit_intercept: bool) -> tuple[float, float]:
     """The step sizes of W and of u that "auto" stands for, the solver being chosen by hand."""
     own = solver.get_params()
     relative = AUTO_RATE_OVE / n_classes if solver.name == "ove" else AUTO_RATE.get(solver.name, 1.0)

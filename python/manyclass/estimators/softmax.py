@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,7 +21,7 @@ from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
 from manyclass.estimators.settle import BATCH_SOLVERS, Settled, settle_batches, settle_full_batch, settle_points
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Data, LinearWeights
+from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights
 from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
@@ -31,7 +31,7 @@ from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import Callback
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, Watch
 from manyclass.training.points import fit_points
-from manyclass.training.validation import Validation, fork
+from manyclass.training.validation import Validation, fork, held_out
 
 TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 
@@ -157,7 +157,7 @@ class SoftmaxClassifier(LabelClassifier):
     resolved_params_: dict[str, Any]
     alpha_path_: dict[float, float]
     learning_rate_table_: dict[float, float]
-    validation_curve_: NDArray[np.float64]
+    validation_curve_: Doubles
     best_iter_: int
 
     def __init__(
@@ -239,10 +239,8 @@ class SoftmaxClassifier(LabelClassifier):
             gradient larger than `tol`.
         """
         chosen = self.check_parameters()
-        if max_seconds is not None:
-            check_number("max_seconds", max_seconds, low=0)
+        watch = Watch.of(callback, max_seconds)
         points = self._points(X, y)
-        watch = Watch(callback, np.inf if max_seconds is None else float(max_seconds))
         if self._trains_by_batches(chosen, points):
             if candidates is not None:
                 raise ValueError(
@@ -279,10 +277,17 @@ class SoftmaxClassifier(LabelClassifier):
         tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS)
         return tags
 
-    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """See `LinearClassifier`: what was chosen, and how.
 
         JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
+
+        Returns
+        -------
+        description : dict
+            As JSON has it.
+        arrays : dict of str to ndarray
+            Of the shape of the weights.
         """
         description, arrays = super()._beside_weights()
         found: dict[str, Any] = {
@@ -294,7 +299,7 @@ class SoftmaxClassifier(LabelClassifier):
             found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(self, name).items()]
         return {**description, "automatic": found}, arrays
 
-    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
         """See `LinearClassifier`."""
         super()._take_beside_weights(description, arrays)
         found = description.get("automatic", {})
@@ -335,14 +340,9 @@ class SoftmaxClassifier(LabelClassifier):
             timed = bool(np.isfinite(watch.max_seconds))
             settled = settle_points(self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed)
         if self.early_stopping:
-            validation, rows = Validation.of(
-                x,
-                labels,
-                fraction=self.validation_fraction,
-                n_iter_no_change=self.n_iter_no_change,
-                random=fork(self.random_state),
-                n_threads=settled.plan.n_threads,
-            )
+            held = held_out(labels, self.validation_fraction, fork(self.random_state))
+            out, rows = np.flatnonzero(held), np.flatnonzero(~held)
+            validation = Validation(x[out], labels[out], self.n_iter_no_change, settled.plan.n_threads)
             x, labels = x[rows], labels[rows]
             heads = None if heads is None else heads[rows]
             watch = replace(watch, validation=validation)
@@ -353,9 +353,7 @@ class SoftmaxClassifier(LabelClassifier):
             weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads)
         return self._assign(points, weights, curve, settled, watch.validation)
 
-    def _candidates(
-        self, candidates: ArrayLike | None, sampler: Part | None, points: Points
-    ) -> NDArray[np.int32] | None:
+    def _candidates(self, candidates: ArrayLike | None, sampler: Part | None, points: Points) -> Ids | None:
         if candidates is None:
             return None
         if sampler is None or sampler.name != "head_tail":

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass.checks import canonical_csr, check_choice, check_number
 from manyclass.estimators import auto
 from manyclass.estimators.plans import mean_square
-from manyclass.model.weights import Data, Matrix
+from manyclass.model.weights import Data, Doubles, Ids, Matrix
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import PointsPlan, Watch
 from manyclass.training.points import fit_points, row_norms_sq
@@ -45,8 +45,8 @@ class LearningRates:
         The rate of the smallest one.
     """
 
-    rates: NDArray[np.float64]
-    log_losses: NDArray[np.float64]
+    rates: Doubles
+    log_losses: Doubles
     best: float
 
     @property
@@ -160,7 +160,7 @@ def quietly(train: Callable[[], T]) -> T:
 
 
 def best_ridge(
-    plan: PointsPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int, random_state: Any
+    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, random_state: Any
 ) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on points held out, and the log-losses of all that were tried."""
     held = held_out(labels, VALIDATION, fork(random_state))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
@@ -15,7 +15,7 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.base import LinearClassifier
 from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
-from manyclass.model.weights import Data, LinearWeights, Matrix
+from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
@@ -149,7 +149,7 @@ class AugmentReduceClassifier(LinearClassifier):
     True
     """
 
-    _variances: NDArray[np.float32] | None
+    _variances: Floats | None
 
     _weights: LinearWeights
 
@@ -184,14 +184,7 @@ class AugmentReduceClassifier(LinearClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(
-        self,
-        X: Data,
-        y: ArrayLike,
-        *,
-        callback: Callback | None = None,
-        max_seconds: float | None = None,
-    ) -> Self:
+    def fit(self, X: Data, y: ArrayLike, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -220,8 +213,7 @@ class AugmentReduceClassifier(LinearClassifier):
             If training diverged or was interrupted, the model being the one reached before.
         """
         chosen = self.check_parameters()
-        if max_seconds is not None:
-            check_number("max_seconds", max_seconds, low=0)
+        watch = Watch.of(callback, max_seconds)
         points = self._points(X, y)
         x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
         plan = self._plan(chosen, row_norms_sq(x), n_classes)
@@ -231,7 +223,6 @@ class AugmentReduceClassifier(LinearClassifier):
             weights, variances, curve = fit_posterior(plan, x, labels, n_classes)
             self._take(points, weights, curve, _variances=variances)
             return self
-        watch = Watch(callback, np.inf if max_seconds is None else float(max_seconds))
         weights, curve = fit_points(plan, x, labels, n_classes, watch)
         self._take(points, weights, curve, _variances=None)
         return self
@@ -268,7 +259,7 @@ class AugmentReduceClassifier(LinearClassifier):
             posterior,
         )
 
-    def _plan(self, chosen: ChosenUtility, x_sq: NDArray[np.float32], n_classes: int) -> PointsPlan:
+    def _plan(self, chosen: ChosenUtility, x_sq: Floats, n_classes: int) -> PointsPlan:
         given = Given(self)
         for name in ("solver", "sampler", "noise", "local_step", "posterior"):
             given.take(name)
@@ -304,7 +295,7 @@ class AugmentReduceClassifier(LinearClassifier):
         return sampler
 
     @property
-    def elbo_curve_(self) -> NDArray[np.float64]:
+    def elbo_curve_(self) -> Doubles:
         """Mean bound of each pass, (n_iter_,), in nats per point."""
         return -self.loss_curve_
 
@@ -344,14 +335,14 @@ class AugmentReduceClassifier(LinearClassifier):
         return total / max(1, len(labels))
 
     @property
-    def coef_var_(self) -> NDArray[np.float32]:
+    def coef_var_(self) -> Floats:
         """Posterior variances of the weights, (n_classes, n_features), float32; a view. With posterior="gaussian"."""
         check_is_fitted(self, "_weights")
         if self._variances is None:
             raise AttributeError(f"coef_var_ needs posterior='gaussian'; it is {self.posterior!r}")
         return LinearWeights(self._variances, self._weights.intercept, self._weights.sparse).coef
 
-    def _predictive(self, x: Matrix) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    def _predictive(self, x: Matrix) -> Iterator[tuple[int, Doubles]]:
         """Posterior-mean probabilities of all classes, some points at a time; the same draws at every call."""
         assert self._variances is not None
         return predictive_tiles(
@@ -367,7 +358,7 @@ class AugmentReduceClassifier(LinearClassifier):
     def _n_draws(self) -> int:
         return 32 if isinstance(self.posterior, str) else int(self.posterior.get_params()["n_draws"])
 
-    def _log_probabilities(self, x: Matrix) -> NDArray[np.float64]:
+    def _log_probabilities(self, x: Matrix) -> Doubles:
         if self._variances is not None:
             p = np.concatenate([p for _, p in self._predictive(x)])
             with np.errstate(divide="ignore"):
@@ -377,12 +368,10 @@ class AugmentReduceClassifier(LinearClassifier):
             return super()._log_probabilities(x)
         n_threads = n_threads_from(self.n_jobs)
         psi = self._weights.scores(x, n_threads).astype(np.float64)
-        log_p: NDArray[np.float64] = _core.utility_probabilities(
-            noise=self.noise, psi=psi, log=True, n_threads=n_threads
-        )
+        log_p: Doubles = _core.utility_probabilities(noise=self.noise, psi=psi, log=True, n_threads=n_threads)
         return log_p
 
-    def _log_losses(self, x: Matrix, labels: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    def _log_losses(self, x: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
         if self._variances is None:
             return self._weights.log_losses(x, labels, n_threads_from(self.n_jobs), noise=self.noise)
         losses, ranks = [], []
@@ -392,7 +381,7 @@ class AugmentReduceClassifier(LinearClassifier):
             ranks.append((p > own).sum(axis=1))
         return np.concatenate(losses), np.concatenate(ranks).astype(np.int32)
 
-    def _top_k(self, x: Matrix, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def _top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats]:
         if self._variances is None:
             return self._weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
         classes, log_p = [], []
@@ -407,12 +396,12 @@ class AugmentReduceClassifier(LinearClassifier):
             return "posterior is 'gaussian', whose predictions average over draws of all scores"
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
 
-    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """See `LinearClassifier`: the variances of a posterior."""
         description, arrays = super()._beside_weights()
         return description, arrays if self._variances is None else {**arrays, "variances": self._variances}
 
-    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
         """See `LinearClassifier`."""
         super()._take_beside_weights(description, arrays)
         self._variances = arrays.get("variances")

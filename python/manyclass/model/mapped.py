@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from manyclass.model.weights import LINE, LinearWeights, Matrix, aligned_zeros
+from manyclass.model.weights import LINE, Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 
 BLOCK_FLOATS = 1 << 22  # of phi in hand at once: 16 MB
 
@@ -32,8 +31,8 @@ class MappedWeights:
         Whether phi(x) = max(sum_j x_j e_j, 0).
     """
 
-    rows: NDArray[np.float32]
-    embeddings: NDArray[np.float32]
+    rows: Floats
+    embeddings: Floats
     n_hidden: int
     intercept_column: bool
     relu: bool
@@ -67,36 +66,36 @@ class MappedWeights:
         return len(self.rows)
 
     @property
-    def matrix(self) -> NDArray[np.float32]:
+    def matrix(self) -> Floats:
         """The rows as they are stored."""
         return self.rows
 
     @property
-    def coef(self) -> NDArray[np.float32]:
+    def coef(self) -> Floats:
         """W as a (n_classes, n_hidden) view."""
         return self.rows[:, : self.n_hidden]
 
     @property
-    def intercept(self) -> NDArray[np.float32]:
+    def intercept(self) -> Floats:
         """b, (n_classes,); a view where it is learned, else zeros."""
         if self.intercept_column:
             return self.rows[:, self.n_hidden]
         return np.zeros(self.n_classes, dtype=np.float32)
 
     @property
-    def columns(self) -> NDArray[np.float32]:
+    def columns(self) -> Floats:
         """The rows without their padding: what an index holds, as a view."""
         return self.rows[:, : self.n_hidden + self.intercept_column]
 
-    def mapped_columns(self, X: Matrix) -> NDArray[np.float32]:
+    def mapped_columns(self, X: Matrix) -> Floats:
         """(phi, 1) without padding: queries to that index."""
         return self._mapped(X)[:, : self.n_hidden + self.intercept_column]
 
-    def transform(self, X: Matrix) -> NDArray[np.float32]:
+    def transform(self, X: Matrix) -> Floats:
         """Return phi, (n_samples, n_hidden), float32."""
         return self._mapped(X)[:, : self.n_hidden]
 
-    def _mapped(self, X: Matrix) -> NDArray[np.float32]:
+    def _mapped(self, X: Matrix) -> Floats:
         """(phi, 1) padded as the rows are."""
         phi = np.zeros((X.shape[0], self.rows.shape[1]), dtype=np.float32)
         if self.embeddings.size:
@@ -112,47 +111,38 @@ class MappedWeights:
     def _linear(self) -> LinearWeights:
         return LinearWeights(self.rows, np.zeros(self.n_classes, dtype=np.float32), sparse=False)
 
-    def _blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def _blocks(self, X: Matrix) -> Iterator[tuple[slice, Floats]]:
         step = max(1, BLOCK_FLOATS // self.rows.shape[1])
         for i in range(0, X.shape[0], step):
             yield slice(i, i + step), self._mapped(X[i : i + step])
 
-    def scores(self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), rows times `scale`."""
         linear = self._linear()
         return np.concatenate([linear.scores(phi, n_threads, scale) for _, phi in self._blocks(X)])
 
     def log_losses(
-        self,
-        X: Matrix,
-        labels: NDArray[np.int32],
-        n_threads: int,
-        scale: NDArray[np.float32] | None = None,
-        noise: str = "gumbel",
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
+    ) -> tuple[Doubles, Ids]:
         """Return each point's log-loss in nats and the rank of its class, as `LinearWeights.log_losses` does."""
         linear = self._linear()
         parts = [linear.log_losses(phi, labels[at], n_threads, scale, noise) for at, phi in self._blocks(X)]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
-    def top_k(
-        self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel"
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
         """Return classes and log-probabilities, (n_samples, k), best first."""
         linear = self._linear()
         parts = [linear.top_k(phi, k, n_threads, noise) for _, phi in self._blocks(X)]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
-    def score_tiles(
-        self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
         linear = self._linear()
         for at, phi in self._blocks(X):
             for first, scores in linear.score_tiles(phi, n_threads, scale):
                 yield at.start + first, scores
 
-    def log_normalizers(self, X: Matrix, n_threads: int) -> NDArray[np.float64]:
+    def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         linear = self._linear()
         return np.concatenate([linear.log_normalizers(phi, n_threads) for _, phi in self._blocks(X)])

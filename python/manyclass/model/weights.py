@@ -15,11 +15,14 @@ from manyclass.checks import csr_parts
 
 LINE = 16  # floats in a cache line: rows of feature-major weights are padded to whole lines
 
-Matrix = sp.csr_array | NDArray[np.float32]
+Ids = NDArray[np.int32]  # of classes or features
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Matrix = sp.csr_array | Floats
 Data = ArrayLike | sp.sparray | sp.spmatrix  # what an estimator takes as X
 
 
-def aligned_zeros(n_rows: int, n_columns: int) -> NDArray[np.float32]:
+def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
     """Zeros that start at a cache line; pages are not touched before they are used."""
     flat = np.zeros(n_rows * n_columns + LINE, dtype=np.float32)
     start = -(flat.ctypes.data // 4) % LINE
@@ -41,8 +44,8 @@ class LinearWeights:
         Which storage it is.
     """
 
-    matrix: NDArray[np.float32]
-    intercept: NDArray[np.float32]
+    matrix: Floats
+    intercept: Floats
     sparse: bool
 
     @classmethod
@@ -58,18 +61,18 @@ class LinearWeights:
         return len(self.intercept)
 
     @property
-    def coef(self) -> NDArray[np.float32]:
+    def coef(self) -> Floats:
         """W as a (n_classes, n_features) view."""
         return self.matrix[:, : self.n_classes].T if self.sparse else self.matrix
 
-    def multiply_rows(self, factors: NDArray[np.float32]) -> None:
+    def multiply_rows(self, factors: Floats) -> None:
         """Multiply the weights of class k by factors[k], in place; intercepts stay."""
         if self.sparse:
             self.matrix[:, : self.n_classes] *= factors
         else:
             self.matrix *= factors[:, np.newaxis]
 
-    def reorder(self, source: NDArray[np.int32], n_threads: int) -> None:
+    def reorder(self, source: Ids, n_threads: int) -> None:
         """Put class source[k] in place k, in place."""
         if self.sparse:
             _core.reorder_columns(self.matrix, source, n_threads)
@@ -87,7 +90,7 @@ class LinearWeights:
         step = max(1, (1 << 24) // max(1, X.shape[1]))  # 64 MB at a time
         return [(np.ascontiguousarray(X[i : i + step].toarray()), X.shape[1]) for i in range(0, X.shape[0], step)]
 
-    def _core_weights(self, scale: NDArray[np.float32] | None = None) -> _core.Weights:
+    def _core_weights(self, scale: Floats | None = None) -> _core.Weights:
         return _core.Weights(
             matrix=self.matrix,
             intercept=self.intercept,
@@ -96,13 +99,8 @@ class LinearWeights:
         )
 
     def log_losses(
-        self,
-        X: Matrix,
-        labels: NDArray[np.int32],
-        n_threads: int,
-        scale: NDArray[np.float32] | None = None,
-        noise: str = "gumbel",
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
+    ) -> tuple[Doubles, Ids]:
         """Return each point's log-loss in nats and the rank of its class (0: predicted), rows times `scale`."""
         losses, ranks, start = [], [], 0
         weights = self._core_weights(scale)
@@ -119,28 +117,16 @@ class LinearWeights:
         return np.concatenate(losses), np.concatenate(ranks)
 
     def top_k(
-        self,
-        X: Matrix,
-        k: int,
-        n_threads: int,
-        noise: str = "gumbel",
-        scale: NDArray[np.float32] | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel", scale: Floats | None = None
+    ) -> tuple[Ids, Floats]:
         """Return classes and log-probabilities, (n_samples, k), best first; rows times `scale`."""
-        parts = [_core.top_k(x, d, self._core_weights(scale), k, n_threads) for x, d in self._blocks(X)]
+        parts = [_core.top_k(x, d, self._core_weights(), k, n_threads) for x, d in self._blocks(X)]
         classes, log_p = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         if noise != "gumbel":
-            log_p = self._log_probabilities_at(noise, X, classes, n_threads, scale).astype(np.float32)
+            log_p = self._log_probabilities_at(noise, X, classes, n_threads).astype(np.float32)
         return classes, log_p
 
-    def top_wrong(
-        self,
-        X: Matrix,
-        labels: NDArray[np.int32],
-        classes: NDArray[np.int32],
-        n_threads: int,
-        scale: NDArray[np.float32] | None = None,
-    ) -> None:
+    def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
         """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
         weights, start = self._core_weights(scale), 0
         for x, n_features in self._blocks(X):
@@ -149,13 +135,8 @@ class LinearWeights:
             start = end
 
     def _log_probabilities_at(
-        self,
-        noise: str,
-        X: Matrix,
-        classes: NDArray[np.int32],
-        n_threads: int,
-        scale: NDArray[np.float32] | None = None,
-    ) -> NDArray[np.float64]:
+        self, noise: str, X: Matrix, classes: Ids, n_threads: int, scale: Floats | None = None
+    ) -> Doubles:
         """Log-probabilities of some classes of each point, with noise other than Gumbel."""
         parts = [
             _core.utility_probabilities_at(
@@ -169,9 +150,7 @@ class LinearWeights:
         ]
         return np.concatenate(parts)
 
-    def score_tiles(
-        self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
         weights = self._core_weights(scale)
         step = max(1, (1 << 22) // self.n_classes)
@@ -179,12 +158,12 @@ class LinearWeights:
             blocks = self._blocks(X[first : first + step])
             yield first, np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in blocks])
 
-    def log_normalizers(self, X: Matrix, n_threads: int) -> NDArray[np.float64]:
+    def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         weights = self._core_weights()
         return np.concatenate([_core.log_normalizers(x, d, weights, n_threads) for x, d in self._blocks(X)])
 
-    def scores(self, X: Matrix, n_threads: int, scale: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), rows times `scale`."""
         weights = self._core_weights(scale)
         return np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in self._blocks(X)])

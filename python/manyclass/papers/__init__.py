@@ -4,27 +4,13 @@ The command `manyclass experiment` runs them; each is a file here that says what
 of it. `EXPERIMENTS` has them by name.
 """
 
-from manyclass.papers import (
-    augment_reduce,
-    fagan_iyengar,
-    ldgs_skip_gram,
-    loss_decomposition,
-    race,
-    titsias,
-)
+from manyclass.papers import augment_reduce, fagan_iyengar, ldgs_skip_gram, loss_decomposition, race, titsias
 from manyclass.papers.engine import Experiment, Options, Outcome, run_experiment
 from manyclass.papers.report import write_report
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        fagan_iyengar.EXPERIMENT,
-        titsias.EXPERIMENT,
-        augment_reduce.EXPERIMENT,
-        loss_decomposition.EXPERIMENT,
-        race.EXPERIMENT,
-        ldgs_skip_gram.EXPERIMENT,
-    )
+    module.NAME: module.EXPERIMENT
+    for module in (fagan_iyengar, titsias, augment_reduce, loss_decomposition, race, ldgs_skip_gram)
 }
 
 __all__ = ["EXPERIMENTS", "Experiment", "Options", "Outcome", "run_experiment", "write_report"]

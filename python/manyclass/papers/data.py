@@ -35,17 +35,22 @@ class Problem:
         return len(np.unique(self.y_train)), self.X_train.shape[1], self.X_train.shape[0]
 
 
-def load(name: str, *, scale: Scale, max_rows: int | None, n_features: int | None = None, n_jobs: int = 1) -> Problem:
-    """Return the data set; images are divided by 255, and by their norm with scale "l2".
-
-    Raises MissingDataError if it is not there.
-    """
+def data_folder() -> Path:
+    """Return the folder that MANYCLASS_DATA names, or raise MissingDataError."""
     root = os.environ.get("MANYCLASS_DATA")
     if not root:
         raise MissingDataError(
             "the environment variable MANYCLASS_DATA is not set; it must name the folder of the data"
         )
-    folder = Path(root) / name
+    return Path(root)
+
+
+def load(name: str, *, scale: Scale, max_rows: int | None, n_features: int | None = None, n_jobs: int = 1) -> Problem:
+    """Return the data set; images are divided by 255, and by their norm with scale "l2".
+
+    Raises MissingDataError if it is not there.
+    """
+    folder = data_folder() / name
     if name in IMAGES:
         if not (folder / IMAGES[name]).is_file():
             raise MissingDataError(f"{folder / IMAGES[name]} does not exist")

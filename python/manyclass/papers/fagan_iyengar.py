@@ -19,23 +19,17 @@ import numpy as np
 
 from manyclass import solvers
 from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.papers import published
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.published import (
-    FAGAN_IYENGAR_RAMAN,
-    FAGAN_IYENGAR_RATES,
-    FAGAN_IYENGAR_RECORDED,
-    FAGAN_IYENGAR_RELATIVE,
-    FAGAN_IYENGAR_SHAPES,
-    FAGAN_IYENGAR_SOLVERS,
-)
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
-from manyclass.papers.summary import by_key, evenly_spaced, mean, of_seeds, ratio, spread
+from manyclass.papers.summary import by_key, evenly_spaced, mean, of_first_seed, of_seeds, ratio, spread
 from manyclass.parts import Part
 from manyclass.training.passes import TrainingState
 
 NAME = "fagan-iyengar"
+SUMMARY = "Fagan & Iyengar 2018: U-max and Implicit SGD against the biased methods (Tables 1-3, Figures 1-3)"
 PASSES, CHECKPOINTS = 50, 10
 FEATURES, ROWS = 10_000, 100_000
 GRID = tuple(10.0**power for power in range(-3, 4))
@@ -65,9 +59,7 @@ VARIANTS: dict[str, tuple[Part, int]] = {
 
 def runs(name: str, options: Options) -> list[Run]:
     """The tuning runs on a tenth of the rows, the runs at the paper's rates, and, on one data set, at all rates."""
-    rates = dict(
-        zip(FAGAN_IYENGAR_SOLVERS, FAGAN_IYENGAR_RATES.get(name, FAGAN_IYENGAR_RATES["eurlex57k"]), strict=True)
-    )
+    rates = published.FAGAN_IYENGAR_RATES.get(name, published.FAGAN_IYENGAR_RATES["eurlex57k"])
     made: list[Run] = []
 
     def add(part: str, method: str, rate: float, seeds: int = 1, share: float = 1.0) -> None:
@@ -124,7 +116,7 @@ def perform(run: Run, context: Context) -> Results:
                 curve[key].append(found[key])
 
     SoftmaxClassifier(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters).fit(X, y, callback=note)
-    if not curve["epoch"] or curve["epoch"][-1] != max_iter:
+    if curve["epoch"][-1:] != [max_iter]:
         # Training ended early because a step overflowed: there is no model to speak of.
         return {**curve, "final_log_loss": None, "final_error": None, "shape": data.shape}
     return {**curve, "final_log_loss": curve["log_loss"][-1], "final_error": curve["error"][-1], "shape": data.shape}
@@ -140,14 +132,10 @@ def report(records: Records, options: Options) -> Report:
         tables.append(_sensitivity(sensitivity))
         umax = [r for r in sensitivity if r["method"].startswith("umax") and r["model"]["learning_rate"] in RAMAN_GRID]
         where = sensitivity[0]["data"]
-        plots += [
-            _curves(
-                "figure-2", f"Figure 2: the two double sums, U-max on {where}, by learning rate", umax, "method", "rate"
-            ),
-            _curves(
-                "figure-3", f"Figure 3: sensitivity to the learning rate on {where}", sensitivity, "method", "rate"
-            ),
-        ]
+        of_umax = f"Figure 2: the two double sums, U-max on {where}, by learning rate"
+        of_all = f"Figure 3: sensitivity to the learning rate on {where}"
+        plots.append(_curves("figure-2", of_umax, umax, "method", "rate"))
+        plots.append(_curves("figure-3", of_all, sensitivity, "method", "rate"))
     notes = (
         "All log-losses here are those of the softmax with the trained W, over all classes. The published ratios of "
         "ove, nce and is are not: the authors' evaluation applied the softmax twice there, so compare errors.",
@@ -160,7 +148,7 @@ def report(records: Records, options: Options) -> Report:
 def _table_1(records: Records) -> Table:
     rows: list[list[Any]] = []
     for name, some in by_key(records, "data").items():
-        theirs = FAGAN_IYENGAR_SHAPES.get(name, (None,) * 3)
+        theirs = published.FAGAN_IYENGAR_SHAPES.get(name, (None,) * 3)
         rows.append([name, *(n for pair in zip(some[0]["results"]["shape"], theirs, strict=True) for n in pair)])
     columns = ("data", "classes", "paper", "features", "paper", "rows", "paper")
     return Table("table-1", "Table 1: data", columns, rows)
@@ -172,16 +160,12 @@ def _table_2(records: Records) -> Table:
         losses = {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in some}
         finite = {rate: loss for rate, loss in losses.items() if loss is not None}
         best = min(finite, key=finite.__getitem__) if finite else None
-        published = dict(zip(FAGAN_IYENGAR_SOLVERS, FAGAN_IYENGAR_RATES.get(name, (None,) * 6), strict=True))
+        theirs = published.FAGAN_IYENGAR_RATES.get(name, {}).get(method)
         at_edge = best in (min(losses), max(losses)) if best is not None else None
-        rows.append([name, method, best, published[method], "yes" if at_edge else "no"])
+        rows.append([name, method, best, theirs, "yes" if at_edge else "no"])
     columns = ("data", "solver", "best rate", "paper", "at the edge of the grid")
-    return Table(
-        "table-2",
-        "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows",
-        columns,
-        rows,
-    )
+    caption = "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows"
+    return Table("table-2", caption, columns, rows)
 
 
 def _table_3(records: Records) -> Table:
@@ -190,26 +174,14 @@ def _table_3(records: Records) -> Table:
     for (name, method), some in groups.items():
         losses, errors = ([r["results"][key] for r in some] for key in ("final_log_loss", "final_error"))
         implicit = mean([r["results"]["final_log_loss"] for r in groups.get((name, "implicit"), [])])
-        relative: tuple[float | None, float | None] = (None, None)
-        if name in FAGAN_IYENGAR_RELATIVE:
-            relative = FAGAN_IYENGAR_RELATIVE[name][FAGAN_IYENGAR_SOLVERS.index(method)]
-        recorded = FAGAN_IYENGAR_RECORDED.get(name, {}).get(method, (None, None))
+        relative = published.FAGAN_IYENGAR_RELATIVE.get(name, {}).get(method, (None, None))
+        recorded = published.FAGAN_IYENGAR_RECORDED.get(name, {}).get(method, (None, None))
         seconds = mean([r["results"]["seconds"][-1] for r in some if r["results"]["seconds"]])
         of_loss = [mean(losses), spread(losses), recorded[0], ratio(mean(losses), implicit), *relative]
         rows.append([name, method, *of_loss, mean(errors), recorded[1], seconds])
-    columns = (
-        "data",
-        "solver",
-        "log-loss",
-        "range over seeds",
-        "authors",
-        "relative",
-        "ICLR",
-        "arXiv",
-        "error",
-        "authors",
-    )
-    return Table("table-3", "Table 3: training log-loss after the last pass", (*columns, "seconds"), rows)
+    of_loss_columns = ("log-loss", "range over seeds", "authors", "relative", "ICLR", "arXiv")
+    columns = ("data", "solver", *of_loss_columns, "error", "authors", "seconds")
+    return Table("table-3", "Table 3: training log-loss after the last pass", columns, rows)
 
 
 def _sensitivity(records: Records) -> Table:
@@ -222,7 +194,9 @@ def _sensitivity(records: Records) -> Table:
     if "umax" in losses and "umax (raman)" in losses:
         proposed, raman = losses["umax"], losses["umax (raman)"]
         ratios = {rate: ratio(raman.get(rate), proposed.get(rate)) for rate in rates}
-        rows.append([f"raman / proposed (paper, mean: {FAGAN_IYENGAR_RAMAN})", *(ratios[rate] for rate in rates)])
+        rows.append(
+            [f"raman / proposed (paper, mean: {published.FAGAN_IYENGAR_RAMAN})", *(ratios[rate] for rate in rates)]
+        )
     caption = f"Figures 2 and 3 in numbers: log-loss after the last pass on {records[0]['data']}, by learning rate"
     return Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows)
 
@@ -234,20 +208,11 @@ def _curves(name: str, caption: str, records: Records, panel: str, line: str) ->
     panels = []
     for title, some in by_key(records, panel).items():
         some = sorted(some, key=lambda r: r["model"]["learning_rate"]) if line == "rate" else some
-        first_seed = [r for r in some if r["seed"] == 0]
+        first_seed = of_first_seed(some)
         series = [Series(line_of(r), r["results"]["epoch"], r["results"]["log_loss"], "-o") for r in first_seed]
         panels.append(Panel(str(title), series))
     return Plot(name, caption, "pass", "training log-loss [nats]", panels, log_y=line == "rate")
 
 
-EXPERIMENT = Experiment(
-    name=NAME,
-    summary="Fagan & Iyengar 2018: U-max and Implicit SGD against the biased methods (Tables 1-3, Figures 1-3)",
-    data=tuple(FAGAN_IYENGAR_SHAPES),
-    methods=(*METHODS, *VARIANTS),
-    runs=runs,
-    load=load,
-    perform=perform,
-    report=report,
-    open_data=True,
-)
+DATA = tuple(published.FAGAN_IYENGAR_SHAPES)
+EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (*METHODS, *VARIANTS), runs, load, perform, report, open_data=True)

@@ -11,21 +11,21 @@ two smaller ones. Evaluations are not counted as training.
 from __future__ import annotations
 
 import lzma
-import os
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manyclass.papers.data import data_folder
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
-from manyclass.papers.summary import by_key, mean, of_seeds, ratio
+from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, ratio
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
 from manyclass.words.skip_gram import SkipGram
 
 NAME = "ldgs-skip-gram"
+SUMMARY = "Yen et al. 2018: skip-gram's exact objective by descent with and without search (Figure 3)"
 GD = "GD"
 # The objective of each method by name, with parameters of its own.
 METHODS: dict[str, dict[str, Any]] = {
@@ -57,12 +57,7 @@ def runs(name: str, options: Options) -> list[Run]:
 
 def load(name: str, options: Options) -> Sentences:
     """The first lines of a text."""
-    root = os.environ.get("MANYCLASS_DATA")
-    if not root:
-        raise MissingDataError(
-            "the environment variable MANYCLASS_DATA is not set; it must name the folder of the data"
-        )
-    file = Path(root) / "text" / f"{name}.txt.xz"
+    file = data_folder() / "text" / f"{name}.txt.xz"
     if not file.is_file():
         raise MissingDataError(f"{file} does not exist")
     with lzma.open(file, "rt", encoding="utf-8") as text:
@@ -89,7 +84,7 @@ def report(records: Records, options: Options) -> Report:
     """A table for each text, and the figure."""
     of = by_key(records, "data")
     tables = tuple(_table(name, some) for name, some in of.items())
-    panels = [Panel(name, [_series(record) for record in some if record["seed"] == 0]) for name, some in of.items()]
+    panels = [Panel(name, [_series(record) for record in of_first_seed(some)]) for name, some in of.items()]
     caption = "Figure 3: the exact objective against training time"
     notes = (
         "Paper: iterations of GD-Decomp-MIPS are 5 times faster than those of GD, with a significantly better "
@@ -123,13 +118,4 @@ def _series(record: dict[str, Any]) -> Series:
     return Series(record["method"], record["results"]["seconds"], record["results"]["objective"])
 
 
-EXPERIMENT = Experiment(
-    name=NAME,
-    summary="Yen et al. 2018: skip-gram's exact objective by descent with and without search (Figure 3)",
-    data=tuple(LINES),
-    methods=tuple(METHODS),
-    runs=runs,
-    load=load,
-    perform=perform,
-    report=report,
-)
+EXPERIMENT = Experiment(NAME, SUMMARY, tuple(LINES), tuple(METHODS), runs, load, perform, report)

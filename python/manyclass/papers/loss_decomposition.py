@@ -14,10 +14,8 @@ in its place.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,16 +26,18 @@ from manyclass import samplers, solvers
 from manyclass.datasets import l2_normalize, load_xmc
 from manyclass.estimators.margin import MarginClassifier
 from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.papers.data import data_folder
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
-from manyclass.papers.summary import by_key, mean, of_seeds, spread
+from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, spread
 from manyclass.search.clustered import auto_clusters
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.passes import TrainingState
 
 NAME = "loss-decomposition"
+SUMMARY = "Yen et al. 2018: exact, sampled, searched and decomposed gradients, accuracy against time and passes"
 FACES = "faces"
 DATA = ("omniglot", FACES, "eurlex57k", "yso-en", "gowalla")
 DENSE = ("omniglot", FACES, "mnist")
@@ -52,7 +52,7 @@ OVERTIME = 30  # a run ends after so many times its budget by the clock on the w
 IDENTITIES, FACE_DIMS, FACES_EACH, NOISE = 100_000, 128, 4, 1.5
 # What a search probes of its 2 sqrt(K) clusters on faces, and what it returns: for 100,000 identities a step by search
 # then costs less than a tenth of the exact one. Four blocks learn more there than eight in less time; of 20,000
-# identities eight learn more (bench/README.md).
+# identities eight learn more (bench/notes/decomposition.md).
 MIPS = {"n_probe": 4, "budget": 64}
 BLOCKS = {"n_blocks": 4, "n_probe": 2, "budget": 32}
 DECAY_OF_SPECTRUM = 16.0  # the d-th principal direction has a standard deviation of 1 / (1 + d / 16)
@@ -101,16 +101,12 @@ def load(name: str, options: Options) -> Points:
         data = load_single(name, scale="l2", max_rows=options.max_rows)
         n_classes = int(data.y_train.max()) + 1
         return Points(data.X_train, one_label(data.y_train, n_classes), data.X_test, one_label(data.y_test, n_classes))
-    root = os.environ.get("MANYCLASS_DATA")
-    if not root:
-        raise MissingDataError(
-            "the environment variable MANYCLASS_DATA is not set; it must name the folder of the data"
-        )
+    folder = data_folder() / name
     parts: list[Any] = []
     for part in ("train", "test"):
-        found = sorted((Path(root) / name).glob(f"{part}.txt*"))
+        found = sorted(folder.glob(f"{part}.txt*"))
         if not found:
-            raise MissingDataError(f"{Path(root) / name} holds no {part}.txt, {part}.txt.xz or {part}.txt.gz")
+            raise MissingDataError(f"{folder} holds no {part}.txt, {part}.txt.xz or {part}.txt.gz")
         X, Y = load_xmc(found[0])
         labelled = np.flatnonzero(np.diff(Y.indptr))[: options.max_rows]
         parts += [l2_normalize(X[labelled]), sp.csr_array(Y[labelled])]
@@ -153,10 +149,7 @@ def perform(run: Run, context: Context) -> Results:
     model = estimator(**options, **run.parameters)
     _set_search(model, run, n_classes)
     rng = np.random.default_rng(0)
-    parts = {
-        "train": _sample(rng, data.X_train, data.Y_train),
-        "test": _sample(rng, data.X_test, data.Y_test),
-    }
+    parts = {"train": _sample(rng, data.X_train, data.Y_train), "test": _sample(rng, data.X_test, data.Y_test)}
     curve: dict[str, list[float]] = {"seconds": [], "train": [], "test": [], "loss": []}
     spent, since = 0.0, time.process_time()
 
@@ -211,7 +204,7 @@ def report(records: Records, options: Options) -> Report:
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
         tables.append(Table(f"{NAME}-{name}", caption, columns, [_row(m, r) for (_, m), r in of_seeds(some).items()]))
-        first = [r for r in some if r["seed"] == 0]
+        first = of_first_seed(some)
         for part in ("test", "train"):
             by_time = [Series(r["method"], r["results"]["seconds"], r["results"][part]) for r in first]
             by_pass = [
@@ -245,14 +238,4 @@ def _row(method: str, records: Records) -> list[Any]:
     ]
 
 
-EXPERIMENT = Experiment(
-    name=NAME,
-    summary="Yen et al. 2018: exact, sampled, searched and decomposed gradients, accuracy against time and passes",
-    data=DATA,
-    methods=METHODS,
-    runs=runs,
-    load=load,
-    perform=perform,
-    report=report,
-    open_data=True,
-)
+EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, runs, load, perform, report, open_data=True)

@@ -31,13 +31,14 @@ from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
-from manyclass.papers.summary import by_key, mean, of_seeds, spread
+from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, spread
 from manyclass.registry import parts
 from manyclass.solvers import SOLVERS
 from manyclass.training.passes import TrainingState
 from manyclass.training.points import row_norms_sq
 
 NAME = "race"
+SUMMARY = "All solvers for the same time: excess training objective over the certified optimum, against seconds"
 DATA = ("bibtex", "delicious", "eurlex57k", "yso-en")
 UNBIASED = tuple(facts.name for facts in parts("solver").values() if not facts.biased)
 BIASED = tuple(facts.name for facts in parts("solver").values() if facts.biased)
@@ -238,10 +239,8 @@ def report(records: Records, options: Options) -> Report:
             tables.append(_table(name, raced, optimum))
             panels.append(_panel(name, raced, optimum))
     caption = "Excess training objective over the smallest one known against processor time of training"
-    plots = (
-        (Plot("race", caption, "processor seconds", "excess [nats]", panels, log_x=True, log_y=True),) if panels else ()
-    )
-    return Report(tuple(tables), plots, tuple(notes))
+    plot = Plot("race", caption, "processor seconds", "excess [nats]", panels, log_x=True, log_y=True)
+    return Report(tuple(tables), (plot,) if panels else (), tuple(notes))
 
 
 def _optimum(name: str, records: Records) -> tuple[float | None, str]:
@@ -278,17 +277,8 @@ def _table(name: str, records: Records, optimum: float) -> Table:
         rows.append([solver, kind, mean(excess), spread(excess), *others, passes, seconds, *factors])
     rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
     shape = records[0]["results"]["shape"]
-    columns: tuple[str, ...] = (
-        "solver",
-        "kind",
-        "excess",
-        "over seeds",
-        "test log-loss",
-        "test accuracy",
-        "passes",
-        "seconds",
-    )
-    columns += ("learning rate / automatic", "u's")
+    scores = ("excess", "over seeds", "test log-loss", "test accuracy")
+    columns = ("solver", "kind", *scores, "passes", "seconds", "learning rate / automatic", "u's")
     caption = (
         f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): nats above {optimum:.6f} at the end of the time"
     )
@@ -297,22 +287,10 @@ def _table(name: str, records: Records, optimum: float) -> Table:
 
 def _panel(name: str, records: Records, optimum: float) -> Panel:
     series = []
-    for record in records:
-        if record["seed"] == 0:
-            found = record["results"]
-            excess = [None if value is None else value - optimum for value in found["objective"]]
-            series.append(Series(record["method"], found["seconds"], excess))
+    for record in of_first_seed(records):
+        excess = [None if value is None else value - optimum for value in record["results"]["objective"]]
+        series.append(Series(record["method"], record["results"]["seconds"], excess))
     return Panel(name, series)
 
 
-EXPERIMENT = Experiment(
-    name=NAME,
-    summary="All solvers for the same time: excess training objective over the certified optimum, against seconds",
-    data=DATA,
-    methods=(OPTIMUM, *UNBIASED, *BIASED),
-    runs=runs,
-    load=load,
-    perform=perform,
-    report=report,
-    open_data=True,
-)
+EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (OPTIMUM, *UNBIASED, *BIASED), runs, load, perform, report, open_data=True)

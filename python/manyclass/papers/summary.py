@@ -19,6 +19,11 @@ def by_key(records: Records, *keys: str) -> dict[Any, Records]:
     return groups
 
 
+def of_first_seed(records: Records) -> Records:
+    """Those that a figure shows."""
+    return [record for record in records if record["seed"] == 0]
+
+
 def of_seeds(records: Records) -> dict[tuple[str, str], Records]:
     """Records of the same data and method."""
     return by_key(records, "data", "method")

@@ -25,15 +25,16 @@ from manyclass import solvers
 from manyclass.bounds import bouchard, one_vs_each
 from manyclass.bounds.closed_forms import maximum_likelihood_scores
 from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.papers import published
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.published import TITSIAS_TABLE_2
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
-from manyclass.papers.summary import by_key, evenly_spaced, mean, of_seeds, spread
+from manyclass.papers.summary import by_key, evenly_spaced, mean, of_first_seed, of_seeds, spread
 from manyclass.training.passes import TrainingState
 
 NAME = "titsias"
+SUMMARY = "Titsias 2016: one-vs-each against the exact softmax and Bouchard's bound (Figures 1-3, Table 2)"
 FULL_BATCH = {"SOFT": "softmax", "OVE": "ove", "BOUCHARD": "bouchard"}  # the paper's names, and the estimator's losses
 METHODS = (*FULL_BATCH, "OVE-SGD")
 DRAWN = ("values", "plane", "toy")
@@ -85,13 +86,8 @@ def load(name: str, options: Options) -> Problem | None:
 
 def perform(run: Run, context: Context) -> Results:
     """Dispatch by data set."""
-    if run.data == "values":
-        return _values(run)
-    if run.data == "plane":
-        return _plane(run)
-    if run.data == "toy":
-        return _toy(run)
-    return _classification(run, context)
+    drawn = {"values": _values, "plane": _plane, "toy": _toy}
+    return drawn[run.data](run) if run.data in drawn else _classification(run, context)
 
 
 def _values(run: Run) -> Results:
@@ -124,13 +120,8 @@ def _plane(run: Run) -> Results:
     model, curve = _fit(run, X, y, alpha=0.0)
     soft = model if run.method == "SOFT" else _fit_soft(run, X, y, alpha=0.0)
     grid = np.stack(np.meshgrid(*[np.linspace(-4, 4, 101)] * 2), axis=-1).reshape(-1, 2).astype(np.float32)
-    agreement = float(np.mean(model.predict(grid) == soft.predict(grid)))
-    return {
-        "bound": list(curve.values())[-1],
-        **_as_lists(curve),
-        "agreement": agreement,
-        "norm": _distance(model, soft),
-    }
+    found = {"agreement": float(np.mean(model.predict(grid) == soft.predict(grid))), "norm": _distance(model, soft)}
+    return {"bound": list(curve.values())[-1], **_as_lists(curve), **found}
 
 
 def _toy(run: Run) -> Results:
@@ -242,10 +233,10 @@ def report(records: Records, options: Options) -> Report:
     tables: list[Table] = []
     plots: list[Plot] = []
     if "values" in of:
-        tables.append(_table_of_values([r for r in of["values"] if r["seed"] == 0]))
+        tables.append(_table_of_values(of_first_seed(of["values"])))
     if "plane" in of:
         tables.append(_table_of_plane(of["plane"]))
-        first = [r for r in of["plane"] if r["seed"] == 0]
+        first = of_first_seed(of["plane"])
         plots.append(_bounds("figure-1c", "Figure 1c: bounds of the log-likelihood, 200 points in the plane", first))
     if "toy" in of:
         tables.append(_table_of_toy(of["toy"]))
@@ -253,7 +244,7 @@ def report(records: Records, options: Options) -> Report:
     classified = [r for r in records if r["part"] == "table 2"]
     if classified:
         tables.append(_table_2(classified))
-        first = [r for r in classified if r["seed"] == 0]
+        first = of_first_seed(classified)
         plots.append(_bounds("figure-3", "Figure 3: bounds (less the ridge's term) by iteration or pass", first))
     notes = (
         "The curves of OVE-SGD are the exact bound at some passes, where the paper smooths its stochastic estimate. "
@@ -293,24 +284,21 @@ def _table_of_toy(records: Records) -> Table:
 
 
 def _plots_of_toy(records: Records) -> list[Plot]:
-    errors = [
-        Series(f"seed {r['seed']}", range(len(r["results"]["l1_error"])), r["results"]["l1_error"]) for r in records
-    ]
+    of_seed = {f"seed {r['seed']}": r["results"]["l1_error"] for r in records}
+    errors = Panel("toy", [Series(label, range(len(curve)), curve) for label, curve in of_seed.items()])
     found = records[0]["results"]
     rank = range(len(found["optimum"]))
-    probabilities = [Series("OVE-SGD", rank, found["found"], "."), Series("exact", rank, found["optimum"])]
+    sorted_p = Panel("toy", [Series("OVE-SGD", rank, found["found"], "."), Series("exact", rank, found["optimum"])])
     return [
-        Plot(
-            "figure-2ab", "Figure 2a-b: probabilities, sorted", "category (thinned)", "p", [Panel("toy", probabilities)]
-        ),
-        Plot("figure-2c", "Figure 2c: error by pass", "pass", "sum |p - p_exact|", [Panel("toy", errors)], log_y=True),
+        Plot("figure-2ab", "Figure 2a-b: probabilities, sorted", "category (thinned)", "p", [sorted_p]),
+        Plot("figure-2c", "Figure 2c: error by pass", "pass", "sum |p - p_exact|", [errors], log_y=True),
     ]
 
 
 def _table_2(records: Records) -> Table:
     rows: list[list[Any]] = []
     for (name, method), some in of_seeds(records).items():
-        theirs = TITSIAS_TABLE_2.get(name, {}).get(method, (None,) * 3)
+        theirs = published.TITSIAS_TABLE_2.get(name, {}).get(method, (None,) * 3)
         ours = [mean([r["results"][key] for r in some]) for key in ("norm", "error", "nlpd")]
         rows.append([name, method, *(n for pair in zip(ours, theirs, strict=True) for n in pair)])
     columns = ("data", "method", "norm", "paper", "error", "paper", "nlpd", "paper")
@@ -325,13 +313,4 @@ def _bounds(name: str, caption: str, records: Records) -> Plot:
     return Plot(name, caption, "iteration or pass", "bound of all points [nats]", panels, log_x=True)
 
 
-EXPERIMENT = Experiment(
-    name=NAME,
-    summary="Titsias 2016: one-vs-each against the exact softmax and Bouchard's bound (Figures 1-3, Table 2)",
-    data=(*DRAWN, *TITSIAS_TABLE_2),
-    methods=METHODS,
-    runs=runs,
-    load=load,
-    perform=perform,
-    report=report,
-)
+EXPERIMENT = Experiment(NAME, SUMMARY, (*DRAWN, *published.TITSIAS_TABLE_2), METHODS, runs, load, perform, report)

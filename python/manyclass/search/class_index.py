@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
 from manyclass.search.inputs import queries_of
 from manyclass.search.spherical import SphericalClusterIndex
@@ -17,7 +17,7 @@ from manyclass.search.spherical import SphericalClusterIndex
 # Up to so many classes, whose index would be one cluster, all are scored.
 EXACT_CLASSES = EXACT_ROWS
 # Classes found for the normaliser where fewer are asked for, and classes drawn: more of either cost more than they gain
-# (bench/README.md).
+# (bench/notes/search.md).
 HEAD = 64
 TAIL = 1024
 # At least this share of the clusters is probed: one cluster of 632 found 99 % of the five best labels of planted rows,
@@ -31,9 +31,7 @@ LEAST_CHECK_ROWS = 16
 BLOCK_ROWS = 4096  # a multiple of the core's queries_per_sample
 
 
-def class_rows(
-    weights: LinearWeights | MappedWeights, has_intercept: bool, scale: NDArray[np.float32] | None = None
-) -> NDArray[np.float32]:
+def class_rows(weights: LinearWeights | MappedWeights, has_intercept: bool, scale: Floats | None = None) -> Floats:
     """Return a dense row of weights, times `scale`, and intercept for each class, less their mean.
 
     The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
@@ -83,9 +81,7 @@ class ClassIndex:
         self._index = index.fit(class_rows(weights, bool(weights.intercept.any())))
         self._n_probe: dict[tuple[int, float], int] = {}
 
-    def top_k(
-        self, x: Matrix, k: int, recall: float, n_threads: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
+    def top_k(self, x: Matrix, k: int, recall: float, n_threads: int) -> tuple[Ids, Floats, Doubles]:
         """Return positions of the k best classes found, their log-probabilities, and the normaliser's standard error.
 
         Warns
@@ -104,7 +100,7 @@ class ClassIndex:
 
     def _block(
         self, x: Matrix, k: int, n_probe: int, first: int, n_threads: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.int64], Doubles, Doubles]:
         index, n_classes = self._index, self._index.n_rows_
         Q = queries(x, index.n_features_in_)
         width = min(n_classes, max(k, HEAD))

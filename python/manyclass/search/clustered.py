@@ -15,7 +15,7 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
 
-# Up to this many rows one cluster is as fast as any number of them (bench/README.md), and exact.
+# Up to this many rows one cluster is as fast as any number of them (bench/notes/search.md), and exact.
 EXACT_ROWS = 4096
 CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is so many times the square root of K
 BUDGET_SHARE = 100  # a search finds one class in so many unless it is told how many (Yen et al. 2018, section 5)
@@ -78,6 +78,11 @@ class ClusteredRows(BaseEstimator):
     def rows_(self) -> NDArray[np.float32]:
         """A copy of the rows as they are now."""
         return np.asarray(self._fitted().rows())
+
+    @property
+    def labels_(self) -> NDArray[np.int32]:
+        """Cluster of each row, of shape (K,); of a DecomposedIndex that in each block, (B, K)."""
+        return np.asarray(self._fitted().labels())
 
     def save(self, path: PathLike) -> None:
         """Write rows, clusters and parameters to a safetensors file; a `random_state` that is no int is left out.
@@ -206,16 +211,16 @@ class ClusteredRows(BaseEstimator):
         Q: Rows,
         Y: Labels,
         loss: str,
-        *,
         smoothing: float,
         budget: int | None,
         threshold: float | None,
         n_probe: int | None,
         tolerance: float,
         rest: str | None,
-        n_iter: int,
-        step: str,
-        answer: str,
+        *,
+        n_iter: int = 0,
+        step: str = "full",
+        answer: str = "blocks",
     ) -> tuple[NDArray[np.float64], sp.csr_array]:
         index = self._fitted()
         check_choice("loss", loss, LOSSES)

@@ -182,15 +182,17 @@ class DecomposedIndex(ClusteredRows):
         return self
 
     def follow_training(self, n_replaced: int) -> bool:
-        """See `ClusteredRows`: makes the clusters anew once they have worn.
+        """Make the clusters anew, which is cheap for few columns, where all rows may have moved since the last time.
 
         Parameters
         ----------
         n_replaced : int
+            Rows that a trainer has replaced in the core since the last call.
 
         Returns
         -------
         bool
+            Whether the clusters were made anew.
         """
         self._replaced = getattr(self, "_replaced", 0) + n_replaced
         if self._replaced < self.n_rows_:
@@ -266,24 +268,8 @@ class DecomposedIndex(ClusteredRows):
             If an argument is out of range, or a query is not finite or longer than 2**62.
         """
         return self._losses_and_gradients(
-            Q,
-            Y,
-            loss,
-            smoothing=smoothing,
-            budget=budget,
-            threshold=threshold,
-            n_probe=n_probe,
-            tolerance=tolerance,
-            rest=rest,
-            n_iter=n_iter,
-            step=step,
-            answer=answer,
+            Q, Y, loss, smoothing, budget, threshold, n_probe, tolerance, rest, n_iter=n_iter, step=step, answer=answer
         )
-
-    @property
-    def labels_(self) -> NDArray[np.int32]:
-        """Cluster of each row in each block, of shape (B, K)."""
-        return np.asarray(self._fitted().labels())
 
     def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """The columns of each block."""

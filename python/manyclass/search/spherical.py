@@ -231,22 +231,21 @@ class SphericalClusterIndex(ClusteredRows):
         ValueError
             If an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed then.
         """
-        self._replaced += self._replace(ids, rows)
-        if self.recluster == "auto" and self._has_worn():
-            self.n_reclusterings_ += 1
-            self._cluster(self.rows_)
+        self.follow_training(self._replace(ids, rows))
         return self
 
     def follow_training(self, n_replaced: int) -> bool:
-        """See `ClusteredRows`: makes the clusters anew once they have worn.
+        """Note rows that have been replaced, and make the clusters anew where they no longer fit.
 
         Parameters
         ----------
         n_replaced : int
+            Rows that a trainer has replaced in the core since the last call.
 
         Returns
         -------
         bool
+            Whether the clusters were made anew.
         """
         self._replaced += n_replaced
         if self.recluster != "auto" or not self._has_worn():
@@ -313,11 +312,6 @@ class SphericalClusterIndex(ClusteredRows):
         return np.cumsum(counts) / max(len(found_ranks), 1)
 
     @property
-    def labels_(self) -> NDArray[np.int32]:
-        """Cluster of each row."""
-        return np.asarray(self._fitted().labels())
-
-    @property
     def imbalance_(self) -> float:
         """C sum n_c^2 / K^2: 1 for equal clusters, C if all rows stand in one."""
         sizes = self._fitted().sizes().astype(np.float64)
@@ -375,20 +369,7 @@ class SphericalClusterIndex(ClusteredRows):
         ValueError
             If an argument is out of range, or a query is not finite or longer than 2**62.
         """
-        return self._losses_and_gradients(
-            Q,
-            Y,
-            loss,
-            smoothing=smoothing,
-            budget=budget,
-            threshold=threshold,
-            n_probe=n_probe,
-            tolerance=tolerance,
-            rest=rest,
-            n_iter=0,
-            step="full",
-            answer="blocks",
-        )
+        return self._losses_and_gradients(Q, Y, loss, smoothing, budget, threshold, n_probe, tolerance, rest)
 
     def _more_tensors(self) -> dict[str, NDArray[Any]]:
         return {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}

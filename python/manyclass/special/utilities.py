@@ -39,12 +39,7 @@ def _integers(name: str, value: ArrayLike, n_classes: int) -> NDArray[np.int32]:
 
 
 def utility_probabilities(
-    psi: ArrayLike,
-    noise: str,
-    *,
-    classes: ArrayLike | None = None,
-    log: bool = False,
-    n_jobs: int | None = None,
+    psi: ArrayLike, noise: str, *, classes: ArrayLike | None = None, log: bool = False, n_jobs: int | None = None
 ) -> NDArray[np.float64]:
     r"""The probability that each class has the largest utility, under independent noise of one kind.
 

@@ -14,7 +14,8 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Matrix
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.passes import TrainingState, run_passes
+from manyclass.training.loop import run_passes
+from manyclass.training.passes import TrainingState
 from manyclass.training.plan import BatchesPlan, Index, Labels, Watch
 
 # Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
@@ -42,22 +43,10 @@ def fit_batches(
     position = np.arange(n_classes, dtype=np.int32)
     n_labels = len(labels.ids) / len(labels)
     at_zero = {"cross_entropy": np.log(n_classes) * n_labels, "margin": 1.0, "triplet": n_classes * n_labels}
-    curve = run_passes(
-        training,
-        plan.schedule,
-        n_samples=len(labels),
-        n_classes=n_classes,
-        batch=training.batch,
-        max_iter=plan.max_iter,
-        verbose=plan.verbose,
-        state=TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads),
-        after_pass=training.after_pass,
-        callback=watch.callback,
-        max_seconds=watch.max_seconds,
-        # Message passing reports a bound that starts far above the loss.
-        loss_at_zero=np.inf if plan.source == "messages" else at_zero[plan.loss],
-    )
-    return weights, curve
+    state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
+    # Message passing reports a bound that starts far above the loss.
+    most = np.inf if plan.source == "messages" else at_zero[plan.loss]
+    return weights, run_passes(training, plan, watch, state, len(labels), most)
 
 
 class BatchesTraining:
@@ -98,7 +87,7 @@ class BatchesTraining:
         self._moved += progress.class_updates
         return progress
 
-    def after_pass(self, _: int) -> bool:
+    def after_pass(self, n_iter: int) -> bool:
         """Let the index see whether its clusters still fit; never ends training."""
         if self._index is not None and self._index.follow_training(self._moved):
             self._trainer = self._make(self._made_for)
@@ -146,8 +135,6 @@ class BatchesTraining:
             rng = np.random.default_rng(plan.seed)
             sample = np.sort(rng.choice(len(self._labels), min(SEARCH_QUERIES, len(self._labels)), replace=False))
             index.tune(
-                self._weights.mapped_columns(self._x[sample]),
-                k=min(10, plan.budget),
-                exclude=self._labels.some(sample),
+                self._weights.mapped_columns(self._x[sample]), k=min(10, plan.budget), exclude=self._labels.some(sample)
             )
         return index

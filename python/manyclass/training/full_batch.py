@@ -6,18 +6,15 @@ import time
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 from tqdm.auto import tqdm
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
 from manyclass.training.passes import TrainingState, warn_user
 from manyclass.training.plan import FullBatchPlan, Watch
 from manyclass.training.validation import UNUSED_SCALE
-
-Floats = NDArray[np.float64]
 
 # Pairs of steps and gradient changes that L-BFGS keeps; each takes 16 K (D + 1) bytes. Twenty pairs reach the optimum
 # of Bibtex in 235 iterations, ten in 264: not worth twice the memory.
@@ -27,7 +24,7 @@ HISTORY = 10
 class _Objective:
     """Mean loss + alpha/2 ||W||^2 as a function of one vector: W in the layout of the data, then the intercepts."""
 
-    def __init__(self, plan: FullBatchPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int) -> None:
+    def __init__(self, plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int) -> None:
         self.sparse = isinstance(x, sp.csr_array)
         self.n_classes, self.n_features = n_classes, x.shape[1]
         self.shape = (self.n_features, n_classes) if self.sparse else (n_classes, self.n_features)
@@ -38,12 +35,12 @@ class _Objective:
         self._alpha = plan.alpha
         self._n_threads = plan.n_threads
 
-    def parts(self, theta: Floats) -> tuple[Floats, Floats]:
+    def parts(self, theta: Doubles) -> tuple[Doubles, Doubles]:
         """Return W and the intercepts (none: an empty array) as views of `theta`."""
         n = self.n_classes * self.n_features
         return theta[:n].reshape(self.shape), theta[n:]
 
-    def __call__(self, theta: Floats) -> tuple[float, Floats]:
+    def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
         """Return the objective and its gradient."""
         W, b = self.parts(theta)
         gradient = np.empty_like(theta)
@@ -65,7 +62,7 @@ class _Objective:
             W_gradient += self._alpha * W
         return mean, gradient
 
-    def write(self, theta: Floats, weights: LinearWeights) -> None:
+    def write(self, theta: Doubles, weights: LinearWeights) -> None:
         """Round `theta` into `weights`."""
         W, b = self.parts(theta)
         (weights.matrix[:, : self.n_classes] if self.sparse else weights.matrix)[...] = W
@@ -137,7 +134,7 @@ class _Iterations:
 
 
 def fit_full_batch(
-    plan: FullBatchPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int, watch: Watch
+    plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, watch: Watch
 ) -> tuple[LinearWeights, list[float]]:
     """Minimise the mean loss + alpha/2 ||W||^2 from W = 0; the intercepts are not penalised.
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from manyclass import _core
-
-Floats = NDArray[np.float64]
+from manyclass.model.weights import Doubles, Floats, Ids
 
 HALF_LOG_2_PI = 0.5 * np.log(2 * np.pi)
 
@@ -26,7 +24,7 @@ HALF_LOG_2_PI = 0.5 * np.log(2 * np.pi)
 class Base:
     """A standard member: log-density, entropy, and ends beyond which even its 62nd moment has nothing left."""
 
-    log_density: Callable[[Floats], Floats]
+    log_density: Callable[[Doubles], Doubles]
     entropy: float
     low: float
     high: float
@@ -40,7 +38,7 @@ BASES = {
 
 
 @cache
-def grid(family: str, n: int) -> tuple[Floats, Floats]:
+def grid(family: str, n: int) -> tuple[Doubles, Doubles]:
     """Nodes and weights of the trapezoidal rule for the standard member, exponentially accurate."""
     base = BASES[family]
     v = np.linspace(base.low, base.high, n)
@@ -49,7 +47,7 @@ def grid(family: str, n: int) -> tuple[Floats, Floats]:
 
 
 @cache
-def gauss_rule(family: str, n: int) -> tuple[Floats, Floats]:
+def gauss_rule(family: str, n: int) -> tuple[Doubles, Doubles]:
     """Nodes and weights of the n-point Gauss rule, exact for polynomials of degree 2 n - 1 in v.
 
     The recurrence of the orthogonal polynomials by Stieltjes' procedure on a fine grid, nodes and weights as
@@ -71,14 +69,14 @@ def gauss_rule(family: str, n: int) -> tuple[Floats, Floats]:
 
 def best_member(
     noise: str,
-    d: Floats,
-    counts: Floats,
-    nodes: Floats,
-    weights: Floats,
+    d: Doubles,
+    counts: Doubles,
+    nodes: Doubles,
+    weights: Doubles,
     *,
     start: tuple[float, float] = (0.0, 1.0),
     n_threads: int = 1,
-) -> tuple[Floats, Floats]:
+) -> tuple[Doubles, Doubles]:
     """Return (mu, s) of the best q of each point, by the rule's expectations.
 
     Parameters
@@ -116,8 +114,8 @@ class LocalFamily:
     """
 
     name: str
-    nodes: Floats
-    weights: Floats
+    nodes: Doubles
+    weights: Doubles
     largest_scale: float
     mu: float
     s: float
@@ -137,9 +135,7 @@ class LocalFamily:
         return BASES[self.name].entropy
 
 
-def best_bounds(
-    noise: str, scores: NDArray[np.float32], labels: NDArray[np.int32], family: LocalFamily, n_threads: int
-) -> Floats:
+def best_bounds(noise: str, scores: Floats, labels: Ids, family: LocalFamily, n_threads: int) -> Doubles:
     """Return the largest bound of each point's log-probability, all classes in it, in nats.
 
     The best q by the family's own rule; its bound, which is one for every q, by a rule of 41 nodes.

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from manyclass import _core
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
 
@@ -188,12 +187,12 @@ class TrainingState:
     loss: float
     class_updates: int
     _weights: LinearWeights | MappedWeights = field(repr=False)
-    _scale: NDArray[np.float32] = field(repr=False)
-    _position: NDArray[np.int32] = field(repr=False)
+    _scale: Floats = field(repr=False)
+    _position: Ids = field(repr=False)
     _n_threads: int = field(repr=False)
     _noise: str = field(repr=False, default="gumbel")
 
-    def evaluate(self, X: Matrix, labels: NDArray[np.int32]) -> dict[str, float]:
+    def evaluate(self, X: Matrix, labels: Ids) -> dict[str, float]:
         """Return the exact log-loss (nats), error and top-5 error on points with labels in [0, n_classes).
 
         It is the current iterate that is evaluated, also where iterates are averaged.
@@ -201,7 +200,7 @@ class TrainingState:
         at = self._position[labels]
         return summarize(*self._weights.log_losses(X, at, self._n_threads, self._scale, self._noise))
 
-    def scores(self, X: Matrix) -> NDArray[np.float32]:
+    def scores(self, X: Matrix) -> Floats:
         """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
         return self._weights.scores(X, self._n_threads, self._scale)[:, self._position]
 
@@ -216,15 +215,7 @@ class TrainingState:
 Callback = Callable[[TrainingState], bool | None]
 
 
-class Trainer(Protocol):
-    """What makes visits: a trainer of the core, or what changes it between passes."""
-
-    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> _core.Progress:
-        """Make the visits [first, last) of a pass."""
-        ...
-
-
-def summarize(losses: NDArray[np.float64], ranks: NDArray[np.int32]) -> dict[str, float]:
+def summarize(losses: Doubles, ranks: Ids) -> dict[str, float]:
     """Mean log-loss in nats, error and top-5 error."""
     return {
         "log_loss": float(np.mean(losses)),
@@ -246,79 +237,3 @@ class Schedule:
         """Return the step sizes of W and of u in pass `epoch`."""
         factor = _core.step_size(self.name, 1.0, self.decay, epoch)
         return self.learning_rate * factor, self.u_learning_rate * factor
-
-
-def run_passes(
-    trainer: Trainer,
-    schedule: Schedule,
-    *,
-    n_samples: int,
-    n_classes: int,
-    batch: int,
-    max_iter: int,
-    verbose: int,
-    state: TrainingState,
-    after_pass: Callable[[int], bool],
-    callback: Callback | None,
-    max_seconds: float = np.inf,
-    loss_at_zero: float | None = None,
-) -> list[float]:
-    """Drive a trainer of the core over points; `after_pass` belongs to the training and may end it.
-
-    `loss_at_zero` is that of W = 0, log K unless given.
-
-    Returns the running loss of each whole pass.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If training diverged or was interrupted; the weights are those reached before.
-    """
-    at_zero = float(np.log(n_classes)) if loss_at_zero is None else loss_at_zero
-    passes = _PointPasses(trainer, schedule, state, after_pass, n_samples, n_samples, at_zero)
-    curve, _ = drive(
-        passes, state, callback, max_iter=max_iter, verbose=bool(verbose), max_seconds=max_seconds, batch=batch
-    )
-    return curve
-
-
-@dataclass
-class _PointPasses:
-    """Passes over points with labels."""
-
-    trainer: Trainer
-    schedule: Schedule
-    state: TrainingState
-    after_pass: Callable[[int], bool]
-    n_visits: int
-    length: int
-    loss_at_zero: float
-    loss: float = 0.0
-    unit: str = "pt"
-    fault: str | None = None
-    advice: str = (
-        "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
-    )
-
-    def run(self, n_pass: int, first: int, last: int) -> int:
-        eta, eta_u = self.schedule.at(n_pass)
-        loss = self.loss if first > 0 else 0.0
-        progress = self.trainer.run(epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=loss)
-        self.loss = progress.loss
-        self.state.class_updates += progress.class_updates
-        if progress.diverged_at >= 0:
-            self.fault = f"the step at point {progress.diverged_at} in pass {n_pass + 1} was too large"
-        return last - first
-
-    def describe(self, last: int) -> str:
-        speed = self.state.class_updates / self.state.seconds
-        return f"loss {self.loss / last:.4f}, {speed:.3g} class updates/s"
-
-    def finish(self, n_pass: int) -> tuple[float, bool]:
-        return self.loss / self.n_visits, self.after_pass(n_pass + 1)
-
-    def verdict(self, last_loss: float) -> str | None:
-        # A model that ends well above W = 0 is worse than none.
-        if last_loss <= 2 * self.loss_at_zero:
-            return None
-        return f"the loss of the last pass, {last_loss:.4g}, is above that of W = 0"

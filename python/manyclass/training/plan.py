@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.checks import check_number
+from manyclass.model.weights import Ids
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.local_family import LocalFamily
@@ -25,17 +27,17 @@ class Labels:
     """The labels of all points: those of point i are `ids[indptr[i]:indptr[i + 1]]`, sorted and distinct."""
 
     indptr: NDArray[np.int64]
-    ids: NDArray[np.int32]
+    ids: Ids
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
     @classmethod
-    def single(cls, labels: NDArray[np.int32]) -> Labels:
+    def single(cls, labels: Ids) -> Labels:
         """One label for each point."""
         return cls(np.arange(len(labels) + 1, dtype=np.int64), labels)
 
-    def some(self, points: NDArray[np.int64]) -> list[NDArray[np.int32]]:
+    def some(self, points: NDArray[np.int64]) -> list[Ids]:
         """The lists of some points."""
         return [self.ids[self.indptr[i] : self.indptr[i + 1]] for i in points]
 
@@ -190,3 +192,11 @@ class Watch:
     callback: Callback | None = None
     max_seconds: float = np.inf
     validation: Validation | None = None
+
+    @classmethod
+    def of(cls, callback: Callback | None, max_seconds: float | None) -> Watch:
+        """Return what `fit` was given; raise ValueError for a time below 0."""
+        if max_seconds is None:
+            return cls(callback)
+        check_number("max_seconds", max_seconds, low=0)
+        return cls(callback, float(max_seconds))

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
-from manyclass.training.passes import TrainingState, run_passes
-from manyclass.training.plan import PointsPlan, Utility, Watch
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
+from manyclass.training.core_plan import EMPTY, core_plan, core_state
+from manyclass.training.loop import run_passes
+from manyclass.training.passes import TrainingState
+from manyclass.training.plan import PointsPlan, Watch
 from manyclass.training.search_head import HeadSearch
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -33,8 +34,6 @@ SECONDS_PER_VISIT = 1e-6
 SECONDS_PER_MOVED = 4e-10
 SECONDS_PER_SUMMED = 4e-10
 
-EMPTY = np.zeros(0, dtype=np.float32)
-
 
 @dataclass
 class Memory:
@@ -52,13 +51,13 @@ class Memory:
         Running squares of the gradients (schedule="adaptive").
     """
 
-    scale: NDArray[np.float32]
-    norm_sq: NDArray[np.float64]
-    total: NDArray[np.float32]
-    intercept_total: NDArray[np.float32]
+    scale: Floats
+    norm_sq: Doubles
+    total: Floats
+    intercept_total: Floats
     averaged: range
-    squares: NDArray[np.float32]
-    intercept_squares: NDArray[np.float32]
+    squares: Floats
+    intercept_squares: Floats
     n_averaged: int = 0
 
     @classmethod
@@ -72,7 +71,7 @@ class Memory:
         between = max(1, math.ceil(SECONDS_PER_SUMMED * weights.matrix.size / (MOST_FOR_AVERAGING * pass_seconds)))
         n_intercepts = n_classes if plan.fit_intercept else 0
 
-        def like_weights(wanted: bool) -> NDArray[np.float32]:
+        def like_weights(wanted: bool) -> Floats:
             return aligned_zeros(*weights.matrix.shape) if wanted else EMPTY.reshape(0, 0)
 
         return cls(
@@ -92,7 +91,7 @@ class Memory:
             self.intercept_total += weights.intercept
             self.n_averaged += 1
 
-    def model(self, weights: LinearWeights) -> tuple[LinearWeights, NDArray[np.float32]]:
+    def model(self, weights: LinearWeights) -> tuple[LinearWeights, Floats]:
         """Return what `finish` would leave, as a matrix and the factors of its rows, without copying W."""
         if not self.n_averaged:
             return weights, self.scale
@@ -109,13 +108,13 @@ class Memory:
             weights.multiply_rows(self.scale)
 
 
-def row_norms_sq(x: Matrix) -> NDArray[np.float32]:
+def row_norms_sq(x: Matrix) -> Floats:
     """Return the squared Euclidean norm of each row."""
     with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
         if isinstance(x, sp.csr_array):
             squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
             return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-        norms: NDArray[np.float32] = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
         return norms
 
 
@@ -126,7 +125,7 @@ def largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> fl
     return float(np.logaddexp(0.0, np.log(n_classes - 1) + 2 * np.sqrt(largest_x_sq) * max_norm))
 
 
-def batch_size_of(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> int:
+def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
     """Points that see the same weights."""
     if plan.batch_size is not None:
         return int(min(plan.batch_size, len(labels)))
@@ -140,7 +139,7 @@ def batch_size_of(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -
     return max(1, min(most, n_classes // CLASSES_PER_BATCHED_POINT, by_label))
 
 
-def class_order(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> NDArray[np.int32]:
+def class_order(plan: PointsPlan, labels: Ids, n_classes: int) -> Ids:
     """The order in which training sees the classes.
 
     It is random, so that a block of neighbours is a uniform draw, or that of their frequency, so that a line of
@@ -152,32 +151,11 @@ def class_order(plan: PointsPlan, labels: NDArray[np.int32], n_classes: int) -> 
     return order
 
 
-def tell_utility(made: _core.Plan, utility: Utility, *, local_floor: float) -> None:
-    """Make a plan of the core one of augment and reduce; `local_floor` is the least gain of q."""
-    family, none = utility.family, EMPTY.astype(np.float64)
-    made.augment_reduce(
-        noise=utility.noise,
-        local_step=utility.local_step,
-        local_floor=local_floor,
-        family="gumbel" if family is None else family.name,
-        nodes=none if family is None else family.nodes,
-        weights=none if family is None else family.weights,
-        entropy=0.0 if family is None else family.entropy,
-        largest_scale=1.0 if family is None else family.largest_scale,
-    )
-
-
 class PointsTraining:
     """The core's trainer with its arrays, and what happens between passes."""
 
     def __init__(
-        self,
-        plan: PointsPlan,
-        x: Matrix,
-        labels: NDArray[np.int32],
-        n_classes: int,
-        candidates: NDArray[np.int32] | None,
-        watch: Watch,
+        self, plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, candidates: Ids | None, watch: Watch
     ) -> None:
         self.plan, self.watch, self.n_classes = plan, watch, n_classes
         order = class_order(plan, labels, n_classes)
@@ -188,11 +166,9 @@ class PointsTraining:
         self.batch = batch_size_of(plan, labels, n_classes)
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
-        self.trainer = self._trainer(x, self.position[labels])
+        self.run = self._trainer(x, self.position[labels]).run
 
-    def _heads(
-        self, x: Matrix, labels: NDArray[np.int32], candidates: NDArray[np.int32] | None
-    ) -> tuple[NDArray[np.int32], HeadSearch | None]:
+    def _heads(self, x: Matrix, labels: Ids, candidates: Ids | None) -> tuple[Ids, HeadSearch | None]:
         """Certain classes of each point, and what looks for them."""
         plan = self.plan
         if plan.sampler != "head_tail":
@@ -203,58 +179,16 @@ class PointsTraining:
         heads = np.full((len(labels), min(plan.n_head, self.n_classes - 1)), -1, dtype=np.int32)
         return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
 
-    def _trainer(self, x: Matrix, labels: NDArray[np.int32]) -> _core.Trainer:
-        state = self._state(labels)
-        core_plan = self._core_plan(labels)
+    def _trainer(self, x: Matrix, labels: Ids) -> _core.Trainer:
+        plan, memory, n_classes = self.plan, self.memory, self.n_classes
+        arrays = {name: getattr(memory, name) for name in ("scale", "norm_sq", "squares", "intercept_squares")}
+        state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
+        u_max = largest_u(plan.max_norm, float(self.x_sq.max(initial=0)), n_classes)
+        floor = 1.0 if plan.sampler == "all" else min(1.0, plan.n_negatives / (n_classes - 1))
+        made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max, local_floor=floor)
         if isinstance(x, sp.csr_array):
-            return _core.Trainer.sparse(core_plan, *csr_parts(x), x.shape[1], state)
-        return _core.Trainer.dense(core_plan, x, state)
-
-    def _state(self, labels: NDArray[np.int32]) -> _core.State:
-        plan, memory = self.plan, self.memory
-        family = plan.utility.family if plan.utility else None
-        first_u = float(np.log(self.n_classes)) if plan.u_init == "log_n_classes" else 0.0
-        return _core.State(
-            labels=labels,
-            x_sq=self.x_sq,
-            u=np.full(len(labels), first_u if family is None else family.mu),
-            weights=self.weights.matrix,
-            intercept=self.weights.intercept if plan.fit_intercept else EMPTY,
-            scale=memory.scale,
-            norm_sq=memory.norm_sq,
-            squares=memory.squares,
-            intercept_squares=memory.intercept_squares,
-            heads=self.heads,
-            n_classes=self.n_classes,
-            local_scale=np.zeros(0) if family is None else np.full(len(labels), family.s),
-        )
-
-    def _core_plan(self, labels: NDArray[np.int32]) -> _core.Plan:
-        plan = self.plan
-        made = _core.Plan(
-            solver=plan.solver,
-            formulation=plan.formulation,
-            selection=plan.sampler,
-            root=plan.root,
-            n_negatives=min(plan.n_negatives, self.n_classes),
-            options=dict(plan.options),
-            seed=plan.seed,
-            n_threads=plan.n_threads,
-            batch=self.batch,
-            mean_of_batch=plan.batch_size is not None,
-            share_classes=plan.share_classes,
-            hogwild=plan.hogwild and plan.n_threads > 1,
-            shuffle=plan.shuffle,
-            ridge=plan.alpha,
-            u_max=largest_u(plan.max_norm, float(self.x_sq.max(initial=0)), self.n_classes),
-            max_norm=np.inf if plan.max_norm is None else plan.max_norm,
-            isa="auto",
-        )
-        if plan.utility is not None:
-            every_class = plan.sampler == "all"
-            floor = 1.0 if every_class else min(1.0, plan.n_negatives / (self.n_classes - 1))
-            tell_utility(made, plan.utility, local_floor=floor)
-        return made
+            return _core.Trainer.sparse(made, *csr_parts(x), x.shape[1], state)
+        return _core.Trainer.dense(made, x, state)
 
     def after_pass(self, n_iter: int) -> bool:
         """Average, validate, search for heads; True where training is to end."""
@@ -283,12 +217,7 @@ def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
 
 
 def fit_points(
-    plan: PointsPlan,
-    x: Matrix,
-    labels: NDArray[np.int32],
-    n_classes: int,
-    watch: Watch,
-    candidates: NDArray[np.int32] | None = None,
+    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, watch: Watch, candidates: Ids | None = None
 ) -> tuple[LinearWeights, list[float]]:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
@@ -297,17 +226,6 @@ def fit_points(
     training = PointsTraining(plan, x, labels, n_classes, candidates, watch)
     noise = plan.utility.noise if plan.utility else "gumbel"
     scale, position = training.memory.scale, training.position
-    curve = run_passes(
-        training.trainer,
-        plan.schedule,
-        n_samples=x.shape[0],
-        n_classes=n_classes,
-        batch=training.batch,
-        max_iter=plan.max_iter,
-        verbose=plan.verbose,
-        state=TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise),
-        after_pass=training.after_pass,
-        callback=watch.callback,
-        max_seconds=watch.max_seconds,
-    )
+    state = TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise)
+    curve = run_passes(training, plan, watch, state, len(labels), float(np.log(n_classes)))
     return training.finish(), curve

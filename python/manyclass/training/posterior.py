@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.weights import LinearWeights, Matrix, aligned_zeros
-from manyclass.training.local_family import LocalFamily
-from manyclass.training.plan import PointsPlan, Utility
-from manyclass.training.points import EMPTY, row_norms_sq, tell_utility
-
-Floats = NDArray[np.float64]
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
+from manyclass.training.core_plan import core_plan, core_state
+from manyclass.training.plan import PointsPlan
+from manyclass.training.points import row_norms_sq
 
 BATCH = 16  # points that see the same weights and classes
 
@@ -26,61 +24,23 @@ class GaussianTraining:
     The variances of a pass are those of the precisions that the passes before have collected, and 0 in the first.
     """
 
-    def __init__(self, plan: PointsPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int) -> None:
+    def __init__(self, plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int) -> None:
         assert plan.utility is not None
         self.n_samples, self.n_classes, self.alpha = len(labels), n_classes, plan.alpha
         self.means = LinearWeights.zeros(n_classes, x.shape[1], sparse=sp.issparse(x))
         self.variances = aligned_zeros(*self.means.matrix.shape)
         self.collected = aligned_zeros(*self.means.matrix.shape)
         self.precisions = aligned_zeros(*self.means.matrix.shape)  # but for the prior's
-        state = self._state(plan, plan.utility.family, labels, row_norms_sq(x))
+        state = core_state(plan, self.means, labels, row_norms_sq(x))
         data = csr_parts(x) if isinstance(x, sp.csr_array) else x
-        made = self._core_plan(plan, plan.utility)
+        n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
+        batch = min(plan.batch_size or BATCH, self.n_samples)
+        own = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
+        own = replace(own, share_classes=True, batch_size=None)  # the steps of a batch are added
+        made = core_plan(own, n_classes, batch=batch, local_floor=0.0)
         self._trainer = _core.Trainer.posterior(made, data, x.shape[1], state, self.variances, self.collected)
 
-    def _state(
-        self, plan: PointsPlan, family: LocalFamily | None, labels: NDArray[np.int32], x_sq: NDArray[np.float32]
-    ) -> _core.State:
-        return _core.State(
-            labels=labels,
-            x_sq=x_sq,
-            u=np.full(len(labels), np.log(self.n_classes) if family is None else family.mu),
-            weights=self.means.matrix,
-            intercept=self.means.intercept if plan.fit_intercept else EMPTY,
-            scale=EMPTY,
-            norm_sq=EMPTY.astype(np.float64),
-            squares=EMPTY,
-            intercept_squares=EMPTY,
-            heads=np.zeros((0, 0), dtype=np.int32),
-            n_classes=self.n_classes,
-            local_scale=np.zeros(0) if family is None else np.full(len(labels), family.s),
-        )
-
-    def _core_plan(self, plan: PointsPlan, utility: Utility) -> _core.Plan:
-        every_class = plan.sampler == "all"
-        made = _core.Plan(
-            solver="sgd",
-            formulation="proposed",
-            selection="uniform",
-            root="newton",
-            n_negatives=self.n_classes if every_class else min(plan.n_negatives, self.n_classes),
-            options={},
-            seed=plan.seed,
-            n_threads=1,
-            batch=min(plan.batch_size or BATCH, self.n_samples),
-            mean_of_batch=False,
-            share_classes=True,
-            hogwild=False,
-            shuffle=True,
-            ridge=plan.alpha,
-            u_max=np.inf,
-            max_norm=np.inf,
-            isa="auto",
-        )
-        tell_utility(made, utility, local_floor=0.0)
-        return made
-
-    def _by_feature(self, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _by_feature(self, matrix: Floats) -> Floats:
         return matrix if self.means.sparse else matrix.T
 
     def visit(self, t: int, eta: float, first: int, last: int) -> float:
@@ -103,8 +63,8 @@ class GaussianTraining:
 
 
 def fit_posterior(
-    plan: PointsPlan, x: Matrix, labels: NDArray[np.int32], n_classes: int
-) -> tuple[LinearWeights, NDArray[np.float32], list[float]]:
+    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int
+) -> tuple[LinearWeights, Floats, list[float]]:
     """Return the means, the variances (stored as the means are) and the loss of each pass."""
     training = GaussianTraining(plan, x, labels, n_classes)
     curve = [training.make_pass(t, plan.schedule.at(t)[0]) for t in range(plan.max_iter)]
@@ -112,15 +72,8 @@ def fit_posterior(
 
 
 def predictive_tiles(
-    noise: str,
-    means: LinearWeights,
-    variances: NDArray[np.float32],
-    x: Matrix,
-    *,
-    n_draws: int,
-    seed: int,
-    n_threads: int,
-) -> Iterator[tuple[int, Floats]]:
+    noise: str, means: LinearWeights, variances: Floats, x: Matrix, *, n_draws: int, seed: int, n_threads: int
+) -> Iterator[tuple[int, Doubles]]:
     """Probabilities of all classes, some points at a time, as means over draws of the scores."""
     spread = LinearWeights(variances, np.zeros_like(means.intercept), means.sparse)
     squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), x.shape) if sp.issparse(x) else np.square(x)

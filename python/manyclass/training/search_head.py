@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.model.weights import Floats, Ids, LinearWeights, Matrix
 from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 
-HEAD_RECALL = 0.8  # 0.95 takes four times as many probes (bench/README.md), and a class that is missed loses no bias
+# A recall of 0.95 takes four times as many probes (bench/notes/selections.md), and a class that is missed adds no bias.
+HEAD_RECALL = 0.8
 
 
 class HeadSearch:
@@ -33,15 +33,7 @@ class HeadSearch:
     n_threads : int
     """
 
-    def __init__(
-        self,
-        x: Matrix,
-        labels: NDArray[np.int32],
-        heads: NDArray[np.int32],
-        has_intercept: bool,
-        seed: int,
-        n_threads: int,
-    ) -> None:
+    def __init__(self, x: Matrix, labels: Ids, heads: Ids, has_intercept: bool, seed: int, n_threads: int) -> None:
         self._x = x
         self._labels = labels
         self._heads = heads
@@ -50,7 +42,7 @@ class HeadSearch:
         self._seed = seed % 2**32
         self._index: SphericalClusterIndex | None = None
 
-    def refresh(self, weights: LinearWeights, scale: NDArray[np.float32]) -> None:
+    def refresh(self, weights: LinearWeights, scale: Floats) -> None:
         """Search in the present weights, whose rows are to be multiplied by `scale` where it has an element for each.
 
         Sparse points score all classes: an index reads rows of n_features floats for each class that it scans, a point

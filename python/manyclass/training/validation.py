@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.model.weights import Floats, Ids, LinearWeights, Matrix
 
 UNUSED_SCALE = np.zeros(0, dtype=np.float32)
 
 
-def held_out(labels: NDArray[np.int32], fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
+def held_out(labels: Ids, fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
     """Draw which points validate: a share of all, but of every class at least one point stays for training.
 
     Parameters
@@ -70,31 +70,15 @@ class Validation:
     """
 
     x: Matrix
-    labels: NDArray[np.int32]
+    labels: Ids
     n_iter_no_change: int
     n_threads: int
     curve: list[float] = field(default_factory=list)
     best_iter: int = 0
     _best: LinearWeights | None = None
-    _scale: NDArray[np.float32] = field(default_factory=lambda: UNUSED_SCALE)
+    _scale: Floats = field(default_factory=lambda: UNUSED_SCALE)
 
-    @classmethod
-    def of(
-        cls,
-        x: Matrix,
-        labels: NDArray[np.int32],
-        *,
-        fraction: float,
-        n_iter_no_change: int,
-        random: np.random.RandomState,
-        n_threads: int,
-    ) -> tuple[Validation, NDArray[np.intp]]:
-        """Hold points out; return what validates, and the rows that are left for training."""
-        held = held_out(labels, fraction, random)
-        rows = np.flatnonzero(held)
-        return cls(x[rows], labels[rows], n_iter_no_change, n_threads), np.flatnonzero(~held)
-
-    def after_pass(self, model: LinearWeights, scale: NDArray[np.float32], position: NDArray[np.int32]) -> bool:
+    def after_pass(self, model: LinearWeights, scale: Floats, position: Ids) -> bool:
         """Evaluate what `fit` would return now, keep a copy if it is the best, and say whether to stop.
 
         Class k stands in place position[k] of `model`, whose rows are to be multiplied by `scale` unless it is empty.

@@ -19,13 +19,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.model.weights import Doubles, Floats
 from manyclass.words.corpus import NO_PAIRS
 
 BLOCK_FLOATS = 1 << 23  # of scores at a time: 32 MB
 SMALLEST_STEP = 1e-6  # of descent: a step that must be shorter still to go down has arrived
-
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 
 @dataclass

@@ -13,8 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass.model.weights import Doubles, Floats
 from manyclass.search.decomposed import DecomposedIndex
-from manyclass.words.collapsed import Collapsed, Descent, Doubles, Floats, Tables, blocks, row_products
+from manyclass.words.collapsed import Collapsed, Descent, Tables, blocks, row_products
 from manyclass.words.objectives import Index
 from manyclass.words.searches import FollowingIndex
 
@@ -24,7 +25,7 @@ class MaskedGradients:
 
     F is then that of the words found. Of a DecomposedIndex these are what all its blocks find, with exact scores and
     one loss: the paper's mean over the blocks is no better, and where it is not the same counts words that are high in
-    one block by chance (bench/README.md).
+    one block by chance (bench/notes/words.md).
     """
 
     def __init__(self, collapsed: Collapsed, index: Index, budget: int, dim: int) -> None:

@@ -255,10 +255,7 @@ class Descent(Objective):
 
 
 AnyObjective = StepObjective | Descent
-KINDS: tuple[type[AnyObjective], ...] = (
-    *(Softmax, NegativeSampling, Hierarchical, OVE, NCE, SampledSoftmax),
-    Descent,
-)
+KINDS: tuple[type[AnyObjective], ...] = (*(Softmax, NegativeSampling, Hierarchical, OVE, NCE, SampledSoftmax), Descent)
 OBJECTIVES = {kind.name: kind for kind in KINDS}
 
 

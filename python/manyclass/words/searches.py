@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from manyclass.model.weights import Floats
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.words.collapsed import Floats
 from manyclass.words.objectives import Index
 
 SHARE = 20  # a search finds one word in so many (Yen et al. 2018, section 5.3)

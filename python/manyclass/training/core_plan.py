@@ -1,0 +1,74 @@
+"""What the core's trainers of single points are made from: their plan, and the arrays that they move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyclass import _core
+from manyclass.model.weights import Floats, Ids, LinearWeights
+from manyclass.training.plan import PointsPlan, Utility
+
+EMPTY = np.zeros(0, dtype=np.float32)
+
+
+def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
+    """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
+    n_samples, family = len(labels), plan.utility.family if plan.utility else None
+    first_u = float(np.log(weights.n_classes)) if plan.u_init == "log_n_classes" else 0.0
+    empty = {"scale": EMPTY, "norm_sq": EMPTY.astype(np.float64), "squares": EMPTY, "intercept_squares": EMPTY}
+    return _core.State(
+        labels=labels,
+        x_sq=x_sq,
+        u=np.full(n_samples, first_u if family is None else family.mu),
+        weights=weights.matrix,
+        intercept=weights.intercept if plan.fit_intercept else EMPTY,
+        n_classes=weights.n_classes,
+        local_scale=np.zeros(0) if family is None else np.full(n_samples, family.s),
+        **{**empty, "heads": np.zeros((0, 0), dtype=np.int32), **more},
+    )
+
+
+def core_plan(plan: PointsPlan, n_classes: int, *, batch: int, local_floor: float, u_max: float = np.inf) -> _core.Plan:
+    """Return the core's plan.
+
+    `batch` points see the same weights, `u_max` is the most that u can be, and `local_floor` the least gain of q.
+    """
+    made = _core.Plan(
+        solver=plan.solver,
+        formulation=plan.formulation,
+        selection=plan.sampler,
+        root=plan.root,
+        n_negatives=min(plan.n_negatives, n_classes),
+        options=dict(plan.options),
+        seed=plan.seed,
+        n_threads=plan.n_threads,
+        batch=batch,
+        mean_of_batch=plan.batch_size is not None,
+        share_classes=plan.share_classes,
+        hogwild=plan.hogwild and plan.n_threads > 1,
+        shuffle=plan.shuffle,
+        ridge=plan.alpha,
+        u_max=u_max,
+        max_norm=np.inf if plan.max_norm is None else plan.max_norm,
+        isa="auto",
+    )
+    if plan.utility is not None:
+        _tell_utility(made, plan.utility, local_floor)
+    return made
+
+
+def _tell_utility(made: _core.Plan, utility: Utility, local_floor: float) -> None:
+    """Make a plan of the core one of augment and reduce."""
+    family, none = utility.family, EMPTY.astype(np.float64)
+    made.augment_reduce(
+        noise=utility.noise,
+        local_step=utility.local_step,
+        local_floor=local_floor,
+        family="gumbel" if family is None else family.name,
+        nodes=none if family is None else family.nodes,
+        weights=none if family is None else family.weights,
+        entropy=0.0 if family is None else family.entropy,
+        largest_scale=1.0 if family is None else family.largest_scale,
+    )

@@ -1,0 +1,96 @@
+"""The loop over points: a trainer of the core, driven pass by pass as a plan says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from manyclass import _core
+from manyclass.training.passes import Schedule, TrainingState, drive
+from manyclass.training.plan import Plan, Watch
+
+
+class Training(Protocol):
+    """What makes visits.
+
+    Attributes
+    ----------
+    batch : int
+        Points that see the same weights.
+    """
+
+    batch: int
+
+    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> _core.Progress:
+        """Make the visits [first, last) of a pass."""
+        ...
+
+    def after_pass(self, n_iter: int) -> bool:
+        """Do what comes between passes; return whether training is done."""
+        ...
+
+
+def run_passes(
+    training: Training, plan: Plan, watch: Watch, state: TrainingState, n_samples: int, loss_at_zero: float
+) -> list[float]:
+    """Drive a trainer of the core over points; `loss_at_zero` is that of W = 0.
+
+    Returns the running loss of each whole pass.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If training diverged or was interrupted; the weights are those reached before.
+    """
+    passes = _PointPasses(training, plan.schedule, state, n_samples, n_samples, loss_at_zero)
+    curve, _ = drive(
+        passes,
+        state,
+        watch.callback,
+        max_iter=plan.max_iter,
+        verbose=bool(plan.verbose),
+        max_seconds=watch.max_seconds,
+        batch=training.batch,
+    )
+    return curve
+
+
+@dataclass
+class _PointPasses:
+    """Passes over points with labels."""
+
+    training: Training
+    schedule: Schedule
+    state: TrainingState
+    n_visits: int
+    length: int
+    loss_at_zero: float
+    loss: float = 0.0
+    unit: str = "pt"
+    fault: str | None = None
+    advice: str = (
+        "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
+    )
+
+    def run(self, n_pass: int, first: int, last: int) -> int:
+        eta, eta_u = self.schedule.at(n_pass)
+        loss = self.loss if first > 0 else 0.0
+        progress = self.training.run(epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=loss)
+        self.loss = progress.loss
+        self.state.class_updates += progress.class_updates
+        if progress.diverged_at >= 0:
+            self.fault = f"the step at point {progress.diverged_at} in pass {n_pass + 1} was too large"
+        return last - first
+
+    def describe(self, last: int) -> str:
+        speed = self.state.class_updates / self.state.seconds
+        return f"loss {self.loss / last:.4f}, {speed:.3g} class updates/s"
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        return self.loss / self.n_visits, self.training.after_pass(n_pass + 1)
+
+    def verdict(self, last_loss: float) -> str | None:
+        # A model that ends well above W = 0 is worse than none.
+        if last_loss <= 2 * self.loss_at_zero:
+            return None
+        return f"the loss of the last pass, {last_loss:.4g}, is above that of W = 0"
