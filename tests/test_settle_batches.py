@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from manyclass import AugmentReduceClassifier, DecomposedIndex, MarginClassifier, SoftmaxClassifier, models
-from manyclass import samplers, solvers
+from manyclass import (
+    AugmentReduceClassifier,
+    DecomposedIndex,
+    MarginClassifier,
+    SoftmaxClassifier,
+    models,
+    samplers,
+    solvers,
+)
 from manyclass.checks import seed_from
 from manyclass.estimators import auto, plans
 from manyclass.estimators.settle import settle_batches
