@@ -178,8 +178,14 @@ def test_names_are_filtered_by_their_flags():
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("umax", "UMax"), ("sgd", "SGD"), ("head_tail", "HeadTail"), ("is", "IS"), ("minibatch_implicit", "MinibatchImplicit")],
-)  # fmt: skip
+    [
+        ("umax", "UMax"),
+        ("sgd", "SGD"),
+        ("head_tail", "HeadTail"),
+        ("is", "IS"),
+        ("minibatch_implicit", "MinibatchImplicit"),
+    ],
+)
 def test_names_of_classes_are_made_of_names(name, expected):
     assert class_name(name) == expected
     assert ALL[name].__name__ == expected
@@ -205,8 +211,15 @@ def test_taking_gives_the_value_or_what_auto_stands_for():
     assert not given.is_auto("first")
 
 
-@pytest.mark.parametrize("taken", list(itertools.chain.from_iterable(itertools.combinations(
-    ("first", "second", "third", "fourth"), n) for n in range(5))), ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "taken",
+    list(
+        itertools.chain.from_iterable(
+            itertools.combinations(("first", "second", "third", "fourth"), n) for n in range(5)
+        )
+    ),
+    ids=str,
+)
 def test_exactly_what_was_set_and_not_taken_is_refused(taken):
     changed = {"first": 2, "second": 0.5, "third": "x", "fourth": True}
     given = Given(Owner(**changed), "owner: ")

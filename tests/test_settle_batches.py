@@ -213,20 +213,28 @@ def margin(**parameters):
         ({"solver": "sgd"}, {"adagrad": False, **schedule(0.2, 0.1)}),
         ({"solver": "implicit"}, {"adagrad": False, "implicit": True, **schedule(0.2, 0.1)}),
         ({"solver": solvers.Adagrad(decay=0.5, batch_size=3)}, {"batch_size": 3, **schedule(0.5, 0.25, decay=0.5)}),
-        ({"solver": solvers.SGD(schedule="inverse", shuffle=False), "learning_rate": 1.0},
-         {"adagrad": False, "shuffle": False, **schedule(1.0, 0.5, "inverse")}),
+        (
+            {"solver": solvers.SGD(schedule="inverse", shuffle=False), "learning_rate": 1.0},
+            {"adagrad": False, "shuffle": False, **schedule(1.0, 0.5, "inverse")},
+        ),
         ({"model": "embedding"}, {"dim": 192, **schedule(1.0, 0.5)}),
         ({"model": models.Embedding(activation="relu"), "dim": 5}, {"dim": 5, "relu": True, **schedule(1.0, 0.5)}),
         ({"sampler": "uniform", "n_negatives": 2}, {"source": "sampled", "n_negatives": 2}),
-        ({"sampler": samplers.FrequencyBlock(power=0.5)},
-         {"source": "sampled", "sampler": "frequency_block", "options": {"power": 0.5}}),
-        ({"sampler": "uniform", "solver": solvers.Adagrad(share_classes=False)},
-         {"source": "sampled", "share_classes": False}),
-        ({"sampler": samplers.Search(index="decomposed", budget=2, warm_up=3)},
-         {"source": "decomposed", "budget": 2, "warm_up": 3}),
+        (
+            {"sampler": samplers.FrequencyBlock(power=0.5)},
+            {"source": "sampled", "sampler": "frequency_block", "options": {"power": 0.5}},
+        ),
+        (
+            {"sampler": "uniform", "solver": solvers.Adagrad(share_classes=False)},
+            {"source": "sampled", "share_classes": False},
+        ),
+        (
+            {"sampler": samplers.Search(index="decomposed", budget=2, warm_up=3)},
+            {"source": "decomposed", "budget": 2, "warm_up": 3},
+        ),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_each_parameter_changes_its_own_field_of_a_margins_minibatches(parameters, changes):
     assert margin(**parameters) == replace(MARGIN, **changes)
 
@@ -298,19 +306,25 @@ def utility(**parameters):
         ({"solver": "sgd", "noise": "logistic"}, {"solver": "sgd", **schedule(0.2, 0.2)}),
         ({"solver": "sgd", "noise": "gumbel"}, {"solver": "sgd", **schedule(0.2, 0.2)}),
         ({"solver": solvers.SGD(schedule="adaptive")}, {"solver": "sgd", **schedule(0.02, 0.02, "adaptive")}),
-        ({"solver": solvers.Implicit(decay=0.5, averaging="suffix")},
-         {"averaging": "suffix", **schedule(0.2, 0.2, decay=0.5)}),
-        ({"solver": solvers.Implicit(batch_size=3, shuffle=False, share_classes=True)},
-         {"batch_size": 3, "shuffle": False, "share_classes": True}),
+        (
+            {"solver": solvers.Implicit(decay=0.5, averaging="suffix")},
+            {"averaging": "suffix", **schedule(0.2, 0.2, decay=0.5)},
+        ),
+        (
+            {"solver": solvers.Implicit(batch_size=3, shuffle=False, share_classes=True)},
+            {"batch_size": 3, "shuffle": False, "share_classes": True},
+        ),
         ({"solver": solvers.Implicit(parallel="hogwild")}, {"hogwild": True}),
         ({"sampler": "uniform"}, {"sampler": "uniform", "options": {}}),
-        ({"sampler": samplers.HeadTail(n_head=3, refresh=2)},
-         {"sampler": "head_tail", "options": {}, "n_head": 3, "refresh": 2}),
+        (
+            {"sampler": samplers.HeadTail(n_head=3, refresh=2)},
+            {"sampler": "head_tail", "options": {}, "n_head": 3, "refresh": 2},
+        ),
         ({"posterior": "gaussian", "alpha": 0.5}, {"sampler": "uniform", "options": {}, "alpha": 0.5}),
         ({"posterior": "gaussian", "alpha": 0.5, "sampler": "all"}, {"sampler": "all", "options": {}, "alpha": 0.5}),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_each_parameter_changes_its_own_field_of_augment_and_reduce(parameters, changes):
     assert utility(**parameters)[0] == replace(UTILITY, **changes)
 
