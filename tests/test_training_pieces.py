@@ -220,10 +220,16 @@ def test_a_u_that_steps_beyond_its_interval_is_put_back(solver, seed):
 
 
 @pytest.mark.parametrize(("u_init", "first"), [("log_n_classes", np.log(7)), ("zero", 0.0)])
-def test_every_u_starts_where_u_init_says(u_init, first):
-    x, labels = np.ones((9, 2), dtype=np.float32), labels_of(9, 7)
-    made = PointsTraining(replace(POINTS, u_init=u_init), x, labels, 7, None, Watch())
-    np.testing.assert_array_equal(made._state(labels).u, np.full(9, first))
+def test_every_u_starts_where_u_init_says(u_init, first, monkeypatch):
+    told, state = [], _core.State
+
+    def seen(**arrays):
+        told.append(arrays["u"].copy())
+        return state(**arrays)
+
+    monkeypatch.setattr(points._core, "State", seen)
+    PointsTraining(replace(POINTS, u_init=u_init), np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
+    np.testing.assert_array_equal(told, np.full((1, 9), first))
 
 
 @pytest.mark.parametrize(
