@@ -245,6 +245,31 @@ def test_q_moves_at_least_by_the_share_of_the_wrong_classes_that_a_step_sees(n_n
     assert told == [pytest.approx(floor)]
 
 
+@pytest.mark.parametrize(
+    ("refresh", "max_iter", "searched"), [(1, 4, [1, 2, 3]), (2, 6, [2, 4]), (3, 4, [3]), (4, 4, []), (10, 4, [])]
+)
+def test_heads_are_searched_for_after_every_so_many_passes_but_the_last(refresh, max_iter, searched, monkeypatch):
+    found = []
+    plan = replace(POINTS, sampler="head_tail", options={}, n_head=3, refresh=refresh, max_iter=max_iter)
+    made = PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
+    assert made.heads.shape == (9, 3)
+    assert (made.heads == -1).all()  # the first passes know of none
+    for n_iter in range(1, max_iter + 1):
+        monkeypatch.setattr(made.search, "refresh", lambda *_, n_iter=n_iter: found.append(n_iter))
+        assert not made.after_pass(n_iter)
+    assert found == searched
+
+
+def test_heads_are_no_more_than_the_wrong_classes():
+    plan = replace(POINTS, sampler="head_tail", options={}, n_head=16)
+    made = PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
+    assert made.heads.shape == (9, 6)
+    given = np.array([[2, 5]] * 9, dtype=np.int32)
+    made = PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, given, Watch())
+    np.testing.assert_array_equal(made.heads, made.position[given])
+    assert made.search is None
+
+
 # Steps by pass
 
 
