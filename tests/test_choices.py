@@ -164,7 +164,7 @@ def test_at_least_a_64th_of_the_clusters_is_probed(monkeypatch, seed):
     index, Q = class_index(seed, n_classes=5000)
     assert index._index.n_clusters_ > 128
     monkeypatch.setattr(SphericalClusterIndex, "recall_curve", lambda self, Q, k: np.ones(self.n_clusters_))
-    assert index._probes_for(Q, 5, 0.5) == index._index.n_clusters_ // 64 >= 2
+    assert index._probes_for(Q, 5, 0.05) == index._index.n_clusters_ // 64 >= 2
 
 
 def test_a_recall_below_the_one_asked_for_is_told(monkeypatch, seed):

@@ -176,6 +176,17 @@ def test_other_estimates_of_all_classes_are_the_exact_softmax_too(solver, seed):
     close_fits(exact, softmax(solver=solver, sampler="all", **first_pass).fit(X, y))
 
 
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_gumbel_utility_that_sees_all_classes_is_the_exact_softmax_in_every_pass(storage, seed):
+    """Where all classes are seen q moves all of the way at every visit, not by a share that falls."""
+    X, y = problem(seed)
+    x = as_storage(X, storage)
+    common = {"learning_rate": 0.2, "max_iter": 4, "random_state": 3}
+    exact = SoftmaxClassifier(solver="exact", **common).fit(x, y)
+    gumbel = AugmentReduceClassifier(noise="gumbel", solver="sgd", sampler="all", **common).fit(x, y)
+    close_fits(exact, gumbel, n_visits=4 * N)
+
+
 def test_one_vs_each_of_two_classes_is_the_softmax(seed):
     X, y = problem(seed, n_classes=2)
     common = {"learning_rate": 0.2, "sampler": "all"}
