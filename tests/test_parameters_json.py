@@ -97,7 +97,7 @@ def test_an_index_given_as_an_example_becomes_its_name(index, name):
         (np.random.default_rng(0), None),
         ("seed", None),
     ],
-    ids=repr,
+    ids=["int", "int64", "none", "RandomState", "Generator", "str"],
 )
 def test_a_random_state_is_saved_where_it_is_a_number(value, expected):
     found = encode_parameters({"random_state": value})["random_state"]

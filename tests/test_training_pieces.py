@@ -127,7 +127,7 @@ def memory(seconds=1e9, n_classes=5, **changes):
         ({"schedule": Schedule("adaptive", 1, 1, 1)}, {"squares", "intercept_squares"}),
         ({"schedule": Schedule("adaptive", 1, 1, 1), "fit_intercept": False}, {"squares"}),
     ],
-    ids=str,
+    ids=["nothing", "ridge", "norms", "average", "squares", "squares without intercepts"],
 )
 def test_memory_is_taken_for_what_is_switched_on_and_for_nothing_else(changes, filled):
     made, weights = memory(**changes)
