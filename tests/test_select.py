@@ -8,8 +8,10 @@ from reference.rng import Rng, every_outcome
 from reference.selections import INCLUSION, SELECTIONS, Choice, alias_table
 from scipy.stats import chi2
 
-from manyclass import _core
+from manyclass import SoftmaxClassifier, _core
 from manyclass.registry import names
+from manyclass.samplers import Frequency
+from manyclass.solvers import Adagrad
 
 # (n_classes, n_negatives): one class at a time, a short last block, m = K - 1, m >= K, powers of two
 SIZES = [(2, 1), (5, 1), (7, 3), (8, 4), (7, 6), (6, 6), (6, 50), (40, 16), (40, 30)]
@@ -104,6 +106,18 @@ def test_the_alias_table_has_the_probabilities_it_is_made_from(seed):
             probabilities[k] += p / len(counts)
             probabilities[other] += (1 - p) / len(counts)
         np.testing.assert_allclose(probabilities, choice.q, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("share_classes", [False, True])
+@pytest.mark.parametrize("power", [-1.0, 0.0, 0.5])
+def test_a_class_without_points_is_drawn_only_where_all_classes_weigh_the_same(power, share_classes, seed):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(60, 5)), np.eye(9, dtype=np.int64)[rng.integers(0, 8, 60)]  # the last column is empty
+    solver = Adagrad(share_classes=share_classes)
+    model = SoftmaxClassifier(solver=solver, sampler=Frequency(power=power), n_negatives=4, random_state=seed)
+    model.set_params(max_iter=3).fit(X, Y)
+    assert model.coef_[8].any() == (power == 0)
+    assert model.coef_[:8].any(axis=1).all()
 
 
 @pytest.mark.parametrize(("n_classes", "m"), [(5, 1), (7, 3), (6, 5)])

@@ -11,6 +11,8 @@ trains embeddings and several labels by minibatches. `Natural` and `MonteCarlo` 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from manyclass.parts import Part, Setting, class_name, part_class
 from manyclass.registry import Facts, Number, names, parts
 
@@ -80,8 +82,9 @@ MAX_NORM = Setting(
 U_LEARNING_RATE = Setting(
     "u_learning_rate",
     "auto",
-    'Step size of the log-normaliser u of each point; "tied" is that of W, as in the paper, "auto" 3 for "implicit", '
-    "0.5 for the Bregman steps, and tied for the others. It follows the same schedule.",
+    'Step size of the log-normaliser u of each point; "tied" is that of W, as in the paper; "auto" is 3 for "implicit" '
+    'and 0.5 for the Bregman steps, and for the others tied, or with learning_rate="auto" the c of its docstring. It '
+    "follows the same schedule.",
     beside=("auto", "tied"),
     low=0,
     open_low=True,
@@ -184,7 +187,18 @@ _LBFGS = (
     ),
     Setting("tol", 1e-6, "Stop when no entry of the gradient is larger in absolute value.", low=0),
 )
-_ADAGRAD = (SCHEDULE, DECAY, BATCH_SIZE, SHARE_CLASSES, SHUFFLE, LOG_Q)
+_ADAGRAD = (
+    replace(  # without "adaptive": the step of each row follows its gradients in any case
+        SCHEDULE,
+        sentence="Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), or constant.",
+        choices=tuple(name for name in SCHEDULE.choices if name != "adaptive"),
+    ),
+    DECAY,
+    BATCH_SIZE,
+    SHARE_CLASSES,
+    SHUFFLE,
+    LOG_Q,
+)
 
 SOLVERS: dict[str, type[Part]] = {
     name: part_class(Solver, name, _settings(facts), _text(facts), __name__) for name, facts in parts("solver").items()

@@ -244,7 +244,7 @@ def batches_plan(
     draws = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
     n_negatives = int(given.take("n_negatives", open_.n_negatives)) if draws else open_.n_negatives
     adagrad = solver.name == "adagrad"
-    if not adagrad and of_solver.take("schedule") == "adaptive":
+    if of_solver.take("schedule") == "adaptive":
         raise ValueError("schedule is 'adaptive'; with several labels, embeddings or a margin that is solver='adagrad'")
     fit_intercept = bool(given.take("fit_intercept"))
     square = 1.0 if dim is not None else _mean_square(x)

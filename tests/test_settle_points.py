@@ -1,0 +1,343 @@
+"""Plans of a SoftmaxClassifier point by point: whole plans against values that are written from its docstring."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from manyclass import SoftmaxClassifier, samplers, solvers
+from manyclass.checks import seed_from
+from manyclass.estimators import auto, settle
+from manyclass.estimators.settle import settle_full_batch, settle_points
+from manyclass.registry import names
+from manyclass.training.passes import Schedule
+from manyclass.training.plan import FullBatchPlan, PointsPlan
+
+N, D, K = 24, 4, 6
+MEAN_SQUARE = 4.0  # of |x|^2 for rows of ones
+LABELS = (np.arange(N) % K).astype(np.int32)
+
+# The defaults of a solver chosen by hand, its step size being 1 / (4 + 1): the 1 is the intercept's.
+BASE = PointsPlan(
+    solver="implicit",
+    formulation="proposed",
+    root="newton",
+    u_init="log_n_classes",
+    averaging="none",
+    sampler="frequency_block",
+    n_negatives=64,
+    options={"power": 0.75},
+    n_head=16,
+    refresh=10,
+    alpha=0.0,
+    max_norm=None,
+    hogwild=False,
+    utility=None,
+    schedule=Schedule("exponential", 0.2, 3.0, 0.9),
+    max_iter=20,
+    batch_size=None,
+    shuffle=True,
+    share_classes=False,
+    fit_intercept=True,
+    seed=seed_from(0),
+    n_threads=1,
+    verbose=0,
+)
+
+
+def settled(x=None, *, candidates=False, timed=False, **parameters):
+    owner = SoftmaxClassifier(**{"solver": "implicit", "random_state": 0} | parameters)
+    x = np.ones((N, D), dtype=np.float32) if x is None else x
+    chosen = owner.check_parameters()
+    return settle_points(owner, chosen, x, LABELS, K, candidates=candidates, timed=timed)
+
+
+def steps(rate, u_rate, name="exponential", decay=0.9):
+    return {"schedule": Schedule(name, rate, u_rate, decay)}
+
+
+FIELDS = [
+    ({}, {}),
+    ({"n_negatives": 7}, {"n_negatives": 7}),
+    ({"alpha": 0.25}, {"alpha": 0.25}),
+    ({"max_iter": 3}, {"max_iter": 3}),
+    ({"n_jobs": 3}, {"n_threads": 3}),
+    ({"verbose": 1}, {"verbose": 1}),
+    ({"random_state": 5}, {"seed": seed_from(5)}),
+    ({"learning_rate": 0.7}, steps(0.7, 3.0)),
+    ({"fit_intercept": False}, {"fit_intercept": False, **steps(1 / MEAN_SQUARE, 3.0)}),
+    ({"solver": solvers.Implicit(decay=0.5)}, steps(0.2, 3.0, decay=0.5)),
+    ({"solver": solvers.Implicit(schedule="inverse")}, steps(0.2, 3.0, "inverse")),
+    ({"solver": solvers.Implicit(schedule="constant")}, steps(0.2, 3.0, "constant")),
+    ({"solver": solvers.Implicit(u_learning_rate=0.4)}, steps(0.2, 0.4)),
+    ({"solver": solvers.Implicit(u_learning_rate="tied")}, steps(0.2, 0.2)),
+    ({"solver": solvers.Implicit(u_learning_rate="tied"), "learning_rate": 0.7}, steps(0.7, 0.7)),
+    ({"solver": solvers.Implicit(u_init="zero")}, {"u_init": "zero"}),
+    ({"solver": solvers.Implicit(formulation="raman")}, {"formulation": "raman"}),
+    ({"solver": solvers.Implicit(root="bisection")}, {"root": "bisection"}),
+    ({"solver": solvers.Implicit(averaging="suffix")}, {"averaging": "suffix"}),
+    ({"solver": solvers.Implicit(averaging="polyak")}, {"averaging": "polyak"}),
+    ({"solver": solvers.Implicit(batch_size=9)}, {"batch_size": 9}),
+    ({"solver": solvers.Implicit(share_classes=True)}, {"share_classes": True}),
+    ({"solver": solvers.Implicit(share_classes=False)}, {}),
+    ({"solver": solvers.Implicit(shuffle=False)}, {"shuffle": False}),
+    ({"solver": solvers.Implicit(parallel="hogwild")}, {"hogwild": True}),
+    ({"solver": solvers.Implicit(max_norm=2.5)}, {"max_norm": 2.5}),
+    ({"sampler": "uniform"}, {"sampler": "uniform", "options": {}}),
+    ({"sampler": "block"}, {"sampler": "block", "options": {}}),
+    ({"sampler": "all"}, {"sampler": "all", "options": {}}),
+    ({"sampler": "frequency"}, {"sampler": "frequency"}),
+    ({"sampler": samplers.Frequency(power=0.5)}, {"sampler": "frequency", "options": {"power": 0.5}}),
+    ({"sampler": samplers.FrequencyBlock(power=0)}, {"options": {"power": 0.0}}),
+    ({"sampler": "head_tail"}, {"sampler": "head_tail", "options": {}}),
+    (
+        {"sampler": samplers.HeadTail(n_head=3, refresh=2)},
+        {"sampler": "head_tail", "options": {}, "n_head": 3, "refresh": 2},
+    ),
+]
+
+
+@pytest.mark.parametrize(("parameters", "changes"), FIELDS, ids=str)
+def test_each_parameter_changes_its_own_field_of_the_plan_and_no_other(parameters, changes):
+    assert settled(**parameters).plan == replace(BASE, **changes)
+
+
+# By solver: what the docstring gives for c of the learning rate, for the step of u, and the numbers that it owns. u has
+# the step c where the learning rate is left open, and that of W where it is given.
+BY_SOLVER = {
+    "implicit": (1.0, 3.0, {}),
+    "umax": (0.1, 0.1, {"delta": 1.0}),
+    "sgd": (0.01, 0.01, {}),
+    "exact": (1.0, 1.0, {}),
+    "css": (1.0, 1.0, {}),
+    "ema": (1.0, 1.0, {"gain": 0.5}),
+    "augment_reduce": (1.0, 1.0, {}),
+    "scgd": (1.0, 1.0, {}),
+    "scent": (1.0, 0.5, {}),
+    "softplus": (0.1, 0.1, {"rho": 0.5}),
+    "bregman": (1.0, 0.5, {}),
+    "ove": (4.0 / K, 4.0 / K, {}),
+    "nce": (1.0, 1.0, {}),
+    "negative_sampling": (1.0, 1.0, {}),
+    "is": (1.0, 1.0, {}),
+    "bouchard": (1.0, 1.0, {}),
+    "minibatch_implicit": (10.0, 10.0, {}),  # the points of a batch
+}
+NEEDS = {"exact": {"sampler": "all", "options": {}}, "minibatch_implicit": {"sampler": "uniform", "options": {}}}
+
+
+def test_every_solver_of_the_core_has_its_row():
+    assert list(BY_SOLVER) == names("solver")
+
+
+@pytest.mark.parametrize("solver", BY_SOLVER)
+def test_defaults_of_a_solver_are_those_of_its_docstring(solver):
+    c, c_of_u, own = BY_SOLVER[solver]
+    changes = {"solver": solver, **steps(c / (MEAN_SQUARE + 1), c_of_u), **NEEDS.get(solver, {})}
+    changes["options"] = own | changes.get("options", {"power": 0.75})
+    plan = settled(solver=solver).plan
+    assert plan == replace(BASE, **changes)
+    given = settled(solver=solver, learning_rate=0.3).plan
+    u_rate = {"implicit": 3.0, "bregman": 0.5, "scent": 0.5}.get(solver, 0.3)
+    assert given == replace(BASE, **changes | steps(0.3, u_rate))
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        (solvers.UMax(delta=2.0), {"delta": 2.0}),
+        (solvers.EMA(gain=0.1), {"gain": 0.1}),
+        (solvers.Softplus(rho=0.2), {"rho": 0.2}),
+    ],
+    ids=repr,
+)
+def test_numbers_of_a_solver_and_of_its_sampler_stand_side_by_side(solver, options):
+    plan = settled(solver=solver, sampler=samplers.Frequency(power=0.5)).plan
+    assert plan.options == {**options, "power": 0.5}
+    assert settled(solver=solver, sampler="uniform").plan.options == options
+
+
+def test_a_batch_of_the_minibatch_solver_makes_its_step_as_large_as_it_has_points():
+    for size, c in ((None, 10), (7, 7), (1000, N)):
+        plan = settled(solver=solvers.MinibatchImplicit(batch_size=size)).plan
+        assert plan.schedule.learning_rate == c / 5
+        assert plan.batch_size == size
+
+
+def test_the_adaptive_schedule_has_a_step_of_its_own_whatever_the_data():
+    adaptive = {"solver": "css", **steps(0.02, 1.0, "adaptive")}
+    assert settled(solver=solvers.CSS(schedule="adaptive")).plan == replace(BASE, **adaptive)
+    assert settled(
+        10 * np.ones((N, D), dtype=np.float32), solver=solvers.CSS(schedule="adaptive", decay=1.0)
+    ).plan == replace(BASE, **adaptive | steps(0.02, 1.0, "adaptive", 1.0))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_learning_rate_follows_the_mean_square_of_the_rows(sparse, seed):
+    X = np.random.default_rng(seed).normal(size=(N, D)).astype(np.float32)
+    mean = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
+    x = sp.csr_array(X) if sparse else X
+    for fit_intercept in (False, True):
+        rate = settled(x, fit_intercept=fit_intercept).plan.schedule.learning_rate
+        assert rate == pytest.approx(1 / (mean + fit_intercept), rel=D * 2**-22)  # float32 squares of D numbers
+
+
+def test_rows_of_zeros_leave_a_finite_learning_rate():
+    rate = settled(np.zeros((N, D), dtype=np.float32), fit_intercept=False).plan.schedule.learning_rate
+    assert np.isfinite(rate)
+    assert rate > 0
+
+
+# solver="auto"
+
+
+@pytest.mark.parametrize(
+    ("given", "solver"),
+    [
+        ({}, "exact"),
+        ({"n_negatives": 3}, "implicit"),
+        ({"sampler": "uniform"}, "implicit"),
+        ({"candidates": True}, "implicit"),
+        ({"max_iter": 5}, "exact"),
+        ({"sampler": "all"}, "implicit"),
+    ],
+    ids=str,
+)
+def test_auto_samples_where_something_was_said_of_samples(given, solver):
+    found = settled(solver="auto", **given)
+    assert found.plan.solver == solver
+    assert found.params["solver"].name == solver
+    c, passes = {"exact": (1.0, 20), "implicit": (6.0, 12)}[solver]
+    passes = given.get("max_iter", passes)
+    # The step size ends where 20 passes with decay 0.9 end.
+    assert found.plan.schedule.decay**passes == pytest.approx(0.9**20, rel=1e-12)
+    assert found.plan.schedule.learning_rate == c / (MEAN_SQUARE + 1)
+    assert found.plan.averaging == "suffix"
+    assert found.plan.max_iter == passes
+    assert found.plan.alpha == 0.01 / N * MEAN_SQUARE  # too few points for trials
+
+
+def test_what_was_open_is_told_and_what_was_given_is_not():
+    found = settled()
+    assert set(found.params) == {"solver", "sampler", "model", "n_negatives", "alpha", "learning_rate", "max_iter"}
+    inner = found.params["solver"].get_params()
+    assert (inner["averaging"], inner["u_learning_rate"], inner["decay"]) == ("none", 3.0, 0.9)
+    assert found.params["sampler"].get_params() == {"power": 0.75}
+    assert (found.params["n_negatives"], found.params["alpha"], found.params["max_iter"]) == (64, 0.0, 20)
+    given = settled(
+        solver=solvers.UMax(decay=0.5, averaging="none", u_learning_rate=1.0),
+        sampler="uniform",
+        model="linear",
+        n_negatives=2,
+        alpha=0.5,
+        learning_rate=0.1,
+        max_iter=2,
+    )
+    assert given.params == {}
+    exact = settled(solver="exact")
+    assert set(exact.params) == {"solver", "model", "alpha", "learning_rate", "max_iter"}
+
+
+def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_open(monkeypatch):
+    asked = []
+
+    def best_ridge(plan, *_):
+        asked.append(plan)
+        return 0.125, {0.125: 1.0}
+
+    monkeypatch.setattr(settle, "best_ridge", best_ridge)
+    monkeypatch.setattr(auto, "FEWEST_TO_TRY", N)
+    found = settled(solver="auto")
+    assert (found.plan.alpha, found.params["alpha"], found.alpha_path) == (0.125, 0.125, {0.125: 1.0})
+    for parameters in ({"alpha": 0.0}, {"solver": "exact"}, {"timed": True}):
+        other = settled(**{"solver": "auto"} | parameters)
+        assert other.alpha_path == {}
+        assert other.plan.alpha != 0.125
+    assert len(asked) == 1
+    monkeypatch.setattr(auto, "MOST_TO_TRY", 0.0)
+    assert settled(solver="auto").alpha_path == {}
+
+
+# What is refused.
+
+REFUSED = [
+    ({"solver": solvers.Implicit(schedule="adaptive")}, "schedule='adaptive' needs a solver with explicit steps"),
+    ({"solver": solvers.CSS(schedule="adaptive"), "alpha": 0.1}, "alpha=0 and max_norm=None; they are 'css', 0.1 and"),
+    ({"solver": solvers.CSS(schedule="adaptive", max_norm=1.0)}, "they are 'css', 0.0 and 1.0"),
+    ({"solver": solvers.Implicit(max_norm=1.0), "alpha": 0.1}, "they are 'deterministic', 0.1 and None"),
+    ({"solver": solvers.Implicit(max_norm=1.0, parallel="hogwild")}, "they are 'hogwild', 0.0 and None"),
+    ({"solver": solvers.Implicit(max_norm=1.0, batch_size=4)}, "they are 'deterministic', 0.0 and 4"),
+    ({"solver": solvers.Implicit(max_norm=1.0, formulation="raman")}, "max_norm needs formulation='proposed'"),
+    ({"solver": solvers.Implicit(batch_size=4, parallel="hogwild")}, "batch_size is 4; with parallel='hogwild'"),
+    ({"solver": "is", "sampler": "head_tail"}, "solver='is' draws the label too, which sampler='head_tail' cannot"),
+    ({"solver": "nce", "sampler": "head_tail"}, "solver='nce' draws the label too"),
+    ({"solver": "exact", "sampler": "uniform"}, "sampler is 'uniform'; solver 'exact' needs 'all'"),
+    ({"solver": "minibatch_implicit", "sampler": "block"}, "solver 'minibatch_implicit' needs 'uniform'"),
+    ({"solver": solvers.Implicit(schedule="inverse", decay=0.5)}, "implicit: decay is 0.5, which has no effect here"),
+    ({"solver": solvers.Implicit(schedule="constant", decay=0.5)}, "implicit: decay is 0.5, which has no effect here"),
+    ({"solver": solvers.CSS(log_q=False)}, "log_q is False, which has no effect without embeddings or several labels"),
+    ({"sampler": "all", "n_negatives": 4}, "n_negatives is 4, which has no effect with solver='implicit', sampler='al"),
+    ({"sampler": "all", "solver": solvers.Implicit(share_classes=True)}, "implicit: share_classes is True, which has"),
+    ({"validation_fraction": 0.2}, "validation_fraction is 0.2, which has no effect with solver='implicit'"),
+    ({"n_iter_no_change": 2}, "n_iter_no_change is 2, which has no effect with solver='implicit'"),
+    ({"dim": 3}, "dim is 3, which has no effect with solver='implicit'"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "message"), REFUSED, ids=lambda value: str(value)[:60])
+def test_what_no_loop_has_and_what_has_no_effect_is_refused(parameters, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        settled(**parameters)
+
+
+def test_numbers_of_early_stopping_are_taken_with_it():
+    plan = settled(early_stopping=True, validation_fraction=0.2, n_iter_no_change=2).plan
+    assert plan == BASE
+
+
+# L-BFGS
+
+FULL = FullBatchPlan(loss="softmax", alpha=0.0, tol=1e-6, max_iter=20, fit_intercept=True, n_threads=1, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "changes"),
+    [
+        ({}, {}),
+        ({"solver": solvers.LBFGS(loss="ove")}, {"loss": "ove"}),
+        ({"solver": solvers.LBFGS(loss="bouchard")}, {"loss": "bouchard"}),
+        ({"solver": solvers.LBFGS(tol=0.5)}, {"tol": 0.5}),
+        ({"alpha": 0.5}, {"alpha": 0.5}),
+        ({"max_iter": 7}, {"max_iter": 7}),
+        ({"fit_intercept": False}, {"fit_intercept": False}),
+        ({"n_jobs": 2, "verbose": 1, "random_state": 3}, {"n_threads": 2, "verbose": 1}),
+    ],
+    ids=str,
+)
+def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes):
+    owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
+    found = settle_full_batch(owner, owner.check_parameters().solver)
+    assert found.plan == replace(FULL, **changes)
+    opened = {"alpha": 0.0, "max_iter": 20}
+    told = {name: value for name, value in opened.items() if name not in parameters}
+    if isinstance(owner.solver, str):  # a string would be open only as "auto"
+        assert found.params == told
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"sampler": "uniform"}, "sampler is 'uniform', which has no effect with solver='lbfgs'"),
+        ({"n_negatives": 3}, "n_negatives is 3, which has no effect with solver='lbfgs'"),
+        ({"learning_rate": 0.1}, "learning_rate is 0.1, which has no effect with solver='lbfgs'"),
+        ({"model": "embedding"}, "model is 'embedding'; with solver='lbfgs' it must be 'linear'"),
+        ({"validation_fraction": 0.2}, "validation_fraction is 0.2, which has no effect with solver='lbfgs'"),
+    ],
+    ids=str,
+)
+def test_full_passes_refuse_what_is_of_steps(parameters, message):
+    owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        settle_full_batch(owner, owner.check_parameters().solver)
