@@ -93,7 +93,7 @@ def choices(names):
         ({"solver": solvers.CSS(log_q=False)}, "log_q is False, which has no effect without embeddings"),
         (
             {"solver": solvers.CSS(schedule="inverse", decay=0.5)},
-            "css: decay is 0.5, which has no effect here; leave it 'auto'",
+            "decay is 0.5, which has no effect with schedule='inverse'; leave it 'auto'",
         ),
     ],
 )

@@ -63,7 +63,7 @@ EMBEDDED = {"model": "embedding", "dim": 4}
         ),
         (
             MarginClassifier(solver=solvers.SGD(schedule="inverse", decay=0.5)),
-            "sgd: decay is 0.5, which has no effect with several labels, embeddings or a margin",
+            "decay is 0.5, which has no effect with schedule='inverse'",
         ),
         (MarginClassifier(solver=solvers.SGD(averaging="polyak")), "sgd: averaging is 'polyak', which has no effect"),
         (MarginClassifier(solver=solvers.SGD(parallel="hogwild")), "sgd: parallel is 'hogwild', which has no effect"),
@@ -86,7 +86,7 @@ EMBEDDED = {"model": "embedding", "dim": 4}
             SoftmaxClassifier(**EMBEDDED, early_stopping=True),
             "early_stopping is True, which has no effect with several",
         ),
-        (SoftmaxClassifier(model="linear", dim=4), "dim is 4, which has no effect"),
+        (SoftmaxClassifier(model="linear", dim=4), "dim is 4, which needs model='embedding'"),
     ],
     ids=repr,
 )

@@ -164,7 +164,7 @@ def test_the_learning_rate_of_linear_minibatches_follows_the_lengths_of_the_rows
         ({"solver": solvers.Adagrad(schedule="adaptive")}, "schedule is 'adaptive'; it must be one of 'exponential', "),
         ({"solver": solvers.CSS(averaging="polyak")}, "css: averaging is 'polyak', which has no effect"),
         ({"solver": solvers.CSS(max_norm=1.0)}, "css: max_norm is 1.0, which has no effect"),
-        ({"solver": solvers.Adagrad(schedule="constant", decay=0.5)}, "adagrad: decay is 0.5, which has no effect"),
+        ({"solver": solvers.Adagrad(schedule="constant", decay=0.5)}, "decay is 0.5, which has no effect"),
         ({"solver": solvers.Adagrad(log_q=False)}, "adagrad: log_q is False, which has no effect"),
         ({"solver": solvers.Adagrad(share_classes=True)}, "adagrad: share_classes is True, which has no effect"),
         ({"n_negatives": 3}, "n_negatives is 3, which has no effect with several labels, embeddings or a search"),

@@ -275,14 +275,14 @@ REFUSED = [
     ({"solver": "nce", "sampler": "head_tail"}, "solver='nce' draws the label too"),
     ({"solver": "exact", "sampler": "uniform"}, "sampler is 'uniform'; solver 'exact' needs 'all'"),
     ({"solver": "minibatch_implicit", "sampler": "block"}, "solver 'minibatch_implicit' needs 'uniform'"),
-    ({"solver": solvers.Implicit(schedule="inverse", decay=0.5)}, "implicit: decay is 0.5, which has no effect here"),
-    ({"solver": solvers.Implicit(schedule="constant", decay=0.5)}, "implicit: decay is 0.5, which has no effect here"),
+    ({"solver": solvers.Implicit(schedule="inverse", decay=0.5)}, "decay is 0.5, which has no effect with schedule"),
+    ({"solver": solvers.Implicit(schedule="constant", decay=0.5)}, "decay is 0.5, which has no effect with schedule"),
     ({"solver": solvers.CSS(log_q=False)}, "log_q is False, which has no effect without embeddings or several labels"),
     ({"sampler": "all", "n_negatives": 4}, "n_negatives is 4, which has no effect with solver='implicit', sampler='al"),
     ({"sampler": "all", "solver": solvers.Implicit(share_classes=True)}, "implicit: share_classes is True, which has"),
     ({"validation_fraction": 0.2}, "validation_fraction is 0.2, which has no effect with solver='implicit'"),
     ({"n_iter_no_change": 2}, "n_iter_no_change is 2, which has no effect with solver='implicit'"),
-    ({"dim": 3}, "dim is 3, which has no effect with solver='implicit'"),
+    ({"dim": 3}, "dim is 3, which needs model='embedding'"),
 ]
 
 

@@ -14,7 +14,7 @@ from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import LinearWeights
-from manyclass.training import points
+from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import Labels, Utility, Watch
@@ -237,7 +237,7 @@ def test_every_u_starts_where_u_init_says(u_init, first, monkeypatch):
 )
 def test_q_moves_at_least_by_the_share_of_the_wrong_classes_that_a_step_sees(n_negatives, sampler, floor, monkeypatch):
     told = []
-    monkeypatch.setattr(points, "tell_utility", lambda made, utility, *, local_floor: told.append(local_floor))
+    monkeypatch.setattr(core_plan, "_tell_utility", lambda made, utility, local_floor: told.append(local_floor))
     plan = replace(
         POINTS, n_negatives=n_negatives, sampler=sampler, options={}, utility=Utility("gumbel", "natural", None)
     )
