@@ -7,18 +7,13 @@ from reference import epoch as twin
 from reference.flat import softmax
 from reference.problems import as_storage, planted
 from reference.selections import SELECTIONS
-from reference.steps import RAMAN, STEPS, WITH_LABEL
+from reference.steps import RAMAN, RATES, STEPS, WITH_LABEL
 
 from manyclass.registry import names
 
 # The core stores floats: each visit is off by a few 2^-23 of its move. If all visits of a row erred alike, n of them
 # would be off by n times that, relative to the largest weight.
 ROUNDING_OF_A_VISIT = 4 * 2.0**-23
-
-# Large enough to reach far from W = 0 in three passes, small enough that explicit steps do not magnify rounding.
-# (From u = 0, plain SGD would run away at any rate worth the name: what U-max and implicit steps are for. The weight
-# K / m of a sampled class is in the steps of one-vs-each and Bouchard's bound as it stands, in others inside a ratio.)
-RATES = {"implicit": 2.0, "bregman": 2.0, "umax": 0.1, "sgd": 0.02, "softplus": 0.1, "ove": 0.2, "bouchard": 0.2}
 
 
 def rate_of(solver):

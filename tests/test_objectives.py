@@ -8,54 +8,12 @@ import pytest
 from reference.core_step import core_step, random_point
 from reference.rng import every_outcome
 from reference.selections import SELECTIONS, Choice
+from reference.steps import OBJECTIVES, bouchards_bound
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, logsumexp
 from test_double_sum import FLOAT, finite_differences
 
 from manyclass.registry import names
-
-
-def softplus(t):
-    return np.logaddexp(0, t)
-
-
-def sampled_sum(p, z, z_y):
-    return 1 + np.sum(p.alpha * np.exp(z - z_y))
-
-
-def double_sum(p, z, z_y, u):
-    return u + np.exp(-u) * sampled_sum(p, z, z_y)
-
-
-def bouchards_bound(p, z, z_y, a):
-    return -z_y + a + softplus(z_y - a) + np.sum(p.alpha * softplus(z - a))
-
-
-# name -> f(point, z, z_y, u) whose gradient in (z, z_y) a step of size 1 subtracts. u is the value after the step's own
-# rule, which the W-gradient is taken at; the tests of u follow below.
-OBJECTIVES = {
-    "css": lambda p, z, z_y, u: np.log(sampled_sum(p, z, z_y)),
-    "exact": lambda p, z, z_y, u: np.log(sampled_sum(p, z, z_y)),
-    "sgd": lambda p, z, z_y, u: double_sum(p, z, z_y, p.carried),
-    "umax": lambda p, z, z_y, u: double_sum(p, z, z_y, p.carried if p.carried >= p.bound - p.delta else p.bound),
-    "ema": double_sum,
-    "augment_reduce": double_sum,
-    "scgd": double_sum,
-    "scent": double_sum,
-    "softplus": lambda p, z, z_y, u: (
-        p.carried
-        + softplus(np.log(p.rho) - p.carried) / p.rho
-        + np.sum(p.alpha * softplus(np.log(p.rho) + z - z_y - p.carried)) / p.rho
-    ),
-    "ove": lambda p, z, z_y, u: np.sum(p.alpha * softplus(z - z_y)),
-    "nce": lambda p, z, z_y, u: (
-        softplus(-(z_y + np.log(p.label_alpha))) + np.sum(p.draws * softplus(z + np.log(p.alpha / p.draws)))
-    ),
-    "negative_sampling": lambda p, z, z_y, u: softplus(-z_y) + np.sum(p.draws * softplus(z)),
-    # Its weights are not the derivative of the estimate, but of the log of the draws' own sum.
-    "is": lambda p, z, z_y, u: -z_y + logsumexp(z, b=p.alpha),
-    "bouchard": bouchards_bound,  # at its best a, where the slope in a is 0
-}
 
 
 def test_every_explicit_objective_has_a_formula():

@@ -294,3 +294,56 @@ STEPS: dict[str, Callable[[Point], Answer]] = {
 IMPLICIT = {"implicit", "bregman"}  # proximal steps: with a ridge they see the scores that shrinking leaves
 WITH_LABEL = {"is", "nce"}  # their draws are from all classes
 RAMAN = ["implicit", "umax", "sgd", "ema", "augment_reduce", "scgd", "scent"]  # solvers that know both forms
+
+
+def log1pexp(t):
+    """log(1 + e^t)."""
+    return np.logaddexp(0, t)
+
+
+def sampled_sum(p, z, z_y):
+    """A = 1 + sum alpha e^d."""
+    return 1 + np.sum(p.alpha * np.exp(z - z_y))
+
+
+def double_sum(p, z, z_y, u):
+    """u + e^-u A."""
+    return u + np.exp(-u) * sampled_sum(p, z, z_y)
+
+
+def bouchards_bound(p, z, z_y, a):
+    """The log-loss's upper bound with the parameter a."""
+    return -z_y + a + log1pexp(z_y - a) + np.sum(p.alpha * log1pexp(z - a))
+
+
+# Formulas of the objectives, name -> f(point, z, z_y, u) whose gradient in (z, z_y) a step of size 1 subtracts. u is
+# the value after the step's own rule, which the W-gradient is taken at; tests/test_objectives.py tests u by itself.
+OBJECTIVES = {
+    "css": lambda p, z, z_y, u: np.log(sampled_sum(p, z, z_y)),
+    "exact": lambda p, z, z_y, u: np.log(sampled_sum(p, z, z_y)),
+    "sgd": lambda p, z, z_y, u: double_sum(p, z, z_y, p.carried),
+    "umax": lambda p, z, z_y, u: double_sum(p, z, z_y, p.carried if p.carried >= p.bound - p.delta else p.bound),
+    "ema": double_sum,
+    "augment_reduce": double_sum,
+    "scgd": double_sum,
+    "scent": double_sum,
+    "softplus": lambda p, z, z_y, u: (
+        p.carried
+        + log1pexp(np.log(p.rho) - p.carried) / p.rho
+        + np.sum(p.alpha * log1pexp(np.log(p.rho) + z - z_y - p.carried)) / p.rho
+    ),
+    "ove": lambda p, z, z_y, u: np.sum(p.alpha * log1pexp(z - z_y)),
+    "nce": lambda p, z, z_y, u: (
+        log1pexp(-(z_y + np.log(p.label_alpha))) + np.sum(p.draws * log1pexp(z + np.log(p.alpha / p.draws)))
+    ),
+    "negative_sampling": lambda p, z, z_y, u: log1pexp(-z_y) + np.sum(p.draws * log1pexp(z)),
+    # Its weights are not the derivative of the estimate, but of the log of the draws' own sum.
+    "is": lambda p, z, z_y, u: -z_y + logsumexp(z, b=p.alpha),
+    "bouchard": bouchards_bound,  # at its best a, where the slope in a is 0
+}
+
+# Learning rates for fits that are compared with their twins; 0.5 for those that are not listed. Large enough to reach
+# far from W = 0 in three passes, small enough that explicit steps do not magnify rounding. (From u = 0, plain SGD
+# would run away at any rate worth the name: what U-max and implicit steps are for. The weight K / m of a sampled
+# class is in the steps of one-vs-each and Bouchard's bound as it stands, in others inside a ratio.)
+RATES = {"implicit": 2.0, "bregman": 2.0, "umax": 0.1, "sgd": 0.02, "softplus": 0.1, "ove": 0.2, "bouchard": 0.2}
