@@ -80,7 +80,6 @@ OPTIONS = [
     {"schedule": "adaptive", "solver": "augment_reduce"},
     {"schedule": "adaptive", "solver": "css", "selection": "frequency", "batch_size": 50},
     {"batch_size": 64, "share_classes": True, "alpha": 1e-3},
-    {"share_classes": True, "selection": "uniform"},
 ]
 
 
@@ -90,6 +89,11 @@ OPTIONS = [
 def test_threads_change_nothing_with_any_option(n_classes, n_samples, options, storage, seed):
     X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes, density=0.4)
     assert_threads_change_nothing(as_storage(X, storage), y, n_negatives=20, random_state=seed, **options)
+
+
+def test_threads_change_nothing_where_small_batches_share_their_classes(seed):
+    X, y = planted(np.random.default_rng(seed), 2301, 20, 1100, density=0.4)
+    assert_threads_change_nothing(X, y, selection="uniform", n_negatives=20, random_state=seed, share_classes=True)
 
 
 def test_the_same_random_state_gives_the_same_bits_and_another_one_other_draws(seed):

@@ -178,7 +178,7 @@ def test_steps_of_a_batch_are_averaged_as_the_twin_does(
         solver=solver,
         selection=selection,
         batch_size=batch_size,
-        share_classes=share_classes,
+        share_classes=share_classes and batch_size > 1,
         alpha=alpha,
         averaging=averaging,
         refresh=1,
@@ -187,6 +187,13 @@ def test_steps_of_a_batch_are_averaged_as_the_twin_does(
         u_learning_rate=rate_of(solver),
         max_iter=4,
     )
+
+
+@pytest.mark.parametrize("parameters", [{}, {"batch_size": 1}, {"parallel": "hogwild"}], ids=str)
+def test_a_point_alone_in_its_batch_cannot_share_its_classes(parameters, seed):
+    X, y = small_problem(seed)
+    with pytest.raises(ValueError, match=r"share_classes is True, which has no effect .* batch_size is"):
+        softmax(solver="implicit", share_classes=True, n_negatives=4, **parameters).fit(X, y)
 
 
 def test_points_of_a_batch_share_their_classes_when_asked(seed):

@@ -21,16 +21,7 @@ def best_member(
     start: tuple[float, float] = (0.0, 1.0),
     n_iter: int = 200,
 ) -> tuple[Floats, Floats]:
-    """Return (mu, s) of the best q of each point, by the rule's expectations.
-
-    Parameters
-    ----------
-    d : ndarray of shape (n_samples, m)
-        z_k - z_y of the wrong classes.
-    counts : ndarray of shape (n_samples, m)
-        How often each counts; 0 for the label.
-    nodes, weights : ndarrays of shape (n_nodes,)
-        Of the standard member of q.
+    """Return (mu, s) of the best q of each point, with the arguments of manyclass's.
 
     Half of a natural-gradient step for s, all of it for mu, until nothing moves by 1e-9.
     """

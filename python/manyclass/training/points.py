@@ -158,12 +158,18 @@ class PointsTraining:
         self, plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, candidates: Ids | None, watch: Watch
     ) -> None:
         self.plan, self.watch, self.n_classes = plan, watch, n_classes
+        self.batch = batch_size_of(plan, labels, n_classes)
+        if plan.share_classes and self.batch == 1:
+            raise ValueError(
+                "share_classes is True, which has no effect where a batch has one point: batch_size is "
+                f"{plan.batch_size!r} with {n_classes} classes and {len(labels)} points; set batch_size to 2 or more, "
+                "or leave share_classes None"
+            )
         order = class_order(plan, labels, n_classes)
         self.position = np.empty_like(order)
         self.position[order] = np.arange(n_classes, dtype=np.int32)
         self.weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=isinstance(x, sp.csr_array))
         self.memory = Memory.of(plan, self.weights, pass_seconds=_pass_seconds(plan, x, n_classes))
-        self.batch = batch_size_of(plan, labels, n_classes)
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
         self.run = self._trainer(x, self.position[labels]).run
