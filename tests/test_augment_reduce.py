@@ -30,6 +30,8 @@ def plan_of(setting):
     plan.augment_reduce(
         noise=setting.noise,
         local_step=setting.local_step,
+        gain=setting.gain,
+        gain_power=setting.gain_power,
         local_floor=setting.floor,
         family=family.name if family else "gumbel",
         nodes=family.nodes if family else np.zeros(0),
@@ -61,7 +63,8 @@ def core_step(setting, point, mu, s, isa="auto", item=5):
 
 
 def setting_of(noise, family="normal", *, solver="sgd", local_step="natural", floor=0.0, n_nodes=5):
-    return twin.Setting(noise, solver, local_step, floor, LocalFamily.of(noise, family, n_nodes, 20))
+    gain = 1.0 if local_step == "natural" else 0.01
+    return twin.Setting(noise, solver, local_step, floor, LocalFamily.of(noise, family, n_nodes, 20), gain)
 
 
 @pytest.mark.parametrize("solver", ["sgd", "implicit"])

@@ -6,23 +6,24 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.augment_reduce import simulated
 from reference.problems import as_storage, planted
 from scipy.special import log_softmax
 
 import manyclass
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
 from manyclass.datasets import load_multiclass
+from manyclass.registry import names
 from manyclass.special import utility_probabilities
 
-NOISES = ["gumbel", "normal", "logistic"]
+NOISES = names("noise")
 
 
 def utilities(rng, noise, n, n_features, n_classes, scale):
     """Points, labels of the largest utility, and the planted W."""
     X = (rng.normal(size=(n, n_features)) / np.sqrt(n_features)).astype(np.float32)
     W = scale * rng.normal(size=(n_classes, n_features))
-    law = {"gumbel": rng.gumbel, "normal": rng.normal, "logistic": rng.logistic}[noise]
-    y = np.argmax(X @ W.T + law(size=(n, n_classes)), axis=1)
+    y = np.argmax(X @ W.T + simulated(noise, rng, (n, n_classes)), axis=1)
     y[rng.permutation(n)[:n_classes]] = np.arange(n_classes)
     return X, y, W
 

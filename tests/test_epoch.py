@@ -133,31 +133,25 @@ def test_delta_of_umax_equals_its_twin(delta, seed):
 
 
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize("alpha", [0.0, 0.1])
 @pytest.mark.parametrize(("solver", "selection"), [("implicit", "block"), ("umax", "uniform"), ("sgd", "all")])
-def test_projection_equals_its_twin(solver, selection, storage, seed):
+def test_projection_equals_its_twin(solver, selection, alpha, fit_intercept, storage, seed):
     X, y = small_problem(seed)
     max_norm = 0.05  # W reaches about 1 without it, so nearly all visits project
-    model = softmax(
-        solver=solver,
-        selection=selection,
-        n_negatives=4,
-        learning_rate=0.2,
-        max_norm=max_norm,
-        max_iter=3,
-        random_state=2,
-    ).fit(as_storage(X, storage), y)
-    expected = twin.train(
-        X.astype(np.float64),
-        y,
-        21,
-        solver=solver,
-        selection=selection,
-        n_negatives=4,
-        learning_rate=0.2,
-        max_norm=max_norm,
-        max_iter=3,
-        random_state=2,
-    )
+    parameters = {
+        "solver": solver,
+        "selection": selection,
+        "n_negatives": 4,
+        "learning_rate": 0.2,
+        "alpha": alpha,
+        "max_norm": max_norm,
+        "fit_intercept": fit_intercept,
+        "max_iter": 3,
+        "random_state": 2,
+    }
+    model = softmax(**parameters).fit(as_storage(X, storage), y)
+    expected = twin.train(X.astype(np.float64), y, 21, **parameters)
     norms = np.linalg.norm(expected.coef, axis=1)
     assert norms.max() <= max_norm * (1 + 1e-12)
     assert np.mean(norms > 0.99 * max_norm) > 0.1

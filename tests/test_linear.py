@@ -74,7 +74,7 @@ def choices(names):
         ),
         (
             {"solver": solvers.Implicit(max_norm=1.0, parallel="hogwild")},
-            "max_norm needs parallel='deterministic', alpha=0 and batch_size=None; they are 'hogwild', 0.0 and None",
+            "max_norm needs parallel='deterministic' and batch_size=None; they are 'hogwild' and None",
         ),
         ({"n_jobs": 0}, "n_jobs is 0; it must be None, a positive integer, or negative"),
         ({"n_jobs": 1.5}, "n_jobs is 1.5; it must be None, a positive integer, or negative"),

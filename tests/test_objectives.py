@@ -91,13 +91,14 @@ def test_moving_averages_and_scent_put_u_where_their_formulas_say(raman, seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):
         point = random_point(rng, 7, gain=float(rng.uniform(0.01, 1)), visits=int(rng.integers(50)), raman=raman)
+        point.gain_power = float(rng.uniform(0.3, 1))
         offset = point.label_score if raman else 0.0
         point.carried += offset
         old, a = np.exp(point.carried - offset), np.exp(point.log_a)
         for solver, gain in (
             ("ema", point.gain),
-            ("augment_reduce", (1 + point.visits) ** -0.9),
-            ("scgd", (1 + point.visits) ** (-2 / 3)),
+            ("augment_reduce", point.gain * (1 + point.visits) ** -point.gain_power),
+            ("scgd", point.gain * (1 + point.visits) ** -point.gain_power),
         ):
             u = core_step(point, solver)[2] - offset
             assert np.exp(u) == pytest.approx((1 - gain) * old + gain * a, rel=2 * FLOAT)

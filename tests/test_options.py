@@ -10,6 +10,7 @@ from reference.selections import SELECTIONS, Choice
 from scipy.optimize import minimize
 from test_epoch import assert_fit_equals_twin, rate_of, small_problem
 
+from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.registry import names
 
 STORAGES = ["sparse", "dense"]
@@ -148,6 +149,33 @@ def test_the_adaptive_schedule_equals_its_twin(solver, selection, batch_size, fi
     )
 
 
+@pytest.mark.parametrize(("batch_size", "decay_every"), [(None, 1), (5, 7), (5, 24), (48, 2)])
+def test_the_adaptive_rate_falls_every_so_many_batches_as_the_twin_has_it(batch_size, decay_every, seed):
+    X, y = small_problem(seed)  # 48 points
+    step = {"schedule": "adaptive", "batch_size": batch_size, "decay": 0.7, "decay_every": decay_every}
+    common = {"n_negatives": 4, "learning_rate": 0.1, "max_iter": 3, "random_state": 0}
+    # By frequency, whose weights differ: a gradient whose terms cancel is no visit in float64 and one in float32.
+    model = SoftmaxClassifier(solver=solvers.CSS(**step), sampler="frequency", **common).fit(X, y)
+    expected = twin.train(X.astype(float), y, 21, solver="css", selection="frequency", **step, **common)
+    # As of the fits above: a float's rounding at each of a point's few steps.
+    np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=3 * 48 * 2.0**-21 * np.abs(expected.coef).max())
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_an_adaptive_batch_is_one_step_of_the_recursion_on_its_gradient(storage, seed):
+    # Ruiz et al. 2018, section 4: s = G^2 at first, w += rho G / (1 + sqrt s), G the gradient of the summed loss. All
+    # points are the batch and all classes are seen, so that at W = 0 the gradient is that of the softmax.
+    X, y = small_problem(seed)
+    rate = 0.02
+    model = SoftmaxClassifier(
+        solver=solvers.Exact(schedule="adaptive", batch_size=len(y)), learning_rate=rate, max_iter=1, random_state=0
+    ).fit(as_storage(X, storage), y)
+    x = np.column_stack([X.astype(float), np.ones(len(y))])
+    G = (np.eye(21)[y] - 1 / 21).T @ x
+    found = np.column_stack([model.coef_, model.intercept_])
+    np.testing.assert_allclose(found, rate * G / (1 + np.abs(G)), atol=1e-6)  # floats of size .02, summed over 48
+
+
 def test_adaptive_fits_of_sparse_and_dense_data_agree(seed):
     X, y = small_problem(seed)
     parameters = {"solver": "css", "schedule": "adaptive", "n_negatives": 4, "max_iter": 3, "random_state": 0}
@@ -194,6 +222,15 @@ def test_a_point_alone_in_its_batch_cannot_share_its_classes(parameters, seed):
     X, y = small_problem(seed)
     with pytest.raises(ValueError, match=r"share_classes is True, which has no effect .* batch_size is"):
         softmax(solver="implicit", share_classes=True, n_negatives=4, **parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [SoftmaxClassifier, MarginClassifier])
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_so_it_is_with_embeddings_and_margins(estimator, batch_size, seed):
+    X, y = small_problem(seed)  # 21 classes: one point a batch where nothing is said
+    solver = solvers.Adagrad(share_classes=True, batch_size=batch_size)
+    with pytest.raises(ValueError, match=r"share_classes is True, which has no effect .* batch_size is"):
+        estimator(model="embedding", sampler="uniform", solver=solver).fit(X, y)
 
 
 def test_points_of_a_batch_share_their_classes_when_asked(seed):

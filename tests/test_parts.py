@@ -28,6 +28,8 @@ OTHERS = {
     "batch_size": 3,
     "budget": 3,
     "decay": 0.5,
+    "decay_every": 7,
+    "floor": 0.5,
     "delta": 9.0,
     "max_norm": 1e-3,
     "n_nodes": 2,

@@ -51,7 +51,7 @@ SOFTMAX = BatchesPlan(
     max_iter=10,
     batch_size=None,
     shuffle=True,
-    share_classes=True,
+    share_classes=None,
     fit_intercept=True,
     seed=seed_from(0),
     n_threads=1,
@@ -95,7 +95,7 @@ def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
         ({"sampler": "uniform", "n_negatives": 2}, UNIFORM | {"n_negatives": 2}),
         ({"sampler": "uniform", "solver": solvers.Adagrad(log_q=False)}, UNIFORM | {"log_q": False}),
         ({"sampler": "uniform", "solver": solvers.Adagrad(share_classes=False)}, UNIFORM | {"share_classes": False}),
-        ({"sampler": "uniform", "solver": solvers.Adagrad(share_classes=True)}, UNIFORM),
+        ({"sampler": "uniform", "solver": solvers.Adagrad(share_classes=True)}, UNIFORM | {"share_classes": True}),
         ({"sampler": "uniform", "solver": "css"}, UNIFORM | {"adagrad": False, **schedule(0.5, 0.75)}),
         ({"sampler": "search"}, {"source": "mips"}),
         ({"sampler": samplers.Search(index="decomposed")}, {"source": "decomposed"}),
@@ -278,7 +278,7 @@ UTILITY = PointsPlan(
     max_iter=20,
     batch_size=None,
     shuffle=True,
-    share_classes=False,
+    share_classes=None,
     fit_intercept=True,
     seed=seed_from(0),
     n_threads=1,
@@ -349,6 +349,22 @@ def test_noise_local_step_and_family_are_as_the_docstring_says(parameters, expec
 
 
 @pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"n_negatives": 2}, (1.0, 0.9, 2 / (K - 1))),
+        ({"noise": "gumbel", "local_step": solvers.Natural(gain=0.5, gain_power=0.0, floor=0)}, (0.5, 0.0, 0.0)),
+        ({"local_step": solvers.Natural(floor=0.25)}, (1.0, 0.9, 0.25)),
+        ({"local_step": "monte_carlo"}, (0.01, 0.9, 0.0)),
+        ({"local_step": solvers.MonteCarlo(gain=2.0, gain_power=1.0)}, (2.0, 1.0, 0.0)),
+    ],
+    ids=str,
+)
+def test_gains_of_local_steps_are_the_papers_or_given(parameters, expected):
+    found = utility(**parameters)[1]
+    assert (found.gain, found.gain_power, found.floor) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"solver": solvers.Implicit(max_norm=1.0)}, "max_norm is 1.0, which has no effect with augment and reduce"),
@@ -366,6 +382,10 @@ def test_noise_local_step_and_family_are_as_the_docstring_says(parameters, expec
         ),
         ({"sampler": "all", "n_negatives": 3}, "n_negatives is 3, which has no effect here"),
         ({"posterior": "gaussian"}, "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'"),
+        (
+            {"posterior": "gaussian", "alpha": 1.0, "local_step": solvers.Natural(gain_power=0.5)},
+            "local_step: gain_power is 0.5, which has no effect with posterior='gaussian'",
+        ),
         ({"posterior": "gaussian", "alpha": 1.0, "solver": "sgd"}, "they are 'sgd', 1.0 and 'natural'"),
         ({"posterior": "gaussian", "alpha": 1.0, "sampler": "block"}, "it must be 'uniform' or 'all'"),
         ({"posterior": "gaussian", "alpha": 1.0, "solver": solvers.Implicit(shuffle=False)}, "shuffle is False, which"),

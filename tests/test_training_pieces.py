@@ -10,15 +10,15 @@ from test_epoch import assert_fit_equals_twin, small_problem
 from test_settle_batches import SOFTMAX as BATCHES
 from test_settle_points import BASE as POINTS
 
-from manyclass import _core
+from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import LinearWeights
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
 from manyclass.training.passes import Schedule
-from manyclass.training.plan import Labels, Utility, Watch
-from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, largest_u, row_norms_sq
+from manyclass.training.plan import Labels, Watch
+from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, row_norms_sq
 from manyclass.training.validation import Validation, fork, held_out
 
 
@@ -114,7 +114,7 @@ def test_other_samplers_see_the_classes_in_a_random_order(sampler, seed):
 
 def memory(seconds=1e9, n_classes=5, **changes):
     weights = LinearWeights.zeros(n_classes, 3, sparse=False)
-    return Memory.of(replace(POINTS, max_iter=8, **changes), weights, pass_seconds=seconds), weights
+    return Memory.of(replace(POINTS, max_iter=8, **changes), weights, batch=1, pass_seconds=seconds), weights
 
 
 @pytest.mark.parametrize(
@@ -154,6 +154,7 @@ def test_iterates_after_these_passes_are_averaged(averaging, max_iter, averaged)
     made = Memory.of(
         replace(POINTS, averaging=averaging, max_iter=max_iter),
         LinearWeights.zeros(4, 3, sparse=True),
+        batch=1,
         pass_seconds=1e9,
     )
     assert sorted(made.averaged) == averaged
@@ -165,7 +166,7 @@ def test_wide_weights_are_averaged_as_rarely_as_a_tenth_of_the_time_allows():
     plan = replace(POINTS, averaging="polyak", max_iter=10)
     for passes_between in (1, 2, 3, 10, 100):
         # Summed once in so many passes, it takes just a tenth of their time.
-        made = Memory.of(plan, weights, pass_seconds=sum_seconds / (0.1 * passes_between) * (1 + 1e-9))
+        made = Memory.of(plan, weights, batch=1, pass_seconds=sum_seconds / (0.1 * passes_between) * (1 + 1e-9))
         assert list(made.averaged) == list(range(10, 0, -passes_between))
 
 
@@ -203,19 +204,24 @@ def test_factors_of_rows_are_multiplied_in_at_the_end():
 # Bounds of u, and where it starts
 
 
-def test_the_largest_u_is_that_of_the_lemma():
-    assert largest_u(None, 4.0, 10) == np.inf
-    for norm, x_sq, k in ((0.5, 4.0, 10), (1e-9, 1.0, 2), (300.0, 9.0, 1000)):
-        expected = np.logaddexp(0, np.log(k - 1) + 2 * np.sqrt(x_sq) * norm)
-        assert largest_u(norm, x_sq, k) == pytest.approx(expected, rel=1e-15)
-    assert largest_u(1e-12, 1.0, 5) == pytest.approx(np.log(5), rel=1e-9)  # all scores are 0
+@pytest.mark.parametrize(
+    ("fit_intercept", "most"), [(False, np.log(1 + 6 * np.exp(2 * np.sqrt(2) * 0.5))), (True, np.inf)]
+)
+def test_u_is_bounded_by_the_lemma_where_there_are_no_intercepts(fit_intercept, most, monkeypatch):
+    told = []
+    monkeypatch.setattr(
+        points, "core_plan", lambda *_, u_max, **more: told.append(u_max) or core_plan.core_plan(*_, **more)
+    )
+    plan = replace(POINTS, max_norm=0.5, fit_intercept=fit_intercept)
+    PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
+    assert told == [pytest.approx(most)]
 
 
 @pytest.mark.parametrize("solver", ["sgd", "umax"])
 def test_a_u_that_steps_beyond_its_interval_is_put_back(solver, seed):
     X, y = small_problem(seed)
     # Steps of u of size 20 leave [0, B_u] on both sides.
-    far = {"learning_rate": 0.05, "u_learning_rate": 20.0, "max_norm": 0.05, "max_iter": 3}
+    far = {"learning_rate": 0.05, "u_learning_rate": 20.0, "max_norm": 0.05, "max_iter": 3, "fit_intercept": False}
     assert_fit_equals_twin(X, y, "dense", 2 * 3 * len(y), solver=solver, selection="uniform", n_negatives=4, **far)
 
 
@@ -233,16 +239,15 @@ def test_every_u_starts_where_u_init_says(u_init, first, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("n_negatives", "sampler", "floor"), [(2, "uniform", 2 / 6), (60, "uniform", 1), (2, "all", 1)]
+    ("n_negatives", "sampler", "asked", "floor"),
+    [(2, "uniform", "auto", 2 / 6), (60, "uniform", "auto", 1), ("auto", "all", "auto", 1), (2, "uniform", 0, 0)],
 )
-def test_q_moves_at_least_by_the_share_of_the_wrong_classes_that_a_step_sees(n_negatives, sampler, floor, monkeypatch):
-    told = []
-    monkeypatch.setattr(core_plan, "_tell_utility", lambda made, utility, local_floor: told.append(local_floor))
-    plan = replace(
-        POINTS, n_negatives=n_negatives, sampler=sampler, options={}, utility=Utility("gumbel", "natural", None)
+def test_q_moves_at_least_by_the_share_of_the_wrong_classes_that_a_step_sees(n_negatives, sampler, asked, floor):
+    model = AugmentReduceClassifier(
+        noise="gumbel", local_step=solvers.Natural(floor=asked), n_negatives=n_negatives, sampler=sampler
     )
-    PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
-    assert told == [pytest.approx(floor)]
+    plan = model._plan(model.check_parameters(), np.ones(9, dtype=np.float32), 7)
+    assert plan.utility.floor == pytest.approx(floor)
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,20 @@ import mpmath as mp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.augment_reduce import LAWS, simulated
 from scipy.integrate import quad
-from scipy.special import expit, log_softmax, ndtr, softmax
+from scipy.special import log_softmax, ndtr, softmax
 
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.registry import names
 from manyclass.special import (
-    log_expit,
     log_ndtr,
     sampled_utility_log_probabilities,
     utility_probabilities,
 )
 
-NOISES = ["gumbel", "normal", "logistic"]
+NOISES = names("noise")
 INTEGRATED = [noise for noise in names("noise") if noise != "gumbel"]
 ISAS = ["baseline", "avx2", "avx512"]
 ISAS = ISAS[: ISAS.index(_core.best_isa()) + 1]
@@ -88,10 +88,9 @@ def test_gumbel_noise_is_the_softmax(seed):
 def test_frequencies_of_simulated_choices_agree(noise, n_classes, seed):
     rng = np.random.default_rng(seed)
     psi = rng.normal(size=n_classes)
-    draw = {"gumbel": rng.gumbel, "normal": rng.normal, "logistic": rng.logistic}[noise]
     n, counts = 40_000, np.zeros(n_classes)
     for _ in range(8):
-        choices = (psi + draw(size=(n // 8, n_classes))).argmax(axis=1)
+        choices = (psi + simulated(noise, rng, (n // 8, n_classes))).argmax(axis=1)
         counts += np.bincount(choices, minlength=n_classes)
     p = utility_probabilities(psi, noise)
     # Pearson's statistic of the classes that expect 5 choices or more, the rest as one: its mean is the number of
@@ -108,10 +107,10 @@ def test_frequencies_of_simulated_choices_agree(noise, n_classes, seed):
 @pytest.mark.parametrize("scale", [0.1, 1, 5, 20])
 def test_scipys_integrator_agrees(noise, scale, seed):
     psi = np.random.default_rng(seed).normal(scale=scale, size=7)
-    log_cdf = {"normal": log_ndtr, "logistic": log_expit}[noise]
+    log_cdf = LAWS[noise].log_cdf
 
     def density(x):
-        return np.exp(-x * x / 2) / np.sqrt(2 * np.pi) if noise == "normal" else expit(x) * expit(-x)
+        return np.exp(LAWS[noise].log_density(x))
 
     def integrand(t, k):
         return density(t - psi[k]) * np.exp(log_cdf(t - np.delete(psi, k)).sum())
@@ -178,13 +177,13 @@ def test_bins_agree_with_the_sum_over_all_classes(noise, seed):
     alone = [utility_probabilities(psi, noise, classes=[k])[0] for k in range(0, 600, 100)]
     np.testing.assert_allclose(p[::100], alone, atol=ATOL / 600, rtol=0)
     t = np.linspace(-3, 40, 20_001)  # a spacing of 0.002, far below the scale of the density
-    log_cdf = {"normal": log_ndtr, "logistic": log_expit}[noise]
+    log_cdf = LAWS[noise].log_cdf
     total = np.zeros_like(t)
     for v in psi:
         total += log_cdf(t - v)
     for k in (0, 300):
         x = t - psi[k]
-        log_f = -x * x / 2 - np.log(2 * np.pi) / 2 if noise == "normal" else log_expit(x) + log_expit(-x)
+        log_f = LAWS[noise].log_density(x)
         with np.errstate(under="ignore"):
             want = np.exp(total - log_cdf(x) + log_f).sum() * (t[1] - t[0])
         np.testing.assert_allclose(p[k], want, atol=ATOL / 600, rtol=0)

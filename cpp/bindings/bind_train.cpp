@@ -23,7 +23,8 @@ struct State {
   Matrix<float> weights;
   std::span<float> intercept, scale;
   std::span<double> norm_sq;
-  std::span<float> squares, intercept_squares;  // of the adaptive step, the first like weights
+  // Of the adaptive step; squares and gradients are stored like the weights.
+  std::span<float> squares, intercept_squares, gradients, intercept_gradients;
   Matrix<const Index> heads;
   Index n_classes;
   std::span<double> local_scale;  // of q, beside u
@@ -47,11 +48,15 @@ template <class Rows>
 Problem<Rows> problem_of(const typename Rows::Data& x, const State& s) {
   check_shape(s, x);
   const Rows rows(s.weights.data, x.n_cols);
-  Problem<Rows> problem{
-      x, s.labels, s.x_sq, s.u, {rows, s.intercept, s.scale}, s.n_classes, {}, s.intercept_squares, s.local_scale};
+  Problem<Rows> problem{x, s.labels, s.x_sq, s.u, {rows, s.intercept, s.scale}, s.n_classes, {}, s.local_scale};
   if (!s.squares.empty()) {
     check_size("squares", s.squares.size(), s.weights.data.size());
-    problem.squares = Rows(s.squares, x.n_cols);
+    problem.adaptive = Adaptive<Rows>{Rows(s.squares, x.n_cols), s.intercept_squares};
+  }
+  if (!s.gradients.empty()) {
+    check_size("gradients", s.gradients.size(), s.squares.size());
+    problem.adaptive->gradients = Rows(s.gradients, x.n_cols);
+    problem.adaptive->intercept_gradients = s.intercept_gradients;
   }
   return problem;
 }
@@ -147,12 +152,12 @@ std::unique_ptr<Trainer> labels(const LabelArrays& arrays, const std::string& lo
   return label_trainer(problem, class_source(choice, problem, settings), loop);
 }
 
-void augment_reduce(Plan& plan, std::string noise, std::string local_step, double local_floor,
-                    const std::string& family, std::span<const double> nodes, std::span<const double> weights,
-                    double entropy, double largest_scale) {
+void augment_reduce(Plan& plan, std::string noise, std::string local_step, double gain, double gain_power,
+                    double local_floor, const std::string& family, std::span<const double> nodes,
+                    std::span<const double> weights, double entropy, double largest_scale) {
   plan.noise = std::move(noise);
   plan.local_step = std::move(local_step);
-  plan.local_floor = local_floor;
+  plan.local_gain = {gain, gain_power, local_floor};
   if (plan.noise != "gumbel") plan.family = local_family(family, nodes, weights, entropy, largest_scale);
 }
 
@@ -163,7 +168,7 @@ void bind_train(py::module_& m) {
       .def(py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
                        Index n_negatives, Options options, std::uint64_t seed, int n_threads, Index batch,
                        bool mean_of_batch, bool share_classes, bool hogwild, bool shuffle, double ridge, double u_max,
-                       double max_norm, Isa isa) {
+                       double max_norm, double decay, Offset decay_every, Isa isa) {
              Plan plan;
              plan.solver = std::move(solver);
              plan.formulation = std::move(formulation);
@@ -181,23 +186,27 @@ void bind_train(py::module_& m) {
              plan.settings.ridge = ridge;
              plan.settings.u_max = u_max;
              plan.settings.max_norm = max_norm;
+             plan.settings.decay = decay;
+             plan.settings.decay_every = decay_every;
              plan.settings.isa = isa;
              check_plan(plan);
              return plan;
            }),
            py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "options"_a, "seed"_a,
            "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a, "shuffle"_a, "ridge"_a,
-           "u_max"_a, "max_norm"_a, "isa"_a)
-      .def("augment_reduce", &augment_reduce, py::kw_only(), "noise"_a, "local_step"_a, "local_floor"_a, "family"_a,
-           "nodes"_a, "weights"_a, "entropy"_a, "largest_scale"_a, "Makes the plan one of augment and reduce.");
+           "u_max"_a, "max_norm"_a, "decay"_a, "decay_every"_a, "isa"_a)
+      .def("augment_reduce", &augment_reduce, py::kw_only(), "noise"_a, "local_step"_a, "gain"_a, "gain_power"_a,
+           "local_floor"_a, "family"_a, "nodes"_a, "weights"_a, "entropy"_a, "largest_scale"_a,
+           "Makes the plan one of augment and reduce.");
 
   using Numbers = std::span<float>;
   using Doubles = std::span<double>;
   py::class_<State>(m, "State")
       .def(py::init<std::span<const Index>, std::span<const float>, Doubles, Matrix<float>, Numbers, Numbers, Doubles,
-                    Numbers, Numbers, Matrix<const Index>, Index, Doubles>(),
+                    Numbers, Numbers, Numbers, Numbers, Matrix<const Index>, Index, Doubles>(),
            py::kw_only(), "labels"_a, "x_sq"_a, "u"_a, "weights"_a, "intercept"_a, "scale"_a, "norm_sq"_a, "squares"_a,
-           "intercept_squares"_a, "heads"_a, "n_classes"_a, "local_scale"_a = Array<double>(0), KeepAll());
+           "intercept_squares"_a, "gradients"_a = Array<float>(0), "intercept_gradients"_a = Array<float>(0), "heads"_a,
+           "n_classes"_a, "local_scale"_a = Array<double>(0), KeepAll());
 
   py::class_<LabelArrays>(m, "LabelArrays")
       .def(py::init<py::object, std::span<const Offset>, std::span<const Index>, Numbers, Numbers, Matrix<float>,

@@ -50,6 +50,8 @@ class Plan:
         ridge: float,
         u_max: float,
         max_norm: float,
+        decay: float,
+        decay_every: int,
         isa: str,
     ) -> None: ...
     def augment_reduce(
@@ -57,6 +59,8 @@ class Plan:
         *,
         noise: str,
         local_step: str,
+        gain: float,
+        gain_power: float,
         local_floor: float,
         family: str,
         nodes: NDArray[np.float64],
@@ -78,6 +82,8 @@ class State:
         norm_sq: NDArray[np.float64],
         squares: NDArray[np.float32],
         intercept_squares: NDArray[np.float32],
+        gradients: NDArray[np.float32] = ...,
+        intercept_gradients: NDArray[np.float32] = ...,
         heads: NDArray[np.int32],
         n_classes: int,
         local_scale: NDArray[np.float64] = ...,

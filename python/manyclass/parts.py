@@ -190,6 +190,10 @@ class Given:
         value = self._values.get(name, otherwise)
         return otherwise if isinstance(value, str) and value == "auto" and otherwise is not None else value
 
+    def has(self, name: str) -> bool:
+        """Whether the object has such a parameter."""
+        return name in self._values
+
     def is_auto(self, name: str) -> bool:
         """Whether a parameter is left open."""
         value = self._values.get(name, "auto")

@@ -36,6 +36,14 @@ DECAY = Setting(
     high=1,
     open_low=True,
 )
+DECAY_EVERY = Setting(
+    "decay_every",
+    None,
+    "With the adaptive schedule: decay is the factor for so many batches (2,000 in the paper); None: for each pass.",
+    "integer",
+    beside=(None,),
+    low=1,
+)
 AVERAGING = Setting(
     "averaging",
     "auto",
@@ -73,8 +81,10 @@ PARALLEL = Setting(
 MAX_NORM = Setting(
     "max_norm",
     None,
-    "If given, each w_k is projected on the ball of this radius and u on the interval that follows (Fagan & "
-    "Iyengar 2018, Lemma 2); needs alpha=0, one thread and steps of single points.",
+    "If given, each w_k is projected on the ball of this radius, intercepts are not; and u on [0, infinity[ or, where "
+    "there are none, on the interval that follows (Fagan & Iyengar 2018, Algorithm 1 and Lemma 2; "
+    "`manyclass.bounds.double_sum_constants` has the radius that holds the optimum for a given alpha); needs steps of "
+    "single points by one thread.",
     beside=(None,),
     low=0,
     open_low=True,
@@ -129,6 +139,14 @@ FAMILY = Setting(
 NODES = Setting(
     "n_nodes", "auto", "Nodes of the rule for expectations under q.", "integer", beside=("auto",), low=2, high=31
 )
+FLOOR = Setting(
+    "floor",
+    "auto",
+    'Least gain; "auto" is the share of the classes that a step sees, 1 where it sees all; the paper has 0.',
+    beside=("auto",),
+    low=0,
+    high=1,
+)
 
 
 def number_setting(number: Number) -> Setting:
@@ -161,6 +179,7 @@ def _settings(facts: Facts) -> tuple[Setting, ...]:
         *([ROOT] if has("root") else []),
         SCHEDULE,
         DECAY,
+        *([DECAY_EVERY] if not (has("implicit") or has("batch")) else []),
         AVERAGING,
         BATCH_SIZE,
         *([SHARE_CLASSES] if not (has("batch") or has("all_classes")) else []),
@@ -219,7 +238,13 @@ SOLVERS["adagrad"] = part_class(
     __name__,
 )
 LOCAL_STEPS: dict[str, type[Part]] = {
-    name: part_class(LocalStep, name, (FAMILY, NODES), _text(facts), __name__)
+    name: part_class(
+        LocalStep,
+        name,
+        (FAMILY, NODES, *map(number_setting, facts.parameters), *([FLOOR] if name == "natural" else [])),
+        _text(facts),
+        __name__,
+    )
     for name, facts in parts("local_step").items()
 }
 

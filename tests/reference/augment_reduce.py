@@ -2,36 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_ndtr, logsumexp, wrightomega
+from scipy.special import expit, log_expit, log_ndtr, logit, logsumexp, ndtri_exp, wrightomega
 
 from manyclass.training.local_family import LocalFamily
 from reference.epoch import Fit, Training
 from reference.rng import Rng
 from reference.steps import Answer, Floats, Point, _root
 
-NORMAL = SimpleNamespace(
-    log_density=lambda e: -(e**2) / 2 - np.log(2 * np.pi) / 2,
-    slope=lambda e: -e,
-    log_cdf=log_ndtr,
-    hazard=lambda t: np.exp(-(t**2) / 2 - np.log(2 * np.pi) / 2 - log_ndtr(t)),
-    curvature=lambda t, h: h * (h + t),
-    move=lambda gain, slope, variance: gain * variance * slope,
-)
-LOGISTIC = SimpleNamespace(
-    log_density=lambda e: log_expit(e) + log_expit(-e),
-    slope=lambda e: expit(-e) - expit(e),
-    log_cdf=log_expit,
-    hazard=lambda t: expit(-t),
-    curvature=lambda t, h: expit(-t) * expit(t),
-    move=lambda gain, slope, variance: np.log1p(gain * slope),
-)
-LAWS = {"normal": NORMAL, "logistic": LOGISTIC}
+
+@dataclass(frozen=True)
+class Law:
+    """A noise: phi and Phi are its density and distribution function (Ruiz et al. 2018, eq. 4-6)."""
+
+    draw: Callable[[Rng], float]
+    quantile: Callable[[Any], Any]  # the inverse of Phi, of log p
+    log_density: Callable[[Any], Any]
+    slope: Callable[[Any], Any]  # (log phi)'
+    log_cdf: Callable[[Any], Any]
+    hazard: Callable[[Any], Any]  # (log Phi)'
+    curvature: Callable[[Any, Any], Any]  # -(log Phi)'', of t and its hazard
+    move: Callable[[float, Any, Any], Any]  # of mu, by the gain, the mean slope and the variance that q is to have
+    bounded_hazard: bool  # then a step is held to the largest that the implicit one could make
+
+
+def uniform_inside(rng: Rng) -> float:
+    """The middle of one of 2^52 cells of ]0, 1[."""
+    return ((rng.next() >> 12) + 0.5) * 2.0**-52
+
+
+def box_muller(rng: Rng) -> float:
+    """A normal draw (Box & Muller 1958)."""
+    p = uniform_inside(rng)
+    return float(np.sqrt(-2 * np.log(p)) * np.cos(2 * np.pi * uniform_inside(rng)))
+
+
+LAWS = {
+    "normal": Law(
+        draw=box_muller,
+        quantile=ndtri_exp,
+        log_density=lambda e: -(e**2) / 2 - np.log(2 * np.pi) / 2,
+        slope=lambda e: -e,
+        log_cdf=log_ndtr,
+        hazard=lambda t: np.exp(-(t**2) / 2 - np.log(2 * np.pi) / 2 - log_ndtr(t)),
+        curvature=lambda t, h: np.clip(h * (h + t), 0, 1),
+        move=lambda gain, slope, variance: gain * variance * slope,
+        bounded_hazard=False,
+    ),
+    "logistic": Law(
+        draw=lambda rng: float(logit(uniform_inside(rng))),
+        quantile=lambda log_p: log_p - np.log(-np.expm1(log_p)),
+        log_density=lambda e: log_expit(e) + log_expit(-e),
+        slope=lambda e: expit(-e) - expit(e),
+        log_cdf=log_expit,
+        hazard=lambda t: expit(-t),
+        curvature=lambda t, h: h * expit(t),
+        move=lambda gain, slope, variance: np.log1p(gain * slope),
+        bounded_hazard=True,
+    ),
+}
+
+
+def draw(family: str, rng: Rng) -> float:
+    """From the standard member of a family: a noise's, or Gumbel."""
+    return LAWS[family].draw(rng) if family in LAWS else -float(np.log(-np.log(uniform_inside(rng))))
+
+
+def simulated(noise: str, rng: np.random.Generator, size: tuple[int, ...]) -> Floats:
+    """Noise by its quantile function, for data."""
+    log_p = np.log(1 - rng.random(size))
+    return np.asarray(LAWS[noise].quantile(log_p) if noise in LAWS else -np.log(-log_p))
 
 
 @dataclass
@@ -43,19 +88,12 @@ class Setting:
     local_step: str
     floor: float
     family: LocalFamily | None
+    gain: float = 1.0
+    gain_power: float = 0.9
 
-
-def uniform_inside(rng: Rng) -> float:
-    """The middle of one of 2^52 cells of ]0, 1[."""
-    return ((rng.next() >> 12) + 0.5) * 2.0**-52
-
-
-def draw(family: str, rng: Rng) -> float:
-    """From the standard member of a family."""
-    p = uniform_inside(rng)
-    if family == "normal":
-        return float(np.sqrt(-2 * np.log(p)) * np.cos(2 * np.pi * uniform_inside(rng)))
-    return float(np.log(p / (1 - p)) if family == "logistic" else -np.log(-np.log(p)))
+    def share(self, t: int) -> float:
+        """How far q moves to its newest estimate, or its step size."""
+        return max(self.floor, self.gain * t**-self.gain_power)
 
 
 def bound(
@@ -80,14 +118,14 @@ def step(setting: Setting, point: Point, mu: float, s: float, rng: Rng | None = 
         nodes, weights = family.nodes, family.weights
         mean = nodes @ weights
         g = np.array([slope_at(mu + s * v) for v in nodes])
-        gain = max(setting.floor, (2 + point.visits) ** -0.9)
+        gain = setting.share(2 + point.visits)
         precision = (1 - gain) / s**2 - gain * (g * (nodes - mean)) @ weights / s
         new = min(precision**-0.5, family.largest_scale)
         variance = (nodes - mean) ** 2 @ weights
         mu += (s - new) * mean + law.move(gain, g @ weights, new**2 * variance)
         s = new
     else:
-        v, rate = draw(family.name, rng), 0.01 * (2 + point.visits) ** -0.9
+        v, rate = draw(family.name, rng), setting.share(2 + point.visits)
         slope, gamma = slope_at(mu + s * v), np.log(np.expm1(s))
         mu += rate * slope
         s = float(np.logaddexp(0, gamma + rate * (slope * v + 1 / s) * expit(gamma)))
@@ -108,7 +146,7 @@ def step(setting: Setting, point: Point, mu: float, s: float, rng: Rng | None = 
         return p
 
     p = np.maximum(moves(_root(lambda rise: rise - point.x_sq * moves(rise).sum(), 0.0, 1.0)), 0)
-    if setting.noise == "logistic" and point.x_sq > 0:
+    if law.bounded_hazard and point.x_sq > 0:
         seen = point.counts
         decay = np.log(weights @ np.exp(-(mu + s * nodes)))
         top = np.log(b[seen] * x_sqs[seen]) + decay + d[seen]
@@ -118,7 +156,7 @@ def step(setting: Setting, point: Point, mu: float, s: float, rng: Rng | None = 
 
 
 def _gumbel(setting: Setting, point: Point, u: float) -> Answer:
-    gain = max(setting.floor, (1 + point.visits) ** -0.9)
+    gain = setting.share(1 + point.visits)
     u = float(np.log((1 - gain) * np.exp(u) + gain * np.exp(point.log_a)))
     loss = u + np.exp(point.log_a - u) - 1
     d = point.scores - point.label_score
@@ -151,8 +189,13 @@ class BoundTraining(Training):
             family = LocalFamily.of(o.noise, o.local_family, o.n_nodes, n_classes)
             self.carried[:] = family.mu
             self.scales = np.full(len(labels), family.s)
+        natural = o.local_step == "natural"
         floor = 1.0 if o.selection == "all" else min(1.0, o.n_negatives / (n_classes - 1))
-        self.setting = Setting(o.noise, o.solver, o.local_step, floor, family)
+        floor = floor if natural else 0.0
+        if getattr(o, "floor", "auto") != "auto":
+            floor = o.floor
+        gain = getattr(o, "gain", 1.0 if natural else 0.01)
+        self.setting = Setting(o.noise, o.solver, o.local_step, floor, family, gain, getattr(o, "gain_power", 0.9))
 
     def step(self, point: Point, i: int, t: int) -> Answer:
         """The step of point i in pass t."""

@@ -51,6 +51,8 @@ def core_plan(**settings: object) -> _core.Plan:
         "ridge": 0.0,
         "u_max": np.inf,
         "max_norm": np.inf,
+        "decay": 1.0,
+        "decay_every": 0,
         "isa": "auto",
     }
     return _core.Plan(**(plain | settings))

@@ -35,6 +35,7 @@ DEFAULTS = {
     "u_learning_rate": "auto",
     "schedule": "exponential",
     "decay": 0.9,
+    "decay_every": None,
     "max_iter": 20,
     "u_init": "log_n_classes",
     "shuffle": True,
@@ -133,7 +134,7 @@ class Training:
         self.squares, self.b_squares = np.zeros_like(self.W), np.zeros(n_classes)
         self.sums = np.zeros_like(self.W), np.zeros(n_classes)
         self.u_max = np.inf
-        if o.max_norm is not None:
+        if o.max_norm is not None and not o.fit_intercept:  # intercepts are free, hence without a bound
             self.u_max = np.log1p((n_classes - 1) * np.exp(2 * np.linalg.norm(X, axis=1).max() * o.max_norm))
 
     def step(self, point: Point, i: int, t: int) -> Answer:
@@ -161,7 +162,8 @@ class Training:
             carried=float(self.carried[i]),
             raman=o.formulation == "raman",
             delta=o.delta,
-            gain=o.u_gain,
+            gain=o.u_gain if o.solver == "ema" else 1.0,
+            gain_power=2 / 3 if o.solver == "scgd" else 0.9,
             rho=o.u_gain,
             visits=t,
             label_alpha=drawn.label_alpha,
@@ -189,17 +191,23 @@ class Training:
             norms = np.linalg.norm(self.W[touched], axis=1)
             self.W[touched] *= np.minimum(1, o.max_norm / np.maximum(norms, 1e-300))[:, np.newaxis]
 
-    def apply_adaptively(self, move: Move, eta: float, iteration: int) -> None:
-        """w += rate G / (1 + sqrt s) with G the ascent gradient of the summed loss; s is G^2 at first, then a mean."""
-        rate, n = eta / np.sqrt(1 + iteration), len(self.X)
-        for k, a in [*zip(move.drawn.classes, -move.p, strict=True), (move.y, move.rise)]:
-            for w, s, g in (
-                (self.W[k], self.squares[k], a * n / eta * self.X[move.i]),
-                (self.b[k : k + 1], self.b_squares[k : k + 1], np.array([a * n / eta * self.options.fit_intercept])),
-            ):
-                moves = g != 0
-                s[moves] = np.where(s[moves] == 0, g[moves] ** 2, 0.1 * g[moves] ** 2 + 0.9 * s[moves])
-                w[moves] += rate * g[moves] / (1 + np.sqrt(s[moves]))
+    def apply_adaptively(self, moves: list[Move], share: float, rate: float) -> None:
+        """w += rate G / (1 + sqrt s), s = G^2 at first and then a mean, one step for a batch.
+
+        G is the ascent gradient of the batch, N / B times the sum over its points; moves are `share` times theirs.
+        """
+        scale = len(self.X) / (len(moves) * share)
+        gradient, of_intercepts = np.zeros_like(self.W), np.zeros_like(self.b)
+        for move in moves:
+            np.add.at(gradient, move.drawn.classes, -scale * np.outer(move.p, self.X[move.i]))
+            np.add.at(of_intercepts, move.drawn.classes, -scale * move.p)
+            gradient[move.y] += scale * move.rise * self.X[move.i]
+            of_intercepts[move.y] += scale * move.rise
+        of_intercepts *= self.options.fit_intercept
+        for w, s, g in ((self.W, self.squares, gradient), (self.b, self.b_squares, of_intercepts)):
+            at = g != 0
+            s[at] = np.where(s[at] == 0, g[at] ** 2, 0.1 * g[at] ** 2 + 0.9 * s[at])
+            w[at] += rate * g[at] / (1 + np.sqrt(s[at]))
 
     def search_heads(self) -> None:
         """The wrong classes of largest score of each point, equal scores by position."""
@@ -210,22 +218,26 @@ class Training:
     def run(self) -> Fit:
         """All passes."""
         o, n = self.options, len(self.X)
-        curve, start = [], o.max_iter // 2 if o.averaging == "suffix" else 0
+        curve, start, iteration = [], o.max_iter // 2 if o.averaging == "suffix" else 0, 0
         for t in range(o.max_iter):
-            eta = o.learning_rate * SCHEDULES[o.schedule](o.decay, t)
-            eta_u = rate_of_u(o) * SCHEDULES[o.schedule](o.decay, t)
+            falls = t if o.decay_every is None else iteration // o.decay_every
+            eta = o.learning_rate * SCHEDULES[o.schedule](o.decay, falls)
+            eta_u = rate_of_u(o) * SCHEDULES[o.schedule](o.decay, falls)
             visits = shuffled(n, Rng(self.seed, t, VISIT_ORDER)) if o.shuffle else list(range(n))
             loss = 0.0
             for first in range(0, n, self.batch):
                 batch = visits[first : first + self.batch]
                 share = eta / (len(batch) if o.batch_size is not None else 1)
                 solved = [self.solve(i, visits[first] if o.share_classes else i, t, share, eta_u) for i in batch]
-                for at, (move, log_a) in enumerate(solved, start=t * n + first):
-                    if o.schedule == "adaptive":
-                        self.apply_adaptively(move, eta, at // self.batch)
-                    else:
+                loss += sum(log_a for _, log_a in solved)
+                if o.schedule == "adaptive":
+                    now = iteration // o.decay_every if o.decay_every else falls
+                    rate = o.learning_rate * o.decay**now / np.sqrt(1 + iteration)
+                    self.apply_adaptively([move for move, _ in solved], share, rate)
+                else:
+                    for move, _ in solved:
                         self.apply(move)
-                    loss += log_a
+                iteration += 1
             curve.append(loss / n)
             if self.selection == "head_tail" and o.candidates is None and (t + 1) % o.refresh == 0:
                 self.search_heads()

@@ -48,15 +48,14 @@ def utility_terms(
         narrowing -= g * (v - centre)
     precision = (1 - gain) / s**2 + gain * np.maximum(narrowing, 0) / s
     new = np.minimum(precision**-0.5, family.largest_scale)
-    move = gain * new**2 * variance * slope if noise == "normal" else np.log1p(gain * slope)
-    mu, s = mu + (s - new) * centre + move, new
+    mu, s = mu + (s - new) * centre + law.move(gain, slope, new**2 * variance), new
     h, c, losses = np.zeros_like(d), np.zeros_like(d), -np.log(s) - family.entropy
     for v, w in zip(nodes, weights, strict=True):
         e = mu + s * v
         t = e[:, np.newaxis] - d
         hazard = law.hazard(t)
         h += w * hazard
-        c += w * (np.clip(hazard * (hazard + t), 0, 1) if noise == "normal" else hazard * (1 - hazard))
+        c += w * law.curvature(t, hazard)
         losses -= w * (law.log_density(e) + np.einsum("ik,ik->i", alpha, law.log_cdf(t)))
     return Terms(alpha * h, alpha * c, losses), mu, s
 

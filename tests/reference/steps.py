@@ -30,7 +30,8 @@ class Point:
     carried: float
     raman: bool = False
     delta: float = 1.0  # of "umax"
-    gain: float = 0.5  # of "ema"
+    gain: float = 0.5  # of "ema", "augment_reduce" and "scgd", and
+    gain_power: float = 0.9  # of the last two
     rho: float = 0.5  # of "softplus"
     visits: int = 0
     label_alpha: float = 1.0
@@ -201,13 +202,13 @@ def ema(point: Point) -> Answer:
 
 
 def augment_reduce(point: Point) -> Answer:
-    """With the weight (1 + visits)^-0.9."""
-    return _weighted(point, lambda point, u: _averaged(u, point.log_a, (1 + point.visits) ** -0.9))
+    """With the weight gain t^-power at visit t."""
+    return _weighted(
+        point, lambda point, u: _averaged(u, point.log_a, point.gain * (1 + point.visits) ** -point.gain_power)
+    )
 
 
-def scgd(point: Point) -> Answer:
-    """With the weight (1 + visits)^-2/3."""
-    return _weighted(point, lambda point, u: _averaged(u, point.log_a, (1 + point.visits) ** (-2 / 3)))
+scgd = augment_reduce  # with another power
 
 
 def scent(point: Point) -> Answer:

@@ -102,8 +102,7 @@ void add_node(const SampledPoint& point, double e, double weight, bool first, co
 template <class Noise>
 struct NaturalBound {
   std::shared_ptr<const LocalFamily> family;
-  double floor;  // of the gain (1 + t)^-power at visit t = 1, 2, ...
-  double power;
+  Gain gain;  // of 1 + t at visit t = 1, 2, ...
 
   BoundTerms terms(const SampledPoint& point, Local q, const ClassTerms& terms) const {
     const LocalFamily& f = *family;
@@ -121,14 +120,14 @@ struct NaturalBound {
     double slope = 0, narrowing = 0;
     for (std::size_t j = 0; j < f.nodes.size(); ++j) {
       const double e = q.mu + q.s * f.nodes[j];
-      const double g = f.weights[j] * (Noise::slope(e) + sum_of_hazards<Noise>(point, e, scratch));
-      slope += g;
-      narrowing -= g * (f.nodes[j] - f.mean);
+      const double slope_at = f.weights[j] * (Noise::slope(e) + sum_of_hazards<Noise>(point, e, scratch));
+      slope += slope_at;
+      narrowing -= slope_at * (f.nodes[j] - f.mean);
     }
-    const double gain = std::fmax(floor, std::pow(2 + point.visits, -power));
-    const double precision = (1 - gain) / (q.s * q.s) + gain * std::fmax(narrowing, 0.0) / q.s;
+    const double g = gain.at(2 + point.visits);
+    const double precision = (1 - g) / (q.s * q.s) + g * std::fmax(narrowing, 0.0) / q.s;
     const double s = std::fmin(1 / std::sqrt(precision), f.largest_scale);
-    q.mu += (q.s - s) * f.mean + Noise::move(gain, slope, s * s * f.variance);
+    q.mu += (q.s - s) * f.mean + Noise::move(g, slope, s * s * f.variance);
     q.s = s;
   }
 };
@@ -138,14 +137,13 @@ struct NaturalBound {
 template <class Noise>
 struct MonteCarloBound {
   std::shared_ptr<const LocalFamily> family;
-  double rate;  // times (1 + t)^-power at visit t = 1, 2, ...
-  double power;
+  Gain rate;  // of 1 + t at visit t = 1, 2, ...
 
   BoundTerms terms(const SampledPoint& point, Local q, const ClassTerms& terms) const {
     Rng rng(point.key, point.item);
     const double v = family->draw(rng), e = q.mu + q.s * v;
     const double slope = Noise::slope(e) + sum_of_hazards<Noise>(point, e, terms.hazards);
-    const double step = rate * std::pow(2 + point.visits, -power);
+    const double step = rate.at(2 + point.visits);
     const double ds_dgamma = -std::expm1(-q.s);  // sigma(gamma) = 1 - e^-s
     const double gamma = q.s + std::log(ds_dgamma);
     q.mu += step * slope;
@@ -159,10 +157,13 @@ struct MonteCarloBound {
 
 // How q of a point moves at a visit.
 inline constexpr Facts natural_facts{.name = "natural",
-                                     .sentence = "By natural gradients, with expectations by quadrature."};
-inline constexpr Facts monte_carlo_facts{.name = "monte_carlo",
-                                         .sentence = "By a gradient step from one draw of q.",
-                                         .source = "Ruiz et al., ICML 2018, Algorithm 2"};
+                                     .sentence = "By natural gradients, with expectations by quadrature.",
+                                     .parameters = {natural_gain, natural_power}};
+inline constexpr Facts monte_carlo_facts{
+    .name = "monte_carlo",
+    .sentence = "By a gradient step from one draw of q.",
+    .source = "Ruiz et al., ICML 2018, Algorithm 2",
+    .parameters = {{"gain", 0.01, 0, unbounded, true, "Step size of q, at visit 1."}, natural_power}};
 inline constexpr std::array<Facts, 2> local_step_facts{natural_facts, monte_carlo_facts};
 
 // The families of q: location and scale of any of the noises.

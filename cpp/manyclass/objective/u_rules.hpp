@@ -54,16 +54,20 @@ struct UMax {
   }
 };
 
-// e^u <- (1 - g) e^u + g A with g = gain (1 + visits)^-power: a moving average of A itself.
-//
-// `floor` is the smallest gain: where every class is selected, A is exact and 1 is the best one.
+// How far a moving average goes to its newest value: gain t^-power, though at least `floor`.
+struct Gain {
+  double gain = 1;
+  double power = 0;
+  double floor = 0;  // where every class is selected, sums are exact and 1 is the best one
+  double at(double t) const { return std::fmax(floor, gain * std::pow(t, -power)); }
+};
+
+// e^u <- (1 - g) e^u + g A with the gain g of t = 1 + visits: a moving average of A itself.
 struct MovingAverage {
   static constexpr bool gradient_step = false;
-  double gain;
-  double power = 0;
-  double floor = 0;
+  Gain gain;
   double before(double u, const SampledPoint& point, const SampledSum& sum, std::span<const float>) const {
-    const double g = std::fmax(floor, gain * std::pow(1 + point.visits, -power));
+    const double g = gain.at(1 + point.visits);
     return g >= 1 ? sum.log_a : log_add(std::log1p(-g) + u, std::log(g) + sum.log_a);
   }
 };
@@ -80,18 +84,21 @@ struct ConstantAverage : MovingAverage {
   };
 };
 
-inline constexpr double augment_reduce_power = 0.9;   // Ruiz et al. 2018, section 4
-inline constexpr double composition_power = 2.0 / 3;  // slower than eta's, as two time scales need
+// The gain (Ruiz et al. 2018, section 4) and its power of the natural-gradient step, for solvers and local steps.
+inline constexpr Parameter natural_gain{"gain", 1, 0, 1, true, "Share of the way to the newest estimate, at visit 1."};
+inline constexpr Parameter natural_power{
+    "gain_power", 0.9, 0, unbounded, false, "The gain of visit t = 1, 2, ... is gain * t**-gain_power."};
 
-// The natural-gradient step of augment and reduce for the softmax, with e^u its eta. The first visit overwrites.
+// The natural-gradient step of augment and reduce for the softmax, with e^u its eta. With gain 1 the first visit
+// overwrites.
 struct NaturalAverage : MovingAverage {
   static constexpr Facts facts{
       .name = "augment_reduce",
       .sentence = "Explicit steps in W at a u moved by natural gradients, with the gain (1 + t)^-0.9 at visit t.",
       .source = "Ruiz et al., ICML 2018, section 3.1",
       .flags = {flag::u, flag::formulations},
+      .parameters = {natural_gain, natural_power},
   };
-  constexpr NaturalAverage() : MovingAverage{1, augment_reduce_power} {}
 };
 
 // The inner step of stochastic composition, without its extrapolated iterate: that differs from W only on the features
@@ -99,11 +106,14 @@ struct NaturalAverage : MovingAverage {
 struct CompositionAverage : MovingAverage {
   static constexpr Facts facts{
       .name = "scgd",
-      .sentence = "Stochastic composition: explicit steps in W, the sampled sum averaged with gain (1 + t)^(-2/3).",
+      .sentence =
+          "Stochastic composition: explicit steps in W, the sampled sum averaged with a gain that falls slower.",
       .source = "Wang, Fang & Liu, Mathematical Programming 2017",
       .flags = {flag::u, flag::formulations},
+      .parameters = {natural_gain,
+                     {"gain_power", 2.0 / 3, 0, unbounded, false,
+                      "The gain of visit t = 1, 2, ... is gain * t**-gain_power; slower than the steps of W fall."}},
   };
-  constexpr CompositionAverage() : MovingAverage{1, composition_power} {}
 };
 
 // SCENT (2026): the Bregman proximal point under e^-u with step size a = eta_u, e^u <- (1 + a A) / (a + e^-u).

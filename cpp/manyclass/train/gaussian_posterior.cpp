@@ -38,7 +38,7 @@ constexpr double forgetting = 0.9;
 
 // The softmax: u = log of 1 + sum alpha E e^d.
 struct GumbelTerms final : PointTerms {
-  explicit GumbelTerms(double floor) : bound{{1, forgetting, floor}} {}
+  explicit GumbelTerms(double floor) : bound{{{1, forgetting, floor}}} {}
   GumbelBound bound;
 
   double find(SampledPoint point, const Spread& spread, double& u, const Found& found,
@@ -55,7 +55,7 @@ struct GumbelTerms final : PointTerms {
 template <class Noise>
 struct NoiseTerms final : PointTerms {
   NoiseTerms(std::shared_ptr<const LocalFamily> family, double floor)
-      : first{family, 0, forgetting}, later{family, floor, forgetting} {}
+      : first{family, {1, forgetting, 0}}, later{family, {1, forgetting, floor}} {}
   NaturalBound<Noise> first, later;
 
   double find(SampledPoint point, const Spread& spread, double& mu, const Found& found,

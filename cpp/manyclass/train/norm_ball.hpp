@@ -16,13 +16,18 @@ class NormBall {
   NormBall(std::span<const float> intercept, std::span<double> norm_sq, double radius)
       : intercept_(intercept), norm_sq_(norm_sq), radius_sq_(radius * radius) {}
 
-  // ||w + a x||^2 = ||w||^2 + 2 a w.x + a^2 ||x||^2; `score` is that before the move.
-  void grow(Index k, float score, float a, double x_sq) {
-    if (a == 0) return;
+  // w becomes s (w + a x), and ||w + a x||^2 = ||w||^2 + 2 a w.x + a^2 ||x||^2. `score` is that before the move, of w
+  // or, if it is shrunk already, of s w.
+  void grow(Index k, float score, float a, double x_sq, float s, bool shrunk) {
     const auto at = static_cast<std::size_t>(k);
-    const double w_x = static_cast<double>(score) - (intercept_.empty() ? 0.0 : static_cast<double>(intercept_[at]));
-    const auto step = static_cast<double>(a);
-    norm_sq_[at] = std::fmax(norm_sq_[at] + step * (2 * w_x + step * x_sq), 0.0);
+    const auto step = static_cast<double>(a), shrink = static_cast<double>(s);
+    if (a != 0) {
+      const double s_w_x =
+          static_cast<double>(score) - (intercept_.empty() ? 0.0 : static_cast<double>(intercept_[at]));
+      const double w_x = shrunk ? s_w_x / shrink : s_w_x;
+      norm_sq_[at] = std::fmax(norm_sq_[at] + step * (2 * w_x + step * x_sq), 0.0);
+    }
+    norm_sq_[at] *= shrink * shrink;
   }
 
   template <class Rows>

@@ -68,8 +68,6 @@ AnyStep step_of(const Plan& plan) {
   }
 }
 
-constexpr double monte_carlo_rate = 0.01;  // Ruiz et al. 2018, section 4
-
 template <class Noise, class Bound>
 AnyStep bound_step(Bound bound, bool implicit) {
   return implicit ? point_step(BoundImplicit<Noise, Bound>{bound}) : point_step(BoundSgd<Noise, Bound>{bound});
@@ -82,15 +80,15 @@ AnyStep bound_step(const Plan& plan, bool implicit, bool natural) {
     if (!natural) {
       throw std::invalid_argument("local_step is '" + plan.local_step + "'; with noise 'gumbel' it must be 'natural'");
     }
-    const MovingAverage average{1, augment_reduce_power, plan.local_floor};
+    const MovingAverage average{plan.local_gain};
     return implicit ? point_step(GumbelImplicit{average}) : point_step(Sgd<GumbelBound>{{average}});
   } else {
     using Noise = UtilityNoise<Kind>;
     if (plan.family == nullptr) throw std::invalid_argument("noise '" + plan.noise + "' needs a family of q");
     if (natural) {
-      return bound_step<Noise>(NaturalBound<Noise>{plan.family, plan.local_floor, augment_reduce_power}, implicit);
+      return bound_step<Noise>(NaturalBound<Noise>{plan.family, plan.local_gain}, implicit);
     }
-    return bound_step<Noise>(MonteCarloBound<Noise>{plan.family, monte_carlo_rate, augment_reduce_power}, implicit);
+    return bound_step<Noise>(MonteCarloBound<Noise>{plan.family, plan.local_gain}, implicit);
   }
 }
 

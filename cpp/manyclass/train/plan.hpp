@@ -28,7 +28,7 @@ struct Plan {
   // Augment and reduce with noise of this name; empty: `solver` says which step is made.
   std::string noise;
   std::string local_step = "natural";
-  double local_floor = 0;                       // of the gain of q
+  Gain local_gain;                              // of q
   std::shared_ptr<const LocalFamily> family{};  // of q; not for Gumbel noise
   Settings settings;
 };

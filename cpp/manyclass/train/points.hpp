@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "manyclass/core/rng.hpp"
@@ -76,6 +77,8 @@ class Points {
     const ClassRange mine{first, static_cast<Index>(last_line * line_floats) - first};
     run_with(settings_.isa, [&] {
       for (std::size_t s = 0; s < visits.size; ++s) apply_part(batch_[s], mine, run.stretch);
+      if (!problem_.adaptive) return;
+      for (std::size_t s = 0; s < visits.size; ++s) descend_part(batch_[s], mine, run.stretch);
     });
   }
 
@@ -114,7 +117,7 @@ class Points {
     const Rng rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, named_by);
     slot.point = i;
     slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - first_of_batch);
-    slot.now = run.stretch.pass + static_cast<double>(t) / static_cast<double>(problem_.labels.size());
+    slot.iteration = first_iteration(run.stretch) + t / settings_.batch;
     slot.classes = select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], 1), slot.buffers());
   }
 
@@ -163,7 +166,7 @@ class Points {
       return;
     }
     if (select_.with_label) slot.move.loss = without_label(slot);
-    if (std::isfinite(settings_.u_max)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
+    if (std::isfinite(settings_.max_norm)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
     problem_.u[static_cast<std::size_t>(i)] = u;
     for (float& p_k : p) p_k = -p_k;
   }
@@ -195,7 +198,7 @@ class Points {
   void move_rows(const Slot& slot, const Some& classes, std::span<float> moves, std::span<const float> shrinks,
                  const Stretch& stretch) {
     const auto x = problem_.x.row(slot.point);
-    if (problem_.squares) {
+    if (problem_.adaptive) {
       move_adaptively(slot, x, classes, moves, stretch);
     } else {
       problem_.model.add(x, classes, moves);
@@ -203,21 +206,88 @@ class Points {
     if (!shrinks.empty()) problem_.model.shrink(classes, shrinks);
   }
 
-  // The rule takes gradients of the summed loss: `moves` are eta times those of one point's share of the mean. Its rate
-  // falls as 1 / sqrt(iterations made).
+  // Batches made before this pass.
+  Offset first_iteration(const Stretch& stretch) const {
+    const auto n = static_cast<Offset>(problem_.labels.size());
+    return stretch.pass * ((n + settings_.batch - 1) / settings_.batch);
+  }
+
+  // The rate of an iteration: it falls as 1 / sqrt(iterations made), and by the factor `decay` now and then.
+  float adaptive_rate(const Slot& slot, const Stretch& stretch) const {
+    double rate = stretch.eta / std::sqrt(1.0 + static_cast<double>(slot.iteration));
+    if (settings_.decay_every > 0) {
+      const Offset falls = slot.iteration / settings_.decay_every - first_iteration(stretch) / settings_.decay_every;
+      rate *= std::pow(settings_.decay, static_cast<double>(falls));
+    }
+    return static_cast<float>(rate);
+  }
+
+  // The rule takes gradients of the summed loss, N / B times the sum over a batch: `moves` are eta times those of one
+  // point's share of the mean, or of its share of the batch's.
   template <class Row, class Some>
   void move_adaptively(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch) {
+    Adaptive<Rows>& adaptive = *problem_.adaptive;
     const auto n = static_cast<double>(problem_.labels.size());
-    const auto to_sum = static_cast<float>(n / stretch.eta);
-    const auto visits = std::llround(slot.now * n);  // a whole number but for rounding
-    const auto rate = static_cast<float>(stretch.eta / std::sqrt(1.0 + static_cast<double>(visits / settings_.batch)));
+    const auto to_sum = static_cast<float>(n / (stretch.eta * (settings_.mean_of_batch ? 1 : slot.batch)));
+    const float rate = adaptive_rate(slot, stretch);
     for (std::size_t c = 0; c < classes.size(); ++c) {
       moves[c] *= to_sum;
       if (problem_.model.intercept.empty() || moves[c] == 0) continue;
       const auto k = static_cast<std::size_t>(classes[c]);
-      adapt(problem_.model.intercept[k], problem_.intercept_squares[k], moves[c], rate);
+      if (adaptive.gradients) {
+        adaptive.intercept_gradients[k] += moves[c];
+      } else {
+        adapt(problem_.model.intercept[k], adaptive.intercept_squares[k], moves[c], rate);
+      }
     }
-    problem_.model.rows.add_adaptive(x, classes, moves.first(classes.size()), rate, *problem_.squares);
+    if (adaptive.gradients) {
+      adaptive.gradients->add(x, classes, moves.first(classes.size()));
+    } else {
+      problem_.model.rows.add_adaptive(x, classes, moves.first(classes.size()), rate, adaptive.squares);
+    }
+  }
+
+  // An adaptive step is one for all of a row's gradient: a label that was drawn, too, takes its own move along.
+  void join_label(Slot& slot) const {
+    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
+      if (slot.classes[c] != label(slot.point)) continue;
+      slot.moves[c] += static_cast<float>(std::exchange(slot.move.label, 0.0));
+      return;
+    }
+  }
+
+  // Moves what a slot has touched of the classes `mine` by the batch's gradient, which is then 0 there.
+  void descend_part(const Slot& slot, ClassRange mine, const Stretch& stretch) {
+    Adaptive<Rows>& adaptive = *problem_.adaptive;
+    const float rate = adaptive_rate(slot, stretch);
+    const auto descend = [&](ClassRange classes) {
+      const ClassRange part = intersect(classes, mine);
+      if (part.count == 0) return;
+      if (!problem_.model.intercept.empty()) {
+        for (auto k = static_cast<std::size_t>(part.begin); k < static_cast<std::size_t>(part.end()); ++k) {
+          const float gradient = std::exchange(adaptive.intercept_gradients[k], 0.0F);
+          adapt(problem_.model.intercept[k], adaptive.intercept_squares[k], gradient, rate);
+        }
+      }
+      problem_.model.rows.descend_adaptive(problem_.x.row(slot.point), part, rate, adaptive.squares,
+                                           *adaptive.gradients);
+    };
+    for_runs(slot.classes, [&](ClassRange run, std::size_t) { descend(run); });
+    descend({label(slot.point), 1});
+  }
+
+  // Follows the norms of the rows that a slot is about to move and shrink.
+  void grow(const Slot& slot, NormBall& ball) const {
+    const bool ridge = settings_.ridge > 0, shrunk = ridge && step_->shrinks_first();
+    const Index y = label(slot.point);
+    const double x_sq = features_sq(slot.point);
+    float z_y = problem_.model.score(problem_.x.row(slot.point), y);
+    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
+      const float shrink = ridge ? slot.shrinks[c] : 1.0F;
+      ball.grow(slot.classes[c], slot.scores[c], slot.moves[c], x_sq, shrink, shrunk);
+      if (slot.classes[c] == y) z_y += slot.moves[c] * static_cast<float>(x_sq);
+    }
+    ball.grow(y, z_y, static_cast<float>(slot.move.label), x_sq, ridge ? slot.label_shrink : 1.0F, false);
   }
 
   void apply(Slot& slot, const Stretch& stretch) {
@@ -226,13 +296,9 @@ class Points {
     std::optional<NormBall> ball;
     if (std::isfinite(settings_.max_norm)) {
       ball.emplace(problem_.model.intercept, settings_.norm_sq, settings_.max_norm);
-      float z_y = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
-      for (std::size_t c = 0; c < size; ++c) {
-        ball->grow(slot.classes[c], slot.scores[c], slot.moves[c], features_sq(slot.point));
-        if (slot.classes[c] == label(slot.point)) z_y += slot.moves[c] * static_cast<float>(features_sq(slot.point));
-      }
-      ball->grow(label(slot.point), z_y, static_cast<float>(slot.move.label), features_sq(slot.point));
+      grow(slot, *ball);
     }
+    if (problem_.adaptive) join_label(slot);
     run_with(settings_.isa, [&] {
       const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
       move_rows(slot, slot.classes, slot.moves.first(size), shrinks, stretch);

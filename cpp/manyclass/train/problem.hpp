@@ -57,8 +57,8 @@ void check(const Problem<Rows>& problem, const Plan& plan, std::size_t n_heads) 
   optional("intercept", problem.model.intercept.size(), k);
   optional("scale", problem.model.scale.size(), k);
   optional("norm_sq", plan.settings.norm_sq.size(), k);
-  if (problem.squares) {
-    check_size("intercept_squares", problem.intercept_squares.size(), problem.model.intercept.size());
+  if (problem.adaptive) {
+    check_size("intercept_squares", problem.adaptive->intercept_squares.size(), problem.model.intercept.size());
   }
   check_ids("label", problem.labels, 0, problem.n_classes);
   check_ids("head class", plan.heads, -1, problem.n_classes);

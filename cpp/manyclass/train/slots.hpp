@@ -17,7 +17,7 @@ class Slots {
     Index batch;  // points of its batch
     Classes classes;
     Move move;
-    double now;                // in passes
+    Offset iteration;          // batches made before its own
     float label_shrink;        // the factor of w_y by the ridge
     std::span<float> scores;   // z_k before the step
     std::span<float> alpha;    // inclusion weights

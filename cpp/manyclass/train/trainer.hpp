@@ -12,6 +12,15 @@
 
 namespace manyclass {
 
+// What the adaptive step keeps of each weight (weights/adapt.hpp).
+template <class Rows>
+struct Adaptive {
+  Rows squares;  // running squares of gradients
+  std::span<float> intercept_squares;
+  std::optional<Rows> gradients{};  // the sum of a batch's, where there are batches; 0 between them
+  std::span<float> intercept_gradients{};
+};
+
 // The data, the carried values and the model being trained. Classes are given by their position in the order that
 // training uses, which is random, so that neighbouring classes are a uniform draw.
 template <class Rows>
@@ -22,9 +31,8 @@ struct Problem {
   std::span<double> u;            // N
   Linear<Rows> model;
   Index n_classes;
-  std::optional<Rows> squares;         // running squares of gradients: the adaptive step is taken
-  std::span<float> intercept_squares;  // K, with `squares` and an intercept
-  std::span<double> local_scale{};     // N, or empty: see SampledPoint
+  std::optional<Adaptive<Rows>> adaptive{};  // given: the adaptive step is taken
+  std::span<double> local_scale{};           // N, or empty: see SampledPoint
 };
 
 struct Settings {
@@ -41,6 +49,9 @@ struct Settings {
   double u_max = std::numeric_limits<double>::infinity();
   double max_norm = std::numeric_limits<double>::infinity();
   std::span<double> norm_sq;  // K, ||w_k||^2, kept while max_norm is finite
+  // Of the adaptive step: `decay` multiplies its rate after every so many iterations; 0: never within a pass.
+  Offset decay_every = 0;
+  double decay = 1;
 };
 
 // The visits [first, last) of a pass: to points, or to sentences of a text.

@@ -78,6 +78,21 @@ class ClassRows {
     }
   }
 
+  // The adaptive step of each weight of the classes along `gradients`, which is then 0 there.
+  void descend_adaptive(DenseRow, ClassRange classes, float rate, const ClassRows& squares, const ClassRows& gradients)
+    requires(!std::is_const_v<Float>)
+  {
+    for (Index k = classes.begin; k < classes.end(); ++k) {
+      Float* w = row(k);
+      Float* square = squares.row(k);
+      Float* gradient = gradients.row(k);
+      for (std::size_t j = 0; j < n_features_; ++j) {
+        adapt(w[j], square[j], gradient[j], rate);
+        gradient[j] = 0;
+      }
+    }
+  }
+
   // Rows are streams, which the processor prefetches itself once their start is known.
   template <class Classes>
   void prefetch(DenseRow, const Classes& classes, Index label) const {

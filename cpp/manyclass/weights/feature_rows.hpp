@@ -112,6 +112,22 @@ class FeatureRows {
     }
   }
 
+  // The adaptive step of each weight of the classes along `gradients`, which is then 0 there.
+  void descend_adaptive(SparseRow x, ClassRange classes, float rate, const FeatureRows& squares,
+                        const FeatureRows& gradients)
+    requires(!std::is_const_v<Float>)
+  {
+    for (const Index j : x.indices) {
+      Float* row = at(j, classes.begin);
+      Float* square = squares.at(j, classes.begin);
+      Float* gradient = gradients.at(j, classes.begin);
+      for (std::size_t c = 0; c < classes.size(); ++c) {
+        adapt(row[c], square[c], gradient[c], rate);
+        gradient[c] = 0;
+      }
+    }
+  }
+
   // Asks for the lines that scoring `classes` and the label will read. The rows of one point are far apart, so the
   // processor cannot guess them.
   void prefetch(SparseRow x, ClassRange classes, Index label) const {

@@ -15,22 +15,27 @@ function                       bounds log p of                                  
 `augment_reduce`               softmax, multinomial probit and multinomial logistic  mu and scale of q
 ============================== ===================================================== =============================
 
-`merge` and `hierarchy` walk from one-vs-each to the exact softmax.
+`merge` and `hierarchy` walk from one-vs-each to the exact softmax. `double_sum_constants` is no bound of a probability:
+it has the constants of Fagan & Iyengar's convergence theorems.
 """
 
 from manyclass.bounds.arrays import Bound, VariationalBound
 from manyclass.bounds.augment_reduce import augment_reduce
+from manyclass.bounds.double_sum import DoubleSumConstants, double_sum_constants, largest_log_normalizer
 from manyclass.bounds.hierarchy import block_bound, hierarchy, log_softmax, merge, mixed_bound, one_vs_each
 from manyclass.bounds.log_sum_exp import bouchard, bouchard_location, log_concavity
 
 __all__ = [
     "Bound",
+    "DoubleSumConstants",
     "VariationalBound",
     "augment_reduce",
     "block_bound",
     "bouchard",
     "bouchard_location",
+    "double_sum_constants",
     "hierarchy",
+    "largest_log_normalizer",
     "log_concavity",
     "log_softmax",
     "merge",

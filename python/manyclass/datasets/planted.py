@@ -125,18 +125,16 @@ def make_planted(
     ((2000, 4), (50, 4))
     """
     n_test = -(-n_samples // 10) if n_test is None else n_test
-    for name, value, least in (
-        ("n_samples", n_samples, 1),
-        ("n_classes", n_classes, 2),
-        ("nnz", nnz, 1),
-        ("n_features", n_features, nnz),
-        ("n_test", n_test, 1),
-        ("n_patterns", n_patterns, 1),
-        ("scale", scale, 0),
-        ("zipf", zipf, 0),
-    ):
-        if not (value >= least and np.isfinite(value)):
-            raise ValueError(f"{name} is {value}; it must be at least {least}")
+    _check_at_least(
+        n_samples=(n_samples, 1),
+        n_classes=(n_classes, 2),
+        nnz=(nnz, 1),
+        n_features=(n_features, nnz),
+        n_test=(n_test, 1),
+        n_patterns=(n_patterns, 1),
+        scale=(scale, 0),
+        zipf=(zipf, 0),
+    )
     rng = check_random_state(random_state)
 
     offsets = -zipf * np.log(rng.permutation(n_classes) + 1.0)
@@ -144,24 +142,7 @@ def make_planted(
 
     patterns = _patterns(rng, n_patterns, n_features, nnz)
     pattern_of_row = rng.randint(len(patterns), size=n_samples + n_test)
-    classes = np.empty(n_samples + n_test, np.int64)
-    log_p = np.empty(n_samples + n_test)
-    entropies = np.empty(len(patterns))
-    pool = _rows_of(patterns, n_features)
-
-    by_pattern = np.argsort(pattern_of_row, kind="stable")
-    first_row = np.searchsorted(pattern_of_row[by_pattern], np.arange(len(patterns) + 1))
-    block = max(1, _BLOCK // n_classes)
-    for start in range(0, len(patterns), block):
-        log_probabilities = log_softmax(pool[start : start + block] @ W.T, axis=1)
-        probabilities = np.exp(log_probabilities)
-        entropies[start : start + block] = -np.sum(probabilities * log_probabilities, axis=1)
-        for i, cumulative in enumerate(np.cumsum(probabilities, axis=1), start):
-            rows = by_pattern[first_row[i] : first_row[i + 1]]
-            # Draws are scaled by the last sum, which rounding leaves beside 1, so that each lies below it.
-            draws = np.searchsorted(cumulative, rng.random_sample(len(rows)) * cumulative[-1], side="right")
-            classes[rows] = draws
-            log_p[rows] = log_probabilities[i - start, draws]
+    classes, log_p, entropies = _draw_classes(rng, _rows_of(patterns, n_features), pattern_of_row, W)
 
     X = _rows_of(patterns[pattern_of_row], n_features)
     return Planted(
@@ -174,6 +155,37 @@ def make_planted(
         log_loss=float(-log_p[:n_samples].mean()),
         test_log_loss=float(-log_p[n_samples:].mean()),
     )
+
+
+def _check_at_least(**numbers: tuple[float, int]) -> None:
+    """Raise for a number that is not finite or below the least that it may be."""
+    for name, (value, least) in numbers.items():
+        if not (value >= least and np.isfinite(value)):
+            raise ValueError(f"{name} is {value}; it must be at least {least}")
+
+
+def _draw_classes(
+    rng: np.random.RandomState, pool: sparse.csr_array, pattern_of_row: NDArray[np.int_], W: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Draw the class of each row; return the classes, their log-probabilities, and the entropy of each pattern."""
+    n_classes, n_patterns = len(W), pool.shape[0]
+    classes = np.empty(len(pattern_of_row), np.int64)
+    log_p = np.empty(len(pattern_of_row))
+    entropies = np.empty(n_patterns)
+    by_pattern = np.argsort(pattern_of_row, kind="stable")
+    first_row = np.searchsorted(pattern_of_row[by_pattern], np.arange(n_patterns + 1))
+    block = max(1, _BLOCK // n_classes)
+    for start in range(0, n_patterns, block):
+        log_probabilities = log_softmax(pool[start : start + block] @ W.T, axis=1)
+        probabilities = np.exp(log_probabilities)
+        entropies[start : start + block] = -np.sum(probabilities * log_probabilities, axis=1)
+        for i, cumulative in enumerate(np.cumsum(probabilities, axis=1), start):
+            rows = by_pattern[first_row[i] : first_row[i + 1]]
+            # Draws are scaled by the last sum, which rounding leaves beside 1, so that each lies below it.
+            draws = np.searchsorted(cumulative, rng.random_sample(len(rows)) * cumulative[-1], side="right")
+            classes[rows] = draws
+            log_p[rows] = log_probabilities[i - start, draws]
+    return classes, log_p, entropies
 
 
 def _patterns(rng: np.random.RandomState, n_patterns: int, n_features: int, nnz: int) -> NDArray[np.int32]:

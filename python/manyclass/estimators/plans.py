@@ -17,6 +17,7 @@ from manyclass.model.weights import Floats, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
+from manyclass.training.local_family import LocalFamily
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import BatchesPlan, PointsPlan, Utility
 
@@ -106,7 +107,7 @@ def point_fields(given: Given, solver: Part, sampler: Part, open_: Open) -> tupl
         "shuffle": bool(of_solver.take("shuffle")),
         "hogwild": of_solver.take("parallel", "deterministic") == "hogwild",
         "max_norm": of_solver.take("max_norm"),
-        "share_classes": False,
+        "share_classes": None,
         "n_negatives": open_.n_negatives,
         "max_iter": int(given.take("max_iter", open_.max_iter)),
         "fit_intercept": bool(given.take("fit_intercept")),
@@ -114,7 +115,7 @@ def point_fields(given: Given, solver: Part, sampler: Part, open_: Open) -> tupl
     }
     if sampler.name != "all":  # all classes are neither drawn nor shared
         fields["n_negatives"] = int(given.take("n_negatives", open_.n_negatives))
-        fields["share_classes"] = bool(of_solver.take("share_classes", False))
+        fields["share_classes"] = of_solver.take("share_classes")
     if sampler.name == "head_tail":
         fields |= {name: int(of_sampler.take(name)) for name in ("n_head", "refresh")}
     of_sampler.refuse_rest("here")
@@ -135,23 +136,27 @@ def _check_point_fields(fields: Mapping[str, Any], schedule: str) -> None:
             "schedule='adaptive' needs a solver with explicit steps, alpha=0 and max_norm=None; they are "
             f"{solver!r}, {alpha!r} and {max_norm!r}"
         )
-    if max_norm is not None and (fields["hogwild"] or alpha > 0 or fields["batch_size"] is not None):
+    if max_norm is not None and (fields["hogwild"] or fields["batch_size"] is not None):
         raise ValueError(
-            "max_norm needs parallel='deterministic', alpha=0 and batch_size=None; they are "
-            f"{'hogwild' if fields['hogwild'] else 'deterministic'!r}, {alpha!r} and {fields['batch_size']!r}"
+            "max_norm needs parallel='deterministic' and batch_size=None; they are "
+            f"{'hogwild' if fields['hogwild'] else 'deterministic'!r} and {fields['batch_size']!r}"
         )
 
 
 def schedule_of(of_solver: Given, rate: float, u_rate: float, decay: float) -> Schedule:
     """The schedule of a solver's parameters."""
-    name = of_solver.take("schedule")
+    name, every = of_solver.take("schedule"), None
     if name in ("exponential", "adaptive"):
         decay = float(of_solver.take("decay", decay))
     elif not of_solver.is_auto("decay"):
         raise ValueError(
             f"decay is {of_solver.take('decay')!r}, which has no effect with schedule={name!r}; leave it 'auto'"
         )
-    return Schedule(name, rate, u_rate, decay)
+    if of_solver.has("decay_every"):
+        every = of_solver.take("decay_every")
+        if every is not None and name != "adaptive":
+            raise ValueError(f"decay_every is {every!r}, which has no effect with schedule={name!r}; leave it None")
+    return Schedule(name, rate, u_rate, decay, every)
 
 
 def run_fields(given: Given) -> dict[str, Any]:
@@ -175,9 +180,19 @@ def default_sampler(solver: Part | None, sampler: Part | None) -> Part:
 
 
 def utility_points_plan(
-    given: Given, solver: Part, sampler: Part | None, utility: Utility, x_sq: Floats, rates: Mapping[str, float]
+    given: Given,
+    solver: Part,
+    sampler: Part | None,
+    bound: tuple[str, Part, LocalFamily | None],
+    x_sq: Floats,
+    n_classes: int,
+    rates: Mapping[str, float],
 ) -> PointsPlan:
-    """The plan of an AugmentReduceClassifier; `rates` has what learning_rate="auto" is, times the mean of |x|^2."""
+    """The plan of an AugmentReduceClassifier.
+
+    `bound` is the noise, the local step and the family; `rates` has what learning_rate="auto" is, times the mean of
+    |x|^2.
+    """
     open_ = Open(64, 20, 0.9)
     fields, of_solver = point_fields(given, solver, sampler or SAMPLERS["frequency_block"](), open_)
     adaptive = of_solver.take("schedule") == "adaptive"
@@ -190,6 +205,13 @@ def utility_points_plan(
         raise ValueError(
             f"max_norm is {fields['max_norm']!r}, which has no effect with augment and reduce; leave it None"
         )
+    noise, local, family = bound
+    gains = local.get_params()
+    if gains.get("floor") == "auto":
+        gains["floor"] = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (n_classes - 1))
+    utility = Utility(
+        noise, local.name, family, *(float(gains.get(name, 0.0)) for name in ("gain", "gain_power", "floor"))
+    )
     plan = PointsPlan(
         **fields, **run_fields(given), schedule=schedule_of(of_solver, rate, rate, open_.decay), utility=utility
     )
@@ -267,21 +289,13 @@ def batches_plan(
         max_iter=int(given.take("max_iter", open_.max_iter)),
         batch_size=of_solver.take("batch_size"),
         shuffle=bool(of_solver.take("shuffle")),
-        share_classes=_shares(of_solver, source["source"]),
+        share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
         fit_intercept=fit_intercept,
         **{**source, "budget": int(min(budget, n_classes))},
         **run_fields(given),
     )
     of_solver.refuse_rest("with several labels, embeddings or a margin")
     return plan
-
-
-def _shares(of_solver: Given, source: str) -> bool:
-    """Whether the points of a batch see the same draws: where nothing is said they do."""
-    if source == "exact":
-        return True
-    shares = of_solver.take("share_classes")
-    return shares is not False
 
 
 def _mean_square(x: Matrix) -> float:

@@ -20,21 +20,15 @@ from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
-from manyclass.training.local_family import LocalFamily, best_bounds
+from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
 from manyclass.training.passes import Callback
-from manyclass.training.plan import PointsPlan, Utility, Watch
+from manyclass.training.plan import PointsPlan, Watch
 from manyclass.training.points import fit_points, row_norms_sq
 from manyclass.training.posterior import fit_posterior, predictive_tiles
 
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
-# Of the three families the one with the tightest bound. Gaps in nats at equal scores of 2, 10 and 1,000 classes, normal
-# noise: .002, .013, .045 with normal q; logistic noise: .024, .002, .000 with Gumbel q and .014, .083, .143 with the
-# paper's logistic q.
-AUTO_FAMILY = {"normal": "normal", "logistic": "gumbel"}
-PAPERS_FAMILY = {"normal": "normal", "logistic": "logistic"}
-# Of the gradient in the scores they leave errors of at most 1%, but where a point is all but certain.
-AUTO_NODES = {"normal": 3, "logistic": 5, "gumbel": 4}
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
+GAINS = ("gain", "gain_power", "floor")  # of local steps
 UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
 
 
@@ -247,7 +241,10 @@ class AugmentReduceClassifier(LinearClassifier):
         if self.noise == "gumbel":
             if local.name != "natural":
                 raise ValueError(f"local_step is {local.name!r}; with noise='gumbel' it must be 'natural'")
-            Given(local, "local_step: ").refuse_rest("with noise='gumbel'")
+            of_local = Given(local, "local_step: ")
+            for name in GAINS:
+                of_local.take(name)
+            of_local.refuse_rest("with noise='gumbel'")
         point = isinstance(self.posterior, str) and self.posterior == "point"
         posterior = (
             None if point else resolve_part("posterior", self.posterior, POSTERIORS, "manyclass.solvers or 'point'")
@@ -270,7 +267,7 @@ class AugmentReduceClassifier(LinearClassifier):
             sampler = self._posterior_sampler(chosen)
         rates = {"implicit": 1.0, "sgd": 0.01 if self.noise == "normal" else 1.0, "adaptive": ADAPTIVE_RATE}
         plan = utility_points_plan(
-            given, chosen.solver, sampler, Utility(self.noise, chosen.local.name, family), x_sq, rates
+            given, chosen.solver, sampler, (self.noise, chosen.local, family), x_sq, n_classes, rates
         )
         given.refuse_rest("here")
         return plan
@@ -283,6 +280,10 @@ class AugmentReduceClassifier(LinearClassifier):
                 "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are "
                 f"{chosen.solver.name!r}, {self.alpha!r} and {chosen.local.name!r}"
             )
+        of_local = Given(chosen.local, "local_step: ")
+        for name in ("family", "n_nodes"):
+            of_local.take(name)
+        of_local.refuse_rest("with posterior='gaussian'")
         for name in ("averaging", "parallel", "share_classes", "shuffle"):
             default = type(chosen.solver)().get_params()[name]
             if params[name] not in (default, "none"):
@@ -410,7 +411,7 @@ class AugmentReduceClassifier(LinearClassifier):
         """Return the family of q; there is none to choose for Gumbel noise."""
         local = resolve_part("local_step", self.local_step, LOCAL_STEPS, "manyclass.solvers")
         asked = local.get_params()
-        families = AUTO_FAMILY if local.name == "natural" else PAPERS_FAMILY
-        name = families.get(self.noise, "normal") if asked["family"] == "auto" else asked["family"]
-        n_nodes = AUTO_NODES[name] if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
+        auto = TIGHTEST.get(self.noise, self.noise) if local.name == "natural" else self.noise
+        name = auto if asked["family"] == "auto" else asked["family"]
+        n_nodes = BASES[name].n_nodes if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
         return LocalFamily.of(self.noise, name, n_nodes, n_classes)

@@ -134,6 +134,8 @@ def _margin(flat: Mapping[str, Any]) -> dict[str, Any]:
     name = "adagrad" if schedule == "adaptive" else "implicit" if flat.get("step") == "implicit" else "sgd"
     exact = flat.get("search", "exact") == "exact"
     steps = _only(flat, "decay", "batch_size", "shuffle", *(() if exact else ("share_classes",)))
+    if steps.get("share_classes"):  # its default then, which None is now
+        steps["share_classes"] = None
     if schedule not in ("adaptive", "exponential"):
         steps.pop("decay", None)
     found = _only(flat, "loss", *(("smoothing",) if flat.get("loss") != "triplet" else ()))

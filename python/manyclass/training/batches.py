@@ -56,6 +56,7 @@ class BatchesTraining:
         self._plan, self._x, self._labels, self._weights = plan, x, labels, weights
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
+        plan.check_sharing(self.batch, len(labels), weights.n_classes)
         self._index: Index | None = None
         self._moved = 0
         self._arrays = _core.LabelArrays(
@@ -108,7 +109,7 @@ class BatchesTraining:
             n_negatives=min(plan.n_negatives, self._weights.n_classes),
             options=dict(plan.options),
             log_alpha=plan.log_q,
-            share=plan.share_classes,
+            share=plan.share_classes is not False,
             index=None if self._index is None else self._index.core,
             budget=plan.budget,
             n_probe=1 if self._index is None else self._index.n_probe_,

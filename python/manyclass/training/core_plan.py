@@ -30,11 +30,8 @@ def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floa
     )
 
 
-def core_plan(plan: PointsPlan, n_classes: int, *, batch: int, local_floor: float, u_max: float = np.inf) -> _core.Plan:
-    """Return the core's plan.
-
-    `batch` points see the same weights, `u_max` is the most that u can be, and `local_floor` the least gain of q.
-    """
+def core_plan(plan: PointsPlan, n_classes: int, *, batch: int, u_max: float = np.inf) -> _core.Plan:
+    """Return the core's plan; `batch` points see the same weights, and `u_max` is the most that u can be."""
     made = _core.Plan(
         solver=plan.solver,
         formulation=plan.formulation,
@@ -46,26 +43,30 @@ def core_plan(plan: PointsPlan, n_classes: int, *, batch: int, local_floor: floa
         n_threads=plan.n_threads,
         batch=batch,
         mean_of_batch=plan.batch_size is not None,
-        share_classes=plan.share_classes,
+        share_classes=bool(plan.share_classes),
         hogwild=plan.hogwild and plan.n_threads > 1,
         shuffle=plan.shuffle,
         ridge=plan.alpha,
         u_max=u_max,
         max_norm=np.inf if plan.max_norm is None else plan.max_norm,
+        decay=plan.schedule.decay,
+        decay_every=plan.schedule.decay_every or 0,
         isa="auto",
     )
     if plan.utility is not None:
-        _tell_utility(made, plan.utility, local_floor)
+        _tell_utility(made, plan.utility)
     return made
 
 
-def _tell_utility(made: _core.Plan, utility: Utility, local_floor: float) -> None:
+def _tell_utility(made: _core.Plan, utility: Utility) -> None:
     """Make a plan of the core one of augment and reduce."""
     family, none = utility.family, EMPTY.astype(np.float64)
     made.augment_reduce(
         noise=utility.noise,
         local_step=utility.local_step,
-        local_floor=local_floor,
+        gain=utility.gain,
+        gain_power=utility.gain_power,
+        local_floor=utility.floor,
         family="gumbel" if family is None else family.name,
         nodes=none if family is None else family.nodes,
         weights=none if family is None else family.weights,

@@ -22,19 +22,36 @@ HALF_LOG_2_PI = 0.5 * np.log(2 * np.pi)
 
 @dataclass(frozen=True)
 class Base:
-    """A standard member: log-density, entropy, and ends beyond which even its 62nd moment has nothing left."""
+    """A standard member of a family.
+
+    Attributes
+    ----------
+    log_density : callable
+    entropy : float
+    low, high : float
+        Beyond them even its 62nd moment has nothing left.
+    n_nodes : int
+        Of the rule for expectations: they leave errors of at most 1 % of the gradient in the scores, but where a point
+        is all but certain.
+    """
 
     log_density: Callable[[Doubles], Doubles]
     entropy: float
     low: float
     high: float
+    n_nodes: int
 
 
 BASES = {
-    "normal": Base(lambda v: -0.5 * v * v - HALF_LOG_2_PI, float(HALF_LOG_2_PI + 0.5), -20.0, 20.0),
-    "logistic": Base(lambda v: log_expit(v) + log_expit(-v), 2.0, -200.0, 200.0),
-    "gumbel": Base(lambda v: -v - np.exp(-v), float(1 + np.euler_gamma), -6.0, 200.0),
+    "normal": Base(lambda v: -0.5 * v * v - HALF_LOG_2_PI, float(HALF_LOG_2_PI + 0.5), -20.0, 20.0, 3),
+    "logistic": Base(lambda v: log_expit(v) + log_expit(-v), 2.0, -200.0, 200.0, 5),
+    "gumbel": Base(lambda v: -v - np.exp(-v), float(1 + np.euler_gamma), -6.0, 200.0, 4),
 }
+
+# The family with the tightest bound, where that is not the noise's own. Gaps in nats at equal scores of 2, 10 and 1,000
+# classes, normal noise: .002, .013, .045 with normal q; logistic noise: .024, .002, .000 with Gumbel q and .014, .083,
+# .143 with the paper's logistic q.
+TIGHTEST = {"logistic": "gumbel"}
 
 
 @cache

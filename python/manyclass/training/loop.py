@@ -73,7 +73,7 @@ class _PointPasses:
     )
 
     def run(self, n_pass: int, first: int, last: int) -> int:
-        eta, eta_u = self.schedule.at(n_pass)
+        eta, eta_u = self.schedule.at(n_pass, -(-self.n_visits // self.training.batch))
         loss = self.loss if first > 0 else 0.0
         progress = self.training.run(epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=loss)
         self.loss = progress.loss

@@ -53,7 +53,9 @@ class Plan:
         Passes.
     batch_size : int or None
         As the user gave it.
-    shuffle, share_classes, fit_intercept : bool
+    share_classes : bool or None
+        As the user gave it.
+    shuffle, fit_intercept : bool
     seed : int
         Of all draws.
     n_threads, verbose : int
@@ -63,20 +65,43 @@ class Plan:
     max_iter: int
     batch_size: int | None
     shuffle: bool
-    share_classes: bool
+    share_classes: bool | None
     fit_intercept: bool
     seed: int
     n_threads: int
     verbose: int
 
+    def check_sharing(self, batch: int, n_points: int, n_classes: int) -> None:
+        """Raise where classes were to be shared by the points of a batch and a batch has one point."""
+        if self.share_classes and batch == 1:
+            raise ValueError(
+                "share_classes is True, which has no effect where a batch has one point: batch_size is "
+                f"{self.batch_size!r} with {n_classes} classes and {n_points} points; set batch_size to 2 or more, "
+                "or leave share_classes None"
+            )
+
 
 @dataclass(frozen=True)
 class Utility:
-    """Augment and reduce: the noise of utilities, the local step, and the family of q (none for Gumbel noise)."""
+    """Augment and reduce.
+
+    Attributes
+    ----------
+    noise : str
+        Of the utilities.
+    local_step : str
+    family : LocalFamily or None
+        Of q; none for Gumbel noise.
+    gain, gain_power, floor : float
+        Of the local step.
+    """
 
     noise: str
     local_step: str
     family: LocalFamily | None
+    gain: float
+    gain_power: float
+    floor: float
 
 
 @dataclass(frozen=True, kw_only=True)

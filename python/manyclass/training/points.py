@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
+from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 from manyclass.training.core_plan import EMPTY, core_plan, core_state
@@ -48,7 +49,9 @@ class Memory:
     n_averaged : int
         how many there are; they are those after the passes `averaged`.
     squares, intercept_squares : ndarrays
-        Running squares of the gradients (schedule="adaptive").
+        Running squares of the gradients (schedule="adaptive"), and
+    gradients, intercept_gradients : ndarrays
+        the sum of a batch's gradients, where there are batches.
     """
 
     scale: Floats
@@ -58,10 +61,12 @@ class Memory:
     averaged: range
     squares: Floats
     intercept_squares: Floats
+    gradients: Floats
+    intercept_gradients: Floats
     n_averaged: int = 0
 
     @classmethod
-    def of(cls, plan: PointsPlan, weights: LinearWeights, *, pass_seconds: float) -> Memory:
+    def of(cls, plan: PointsPlan, weights: LinearWeights, *, batch: int, pass_seconds: float) -> Memory:
         """Make what the plan asks for."""
         n_classes = weights.n_classes
         projects = plan.max_norm is not None
@@ -82,6 +87,8 @@ class Memory:
             averaged=range(plan.max_iter, start if averages else plan.max_iter, -between),
             squares=like_weights(adaptive),
             intercept_squares=np.zeros(n_intercepts if adaptive else 0, dtype=np.float32),
+            gradients=like_weights(adaptive and batch > 1),
+            intercept_gradients=np.zeros(n_intercepts if adaptive and batch > 1 else 0, dtype=np.float32),
         )
 
     def after_pass(self, weights: LinearWeights, n_iter: int, n_threads: int) -> None:
@@ -118,19 +125,14 @@ def row_norms_sq(x: Matrix) -> Floats:
         return norms
 
 
-def largest_u(max_norm: float | None, largest_x_sq: float, n_classes: int) -> float:
-    """B_u = log(1 + (K - 1) e^(2 B_x B_w)) of Fagan & Iyengar 2018, Lemma 2; infinite without a norm."""
-    if max_norm is None:
-        return float(np.inf)
-    return float(np.logaddexp(0.0, np.log(n_classes - 1) + 2 * np.sqrt(largest_x_sq) * max_norm))
-
-
 def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
     """Points that see the same weights."""
     if plan.batch_size is not None:
         return int(min(plan.batch_size, len(labels)))
     if plan.solver == MINIBATCH_IMPLICIT:
         return min(MINIBATCH_POINTS, len(labels))
+    if plan.hogwild and plan.n_threads > 1:
+        return 1
     if plan.max_norm is not None or n_classes < 16 * CLASSES_PER_BATCHED_POINT:
         return 1
     every_class = plan.solver == "exact" or plan.sampler == "all"
@@ -159,17 +161,12 @@ class PointsTraining:
     ) -> None:
         self.plan, self.watch, self.n_classes = plan, watch, n_classes
         self.batch = batch_size_of(plan, labels, n_classes)
-        if plan.share_classes and self.batch == 1:
-            raise ValueError(
-                "share_classes is True, which has no effect where a batch has one point: batch_size is "
-                f"{plan.batch_size!r} with {n_classes} classes and {len(labels)} points; set batch_size to 2 or more, "
-                "or leave share_classes None"
-            )
+        plan.check_sharing(self.batch, len(labels), n_classes)
         order = class_order(plan, labels, n_classes)
         self.position = np.empty_like(order)
         self.position[order] = np.arange(n_classes, dtype=np.int32)
         self.weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=isinstance(x, sp.csr_array))
-        self.memory = Memory.of(plan, self.weights, pass_seconds=_pass_seconds(plan, x, n_classes))
+        self.memory = Memory.of(plan, self.weights, batch=self.batch, pass_seconds=_pass_seconds(plan, x, n_classes))
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
         self.run = self._trainer(x, self.position[labels]).run
@@ -187,11 +184,13 @@ class PointsTraining:
 
     def _trainer(self, x: Matrix, labels: Ids) -> _core.Trainer:
         plan, memory, n_classes = self.plan, self.memory, self.n_classes
-        arrays = {name: getattr(memory, name) for name in ("scale", "norm_sq", "squares", "intercept_squares")}
+        kept = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
+        arrays = {name: getattr(memory, name) for name in kept}
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
-        u_max = largest_u(plan.max_norm, float(self.x_sq.max(initial=0)), n_classes)
-        floor = 1.0 if plan.sampler == "all" else min(1.0, plan.n_negatives / (n_classes - 1))
-        made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max, local_floor=floor)
+        # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
+        norm = np.inf if plan.max_norm is None or plan.fit_intercept else plan.max_norm
+        u_max = largest_log_normalizer(norm, float(np.sqrt(self.x_sq.max(initial=0))), n_classes)
+        made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max)
         if isinstance(x, sp.csr_array):
             return _core.Trainer.sparse(made, *csr_parts(x), x.shape[1], state)
         return _core.Trainer.dense(made, x, state)

@@ -37,7 +37,7 @@ class GaussianTraining:
         batch = min(plan.batch_size or BATCH, self.n_samples)
         own = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
         own = replace(own, share_classes=True, batch_size=None)  # the steps of a batch are added
-        made = core_plan(own, n_classes, batch=batch, local_floor=0.0)
+        made = core_plan(own, n_classes, batch=batch)
         self._trainer = _core.Trainer.posterior(made, data, x.shape[1], state, self.variances, self.collected)
 
     def _by_feature(self, matrix: Floats) -> Floats:
