@@ -11,6 +11,9 @@ from manyclass import SoftmaxClassifier, _core
 from manyclass.registry import names
 from manyclass.training import passes
 
+# A pass or two of steps that are large enough to show a difference may end worse than they began.
+pytestmark = pytest.mark.filterwarnings("ignore:training diverged. the exact loss")
+
 # (n_classes, n_samples): one point at a time; batches, the last one short, classes not a multiple of 16
 SIZES = [(30, 400), (1100, 2301)]
 SOLVERS = names("solver", without="batch")

@@ -55,7 +55,7 @@ IN_USE = [
         for part in solvers.LOCAL_STEPS.values()
         for noise in ("normal", "logistic")
     ],
-    (utility, "local_step", solvers.Natural(), {"noise": "gumbel"}),
+    (utility, "local_step", solvers.Natural(), {"noise": "gumbel", "n_negatives": 3}),
     (utility, "local_step", solvers.Natural(), {"posterior": "gaussian", "alpha": 0.1}),
     (utility, "posterior", solvers.Gaussian(), {"alpha": 0.1}),
 ]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier, tune_learning_rate
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, tune_learning_rate
 
 
 class Valley(BaseEstimator):
@@ -38,7 +38,7 @@ def test_the_winner_is_the_smallest_log_loss_of_the_papers_grid(best, seed):
     found = tune_learning_rate(Valley(best), *problem(seed))
     np.testing.assert_allclose(found.rates, 10.0 ** np.arange(-3, 4), rtol=1e-6)  # rows of unit length, to rounding
     assert found.best == pytest.approx(best, rel=1e-6)
-    assert found.table[found.best] == min(found.log_losses)
+    assert found.table[found.best] == min(found.losses)
 
 
 @pytest.mark.parametrize("best", [1e-5, 1e-4, 1e-3, 1e3, 1e4, 1e5])
@@ -59,11 +59,34 @@ def test_the_end_of_all_grids_is_told(seed):
 def test_rates_that_diverge_lose(seed):
     found = tune_learning_rate(Valley(10.0, diverges_above=0.5), *problem(seed))
     assert found.best == pytest.approx(0.1, rel=1e-6)
-    assert np.isinf(found.log_losses[-1])
+    assert np.isinf(found.losses[-1])
     small = tune_learning_rate(Valley(1e-5, diverges_above=5e-5), *problem(seed))
     assert small.best == pytest.approx(1e-5, rel=1e-6)
     with pytest.raises(ValueError, match="no learning rate from"):
         tune_learning_rate(Valley(1.0, diverges_above=0.0), *problem(seed))
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [
+        (MarginClassifier(max_iter=2, random_state=0), "error"),
+        (SoftmaxClassifier(model="embedding", dim=4, max_iter=2, random_state=0), "log_loss"),
+    ],
+    ids=["margin", "embedding"],
+)
+def test_margins_embeddings_and_several_labels_are_tuned(model, loss, several, seed):
+    X, y = problem(seed)
+    Y = np.eye(5, dtype=int)[y] | np.eye(5, dtype=int)[(y + 1) % 5] if several else y
+    found = tune_learning_rate(model, X, Y, criterion="training")
+    own = model.set_params(learning_rate=found.best).fit(X, Y).evaluate(X, Y)
+    assert found.table[found.best] == own[loss] == min(found.losses)
+    assert np.all(np.isfinite(tune_learning_rate(model, X, Y).losses[:4]))  # by points held out, for small steps
+
+
+def test_lbfgs_has_no_step_size_to_tune(seed):
+    with pytest.raises(ValueError, match="solver is 'lbfgs', which has no learning rate"):
+        tune_learning_rate(SoftmaxClassifier(solver="lbfgs"), *problem(seed))
 
 
 def test_the_grid_follows_the_scale_of_the_data(seed):
@@ -71,7 +94,7 @@ def test_the_grid_follows_the_scale_of_the_data(seed):
     model = SoftmaxClassifier(solver="implicit", fit_intercept=False, max_iter=3, random_state=0)
     one, four = tune_learning_rate(model, X, y), tune_learning_rate(model, 4 * X, y)
     np.testing.assert_allclose(16 * four.rates, one.rates, rtol=1e-6)
-    np.testing.assert_allclose(four.log_losses, one.log_losses, rtol=1e-4)
+    np.testing.assert_allclose(four.losses, one.losses, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("criterion", "n_trained"), [("training", 120), ("validation", 108)])

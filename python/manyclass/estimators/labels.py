@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import metrics
-from manyclass.checks import canonical_csr
+from manyclass.checks import canonical_csr, n_threads_from
 from manyclass.estimators.base import Features, LinearClassifier, Points, as_matrix
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, Floats, Matrix
@@ -27,6 +27,7 @@ class LabelClassifier(LinearClassifier):
 
     multilabel_: bool
     n_labels_: int
+    _scores_are_log_odds = True  # that e^z is a probability but for its normaliser
 
     def _points(self, X: Any, y: Any) -> Points:
         """Check the data of a fit; of an indicator matrix, the points that have labels."""
@@ -132,8 +133,9 @@ class LabelClassifier(LinearClassifier):
         Returns
         -------
         dict
-            As `SoftmaxClassifier.evaluate`; with an indicator matrix "precision_at_1", "precision_at_3" and
-            "precision_at_5", over the rows that have labels.
+            As `SoftmaxClassifier.evaluate`; with an indicator matrix, over the rows that have labels, "log_loss": the
+            mean over rows of the mean over their labels of minus the log-probability, in nats; "error": share of rows
+            whose most probable class is no label; "precision_at_1", "precision_at_3" and "precision_at_5".
 
         Raises
         ------
@@ -149,8 +151,23 @@ class LabelClassifier(LinearClassifier):
         ks = [k for k in (1, 3, 5) if k <= len(self.classes_)]
         best, _ = self._top_k(x, ks[-1])
         labelled = np.diff(lists.indptr) > 0
-        found = metrics.precision_at_k(lists[labelled], best[labelled], k=tuple(ks))
-        return {f"precision_at_{k}": float(p) for k, p in zip(ks, np.atleast_1d(found), strict=True)}
+        lists = lists[labelled]
+        precisions = np.atleast_1d(metrics.precision_at_k(lists, best[labelled], k=tuple(ks)))
+        log_loss = {"log_loss": self._log_loss(x[labelled], lists)} if self._scores_are_log_odds else {}
+        named = {f"precision_at_{k}": float(p) for k, p in zip(ks, precisions, strict=True)}
+        return {**log_loss, "error": 1 - named["precision_at_1"], **named}
+
+    def _log_loss(self, x: Matrix, lists: sp.csr_array) -> float:
+        """Mean over points of the mean over their labels of -log p, in nats."""
+        n_threads, total = n_threads_from(self.n_jobs), 0.0
+        normalizers = self._weights.log_normalizers(x, n_threads)
+        for first, scores in self._weights.score_tiles(x, n_threads):
+            own = lists[first : first + len(scores)]
+            n_labels = np.diff(own.indptr)
+            rows = np.repeat(np.arange(len(scores)), n_labels)
+            of_labels = normalizers[first + rows] - scores[rows, own.indices]
+            total += float(np.sum(of_labels / n_labels[rows]))
+        return float(total / max(1, x.shape[0]))
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """See `LinearClassifier`: what a model of several labels, or of a feature map, has."""

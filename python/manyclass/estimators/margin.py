@@ -104,6 +104,8 @@ class MarginClassifier(LabelClassifier):
     [5, 6, 7]
     """
 
+    _scores_are_log_odds = False
+
     def __init__(
         self,
         *,
@@ -259,7 +261,8 @@ class MarginClassifier(LabelClassifier):
         -------
         dict
             "error": share of points whose label is not the predicted one; "top5_error": not among the five of highest
-            score. With an indicator matrix "precision_at_1", "precision_at_3" and "precision_at_5".
+            score. With an indicator matrix "error" and "precision_at_1", "precision_at_3" and "precision_at_5", over
+            the rows that have labels.
 
         Raises
         ------

@@ -16,7 +16,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass.checks import canonical_csr, check_choice, check_number
+from manyclass.datasets import first_label
 from manyclass.estimators import auto
+from manyclass.estimators.labels import indicator_lists, is_indicator
 from manyclass.estimators.plans import mean_square
 from manyclass.model.weights import Data, Doubles, Ids, Matrix
 from manyclass.training.passes import warn_user
@@ -39,20 +41,20 @@ class LearningRates:
     ----------
     rates : ndarray of shape (n_rates,)
         Step sizes, ascending.
-    log_losses : ndarray of shape (n_rates,)
-        Exact log-loss by the criterion, in nats; infinite where training diverged.
+    losses : ndarray of shape (n_rates,)
+        Exact log-loss by the criterion, in nats, or of a MarginClassifier the error; infinite where training diverged.
     best : float
         The rate of the smallest one.
     """
 
     rates: Doubles
-    log_losses: Doubles
+    losses: Doubles
     best: float
 
     @property
     def table(self) -> dict[float, float]:
-        """Log-loss by rate."""
-        return dict(zip(self.rates.tolist(), self.log_losses.tolist(), strict=True))
+        """Loss by rate."""
+        return dict(zip(self.rates.tolist(), self.losses.tolist(), strict=True))
 
 
 def tune_learning_rate(
@@ -69,14 +71,15 @@ def tune_learning_rate(
 
     Each of 10^k / s, k = -3, ..., 3, trains the estimator on the same points for its max_iter passes; s is the mean of
     |x|^2 over them, plus 1 with an intercept, so that the grid does not depend on the scale of X. The best one has the
-    smallest exact log-loss. A best one at an end of the grid is not believed: the grid goes on there.
+    smallest exact log-loss or, of a MarginClassifier, the fewest points whose best class is not their label. A best one
+    at an end of the grid is not believed: the grid goes on there.
 
     Parameters
     ----------
-    estimator : SoftmaxClassifier or AugmentReduceClassifier
+    estimator : SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
         All its other parameters are used as they are, but early_stopping and verbose, which are off. Left unchanged.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,)
+    y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
     fraction : float, default=0.1
         Share of the points, in ]0, 1].
     min_points : int, default=10000
@@ -94,7 +97,7 @@ def tune_learning_rate(
     Raises
     ------
     ValueError
-        If every rate diverged, or for what `fit` refuses.
+        If every rate diverged, the estimator's solver has no step size (lbfgs), or for what `fit` refuses.
 
     Warns
     -----
@@ -104,33 +107,40 @@ def tune_learning_rate(
     check_choice("criterion", criterion, ("validation", "training"))
     check_number("fraction", fraction, low=0, open_low=True, high=1)
     check_number("min_points", min_points, low=0, integer=True)
+    solver = getattr(estimator, "solver", None)
+    if getattr(solver, "name", solver) == "lbfgs":
+        raise ValueError("solver is 'lbfgs', which has no learning rate; there is nothing to tune")
     x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X, dtype=np.float32)
-    y, n = np.asarray(y), x.shape[0]
+    several, n = is_indicator(y), x.shape[0]
+    labels: Any = indicator_lists(y, n) if several else np.asarray(y)
     size = min(n, max(int(min_points), round(fraction * n), 2))
     rows = np.sort(fork(random_state).permutation(n)[:size])
-    x, y = x[rows], y[rows]
+    x, labels = x[rows], labels[rows]
     judged = np.ones(size, dtype=bool)
     if criterion == "validation":
-        judged = held_out(np.unique(y, return_inverse=True)[1].astype(np.int32), VALIDATION, fork(random_state))
+        # Of a point with several labels the first one stands for it.
+        of_points = first_label(labels) if several else labels
+        judged = held_out(np.unique(of_points, return_inverse=True)[1].astype(np.int32), VALIDATION, fork(random_state))
     trained = ~judged if criterion == "validation" else judged
     scale = mean_square(row_norms_sq(x)) + bool(getattr(estimator, "fit_intercept", False))
 
-    def log_loss(exponent: int) -> float:
+    def loss(exponent: int) -> float:
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)
         if "early_stopping" in model.get_params():
             model.set_params(early_stopping=False, validation_fraction=0.1, n_iter_no_change=5)
-        quietly(lambda: model.fit(x[trained], y[trained]))
+        quietly(lambda: model.fit(x[trained], labels[trained]))
         if model.n_iter_ < getattr(model, "resolved_params_", {}).get("max_iter", model.max_iter):
             return math.inf
-        found = model.evaluate(x[judged], y[judged])["log_loss"]
+        evaluation = model.evaluate(x[judged], labels[judged])
+        found = evaluation["log_loss" if "log_loss" in evaluation else "error"]
         return found if math.isfinite(found) else math.inf
 
-    return search_grid(log_loss, scale)
+    return search_grid(loss, scale)
 
 
-def search_grid(log_loss: Callable[[int], float], scale: float) -> LearningRates:
+def search_grid(loss: Callable[[int], float], scale: float) -> LearningRates:
     """Try 10^k / scale for each exponent k of the grid, and beyond its ends while the best one is there."""
-    tried = {exponent: log_loss(exponent) for exponent in EXPONENTS}
+    tried = {exponent: loss(exponent) for exponent in EXPONENTS}
     while True:
         best = min(tried, key=lambda exponent: tried[exponent])
         low, high = min(tried), max(tried)
@@ -143,7 +153,7 @@ def search_grid(log_loss: Callable[[int], float], scale: float) -> LearningRates
         if abs(further) > FURTHEST:
             warn_user(f"the best learning rate, {10.0**best / scale:g}, is the last one tried")
             break
-        tried[further] = log_loss(further)
+        tried[further] = loss(further)
     order = sorted(tried)
     rates = np.array([10.0**exponent / scale for exponent in order])
     return LearningRates(rates, np.array([tried[exponent] for exponent in order]), float(10.0**best / scale))

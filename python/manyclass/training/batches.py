@@ -17,6 +17,7 @@ from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import BatchesPlan, Index, Labels, Watch
+from manyclass.training.probe import Probe
 
 # Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
 # two threads (Yen et al. 2018, section 5, take 10); and fewer where there are few classes, because the steps of points
@@ -45,8 +46,19 @@ def fit_batches(
     at_zero = {"cross_entropy": np.log(n_classes) * n_labels, "margin": 1.0, "triplet": n_classes * n_labels}
     state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
     # Message passing reports a bound that starts far above the loss.
-    most = np.inf if plan.source == "messages" else at_zero[plan.loss]
-    return weights, run_passes(training, plan, watch, state, len(labels), most)
+    most = np.inf if plan.source == "messages" else 2 * at_zero[plan.loss]
+    probe = None
+    if plan.loss == "cross_entropy" and plan.log_q:  # the other losses have no logarithm of a sampled sum
+        probe = Probe.of(
+            x,
+            labels,
+            n_classes,
+            at_zero=at_zero["cross_entropy"],
+            n_drawn=n_classes if plan.source == "exact" else plan.n_negatives,
+            max_iter=plan.max_iter,
+            noise=False,
+        )
+    return weights, run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
 
 
 class BatchesTraining:

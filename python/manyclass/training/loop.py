@@ -8,6 +8,7 @@ from typing import Protocol
 from manyclass import _core
 from manyclass.training.passes import Schedule, TrainingState, drive
 from manyclass.training.plan import Plan, Watch
+from manyclass.training.probe import Probe
 
 
 class Training(Protocol):
@@ -31,9 +32,18 @@ class Training(Protocol):
 
 
 def run_passes(
-    training: Training, plan: Plan, watch: Watch, state: TrainingState, n_samples: int, loss_at_zero: float
+    training: Training,
+    plan: Plan,
+    watch: Watch,
+    state: TrainingState,
+    n_samples: int,
+    *,
+    most: float,
+    probe: Probe | None = None,
 ) -> list[float]:
-    """Drive a trainer of the core over points; `loss_at_zero` is that of W = 0.
+    """Drive a trainer of the core over points.
+
+    A running loss above `most` shows divergence, and so does the exact loss that `probe` looks at.
 
     Returns the running loss of each whole pass.
 
@@ -42,7 +52,7 @@ def run_passes(
     ConvergenceWarning
         If training diverged or was interrupted; the weights are those reached before.
     """
-    passes = _PointPasses(training, plan.schedule, state, n_samples, n_samples, loss_at_zero)
+    passes = _PointPasses(training, plan.schedule, state, n_samples, n_samples, most, probe)
     curve, _ = drive(
         passes,
         state,
@@ -64,7 +74,8 @@ class _PointPasses:
     state: TrainingState
     n_visits: int
     length: int
-    loss_at_zero: float
+    most: float
+    probe: Probe | None
     loss: float = 0.0
     unit: str = "pt"
     fault: str | None = None
@@ -87,10 +98,17 @@ class _PointPasses:
         return f"loss {self.loss / last:.4f}, {speed:.3g} class updates/s"
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
-        return self.loss / self.n_visits, self.training.after_pass(n_pass + 1)
+        done = self.training.after_pass(n_pass + 1)
+        if self.probe is not None and n_pass + 1 in self.probe.after:
+            self.state.n_iter = n_pass + 1
+            done = self.probe.look(self.state) or done
+        return self.loss / self.n_visits, done
 
     def verdict(self, last_loss: float) -> str | None:
-        # A model that ends well above W = 0 is worse than none.
-        if last_loss <= 2 * self.loss_at_zero:
+        if not last_loss <= self.most:
+            return f"the loss of the last pass, {last_loss:.4g}, is above that of W = 0"
+        if self.probe is None:
             return None
-        return f"the loss of the last pass, {last_loss:.4g}, is above that of W = 0"
+        if self.state.n_iter not in self.probe.looks:
+            self.probe.look(self.state)
+        return self.probe.verdict()

@@ -200,6 +200,11 @@ class TrainingState:
         at = self._position[labels]
         return summarize(*self._weights.log_losses(X, at, self._n_threads, self._scale, self._noise))
 
+    def log_losses(self, X: Matrix, labels: Ids) -> Doubles:
+        """Return the exact log-loss of each point, (n_samples,), in nats; see `evaluate`."""
+        losses, _ = self._weights.log_losses(X, self._position[labels], self._n_threads, self._scale, self._noise)
+        return losses
+
     def scores(self, X: Matrix) -> Floats:
         """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
         return self._weights.scores(X, self._n_threads, self._scale)[:, self._position]

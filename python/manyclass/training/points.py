@@ -15,7 +15,8 @@ from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix,
 from manyclass.training.core_plan import EMPTY, core_plan, core_state
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.plan import Labels, PointsPlan, Watch
+from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -232,5 +233,20 @@ def fit_points(
     noise = plan.utility.noise if plan.utility else "gumbel"
     scale, position = training.memory.scale, training.position
     state = TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise)
-    curve = run_passes(training, plan, watch, state, len(labels), float(np.log(n_classes)))
+    at_zero = float(np.log(n_classes))
+    probe = None
+    # Points held out watch by themselves; and scores of negative sampling are no logarithms of probabilities.
+    if watch.validation is None and plan.solver != "negative_sampling":
+        every = plan.solver == "exact" or plan.sampler == "all"
+        probe = Probe.of(
+            x,
+            Labels.single(labels),
+            n_classes,
+            at_zero=at_zero,
+            n_drawn=n_classes if every else plan.n_negatives,
+            max_iter=plan.max_iter,
+            noise=noise != "gumbel",
+        )
+    # A model that ends well above W = 0 is worse than none.
+    curve = run_passes(training, plan, watch, state, len(labels), most=2 * at_zero, probe=probe)
     return training.finish(), curve

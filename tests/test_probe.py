@@ -1,0 +1,157 @@
+"""The exact loss of a few training points shows a divergence that the running loss hides."""
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
+from manyclass.training.plan import Labels
+from manyclass.training.probe import FEWEST, FREE, MOST, SHARE, Probe
+
+
+def wide_steps_diverge(seed):
+    """50 classes of points of squared length 20, for which a step size of 1 is twenty times too large."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1000, 20)).astype(np.float32)
+    y = np.argmax(X @ rng.normal(size=(50, 20)).T + rng.gumbel(size=(1000, 50)), axis=1)
+    y[:50] = np.arange(50)
+    return X, y
+
+
+@pytest.mark.parametrize(
+    ("solver", "n_negatives"), [("augment_reduce", 1), ("augment_reduce", 2), ("scgd", 1), ("scgd", 2), ("ema", 1)]
+)
+def test_a_divergence_with_a_falling_running_loss_is_told(solver, n_negatives, seed):
+    X, y = wide_steps_diverge(seed)
+    curves = []
+    model = SoftmaxClassifier(
+        solver=solver, sampler="uniform", n_negatives=n_negatives, learning_rate=1.0, random_state=seed
+    )
+    with pytest.warns(
+        ConvergenceWarning, match=r"diverged: the exact loss of 256 training points .*Lower learning_rate"
+    ):
+        model.fit(X, y, callback=lambda state: curves.append(state.loss))
+    # No model at all would have log 50; the running loss says that this one is better.
+    assert model.evaluate(X, y)["log_loss"] > np.log(50)
+    if solver != "ema":
+        assert curves[-1] < np.log(50)
+
+
+@pytest.mark.parametrize("solver", ["implicit", "augment_reduce", "scgd", "scent", "css", "exact"])
+def test_a_training_that_learns_is_left_alone(solver, seed):
+    X, y = wide_steps_diverge(seed)
+    draws = {} if solver == "exact" else {"sampler": "uniform", "n_negatives": 5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SoftmaxClassifier(solver=solver, random_state=seed, **draws).fit(X, y)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_it_is_told_with_embeddings_and_several_labels(several, seed):
+    X, y = wide_steps_diverge(seed)
+    Y = sp.csr_array((np.ones(2 * len(y)), (np.arange(2 * len(y)) // 2, np.column_stack([y, (y + 1) % 50]).ravel())))
+    model = SoftmaxClassifier(
+        model="embedding",
+        dim=8,
+        solver=solvers.CSS(schedule="constant"),
+        sampler="uniform",
+        n_negatives=2,
+        learning_rate=20.0,
+        max_iter=4,
+        random_state=seed,
+    )
+    with pytest.warns(ConvergenceWarning, match="diverged"):
+        model.fit(X, Y if several else y)
+
+
+def test_it_is_told_of_random_utilities(seed):
+    X, y = wide_steps_diverge(seed)
+    model = AugmentReduceClassifier(
+        noise="logistic", solver="sgd", sampler="uniform", n_negatives=2, learning_rate=30.0, max_iter=4, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning, match="diverged"):
+        model.fit(X, y)
+
+
+# Which points and passes
+
+
+def probe(n_points, n_classes, **parameters):
+    given = {"at_zero": 2.0, "n_drawn": 5, "max_iter": 20, "noise": False} | parameters
+    x = np.arange(n_points, dtype=np.float32)[:, np.newaxis]
+    return Probe.of(x, Labels.single(np.arange(n_points, dtype=np.int32) % n_classes), n_classes, **given)
+
+
+@pytest.mark.parametrize(
+    ("n_points", "n_classes", "parameters", "size", "after"),
+    [
+        (1000, 50, {}, MOST, {1, 2, 4, 8, 16}),
+        (100, 50, {}, 100, {1, 2, 4, 8, 16}),  # all of them
+        (1000, 50, {"max_iter": 1}, MOST, set()),
+        (1000, FREE // 100, {}, FEWEST, {1, 2, 4, 8, 16}),  # 100 points in 6 looks
+        (1000, FREE, {}, FEWEST, set()),  # not to be afforded: at the end only
+        (1000, FREE // 50, {"noise": True}, FEWEST, set()),
+        (10_000, FREE, {"n_drawn": 100_000}, int(SHARE * 10_000 * 100_001 * 20 / FREE) // 6, {1, 2, 4, 8, 16}),
+    ],
+)
+def test_looks_are_as_many_as_training_hides(n_points, n_classes, parameters, size, after):
+    found = probe(n_points, n_classes, **parameters)
+    assert len(found.labels) == found.x.shape[0] == size
+    assert found.after == after
+    rows = found.x[:, 0].astype(int)
+    np.testing.assert_array_equal(found.labels.ids, rows % n_classes)  # the points' own labels
+    assert len(set(rows)) == size
+
+
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ({}, None),
+        ({1: (1.9, 0.0), 4: (0.5, 0.0)}, None),
+        ({1: (2.3, 0.1), 4: (0.5, 0.0)}, None),  # it came down
+        ({1: (3.0, 0.1), 4: (2.3, 0.2)}, None),  # within two standard errors of W = 0
+        ({1: (3.0, 0.1), 4: (2.3, 0.1)}, "after pass 4, 2.3, is above that of W = 0"),
+        ({1: (np.nan, 0.0)}, "after pass 1, nan, is above that of W = 0"),
+        ({1: (np.inf, np.nan)}, "is above"),
+        ({2: (0.5, 0.0), 4: (0.9, 0.0)}, None),
+        ({2: (0.5, 0.0), 4: (1.1, 0.01)}, "rose from 0.5 after pass 2 to 1.1 after pass 4"),
+        ({2: (0.5, 0.0), 4: (1.1, 0.06)}, None),
+    ],
+    ids=str,
+)
+def test_verdicts(looks, told):
+    found = probe(20, 5)
+    found.looks = looks
+    verdict = found.verdict()
+    assert verdict is None if told is None else told in verdict
+
+
+def test_a_look_is_the_exact_loss_and_stops_what_is_no_number(seed):
+    rng = np.random.default_rng(seed)
+    found = probe(40, 5)
+    z = rng.normal(size=(40, 5)).astype(np.float32)
+    losses = logsumexp(z.astype(float), axis=1) - z[np.arange(40), found.labels.ids]
+    state = SimpleNamespace(n_iter=3, log_losses=lambda x, labels: losses)
+    assert not found.look(state)
+    assert found.looks == {3: (pytest.approx(losses.mean()), pytest.approx(losses.std() / np.sqrt(40)))}
+    for loss, stops in ((50.0, False), (np.nan, True), (np.inf, True)):
+        state.log_losses = lambda x, labels, loss=loss: np.full(40, loss)
+        assert found.look(state) == stops
+
+
+def test_a_look_at_several_labels_is_their_cross_entropy(seed):
+    rng = np.random.default_rng(seed)
+    ids = np.array([0, 2, 1, 0, 3, 4], dtype=np.int32)
+    labels = Labels(np.array([0, 2, 3, 6]), ids)
+    found = Probe.of(np.zeros((3, 1)), labels, 5, at_zero=2.0, n_drawn=2, max_iter=1, noise=False)
+    z = rng.normal(size=(3, 5)).astype(np.float32)
+    log_p = z - logsumexp(z.astype(float), axis=1, keepdims=True)
+    expected = [-log_p[0, [0, 2]].sum(), -log_p[1, 1], -log_p[2, [0, 3, 4]].sum()]
+    found.look(SimpleNamespace(n_iter=1, scores=lambda x: z))
+    assert found.looks[1][0] == pytest.approx(np.mean(expected), rel=1e-6)
+    assert found.look(SimpleNamespace(n_iter=2, scores=lambda x: np.full((3, 5), np.nan, dtype=np.float32)))
