@@ -100,8 +100,7 @@ class _PointPasses:
     def finish(self, n_pass: int) -> tuple[float, bool]:
         done = self.training.after_pass(n_pass + 1)
         if self.probe is not None and n_pass + 1 in self.probe.after:
-            self.state.n_iter = n_pass + 1
-            done = self.probe.look(self.state) or done
+            done = self.probe.look(self.state, n_pass + 1) or done
         return self.loss / self.n_visits, done
 
     def verdict(self, last_loss: float) -> str | None:
@@ -110,5 +109,5 @@ class _PointPasses:
         if self.probe is None:
             return None
         if self.state.n_iter not in self.probe.looks:
-            self.probe.look(self.state)
+            self.probe.look(self.state, self.state.n_iter)
         return self.probe.verdict()

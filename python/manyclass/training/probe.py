@@ -22,8 +22,9 @@ FREE = 1_000_000
 FEWEST, MOST = 16, 256  # points
 # A look at probabilities of random utilities is an integral over the noise at this many nodes or more.
 COST_OF_NOISE = 100
-# A rise by so much, in units of the loss of W = 0 and beyond twice the standard error, is no noise of steps that learn.
-TOO_MUCH = 0.25
+# In units of the loss of W = 0 and beyond twice the standard error: a loss so high or a rise by so much is no noise of
+# steps that learn. (Where labels are random, steps of the default size end at up to 1.09.)
+TOO_HIGH, TOO_MUCH = 1.1, 0.25
 
 
 @dataclass
@@ -64,15 +65,15 @@ class Probe:
         indptr = np.append(0, np.cumsum([len(some) for some in ids])).astype(np.int64)
         return cls(x[rows], Labels(indptr, np.concatenate(ids)), at_zero, frozenset(passes))
 
-    def look(self, state: TrainingState) -> bool:
-        """Note the loss of the present iterate; return whether training is to stop, since it is no number.
+    def look(self, state: TrainingState, n_iter: int) -> bool:
+        """Note the loss of the iterate after so many passes; return whether training is to stop, since it is no number.
 
         A high one is no reason: large steps may begin above W = 0 and come down as they fall.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             found = self._losses(state)
             mean, error = float(np.mean(found)), float(np.std(found) / np.sqrt(len(found)))
-        self.looks[state.n_iter] = (mean, error)
+        self.looks[n_iter] = (mean, error)
         return not np.isfinite(mean)
 
     def verdict(self) -> str | None:
@@ -83,7 +84,7 @@ class Probe:
         best = min(self.looks, key=lambda n_iter: self.looks[n_iter][0])
         last = max(self.looks)
         (low, _), (high, error) = self.looks[best], self.looks[last]
-        if not high - 2 * error <= self.at_zero:
+        if not high - 2 * error <= TOO_HIGH * self.at_zero:
             return f"the exact loss {where} after pass {last}, {high:.4g}, is above that of W = 0"
         if high - 2 * error <= low + TOO_MUCH * self.at_zero:
             return None
