@@ -250,8 +250,8 @@ class Descent(Objective):
                     )
         if self.passes_messages and self.rest == "sample":
             raise ValueError(
-                "rest is 'sample'; search 'messages' leaves out what it does not find: rest must be 'mask' or 'auto', or "
-                "search another"
+                "rest is 'sample'; search 'messages' leaves out what it does not find: rest must be 'mask' or 'auto', "
+                "or search another"
             )
 
     @property
