@@ -24,8 +24,19 @@ NAMED: dict[str, Mapping[str, type[Part]]] = {
     "local_step": LOCAL_STEPS,
     "model": MODELS,
 }
-ALWAYS = ("loss", "schedule", "learning_rate", "decay", "batch_size", "averaging", "index", "budget", "max_iter")
-FIRST = ("estimator", "noise", "solver", "steps", *ALWAYS[:-3], "sampler", *ALWAYS[-3:-1], "n_negatives", "local_step")
+ALWAYS = (
+    "noise",
+    "loss",
+    "schedule",
+    "learning_rate",
+    "decay",
+    "batch_size",
+    "averaging",
+    "index",
+    "budget",
+    "max_iter",
+)
+FIRST = ("estimator", "solver", "steps", *ALWAYS[:-3], "sampler", *ALWAYS[-3:-1], "n_negatives", "local_step")
 NEVER = ("n_jobs", "random_state", "verbose")
 
 Words = dict[str, str]
@@ -63,19 +74,21 @@ def trained_with(model: BaseEstimator, **beside: Any) -> Words:
 
 
 def _steps(parameter: str, part: Part) -> Words:
-    """How a solver of the core moves the weights; the others are one way each."""
+    """How a solver of the core moves the weights, the others being one way each; and whether it sees all classes."""
     if parameter != "solver" or part.name not in parts("solver"):
         return {}
-    return {"steps": "implicit" if "implicit" in parts("solver")[part.name].flags else "explicit"}
+    flags = parts("solver")[part.name].flags
+    seen = {"sampler": "all"} if "all_classes" in flags else {}
+    return {"steps": "implicit" if "implicit" in flags else "explicit", **seen}
 
 
 def _own(part: Part) -> Words:
-    """Parameters of a part that say how it differs from others of its name."""
+    """Parameters of a part that say how it differs from others of its name; what is open still has no effect here."""
     defaults = type(part)().get_params(deep=False)
     return {
         name: _word(value)
         for name, value in part.get_params(deep=False).items()
-        if name in ALWAYS or not _same(value, defaults[name])
+        if value != "auto" and (name in ALWAYS or not _same(value, defaults[name]))
     }
 
 
