@@ -47,6 +47,7 @@ def test_what_was_left_open_is_told_as_it_was_used():
 def test_solver_steps_schedule_batch_and_sampler_are_told_of_every_estimator(model, expected):
     words = words_of(model)
     assert {name: words[name] for name in expected} == expected
+    assert ("learning_rate" in words) == (words["solver"] != "lbfgs")
     assert "n_jobs" not in words
     assert "random_state" not in words
 

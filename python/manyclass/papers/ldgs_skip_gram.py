@@ -57,6 +57,8 @@ def runs(name: str, options: Options) -> list[Run]:
     for method, objective in METHODS.items():
         if options.wants(method):
             model = {**SAME, "objective": objective, "max_iter": options.max_iter or PASSES}
+            if objective["name"] == "descent":
+                model["warm_up"] = 1  # pass of Word2vec-Neg
             made += [Run(NAME, "figure 3", name, method, seed, settings, model) for seed in range(options.seeds)]
     return made
 

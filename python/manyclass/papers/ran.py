@@ -24,19 +24,10 @@ NAMED: dict[str, Mapping[str, type[Part]]] = {
     "local_step": LOCAL_STEPS,
     "model": MODELS,
 }
-ALWAYS = (
-    "noise",
-    "loss",
-    "schedule",
-    "learning_rate",
-    "decay",
-    "batch_size",
-    "averaging",
-    "index",
-    "budget",
-    "max_iter",
-)
-FIRST = ("estimator", "solver", "steps", *ALWAYS[:-3], "sampler", *ALWAYS[-3:-1], "n_negatives", "local_step")
+OBJECTIVE, STEP = ("noise", "loss", "smoothing"), ("schedule", "learning_rate", "decay", "batch_size", "averaging")
+SEARCH = ("index", "budget")
+ALWAYS = (*OBJECTIVE, *STEP, *SEARCH, "max_iter")
+FIRST = ("estimator", "solver", "steps", *OBJECTIVE, *STEP, "sampler", *SEARCH, "n_negatives", "local_step")
 NEVER = ("n_jobs", "random_state", "verbose")
 
 Words = dict[str, str]
@@ -59,12 +50,15 @@ def trained_with(model: BaseEstimator, **beside: Any) -> Words:
         "steps" is "explicit" or "implicit".
     """
     defaults = type(model)().get_params(deep=False)
-    given = model.get_params(deep=False) | getattr(model, "resolved_params_", {})
+    chosen = getattr(model, "resolved_params_", None)
+    given = model.get_params(deep=False) | (chosen or {})
     words = {"estimator": type(model).__name__}
     for name, value in given.items():
         part = NAMED[name][value]() if isinstance(value, str) and value in NAMED.get(name, {}) else value
         if isinstance(part, Part):
             words |= {name: part.name, **_steps(name, part), **_own(part)}
+        elif chosen is not None and value == "auto":
+            continue  # it had no effect, or it would have been chosen
         elif name in ALWAYS or (name not in NEVER and not _same(value, defaults[name])):
             words[name] = _word(value)
     if words.get("max_iter") != str(model.n_iter_):  # a callback, the clock or convergence ended it
