@@ -360,3 +360,18 @@ def test_a_method_with_the_papers_steps_takes_its_best_rate(folder):
         "schedule": "inverse",
         "batch_size": "10",
     }
+
+
+def test_the_toy_of_titsias_has_the_schedule_as_printed(tmp_path, monkeypatch):
+    """b = 100, ten classes, 0.5 / b on the sum over them without (K - 1) / 10, times 0.9 an epoch, 20 epochs."""
+    monkeypatch.chdir(tmp_path)
+    experiment("titsias", "--data", "toy", "--scale", "0.01")
+    found = {r["method"]: r["results"] for r in records(tmp_path, "titsias")}
+    ran, n_classes = found["OVE-SGD"]["ran"], found["OVE-SGD"]["n_classes"]
+    printed = {"batch_size": "100", "n_negatives": "10", "decay": "0.9", "schedule": "exponential", "max_iter": "20"}
+    assert {name: ran[name] for name in printed} == printed
+    # The sum over ten classes has the weight (K - 1) / 10, and the batch is averaged: this leaves 0.5 / b of each term.
+    assert float(ran["learning_rate"]) * (n_classes - 1) / 10 == pytest.approx(0.5, rel=1e-3)
+    assert found["OVE"]["ran"] == {"closed form": "maximum_likelihood_scores"}
+    assert found["OVE"]["l1_error"][-1] < 1e-12
+    assert found["OVE-SGD"]["l1_error"][-1] < 0.1 * found["OVE-SGD"]["l1_error"][0]
