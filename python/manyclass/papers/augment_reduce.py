@@ -52,13 +52,13 @@ NEGATIVES = 64
 SYNTHETIC_NEGATIVES, SYNTHETIC_CHECKPOINTS = 100, 12  # one-vs-each of all classes takes K^2 terms
 CHECKPOINTS = 50  # of Figure 2's curves at most: the paper's iterations are many passes of small sets
 
-
 NOTES = (
-    "\"Paper's steps\" differ from the paper's in what the package does not have: training starts at W = 0 and not at "
-    "w ~ N(0, 0.1^2), b ~ N(0, 0.001^2); 0.9 after every 2,000 iterations is made pass by pass; points are visited in "
-    "a new order in each pass and not drawn; the gain of a local step falls with the visits of its point, from 1 (and "
-    "0.01 for one draw, as printed; the authors' code has 0.001, counts passes and leaves the entropy's gradient out). "
-    "How the paper trained the exact softmax it does not say: here with the same steps and points over all classes.",
+    "The paper's steps here differ from those of the paper in what the package does not have: training starts at W = 0 "
+    "and not at w ~ N(0, 0.1^2), b ~ N(0, 0.001^2); 0.9 after every 2,000 iterations is made pass by pass; points are "
+    "visited in a new order in each pass and not drawn. The natural local step of a point falls with its own visits, "
+    "from 1 down to the share of the classes that a step sees, where the paper counts iterations and its code passes; "
+    "that from one draw is 0.01 (1 + t)^-0.9 as printed, where the code has 0.001 and leaves the entropy's gradient "
+    "out. How the exact softmax was trained the paper does not say: here with the same steps and points.",
     f"Figure 2: the mean bound over {CURVE_POINTS} training points; that of softmax A&R at its best eta, where it "
     "is the log-likelihood, as for exact and css. Probit and logistic, which the paper does not plot, show the "
     "running bound of the pass.",
