@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.message_passing import best_wrong, block_scores, loss_named, message_passing
 from sklearn.base import clone
 from test_skip_gram import nearest_share_a_topic, small, topical
 
@@ -44,7 +45,8 @@ def copied(tables):
 def descent(collapsed, tables, search="mips", *, rest="sample", budget=6, n_jobs=1):
     index = index_for(search, seed=3, n_jobs=n_jobs)
     if rest == "mask":
-        return MaskedDescent(MaskedGradients(collapsed, index, budget, DIM), tables, 1.0)
+        gradients = MaskedGradients(collapsed, index, budget, DIM, messages=search == "messages")
+        return MaskedDescent(gradients, tables, 1.0)
     return SampledDescent(SampledGradients(collapsed, index, budget, DIM, 3), tables, 1.0, 3)
 
 
@@ -157,6 +159,51 @@ def test_masked_descent_lowers_the_exact_objective(seed):
     assert model.loss_curve_[1:] == pytest.approx(values[1:], rel=1e-6)
 
 
+@pytest.mark.parametrize("search", ["mips", "decomposed", "messages"])
+def test_masked_descent_moves_both_tables_and_comes_near_the_optimum_of_a_text(search, seed):
+    """Half of the words are found: what is left out is soon no part of the softmax."""
+    rng = np.random.default_rng(seed)
+    collapsed, tables = random_counts(rng), random_tables(rng, scale=0.1)
+    moving = descent(collapsed, tables, search, rest="mask", budget=60)
+    before = copied(tables)
+    moving.step()
+    assert (tables.input[collapsed.centres > 0] != before.input[collapsed.centres > 0]).any(axis=1).mean() > 0.5
+    model = small(objective=objectives.Descent(search, rest="mask", budget=20), max_iter=30).fit(topical(seed))
+    assert model.objective_value() < 2.6  # as of descent by search above
+
+
+def test_messages_are_passed_as_algorithm_2_is_printed(seed):
+    rng = np.random.default_rng(seed)
+    collapsed, tables = random_counts(rng, 60), random_tables(rng, 60)
+    index = index_for("messages", seed=0, n_jobs=1)
+    masked = MaskedGradients(collapsed, index, 9, DIM, messages=True)
+    masked.moved(tables)
+    losses, gradient = masked.input_gradient(tables)
+    v = tables.output[:, :DIM].astype(np.float64)
+    for x in np.flatnonzero(collapsed.centres)[:10]:
+        q = collapsed.contexts[[x]].toarray()[0].astype(np.float64)
+        P, h = np.flatnonzero(q), tables.input[x, :DIM].astype(np.float64)
+        parts = block_scores(v, h, index.n_blocks)
+        found = np.array([best_wrong(scores, P, 9) for scores in parts])
+        # T = 1 with the step 2 / (t + 2) and tau_2 = 0.001; gradients below this share of all are not listed.
+        said = message_passing(
+            parts,
+            list(P),
+            loss_named("cross_entropy"),
+            found,
+            n_iter=1,
+            step="frank_wolfe",
+            tolerance=1e-3,
+            rest="mask",
+            answer="blocks",
+            negligible=1e-3 * len(P) / 60,
+        )
+        # |P| p - 1_P becomes p - q, and |P| log Z - sum_P z becomes log Z - q z.
+        shift = (np.isin(np.arange(60), P) / len(P) - q) @ v
+        np.testing.assert_allclose(gradient[x, :DIM], said.gradient @ v / len(P) + shift, atol=2e-3)
+        assert losses[x] == pytest.approx(said.loss / len(P) + h @ shift, abs=1e-3)
+
+
 def test_a_template_is_copied_and_keeps_its_seed(seed):
     template = SphericalClusterIndex(3, n_probe=2, random_state=5)
     model = small(objective=objectives.Descent(template), max_iter=2).fit(topical(seed, 200))
@@ -180,6 +227,7 @@ def test_a_template_is_copied_and_keeps_its_seed(seed):
         ({"search": "mips", "budget": 2.5}, TypeError, "budget is 2.5"),
         ({"budget": 5}, ValueError, "budget is 5; search 'exact' leaves no word out: budget must be 'auto', or search"),
         ({"rest": "sample"}, ValueError, "rest is 'sample'; search 'exact' leaves no word out"),
+        ({"search": "messages", "rest": "sample"}, ValueError, "rest is 'sample'; search 'messages' leaves out what"),
         ({"search": DecomposedIndex(99)}, ValueError, "n_blocks is 99"),
     ],
 )

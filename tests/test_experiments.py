@@ -1,5 +1,6 @@
 """The experiments through the command, each in a tiny version on made-up data; and what they must find there."""
 
+import csv
 import json
 import lzma
 
@@ -9,8 +10,10 @@ from test_cli import write_data
 
 from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.cli import main
-from manyclass.papers import EXPERIMENTS, published
-from manyclass.papers.augment_reduce import _one_vs_each_of_all, synthetic_counts
+from manyclass.papers import EXPERIMENTS, Options, published
+from manyclass.papers.augment_reduce import _estimator, _one_vs_each_of_all, synthetic_counts
+from manyclass.papers.ldgs_skip_gram import _joined
+from manyclass.papers.report import Table
 
 XMC = ("bibtex", "delicious", "eurlex57k", "20news", "yso-en", "gowalla")
 
@@ -49,6 +52,36 @@ def folder(tmp_path, monkeypatch):
 
 def experiment(*argv, code=0):
     assert main(["experiment", *map(str, argv)]) == code
+
+
+PUBLISHED = ("paper", "ICLR", "arXiv", "authors")  # words in the heads of columns that hold published values
+OF_DATA = ("table-1", "troubles")  # tables for which nothing is trained
+
+
+def without_an_algorithm(path):
+    """Rows of a table in CSV whose figures stand there without what ran, be they published or ours."""
+    with path.open(encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    if "ran" not in head:
+        return [path.stem]
+    published_at = [i for i, column in enumerate(head) if any(word in column for word in PUBLISHED)]
+    at = head.index("ran")
+    return [row for row in rows if not named(row[at]) and (not published_at or any(row[i] for i in published_at))]
+
+
+def named(ran):
+    """Whether words say what ran: a solver with its schedule or tolerance, a closed form, or an objective of words."""
+    return any(all(word in ran for word in words) for words in RAN)
+
+
+RAN = (
+    ("solver", "steps", "schedule", "batch_size"),
+    ("solver adagrad", "schedule", "batch_size"),
+    ("solver lbfgs", "loss", "max_iter"),
+    ("solver BFGS", "bound"),
+    ("closed form",),
+    ("estimator SkipGram", "objective", "max_iter"),
+)
 
 
 def records(folder, name):
@@ -99,6 +132,11 @@ def test_every_experiment_runs_and_writes_its_tables_and_figures(name, folder, c
     assert {f"{t}.{ending}" for t in TABLES[name] for ending in ("md", "csv")} <= files
     assert {f"{p}.{ending}" for p in PLOTS[name] for ending in ("png", "svg")} <= files
     assert "report.html" in files
+    for table in TABLES[name] - set(OF_DATA):
+        # The data themselves have no algorithm, and a ratio of two methods has them in the lines above it.
+        loose = without_an_algorithm(folder / name / f"{table}.csv")
+        assert [row[0] for row in loose if row[0] != "data" and "/" not in row[0]] == []
+        assert "What ran" in (folder / name / f"{table}.md").read_text()
     assert f"{len(made)} runs made, 0 known before, 0 failed" in out
     for table in TABLES[name]:
         assert (folder / name / f"{table}.md").read_text().strip() in out
@@ -205,7 +243,10 @@ def test_titsias_bounds_are_in_the_papers_order(tmp_path, monkeypatch):
         assert bound["SOFT"] > bound["OVE"] > bound["BOUCHARD"]
         assert bound["OVE"] >= bound["OVE-SGD"] > bound["OVE"] * 1.1  # both negative: within 10 % of it
         p = {r["method"]: r["results"] for r in made if r["data"] == "values" and r["seed"] == seed}
-        np.testing.assert_allclose(p["OVE"]["probability"], p["OVE"]["frequency"], rtol=1e-12)
+        np.testing.assert_allclose(p["SOFT"]["probability"], p["SOFT"]["frequency"], rtol=1e-12)
+        # BFGS ends at a gradient of 1e-7 of the mean bound, whose curvature is 9 / 400 in a value of one point beside
+        # others of one point, and more elsewhere.
+        np.testing.assert_allclose(p["OVE"]["probability"], p["OVE"]["frequency"], rtol=1e-4)
         assert max(p["BOUCHARD"]["probability"]) > max(p["SOFT"]["probability"])
         assert min(p["BOUCHARD"]["probability"]) < min(p["SOFT"]["probability"])
 
@@ -221,7 +262,8 @@ def test_published_bounds_of_the_synthetic_set_within_1_percent(seed):
 
 def test_bias_training_of_the_synthetic_set_nears_the_closed_forms(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    experiment("augment-reduce", "--data", "synthetic", "--scale", "0.02", "--max-iter", "40")
+    methods = ("OVE", "softmax A&R")
+    experiment("augment-reduce", "--data", "synthetic", "--scale", "0.02", "--max-iter", "40", "--methods", *methods)
     for record in records(tmp_path, "augment-reduce"):
         found = record["results"]
         assert found["bound"][-1] <= found["closed_form"] * (1 - 1e-6)  # a float32 score is off by 1e-7 of it
@@ -249,7 +291,7 @@ def test_published_numbers_have_a_value_for_every_solver_and_set():
 
 
 def test_descent_by_search_starts_where_exact_descent_does_and_the_clock_ends_it(folder):
-    methods = ("GD", "GD-MIPS", "GD-Decomp-MIPS", "GD-MIPS-mask")
+    methods = [method for method in EXPERIMENTS["ldgs-skip-gram"].methods if method.startswith("GD")]
     argv = ["ldgs-skip-gram", "--data", "novels100", "--max-rows", "300", "--methods", *methods]
     experiment(*argv, "--max-iter", "3", "--output", "all")
     found = {r["method"]: r["results"] for r in records(folder, "all")}
@@ -259,3 +301,77 @@ def test_descent_by_search_starts_where_exact_descent_does_and_the_clock_ends_it
         assert found[method]["objective"][-1] < found[method]["objective"][0]
     experiment(*argv, "--seconds", "1e-9", "--output", "short")
     assert {len(r["results"]["objective"]) for r in records(folder, "short")} == {1}
+
+
+def test_a_figure_without_its_algorithm_is_found(tmp_path):
+    rows = [["ove", 1.0, 2.0], ["nce", 1.0, 2.0], ["is", 1.0, None]]
+    words = "solver ove; steps explicit; schedule exponential; batch_size 100"
+    for ran, loose in (((), ["t"]), ((("ove", words), ("nce", "learning_rate 1")), ["nce"])):
+        (tmp_path / "t.csv").write_text(Table("t", "T", ("solver", "error", "authors"), rows, ran).csv())
+        found = without_an_algorithm(tmp_path / "t.csv")
+        assert [row if isinstance(row, str) else row[0] for row in found] == loose
+    (tmp_path / "t.csv").write_text(
+        Table("t", "T", ("solver", "error"), [row[:2] for row in rows], (("ove", words),)).csv()
+    )
+    assert [row[0] for row in without_an_algorithm(tmp_path / "t.csv")] == ["nce", "is"]
+
+
+def settings_of(model, *names):
+    return {name: getattr(model, name) for name in names}
+
+
+def test_the_papers_steps_are_those_of_its_section_4_and_table_1():
+    made = {r.method: r for r in EXPERIMENTS["augment-reduce"].runs("bibtex", Options())}
+    for method in published.RUIZ_METHODS:
+        run = made[f"{method}, paper's steps"]
+        solver = run.parameters["solver"]
+        assert settings_of(solver, "schedule", "batch_size") == {"schedule": "adaptive", "batch_size": 488}
+        assert (run.parameters["learning_rate"], run.settings["iterations"]) == (0.02, 5000)
+        if method != "exact":
+            assert (run.parameters["sampler"], run.parameters["n_negatives"]) == ("uniform", 20)
+        # 4,880 points are ten minibatches: 500 passes, and 0.9 after 200 of them.
+        model = _estimator(run, 4880)
+        assert model.max_iter == 500
+        assert model.solver.decay**200 == pytest.approx(0.9)
+    assert [made[f"{noise} A&R, paper's steps"].parameters["local_step"].name for noise in ("probit", "logistic")] == [
+        "monte_carlo",
+        "monte_carlo",
+    ]
+    assert "local_step" not in made["softmax A&R, paper's steps"].parameters
+    assert made["softmax A&R"].parameters["solver"].name == "implicit"
+
+
+def test_methods_of_words_with_the_papers_names_are_its_algorithms():
+    made = {r.method: r.model["objective"] for r in EXPERIMENTS["ldgs-skip-gram"].runs("novels100", Options())}
+    assert made["GD-MIPS"] == {"name": "descent", "search": "mips", "rest": "mask"}
+    assert made["GD-Decomp-MIPS"] == {"name": "descent", "search": "messages", "rest": "mask"}
+    said = _joined(made["GD-Decomp-MIPS"], 1000)
+    assert said == {"found": 50, "blocks": 4, "n_iter": 1, "step": "frank_wolfe", "tolerance": 1e-3, "answer": "blocks"}
+
+
+def test_a_method_with_the_papers_steps_takes_its_best_rate(folder):
+    experiment("loss-decomposition", "--data", "omniglot", "--methods", "margin, paper's steps", "--max-iter", "2")
+    (record,) = records(folder, "loss-decomposition")
+    ran = record["results"]["ran"]
+    assert float(ran["learning_rate"]) in (1, 0.1, 0.01)
+    assert {key: ran[key] for key in ("solver", "steps", "schedule", "batch_size")} == {
+        "solver": "sgd",
+        "steps": "explicit",
+        "schedule": "inverse",
+        "batch_size": "10",
+    }
+
+
+def test_the_toy_of_titsias_has_the_schedule_as_printed(tmp_path, monkeypatch):
+    """b = 100, ten classes, 0.5 / b on the sum over them without (K - 1) / 10, times 0.9 an epoch, 20 epochs."""
+    monkeypatch.chdir(tmp_path)
+    experiment("titsias", "--data", "toy", "--scale", "0.01")
+    found = {r["method"]: r["results"] for r in records(tmp_path, "titsias")}
+    ran, n_classes = found["OVE-SGD"]["ran"], found["OVE-SGD"]["n_classes"]
+    printed = {"batch_size": "100", "n_negatives": "10", "decay": "0.9", "schedule": "exponential", "max_iter": "20"}
+    assert {name: ran[name] for name in printed} == printed
+    # The sum over ten classes has the weight (K - 1) / 10, and the batch is averaged: this leaves 0.5 / b of each term.
+    assert float(ran["learning_rate"]) * (n_classes - 1) / 10 == pytest.approx(0.5, rel=1e-3)
+    assert found["OVE"]["ran"] == {"closed form": "maximum_likelihood_scores"}
+    assert found["OVE"]["l1_error"][-1] < 1e-12
+    assert found["OVE-SGD"]["l1_error"][-1] < 0.1 * found["OVE-SGD"]["l1_error"][0]

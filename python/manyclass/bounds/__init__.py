@@ -15,12 +15,14 @@ function                       bounds log p of                                  
 `augment_reduce`               softmax, multinomial probit and multinomial logistic  mu and scale of q
 ============================== ===================================================== =============================
 
-`merge` and `hierarchy` walk from one-vs-each to the exact softmax. `double_sum_constants` is no bound of a probability:
-it has the constants of Fagan & Iyengar's convergence theorems.
+`merge` and `hierarchy` walk from one-vs-each to the exact softmax. `weight_distance` and `predictive_scores` tell how
+near a model trained by a bound comes to the exact one. `double_sum_constants` is no bound of a probability: it has the
+constants of Fagan & Iyengar's convergence theorems.
 """
 
 from manyclass.bounds.arrays import Bound, VariationalBound
 from manyclass.bounds.augment_reduce import augment_reduce
+from manyclass.bounds.closeness import PredictiveScores, predictive_scores, weight_distance
 from manyclass.bounds.double_sum import DoubleSumConstants, double_sum_constants, largest_log_normalizer
 from manyclass.bounds.hierarchy import block_bound, hierarchy, log_softmax, merge, mixed_bound, one_vs_each
 from manyclass.bounds.log_sum_exp import bouchard, bouchard_location, log_concavity
@@ -28,6 +30,7 @@ from manyclass.bounds.log_sum_exp import bouchard, bouchard_location, log_concav
 __all__ = [
     "Bound",
     "DoubleSumConstants",
+    "PredictiveScores",
     "VariationalBound",
     "augment_reduce",
     "block_bound",
@@ -41,4 +44,6 @@ __all__ = [
     "merge",
     "mixed_bound",
     "one_vs_each",
+    "predictive_scores",
+    "weight_distance",
 ]

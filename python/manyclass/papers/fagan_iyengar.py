@@ -23,6 +23,7 @@ from manyclass.papers import published
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
+from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
 from manyclass.papers.summary import by_key, evenly_spaced, mean, of_first_seed, of_seeds, ratio, spread
 from manyclass.parts import Part
@@ -115,11 +116,12 @@ def perform(run: Run, context: Context) -> Results:
             for key in ("log_loss", "error"):
                 curve[key].append(found[key])
 
-    SoftmaxClassifier(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters).fit(X, y, callback=note)
+    model = SoftmaxClassifier(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
+    told = {"shape": data.shape, RAN: trained_with(model.fit(X, y, callback=note))}
     if curve["epoch"][-1:] != [max_iter]:
         # Training ended early because a step overflowed: there is no model to speak of.
-        return {**curve, "final_log_loss": None, "final_error": None, "shape": data.shape}
-    return {**curve, "final_log_loss": curve["log_loss"][-1], "final_error": curve["error"][-1], "shape": data.shape}
+        return {**curve, "final_log_loss": None, "final_error": None, **told}
+    return {**curve, "final_log_loss": curve["log_loss"][-1], "final_error": curve["error"][-1], **told}
 
 
 def report(records: Records, options: Options) -> Report:
@@ -165,7 +167,7 @@ def _table_2(records: Records) -> Table:
         rows.append([name, method, best, theirs, "yes" if at_edge else "no"])
     columns = ("data", "solver", "best rate", "paper", "at the edge of the grid")
     caption = "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows"
-    return Table("table-2", caption, columns, rows)
+    return Table("table-2", caption, columns, rows, what_ran(records))
 
 
 def _table_3(records: Records) -> Table:
@@ -181,7 +183,7 @@ def _table_3(records: Records) -> Table:
         rows.append([name, method, *of_loss, mean(errors), recorded[1], seconds])
     of_loss_columns = ("log-loss", "range over seeds", "authors", "relative", "ICLR", "arXiv")
     columns = ("data", "solver", *of_loss_columns, "error", "authors", "seconds")
-    return Table("table-3", "Table 3: training log-loss after the last pass", columns, rows)
+    return Table("table-3", "Table 3: training log-loss after the last pass", columns, rows, what_ran(records))
 
 
 def _sensitivity(records: Records) -> Table:
@@ -195,10 +197,10 @@ def _sensitivity(records: Records) -> Table:
         proposed, raman = losses["umax"], losses["umax (raman)"]
         ratios = {rate: ratio(raman.get(rate), proposed.get(rate)) for rate in rates}
         rows.append(
-            [f"raman / proposed (paper, mean: {published.FAGAN_IYENGAR_RAMAN})", *(ratios[rate] for rate in rates)]
+            [f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR_RAMAN})", *(ratios[rate] for rate in rates)]
         )
     caption = f"Figures 2 and 3 in numbers: log-loss after the last pass on {records[0]['data']}, by learning rate"
-    return Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows)
+    return Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows, what_ran(records))
 
 
 def _curves(name: str, caption: str, records: Records, panel: str, line: str) -> Plot:

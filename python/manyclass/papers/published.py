@@ -1,8 +1,8 @@
 """Published numbers, by the names of the data sets here. Log-losses and log-likelihoods are in nats per point.
 
 Sources: Fagan & Iyengar 2018 (ICLR submission; "arXiv" is 1803.08577v1) and the runs that its authors recorded with
-their code; Titsias, NIPS 2016; Ruiz et al., ICML 2018. "eurlex57k" stands where they have EURLex-4K: other rows, other
-features, other classes, so that numbers beside each other there are no reproduction.
+their code; Titsias, NIPS 2016; Ruiz et al. and Yen et al., ICML 2018. "eurlex57k" stands where they have EURLex-4K:
+other rows, other features, other classes, so that numbers beside each other there are no reproduction.
 """
 
 from __future__ import annotations
@@ -91,6 +91,15 @@ TITSIAS_TABLE_2 = _by_method(
     },
 )
 
+# Figure 2: sum of absolute errors of the probabilities at the start and at the end, read from the plot.
+TITSIAS_FIGURE_2 = {"OVE-SGD": ("near 0.7", "near 0")}
+
+# Figure 3: iterations that its axes show; a minibatch has 200 points.
+TITSIAS_ITERATIONS = {"mnist": 200_000, "20news": 1_000_000, "bibtex": 1_000_000}
+
+# Yen et al., ICML 2018, section 5.3: iterations of descent, how much faster than those of GD.
+YEN_SPEED = {"GD-Decomp-MIPS": 5.0}
+
 RUIZ_METHODS = ("exact", "OVE", "softmax A&R", "probit A&R", "logistic A&R")
 
 # Table 1: features, classes, training and test points.
@@ -130,6 +139,12 @@ RUIZ_TABLE_3 = _by_method(
         "eurlex57k": (None, (-4.241, 0.247), (-4.593, 0.207), (-4.193, 0.263), (-4.299, 0.226)),
     },
 )
+
+# Section 4.1: points and classes of a minibatch, iterations.
+RUIZ_SYNTHETIC_MINIBATCHES = (500, 100, 500_000)
+
+# Section 4: the first step size, and its factor after so many iterations.
+RUIZ_STEP, RUIZ_DECAY, RUIZ_DECAY_ITERATIONS = 0.02, 0.9, 2000
 
 # Section 4.1: effective classes, log-likelihood bound of all points, mean absolute error of the probabilities.
 RUIZ_SYNTHETIC_CLASSES = 9_035

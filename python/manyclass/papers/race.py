@@ -30,6 +30,7 @@ from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
+from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Panel, Plot, Report, Series, Table
 from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, spread
 from manyclass.registry import parts
@@ -120,6 +121,7 @@ def perform(run: Run, context: Context) -> Results:
         "measured_rows": len(rows),
         "test_log_loss": test["log_loss"],
         "test_accuracy": 1 - test["error"],
+        RAN: trained_with(ended),
     }
 
 
@@ -282,7 +284,7 @@ def _table(name: str, records: Records, optimum: float) -> Table:
     caption = (
         f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): nats above {optimum:.6f} at the end of the time"
     )
-    return Table(f"race-{name}", caption, columns, rows)
+    return Table(f"race-{name}", caption, columns, rows, what_ran(records))
 
 
 def _panel(name: str, records: Records, optimum: float) -> Panel:

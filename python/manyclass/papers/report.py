@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 Cell = str | int | float | None
+Ran = tuple[str, str]  # a method, and what it ran
 
 NO_PLOTS = "no plots were drawn: they need matplotlib (pip install 'manyclass[plot]')"
+RAN_HEADING = "What ran, from the parameters of the runs:"
 MOST_IN_THE_AXES = 9  # lines whose legend does not hide them yet
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -29,25 +31,47 @@ pre { background: #f5f5f5; padding: .7em; overflow-x: auto; }
 
 @dataclass(frozen=True)
 class Table:
-    """A table; `name` is the stem of its files."""
+    """A table.
+
+    Attributes
+    ----------
+    name : str
+        Stem of its files.
+    caption : str
+    columns : sequence of str
+    rows : sequence of sequences
+    ran : sequence of (str, str)
+        What stands behind the figures: a method that a cell of a row names, or "method, column" where several ran, and
+        what it ran. Empty where nothing was trained.
+    """
 
     name: str
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    ran: Sequence[Ran] = ()
+
+    def ran_in(self, row: Sequence[Cell]) -> list[Ran]:
+        """Return what the methods ran that a row names."""
+        cells = {cell for cell in row if isinstance(cell, str)}
+        names = cells | {f"{cell}, {column}" for cell in cells for column in self.columns}
+        return [(method, words) for method, words in self.ran if method in names]
 
     def markdown(self) -> str:
-        """The table as Markdown, its caption above it."""
+        """The table as Markdown, its caption above it, what ran below it."""
         lines = [self.columns, ["---"] * len(self.columns), *([_shown(cell) for cell in row] for row in self.rows)]
         body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-        return f"{self.caption}\n\n{body}\n"
+        ran = "".join(f"- {method}: {words}\n" for method, words in self.ran)
+        return f"{self.caption}\n\n{body}\n" + (f"\n{RAN_HEADING}\n\n{ran}" if ran else "")
 
     def csv(self) -> str:
-        """The table as CSV, numbers with all their digits, an empty field where there is none."""
+        """The table as CSV, numbers with all their digits, an empty field where there is none; last what ran."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(["" if cell is None else cell for cell in row] for row in self.rows)
+        writer.writerow([*self.columns, *(["ran"] if self.ran else [])])
+        for row in self.rows:
+            ran = [" | ".join(f"{method}: {words}" for method, words in self.ran_in(row))] if self.ran else []
+            writer.writerow(["" if cell is None else cell for cell in (*row, *ran)])
         return out.getvalue()
 
     def html(self) -> str:
@@ -57,7 +81,9 @@ class Table:
             return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
         body = "\n".join(line((_shown(cell) for cell in row), "td") for row in self.rows)
-        return f"<h2>{html.escape(self.caption)}</h2>\n<table>\n{line(self.columns, 'th')}\n{body}\n</table>"
+        ran = "".join(f"<li>{html.escape(method)}: {html.escape(words)}</li>\n" for method, words in self.ran)
+        below = f"\n<p>{RAN_HEADING}</p>\n<ul>\n{ran}</ul>" if ran else ""
+        return f"<h2>{html.escape(self.caption)}</h2>\n<table>\n{line(self.columns, 'th')}\n{body}\n</table>{below}"
 
 
 @dataclass(frozen=True)

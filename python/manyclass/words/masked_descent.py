@@ -17,23 +17,24 @@ from manyclass.model.weights import Doubles, Floats
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.words.collapsed import Collapsed, Descent, Tables, blocks, row_products
 from manyclass.words.objectives import Index
-from manyclass.words.searches import FollowingIndex
+from manyclass.words.searches import MESSAGES, UNION, FollowingIndex
 
 
 class MaskedGradients:
     """Each centre's best Q words and its contexts, the others left out.
 
     F is then that of the words found. Of a DecomposedIndex these are what all its blocks find, with exact scores and
-    one loss: the paper's mean over the blocks is no better, and where it is not the same counts words that are high in
-    one block by chance (bench/notes/words.md).
+    one loss; or, with `messages`, the paper's mean over the blocks, which counts words that are high in one block by
+    chance (bench/notes/words.md), joined by Algorithm 2.
     """
 
-    def __init__(self, collapsed: Collapsed, index: Index, budget: int, dim: int) -> None:
+    def __init__(self, collapsed: Collapsed, index: Index, budget: int, dim: int, *, messages: bool = False) -> None:
         self.collapsed = collapsed
         self.index = index
         self._following = FollowingIndex(index)
         self.budget = budget
         self.dim = dim
+        self.messages = messages
         contexts = collapsed.contexts
         self.n_contexts = np.diff(contexts.indptr).astype(np.float32)
         # An index counts each label once: its gradient is |P| p - 1_P, and ours p - q = that / |P| + 1_P / |P| - q.
@@ -82,13 +83,11 @@ class MaskedGradients:
             yield rows, losses * scale, found
 
     def _of_found(self, queries: Floats, contexts: sp.csr_array) -> tuple[Doubles, sp.csr_array]:
-        # Not the index's tolerance: as a share of the normaliser of the words found it may be much of their gradient.
-        budget, loss, tolerance = self.budget, "cross_entropy", 0.0
+        budget, loss = self.budget, "cross_entropy"
         if isinstance(self.index, DecomposedIndex):
-            return self.index.loss_and_gradient(
-                queries, contexts, loss, budget=budget, tolerance=tolerance, answer="active"
-            )
-        return self.index.loss_and_gradient(queries, contexts, loss, budget=budget, tolerance=tolerance)
+            joined = MESSAGES if self.messages else UNION
+            return self.index.loss_and_gradient(queries, contexts, loss, budget=budget, **joined)
+        return self.index.loss_and_gradient(queries, contexts, loss, budget=budget, tolerance=UNION["tolerance"])
 
 
 class MaskedDescent(Descent):
@@ -104,7 +103,9 @@ class MaskedDescent(Descent):
     def step(self) -> float:
         """Move both tables; F after it."""
         self.gradients.moved(self.tables)
-        self._move_input(*self.gradients.input_gradient(self.tables))
+        # Held against the exact losses before, not the losses of the words found, which no step could come below.
+        _, gradient = self.gradients.input_gradient(self.tables)
+        self._move_input(self._losses(), gradient)
         _, gradient = self.gradients.output_gradient(self.tables)
         return float(self._move_output(self._values(), gradient)[-1])
 

@@ -17,7 +17,7 @@ __all__ = ["NCE", "OVE", "Descent", "Hierarchical", "NegativeSampling", "Sampled
 
 Index = SphericalClusterIndex | DecomposedIndex
 
-SEARCHES = ("exact", "mips", "decomposed")
+SEARCHES = ("exact", "mips", "decomposed", "messages")
 RESTS = ("sample", "mask")
 # The parameters of log Z_x that each solver of the softmax has, with what "auto" means.
 SOLVERS: dict[str, dict[str, float]] = {
@@ -211,18 +211,19 @@ class Descent(Objective):
 
     Parameters
     ----------
-    search : {"exact", "mips", "decomposed"} or index, default="exact"
+    search : {"exact", "mips", "decomposed", "messages"} or index, default="exact"
         How the words that matter in the softmax are found. "exact" scores all of them; "mips" asks a
-        SphericalClusterIndex of the context vectors, "decomposed" a DecomposedIndex with 4 blocks. An index serves as a
-        template.
+        SphericalClusterIndex of the context vectors, "decomposed" a DecomposedIndex with 4 blocks, whose finds are
+        scored exactly. "messages" joins what the blocks find by one round of messages with the step 2 / 3 (Yen et al.,
+        ICML 2018, Algorithm 2 with T = 1 and tau_2 = 0.001); for the rule "mask". An index serves as a template.
     budget : int or "auto", default="auto"
         Words that a search finds. "auto" is one in twenty, rounded up.
     rest : {"auto", "sample", "mask"}, default="auto"
-        What becomes of the words that a search does not find. "sample", which "auto" means: centres of similar
-        direction search together, and samples of the other words, or of the centres, stand for all of them, so that the
-        gradient remains nearly unbiased. "mask": each centre searches, and is trained on the words found and its
-        observed contexts only (Yen et al., ICML 2018). That is another objective as long as much of the softmax is not
-        found, and slower than "exact" up to some ten thousand words.
+        What becomes of the words that a search does not find. "sample": centres of similar direction search together,
+        and samples of the other words, or of the centres, stand for all of them, so that the gradient remains nearly
+        unbiased. "mask": each centre searches, and is trained on the words found and its observed contexts only (Yen et
+        al., ICML 2018). That is another objective as long as much of the softmax is not found, and slower than "exact"
+        up to some ten thousand words. "auto" is "mask" for search="messages", else "sample".
     """
 
     name = "descent"
@@ -247,6 +248,21 @@ class Descent(Objective):
                         f"{name} is {value!r}; search 'exact' leaves no word out: {name} must be 'auto', or search "
                         "'mips', 'decomposed' or an index"
                     )
+        if self.passes_messages and self.rest == "sample":
+            raise ValueError(
+                "rest is 'sample'; search 'messages' leaves out what it does not find: rest must be 'mask' or 'auto', "
+                "or search another"
+            )
+
+    @property
+    def passes_messages(self) -> bool:
+        """Whether finds of blocks are joined by messages."""
+        return isinstance(self.search, str) and self.search == "messages"
+
+    @property
+    def masks(self) -> bool:
+        """Whether words that are not found are left out."""
+        return self.rest == "mask" or self.passes_messages
 
     @property
     def default_learning_rate(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from manyclass.model.weights import Floats
@@ -9,6 +11,12 @@ from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.words.objectives import Index
 
+# What a masked search in blocks does with its finds (`DecomposedIndex.loss_and_gradient`). "decomposed": whatever the
+# blocks find has its exact score, as in the last line of Algorithm 1; no tolerance, which as a share of the normaliser
+# of the words found may be much of their gradient. "messages": Algorithm 2 of Yen et al. 2018 as printed, one round
+# of steps 2 / (t + 2), for words with a gradient above their tau_2.
+UNION: dict[str, Any] = {"tolerance": 0.0, "answer": "active"}
+MESSAGES: dict[str, Any] = {"n_iter": 1, "step": "frank_wolfe", "tolerance": 1e-3, "answer": "blocks"}
 SHARE = 20  # a search finds one word in so many (Yen et al. 2018, section 5.3)
 N_BLOCKS = 4
 

@@ -90,8 +90,8 @@ def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramSta
     index = index_for(objective.search, seed=model.seed, n_jobs=plan.n_jobs)
     n_words = len(tables.output)
     budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
-    if objective.rest == "mask":
-        masked = MaskedGradients(collapsed, index, budget, model.dim)
+    if objective.masks:
+        masked = MaskedGradients(collapsed, index, budget, model.dim, messages=objective.passes_messages)
         return MaskedDescent(masked, tables, plan.learning_rate)
     sampled = SampledGradients(collapsed, index, budget, model.dim, model.seed)
     return SampledDescent(sampled, tables, plan.learning_rate, model.seed)
