@@ -11,7 +11,7 @@ from test_cli import write_data
 from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.cli import main
 from manyclass.papers import EXPERIMENTS, Options, published
-from manyclass.papers.augment_reduce import _estimator, _one_vs_each_of_all, synthetic_counts
+from manyclass.papers.augment_reduce import _estimator, _one_vs_each_of_all, _start, synthetic_counts
 from manyclass.papers.ldgs_skip_gram import _joined
 from manyclass.papers.report import Table
 
@@ -329,15 +329,23 @@ def test_the_papers_steps_are_those_of_its_section_4_and_table_1():
         assert (run.parameters["learning_rate"], run.settings["iterations"]) == (0.02, 5000)
         if method != "exact":
             assert (run.parameters["sampler"], run.parameters["n_negatives"]) == ("uniform", 20)
-        # 4,880 points are ten minibatches: 500 passes, and 0.9 after 200 of them.
-        model = _estimator(run, 4880)
-        assert model.max_iter == 500
-        assert model.solver.decay**200 == pytest.approx(0.9)
+        assert settings_of(solver, "decay", "decay_every") == {"decay": 0.9, "decay_every": 2000}
+        assert _estimator(run, 4880).max_iter == 500  # 4,880 points are ten minibatches
+        weights = _start(run, 146, 1836)
+        assert {name: some.shape for name, some in weights.items()} == {
+            "coef_init": (146, 1836),
+            "intercept_init": (146,),
+        }
+        # Of 268,056 and 146 draws: five standard errors of a standard deviation, 1 / sqrt(2 n).
+        assert weights["coef_init"].std() == pytest.approx(0.1, rel=0.007)
+        assert weights["intercept_init"].std() == pytest.approx(0.001, rel=0.3)
+    assert _start(made["OVE"], 146, 1836) == {}
     assert [made[f"{noise} A&R, paper's steps"].parameters["local_step"].name for noise in ("probit", "logistic")] == [
         "monte_carlo",
         "monte_carlo",
     ]
-    assert "local_step" not in made["softmax A&R, paper's steps"].parameters
+    natural = made["softmax A&R, paper's steps"].parameters["local_step"]
+    assert settings_of(natural, "gain", "gain_power", "floor") == {"gain": 1.0, "gain_power": 0.9, "floor": 0}
     assert made["softmax A&R"].parameters["solver"].name == "implicit"
 
 

@@ -31,6 +31,7 @@ from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import Callback
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, Watch
 from manyclass.training.points import fit_points
+from manyclass.training.start import Start
 from manyclass.training.validation import Validation, fork, held_out
 
 TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
@@ -201,6 +202,8 @@ class SoftmaxClassifier(LabelClassifier):
         y: Any,
         *,
         candidates: ArrayLike | None = None,
+        coef_init: ArrayLike | None = None,
+        intercept_init: ArrayLike | None = None,
         callback: Callback | None = None,
         max_seconds: float | None = None,
     ) -> Self:
@@ -216,6 +219,11 @@ class SoftmaxClassifier(LabelClassifier):
         candidates : array-like of shape (n_samples, n_candidates), default=None
             Labels that make the certain head of each point, for sampler="head_tail"; the true label among them does
             no harm. By default heads are searched for between passes.
+        coef_init : array-like of shape (n_classes, n_features), default=None
+            Weights to start from, by `classes_`; 0 where nothing is given. Of linear models of one label, trained point
+            by point; u starts at its exact value then, for one exact evaluation of all points.
+        intercept_init : array-like of shape (n_classes,), default=None
+            Intercepts to start from.
         callback : callable, default=None
             Called after each pass with a `TrainingState`; training stops when it returns True.
         max_seconds : float, default=None
@@ -241,13 +249,17 @@ class SoftmaxClassifier(LabelClassifier):
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
         points = self._points(X, y)
+        start = Start.of(
+            coef_init, intercept_init, len(points.classes), points.x.shape[1], fit_intercept=self.fit_intercept
+        )
         if self._trains_by_batches(chosen, points):
+            _refuse(start, "with several labels or embeddings")
             if candidates is not None:
                 raise ValueError(
                     "candidates are given; they are for sampler='head_tail' with a linear model of one label"
                 )
             return self._fit_batches(chosen, points, watch)
-        return self._fit_one_label(chosen, points, watch, candidates)
+        return self._fit_one_label(chosen, points, watch, candidates, start)
 
     def check_parameters(self) -> Chosen:
         """Check all parameters as far as that is possible without data, and return the parts that they name.
@@ -330,7 +342,9 @@ class SoftmaxClassifier(LabelClassifier):
         weights, curve = fit_batches(settled.plan, points.x, points.labels, len(points.classes), watch)
         return self._assign(points, weights, curve, settled, None)
 
-    def _fit_one_label(self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None) -> Self:
+    def _fit_one_label(
+        self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
+    ) -> Self:
         """A linear model of one label a row."""
         x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
         heads = self._candidates(candidates, chosen.sampler, points)
@@ -347,10 +361,11 @@ class SoftmaxClassifier(LabelClassifier):
             heads = None if heads is None else heads[rows]
             watch = replace(watch, validation=validation)
         if isinstance(settled.plan, FullBatchPlan):
+            _refuse(start, "with solver='lbfgs', whose optimum does not depend on it")
             weights, curve = fit_full_batch(settled.plan, x, labels, n_classes, watch)
         else:
             assert isinstance(settled.plan, PointsPlan)
-            weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads)
+            weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads, start)
         return self._assign(points, weights, curve, settled, watch.validation)
 
     def _candidates(self, candidates: ArrayLike | None, sampler: Part | None, points: Points) -> Ids | None:
@@ -424,3 +439,8 @@ class SoftmaxClassifier(LabelClassifier):
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )
+
+
+def _refuse(start: Start | None, where: str) -> None:
+    if start is not None:
+        raise ValueError(f"coef_init or intercept_init is given, which has no effect {where}; leave them None")

@@ -25,6 +25,7 @@ from manyclass.training.passes import Callback
 from manyclass.training.plan import PointsPlan, Watch
 from manyclass.training.points import fit_points, row_norms_sq
 from manyclass.training.posterior import fit_posterior, predictive_tiles
+from manyclass.training.start import Start
 
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
@@ -178,7 +179,16 @@ class AugmentReduceClassifier(LinearClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Data, y: ArrayLike, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
+    def fit(
+        self,
+        X: Data,
+        y: ArrayLike,
+        *,
+        coef_init: ArrayLike | None = None,
+        intercept_init: ArrayLike | None = None,
+        callback: Callback | None = None,
+        max_seconds: float | None = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -187,6 +197,10 @@ class AugmentReduceClassifier(LinearClassifier):
             Data; made float32. Sparse data train feature-major weights, dense data class-major ones.
         y : array-like of shape (n_samples,)
             Labels of any sortable type, at least two distinct ones.
+        coef_init : array-like of shape (n_classes, n_features), default=None
+            Weights to start from, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
+        intercept_init : array-like of shape (n_classes,), default=None
+            Intercepts to start from.
         callback : callable, default=None
             Called after each pass with a `TrainingState`; training stops when it returns True.
         max_seconds : float, default=None
@@ -210,14 +224,15 @@ class AugmentReduceClassifier(LinearClassifier):
         watch = Watch.of(callback, max_seconds)
         points = self._points(X, y)
         x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
+        start = Start.of(coef_init, intercept_init, n_classes, x.shape[1], fit_intercept=self.fit_intercept)
         plan = self._plan(chosen, row_norms_sq(x), n_classes)
         if chosen.posterior is not None:
-            if callback is not None or max_seconds is not None:
-                raise ValueError("posterior='gaussian' knows no callback and no max_seconds; they must be None")
+            if any(given is not None for given in (callback, max_seconds, start)):
+                raise ValueError("posterior='gaussian' knows no callback, max_seconds or coef_init; they must be None")
             weights, variances, curve = fit_posterior(plan, x, labels, n_classes)
             self._take(points, weights, curve, _variances=variances)
             return self
-        weights, curve = fit_points(plan, x, labels, n_classes, watch)
+        weights, curve = fit_points(plan, x, labels, n_classes, watch, start=start)
         self._take(points, weights, curve, _variances=None)
         return self
 

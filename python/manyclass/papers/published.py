@@ -146,6 +146,9 @@ RUIZ_SYNTHETIC_MINIBATCHES = (500, 100, 500_000)
 # Section 4: the first step size, and its factor after so many iterations.
 RUIZ_STEP, RUIZ_DECAY, RUIZ_DECAY_ITERATIONS = 0.02, 0.9, 2000
 
+# Section 4: standard deviations of the first weights and intercepts.
+RUIZ_START = (0.1, 0.001)
+
 # Section 4.1: effective classes, log-likelihood bound of all points, mean absolute error of the probabilities.
 RUIZ_SYNTHETIC_CLASSES = 9_035
 RUIZ_SYNTHETIC = {"softmax A&R": (-2.62e6, 3.00e-6), "OVE": (-1.40e9, 3.65e-6)}

@@ -21,12 +21,16 @@ def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floa
     return _core.State(
         labels=labels,
         x_sq=x_sq,
-        u=np.full(n_samples, first_u if family is None else family.mu),
         weights=weights.matrix,
         intercept=weights.intercept if plan.fit_intercept else EMPTY,
         n_classes=weights.n_classes,
         local_scale=np.zeros(0) if family is None else np.full(n_samples, family.s),
-        **{**empty, "heads": np.zeros((0, 0), dtype=np.int32), **more},
+        **{
+            "u": np.full(n_samples, first_u if family is None else family.mu),
+            **empty,
+            "heads": np.zeros((0, 0), dtype=np.int32),
+            **more,
+        },
     )
 
 

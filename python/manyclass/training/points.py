@@ -18,6 +18,7 @@ from manyclass.training.passes import TrainingState
 from manyclass.training.plan import Labels, PointsPlan, Watch
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
+from manyclass.training.start import Start, carried_at
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
 # rarely move the same row of W, and at most as many as keep two cores busy between barriers.
@@ -158,7 +159,14 @@ class PointsTraining:
     """The core's trainer with its arrays, and what happens between passes."""
 
     def __init__(
-        self, plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, candidates: Ids | None, watch: Watch
+        self,
+        plan: PointsPlan,
+        x: Matrix,
+        labels: Ids,
+        n_classes: int,
+        candidates: Ids | None,
+        watch: Watch,
+        start: Start | None = None,
     ) -> None:
         self.plan, self.watch, self.n_classes = plan, watch, n_classes
         self.batch = batch_size_of(plan, labels, n_classes)
@@ -170,7 +178,7 @@ class PointsTraining:
         self.memory = Memory.of(plan, self.weights, batch=self.batch, pass_seconds=_pass_seconds(plan, x, n_classes))
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
-        self.run = self._trainer(x, self.position[labels]).run
+        self.run = self._trainer(x, self.position[labels], start).run
 
     def _heads(self, x: Matrix, labels: Ids, candidates: Ids | None) -> tuple[Ids, HeadSearch | None]:
         """Certain classes of each point, and what looks for them."""
@@ -183,10 +191,12 @@ class PointsTraining:
         heads = np.full((len(labels), min(plan.n_head, self.n_classes - 1)), -1, dtype=np.int32)
         return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
 
-    def _trainer(self, x: Matrix, labels: Ids) -> _core.Trainer:
+    def _trainer(self, x: Matrix, labels: Ids, start: Start | None) -> _core.Trainer:
         plan, memory, n_classes = self.plan, self.memory, self.n_classes
         kept = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
         arrays = {name: getattr(memory, name) for name in kept}
+        if start is not None:
+            arrays |= self._begin(start, x, labels)
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
         norm = np.inf if plan.max_norm is None or plan.fit_intercept else plan.max_norm
@@ -195,6 +205,17 @@ class PointsTraining:
         if isinstance(x, sp.csr_array):
             return _core.Trainer.sparse(made, *csr_parts(x), x.shape[1], state)
         return _core.Trainer.dense(made, x, state)
+
+    def _begin(self, start: Start, x: Matrix, labels: Ids) -> dict[str, Doubles]:
+        """Write the first weights; return the arrays that follow from them."""
+        start.put(self.weights, self.position)
+        if len(self.memory.norm_sq):
+            self.memory.norm_sq[:] = start.norms_sq(self.position)
+        softmax = self.plan.utility is None or self.plan.utility.family is None
+        if self.plan.u_init != "log_n_classes" or not softmax:
+            return {}
+        raman = self.plan.formulation == "raman"
+        return {"u": carried_at(self.weights, x, labels, raman=raman, n_threads=self.plan.n_threads)}
 
     def after_pass(self, n_iter: int) -> bool:
         """Average, validate, search for heads; True where training is to end."""
@@ -223,13 +244,19 @@ def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
 
 
 def fit_points(
-    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, watch: Watch, candidates: Ids | None = None
+    plan: PointsPlan,
+    x: Matrix,
+    labels: Ids,
+    n_classes: int,
+    watch: Watch,
+    candidates: Ids | None = None,
+    start: Start | None = None,
 ) -> tuple[LinearWeights, list[float]]:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
     With points held out they are those of the pass that did best on them.
     """
-    training = PointsTraining(plan, x, labels, n_classes, candidates, watch)
+    training = PointsTraining(plan, x, labels, n_classes, candidates, watch, start)
     noise = plan.utility.noise if plan.utility else "gumbel"
     scale, position = training.memory.scale, training.position
     state = TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise)

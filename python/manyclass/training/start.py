@@ -1,0 +1,83 @@
+"""Weights that a training of single points starts from, other than 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights and intercepts of all classes, in the order of the labels.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_classes, n_features), float32
+    intercept : ndarray of shape (n_classes,), float32
+    """
+
+    coef: Floats
+    intercept: Floats
+
+    @classmethod
+    def of(
+        cls,
+        coef: ArrayLike | None,
+        intercept: ArrayLike | None,
+        n_classes: int,
+        n_features: int,
+        *,
+        fit_intercept: bool,
+    ) -> Start | None:
+        """Check what `fit` was given; None where that is nothing.
+
+        Raises
+        ------
+        ValueError
+            For another shape, numbers that are not finite in float32, or intercepts of a model without.
+        """
+        if coef is None and intercept is None:
+            return None
+        if intercept is not None and not fit_intercept:
+            raise ValueError("intercept_init is given, which has no effect with fit_intercept=False; leave it None")
+        return cls(
+            _checked("coef_init", coef, (n_classes, n_features)), _checked("intercept_init", intercept, (n_classes,))
+        )
+
+    def put(self, weights: LinearWeights, position: Ids) -> None:
+        """Write the start into weights in which class k stands in place position[k]."""
+        weights.coef[position] = self.coef
+        weights.intercept[position] = self.intercept
+
+    def norms_sq(self, position: Ids) -> Doubles:
+        """Squared norms of the rows, by place."""
+        norms = np.empty(len(position))
+        norms[position] = np.einsum("kj,kj->k", self.coef, self.coef, dtype=np.float64)
+        return norms
+
+
+def carried_at(weights: LinearWeights, x: Matrix, labels: Ids, *, raman: bool, n_threads: int) -> Doubles:
+    """What each point carries where it is exact: u = log A, or u + z_y in Raman's form.
+
+    It takes one exact evaluation of all points.
+    """
+    if raman:
+        return weights.log_normalizers(x, n_threads)
+    losses, _ = weights.log_losses(x, labels, n_threads)
+    return losses
+
+
+def _checked(name: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
+    if given is None:
+        return np.zeros(shape, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        array = np.asarray(given, dtype=np.float32)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} has entries that are not finite in float32")
+    return array

@@ -1,0 +1,127 @@
+"""Training from given weights: the same fit as its twin's, u at its exact value, and what is refused."""
+
+import numpy as np
+import pytest
+from reference import epoch as twin
+from reference.problems import as_storage
+from scipy.special import logsumexp
+from test_epoch import small_problem
+
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, samplers, solvers
+from manyclass.training import points
+
+STORAGES = ["sparse", "dense"]
+
+
+def some_weights(seed, n_classes=21, n_features=12):
+    rng = np.random.default_rng(seed)
+    return (
+        (0.5 * rng.normal(size=(n_classes, n_features))).astype(np.float32),
+        rng.normal(size=n_classes).astype(np.float32),
+    )
+
+
+class Started(twin.Training):
+    """The twin, from given weights and exact u."""
+
+    def begin(self, W, b):
+        self.W[self.position], self.b[self.position] = W, b
+        z = self.X @ self.W.T + self.b
+        of_label = 0.0 if self.options.formulation == "raman" else z[np.arange(len(z)), self.labels]
+        self.carried = logsumexp(z, axis=1) - of_label
+        return self
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        ("implicit", {}),
+        ("implicit", {"formulation": "raman"}),
+        ("umax", {"max_norm": 1.0}),
+        ("scent", {"averaging": "polyak"}),
+        ("css", {}),
+    ],
+)
+def test_a_fit_from_given_weights_equals_its_twin(solver, options, storage, seed):
+    X, y = small_problem(seed)
+    W, b = some_weights(seed)
+    common = {"learning_rate": 0.2, "n_negatives": 5, "max_iter": 3, "random_state": 0}
+    model = SoftmaxClassifier(
+        solver=solvers.SOLVERS[solver](u_learning_rate=0.2, **options) if solver != "css" else solver,
+        sampler="uniform",
+        **common,
+    ).fit(as_storage(X, storage), y, coef_init=W, intercept_init=b)
+    expected = Started(
+        X.astype(float),
+        y,
+        21,
+        {"solver": solver, "selection": "uniform", "u_learning_rate": 0.2, "u_gain": 0.2, **common, **options},
+    ).begin(W.astype(float), b.astype(float))
+    expected = expected.run()
+    atol = 3 * len(y) * 2.0**-20 * np.abs(expected.coef).max()  # a float's rounding at each visit
+    np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=atol)
+    np.testing.assert_allclose(model.intercept_, expected.intercept, rtol=0, atol=4 * atol)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("estimator", [SoftmaxClassifier, AugmentReduceClassifier])
+def test_steps_of_size_nearly_0_leave_the_start(estimator, storage, seed):
+    X, y = small_problem(seed)
+    W, b = (np.float32(0.1) * some for some in some_weights(seed))  # no worse than W = 0, which would be told
+    model = estimator(solver="implicit", learning_rate=1e-12, max_iter=1, random_state=0)
+    labels = np.array([f"{k:02}" for k in range(21)])[y]
+    model.fit(as_storage(X, storage), labels, coef_init=W.astype(float).tolist(), intercept_init=b)
+    np.testing.assert_allclose(model.coef_, W, atol=1e-7)
+    np.testing.assert_allclose(model.intercept_, b, atol=1e-7)
+    only = estimator(solver="implicit", learning_rate=1e-12, max_iter=1, random_state=0).fit(X, y, intercept_init=b)
+    np.testing.assert_allclose(only.coef_, 0, atol=1e-7)
+    np.testing.assert_allclose(only.intercept_, b, atol=1e-7)
+
+
+def test_a_start_at_the_optimum_stays_there(seed):
+    X, y = small_problem(seed)
+    best = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-6), alpha=0.01, max_iter=500).fit(X, y)
+    model = SoftmaxClassifier(solver="exact", alpha=0.01, learning_rate=1e-3, max_iter=3, random_state=0)
+    model.fit(X, y, coef_init=best.coef_, intercept_init=best.intercept_)
+    assert model.loss_curve_[0] == pytest.approx(best.evaluate(X, y)["log_loss"], abs=1e-3)
+    assert np.abs(model.coef_ - best.coef_).max() < 0.01
+
+
+def test_without_a_start_nothing_is_evaluated(monkeypatch, seed):
+    X, y = small_problem(seed)
+    monkeypatch.setattr(points, "carried_at", lambda *_, **__: pytest.fail("evaluated"))
+    SoftmaxClassifier(solver="implicit", n_negatives=4, max_iter=1).fit(X, y)
+
+
+REFUSED = [
+    (
+        {"solver": "implicit"},
+        {"coef_init": np.zeros((20, 12))},
+        r"coef_init has shape \(20, 12\); it must be \(21, 12\)",
+    ),
+    ({"solver": "implicit"}, {"intercept_init": np.zeros(3)}, r"intercept_init has shape \(3,\); it must be \(21,\)"),
+    ({"solver": "implicit"}, {"coef_init": np.full((21, 12), 1e300)}, "coef_init has entries that are not finite in"),
+    ({"solver": "implicit"}, {"intercept_init": np.full(21, np.nan)}, "intercept_init has entries that are not finite"),
+    (
+        {"solver": "implicit", "fit_intercept": False},
+        {"intercept_init": np.zeros(21)},
+        "has no effect with fit_intercept=False",
+    ),
+    ({"solver": "lbfgs"}, {"coef_init": np.zeros((21, 12))}, "has no effect with solver='lbfgs'"),
+    ({"model": "embedding"}, {"coef_init": np.zeros((21, 12))}, "has no effect with several labels or embeddings"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "given", "message"), REFUSED)
+def test_a_start_that_cannot_be_is_refused(parameters, given, message, seed):
+    X, y = small_problem(seed)
+    with pytest.raises(ValueError, match=message):
+        SoftmaxClassifier(**parameters).fit(X, y, **given)
+
+
+def test_a_posterior_has_no_start(seed):
+    X, y = small_problem(seed)
+    model = AugmentReduceClassifier(posterior="gaussian", alpha=0.1, sampler=samplers.Uniform())
+    with pytest.raises(ValueError, match="knows no callback, max_seconds or coef_init"):
+        model.fit(X, y, coef_init=np.zeros((21, 12)))
