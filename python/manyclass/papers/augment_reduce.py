@@ -5,9 +5,9 @@ divided by its largest training value; first label; test rows of unseen classes 
 
 Every method runs twice. "..., paper's steps" is the paper's algorithm: explicit steps with its adaptive schedule,
 rho_0 = 0.02, 0.9 of it after every 2,000 iterations, its starting weights, its minibatches of points and of uniform
-classes for as many iterations (Table 1); for probit and logistic noise the local step from one draw (Algorithm 2), for the softmax the
-natural one (Algorithm 1). The other one is what this package would do: implicit steps, natural local steps by
-quadrature, 64 classes by blocks of frequency, 20 passes.
+classes for as many iterations (Table 1); for probit and logistic noise the local step from one draw (Algorithm 2), for
+the softmax the natural one (Algorithm 1). The other one is what this package would do: implicit steps, natural local
+steps by quadrature, 64 classes by blocks of frequency, 20 passes.
 
 Test log-likelihoods are by quadrature, and, for comparison, by the paper's importance sampler (1,000 draws of
 N(5, 25), cut off at -26 as in its code).
@@ -54,8 +54,8 @@ CHECKPOINTS = 50  # of Figure 2's curves at most: the paper's iterations are man
 
 NOTES = (
     "What is left between the paper's steps here and those of the paper: points are visited in a new order in each "
-    "pass and not drawn. The natural local step of a point falls with its own visits, t of (1 + t)^-0.9, where the paper "
-    "counts iterations and its code passes, and the first visit overwrites; that from one draw is 0.01 (1 + t)^-0.9 as "
+    "pass and not drawn. The natural local step of a point falls with its own visits, t of (1 + t)^-0.9, where the "
+    "paper counts iterations and its code passes, and the first visit overwrites; that from one draw is 0.01 (1 + t)^-0.9 as "
     "printed, where the code has 0.001 and leaves the entropy's gradient out. How the exact softmax was trained the "
     "paper does not say: here with the same steps and points.",
     f"Figure 2: the mean bound over {CURVE_POINTS} training points; that of softmax A&R at its best eta, where it "
