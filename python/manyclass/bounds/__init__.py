@@ -15,25 +15,40 @@ function                       bounds log p of                                  
 `augment_reduce`               softmax, multinomial probit and multinomial logistic  mu and scale of q
 ============================== ===================================================== =============================
 
-`merge` and `hierarchy` walk from one-vs-each to the exact softmax.
+`merge` and `hierarchy` walk from one-vs-each to the exact softmax. `sampled_one_vs_each` estimates the sum of the bound
+from a few drawn classes, `one_vs_each_proposal` says which to draw, and `sampled_one_vs_each_variance` what that saves.
+`bradley_terry_scores` fits scores to paired comparisons, whose likelihood, `bradley_terry`, one-vs-each is a case of.
 """
 
 from manyclass.bounds.arrays import Bound, VariationalBound
 from manyclass.bounds.augment_reduce import augment_reduce
 from manyclass.bounds.hierarchy import block_bound, hierarchy, log_softmax, merge, mixed_bound, one_vs_each
 from manyclass.bounds.log_sum_exp import bouchard, bouchard_location, log_concavity
+from manyclass.bounds.pairs import bradley_terry, bradley_terry_scores
+from manyclass.bounds.sampling import (
+    SamplingVariance,
+    one_vs_each_proposal,
+    sampled_one_vs_each,
+    sampled_one_vs_each_variance,
+)
 
 __all__ = [
     "Bound",
+    "SamplingVariance",
     "VariationalBound",
     "augment_reduce",
     "block_bound",
     "bouchard",
     "bouchard_location",
+    "bradley_terry",
+    "bradley_terry_scores",
     "hierarchy",
     "log_concavity",
     "log_softmax",
     "merge",
     "mixed_bound",
     "one_vs_each",
+    "one_vs_each_proposal",
+    "sampled_one_vs_each",
+    "sampled_one_vs_each_variance",
 ]
