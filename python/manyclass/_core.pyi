@@ -197,6 +197,32 @@ def top_wrong(
 ) -> None: ...
 def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
+class Sampler:
+    def __init__(
+        self,
+        selection: str,
+        *,
+        n_classes: int,
+        n_negatives: int,
+        options: dict[str, float],
+        labels: NDArray[np.int32],
+    ) -> None: ...
+    def layer_gradient(
+        self,
+        *,
+        x: NDArray[np.float32],
+        labels: NDArray[np.int32],
+        items: NDArray[np.int64],
+        weights: NDArray[np.float32],
+        intercept: NDArray[np.float32],
+        u: NDArray[np.float64],
+        delta: float,
+        seed: int,
+        step: int,
+        n_threads: int,
+        isa: str = "auto",
+    ) -> dict[str, Any]: ...
+
 # bind_utilities
 
 def best_local(
