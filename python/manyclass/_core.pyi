@@ -38,6 +38,7 @@ class Plan:
         formulation: str,
         selection: str,
         root: str,
+        partition: str,
         n_negatives: int,
         options: dict[str, float],
         seed: int,

@@ -85,7 +85,7 @@ class PointsPlan(Plan):
 
     Attributes
     ----------
-    solver, formulation, root, u_init, averaging : str
+    solver, formulation, root, partition, u_init, averaging : str
     sampler : str
     n_negatives : int
     options : mapping of str to float
@@ -102,6 +102,7 @@ class PointsPlan(Plan):
     solver: str
     formulation: str = "proposed"
     root: str = "newton"
+    partition: str = "fixed"
     u_init: str = "log_n_classes"
     averaging: str
     sampler: str
