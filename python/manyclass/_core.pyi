@@ -198,6 +198,8 @@ def top_wrong(
 ) -> None: ...
 def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
+# bind_output_layer
+
 class Sampler:
     def __init__(
         self,

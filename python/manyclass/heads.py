@@ -167,7 +167,7 @@ class SoftmaxHead:
         self._n_threads = n_threads_from(n_jobs)
 
     def exact(self, X: ArrayLike, y: ArrayLike) -> HeadGradient:
-        r"""The mean log-loss and its gradients over all K classes: 3 n K D multiplications, in blocks of classes.
+        r"""The mean log-loss and its gradients over all K classes: 4 n K D multiplications, in blocks of classes.
 
         Parameters
         ----------

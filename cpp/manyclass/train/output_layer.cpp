@@ -1,5 +1,5 @@
 // Sampled gradients of a last layer: see the header.
-#include "manyclass/evaluate/output_layer.hpp"
+#include "manyclass/train/output_layer.hpp"
 
 #include <algorithm>
 #include <cmath>
