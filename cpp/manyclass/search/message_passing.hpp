@@ -248,10 +248,10 @@ class GreedyMessagePassing {
     return enough(loss_, {m.positive_gradient, found, 0}, n_others(block.ids.size()), options_.tolerance);
   }
 
-  // Whether all classes without exact scores are known to add next to nothing to L(z). Their z is a mean over the blocks
-  // of s_j, which is at most that of the best one found and never active, or else of the worst found. A class that
-  // scores as high as that, beside those with exact scores, has no gradient of a margin, or of cross-entropy a small
-  // one even for all of them. Does what evaluate() does.
+  // Whether all classes without exact scores are known to add next to nothing to L(z). Their z is a mean over the
+  // blocks of s_j, which is at most that of the best one found and never active, or else of the worst found. A class
+  // that scores as high as that, beside those with exact scores, has no gradient of a margin, or of cross-entropy a
+  // small one even for all of them. Does what evaluate() does.
   bool certify_active() {
     const std::size_t others = n_others(0);
     if (others == 0) return true;

@@ -6,8 +6,8 @@
 //   z_ik  = w_k.x_i + b_k.
 //
 // In the mean over draws A_i is the whole sum over classes. So at numbers u_i that do not depend on the draw the value
-// and its gradients are those of the double sum without bias, whose minimum over u is the mean log-loss (Fagan & Iyengar
-// 2018, eq. 5 and, for W and x both learned, section 5). A step costs O(n m D) for m classes a point.
+// and its gradients are those of the double sum without bias, whose minimum over u is the mean log-loss (Fagan &
+// Iyengar 2018, eq. 5 and, for W and x both learned, section 5). A step costs O(n m D) for m classes a point.
 #pragma once
 
 #include <cstdint>

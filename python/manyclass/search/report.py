@@ -37,7 +37,8 @@ class SearchReport(NamedTuple):
           the gradient off by at most :math:`2 |P|` `tolerance` in the 1-norm, beside what `tolerance` leaves unlisted;
         - with a budget and `rest="mask"`, margin and triplet: the gradient is that of all classes, and so is the loss;
         - with a threshold and `rest="zero"`: every score that counts as 0 is within the threshold, and the loss within
-          it times the Lipschitz constant (2 of the margin, twice the number of labels of cross-entropy);
+          it times the Lipschitz constant (2 of the margin, twice the number of labels of cross-entropy), or B times
+          that with B blocks of columns;
         - where every class is listed, always. With other combinations, never.
 
         Of a `DecomposedIndex` with `answer="blocks"` it speaks of each block's loss at the messages as they are. Their
