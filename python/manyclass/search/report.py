@@ -24,9 +24,10 @@ class SearchReport(NamedTuple):
         Rows that the searches have scored, summed over blocks, and over searches where one did not find enough.
     n_multiplications : ndarray of shape (n,), int64
         All that was multiplied: :math:`D_j (C + \text{rows})` for each search of a block of D_j columns, and D for each
-        exact class (Yen et al. 2018, section 3.1: :math:`O(D Q + D |A|)`). Scoring every class takes K D. A
-        `SphericalClusterIndex` multiplies bytes and repeats a few rows in full, which are not counted, and skips the C
-        centroids where all clusters are read.
+        exact class, :math:`O(D Q + D |A|)` in all (Yen et al. 2018, cost analysis of section 3.2, where a round of
+        messages takes D B |A|; here it takes B |A| sums). Scoring every class takes K D. A `SphericalClusterIndex`
+        multiplies bytes and repeats a few rows in full, which are not counted, and skips the C centroids where all
+        clusters are read.
     certified : ndarray of shape (n,), bool
         Whether the classes that are not listed are known to add next to nothing. That needs that all clusters were read
         (``n_probe`` is the number of clusters, or the stopping rule of cross-entropy came that far), because a cluster
