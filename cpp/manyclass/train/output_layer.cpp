@@ -40,27 +40,43 @@ struct Touched {
 struct Room {
   std::size_t most;
   std::vector<Index> list;
+  std::vector<Index> drawn;
   std::vector<float> floats;
 
-  explicit Room(std::size_t capacity) : most(capacity), list(capacity), floats(4 * capacity) {}
+  explicit Room(std::size_t capacity) : most(capacity), list(capacity), drawn(capacity), floats(4 * capacity) {}
   std::span<float> part(std::size_t p) { return std::span(floats).subspan(p * most, most); }
 };
 
+std::size_t capacity_of(const AnySelect& any_select) {
+  return std::visit([](const auto& select) { return select.capacity(); }, any_select);
+}
+
+// The classes of a point, their alpha in part 0 of the room. Listed whatever the selection, so that what follows is
+// compiled once for all: their rows are read one by one in any case.
+ClassList draw(const LayerBatch& batch, std::size_t i, const AnySelect& any_select, Room& room) {
+  const Rng rng(batch.key, static_cast<std::uint64_t>(batch.items[i]));
+  const std::span<const Index> label(&batch.labels[i], 1);
+  return std::visit(
+      [&](const auto& select) {
+        const auto classes = select.draw(rng, static_cast<Index>(i), label, {room.list, room.part(0), room.part(1)});
+        for (std::size_t c = 0; c < classes.size(); ++c) room.drawn[c] = classes[c];
+        return ClassList(room.drawn).first(classes.size());
+      },
+      any_select);
+}
+
 // One point: its list in `touched`, the u at which its gradient is taken and its slope, and its part of n times value.
-template <class Select, class Rule>
-double look(const LayerBatch& batch, std::size_t i, const Select& select, const DoubleSum<Rule>& objective,
+template <class Rule>
+double look(const LayerBatch& batch, std::size_t i, ClassList drawn, const DoubleSum<Rule>& objective,
             const Linear<ClassRows<const float>>& model, Room& room, Touched& touched, LayerGradient& out) {
   const DenseRow x = batch.x.row(static_cast<Index>(i));
-  const std::span<const Index> label(&batch.labels[i], 1);
-  const std::span<float> alpha = room.part(0), z = room.part(2);
-  const Rng rng(batch.key, static_cast<std::uint64_t>(batch.items[i]));
-  const auto drawn = select.draw(rng, static_cast<Index>(i), label, {room.list, alpha, room.part(1)});
-  const std::span<float> g = room.part(3).first(drawn.size());
+  const Index label = batch.labels[i];
+  const std::span<float> alpha = room.part(0), z = room.part(2), g = room.part(3).first(drawn.size());
   model.scores(x, drawn, z);
   SampledPoint point{};
   point.scores = z.first(drawn.size());
   point.alpha = alpha.first(drawn.size());
-  point.label_score = static_cast<double>(model.score(x, label[0]));
+  point.label_score = static_cast<double>(model.score(x, label));
   double u = batch.u.empty() ? 0 : batch.u[i];
   const Gradient gradient = objective.gradient(point, u, g);
 
@@ -70,7 +86,7 @@ double look(const LayerBatch& batch, std::size_t i, const Select& select, const 
     touched.classes[at_end] = k;
     touched.coefficients[at_end++] = static_cast<float>(coefficient);
   };
-  touch(label[0], -share * gradient.label);
+  touch(label, -share * gradient.label);
   for (std::size_t c = 0; c < drawn.size(); ++c) {
     if (g[c] != 0) touch(drawn[c], share * static_cast<double>(g[c]));  // 0: the label in its own block, for one
   }
@@ -114,8 +130,8 @@ void gather(const LayerBatch& batch, const Touched& touched, Index n_classes, in
   });
 }
 
-template <class Select, class Rule>
-LayerGradient gradient_by(const LayerBatch& batch, const Select& select, const DoubleSum<Rule>& objective,
+template <class Rule>
+LayerGradient gradient_by(const LayerBatch& batch, const AnySelect& select, const DoubleSum<Rule>& objective,
                           const OutputLayer& layer, int n_threads, Isa isa) {
   const Linear<ClassRows<const float>> model{ClassRows(layer.weights, layer.n_features), layer.intercept, {}};
   const std::size_t n = batch.labels.size(), width = at(batch.x.n_cols);
@@ -123,20 +139,21 @@ LayerGradient gradient_by(const LayerBatch& batch, const Select& select, const D
   out.x.assign(n * width, 0);
   out.u.assign(n, 0);
   out.u_slopes.assign(n, 0);
-  Touched touched(n, select.capacity() + 1);
+  Touched touched(n, capacity_of(select) + 1);
   std::vector<double> values(n);
   constexpr std::size_t bite = 8;  // points that a thread takes at a time
   parallel_for(n_threads, (n + bite - 1) / bite, [&](std::size_t b) {
-    Room room(select.capacity());
-    run_with(isa, [&] {
-      for (std::size_t i = b * bite; i < std::min(n, (b + 1) * bite); ++i) {
-        values[i] = look(batch, i, select, objective, model, room, touched, out);
+    Room room(capacity_of(select));
+    for (std::size_t i = b * bite; i < std::min(n, (b + 1) * bite); ++i) {
+      const ClassList drawn = draw(batch, i, select, room);
+      run_with(isa, [&] {
+        values[i] = look(batch, i, drawn, objective, model, room, touched, out);
         ClassRows<float> dx(std::span(out.x).subspan(i * width, width), batch.x.n_cols);
         for (std::size_t c = i * touched.width; c < i * touched.width + touched.sizes[i]; ++c) {
           dx.add(layer.weights.subspan(at(touched.classes[c]) * width, width), 0, touched.coefficients[c]);
         }
-      }
-    });
+      });
+    }
   });
   for (const double value : values) out.value += value / static_cast<double>(n);
   gather(batch, touched, layer.n_classes, n_threads, isa, out);
@@ -156,14 +173,8 @@ LayerGradient sampled_gradient(const LayerBatch& batch, const AnySelect& select,
   for (const Index y : batch.labels) {
     if (y < 0 || y >= layer.n_classes) throw std::invalid_argument("a label is out of range");
   }
-  return std::visit(
-      [&](const auto& chosen) {
-        if (batch.u.empty()) {
-          return gradient_by(batch, chosen, DoubleSum<MovingAverage>{0, {1}}, layer, n_threads, isa);
-        }
-        return gradient_by(batch, chosen, DoubleSum<UMax>{0, {batch.delta}}, layer, n_threads, isa);
-      },
-      select);
+  if (batch.u.empty()) return gradient_by(batch, select, DoubleSum<MovingAverage>{0, {1}}, layer, n_threads, isa);
+  return gradient_by(batch, select, DoubleSum<UMax>{0, {batch.delta}}, layer, n_threads, isa);
 }
 
 }  // namespace manyclass
