@@ -36,6 +36,7 @@ PUBLIC = (
             "bounds",
             "bounds.closed_forms",
             "datasets",
+            "heads",
             "losses",
             "metrics",
             "models",

@@ -5,7 +5,15 @@ import pytest
 import scipy.sparse as sp
 from reference.epoch import seed_of
 from reference.flat import softmax
-from reference.minibatch import Batch, split_points, subsets_of, train, visit_weights
+from reference.minibatch import (
+    Batch,
+    random_visit_weights,
+    random_visits,
+    split_points,
+    subsets_of,
+    train,
+    visit_weights,
+)
 from reference.problems import as_storage, log_loss, maximum_likelihood, planted
 from sklearn.exceptions import ConvergenceWarning
 
@@ -109,16 +117,38 @@ def test_one_point_and_one_negative_make_the_step_of_a_point(eta, seed):
         assert mini_loss == pytest.approx(loss, rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize(("n", "m"), [(2, 1), (3, 2), (7, 2), (3, 5)])
-def test_the_mean_over_batches_and_classes_is_the_objective(n, m, seed):
+def an_objective(seed, alpha):
+    """X, y, W, b, u of 7 points and 5 classes, and the double sum there with its ridge."""
     rng = np.random.default_rng(seed)
-    n_classes, alpha = 5, 0.3
     X, W, b, u = rng.normal(size=(7, 3)), rng.normal(size=(5, 3)), rng.normal(size=5), rng.uniform(0, 3, size=7)
     y = np.array([0, 1, 2, 2, 0, 3, 4])
     z = X @ W.T + b
     d = np.exp(z - z[np.arange(7), y][:, np.newaxis]).sum(axis=1)
-    expected = np.mean(u + np.exp(-u) * d) + alpha / 2 * np.sum(W**2)
+    return X, y, W, b, u, np.mean(u + np.exp(-u) * d) + alpha / 2 * np.sum(W**2)
 
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 1), (3, 2), (7, 2), (3, 5)])
+def test_the_mean_over_random_points_and_classes_is_the_objective(n, m, seed):
+    X, y, W, b, u, expected = an_objective(seed, alpha=0.3)
+    weights = random_visit_weights(y, 5, n, m)
+    visits = list(random_visits(y, 5, n, m))
+    mean = 0.0
+    for points, classes, a in visits:
+        place = np.array([classes.index(k) for k in y[points]])
+        batch = Batch(X[points], place, a, 0.3 * weights[classes], 1 / n)
+        value, _ = batch.f(np.concatenate([u[points], W[classes].ravel(), b[classes]]))
+        mean += value / len(visits)
+    assert mean == pytest.approx(expected, rel=1e-12)
+    # The closed form: a class is left out where it is not drawn, and none of its points is.
+    for k in range(5):
+        none = np.prod([(7 - np.sum(y == k) - t) / (7 - t) for t in range(n)])
+        assert weights[k] == pytest.approx(1 / (1 - (1 - m / 5) * max(none, 0)), rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (3, 2), (7, 2), (3, 5)])
+def test_the_mean_over_batches_and_classes_is_the_objective(n, m, seed):
+    n_classes, alpha = 5, 0.3
+    X, y, W, b, u, expected = an_objective(seed, alpha)
     batches = split_points(7, n, seed)
     weights = visit_weights(batches, y, n_classes, m)
     mean = 0.0
@@ -154,6 +184,37 @@ def test_fit_equals_its_twin(storage, alpha, fit_intercept, shuffle, seed):
     np.testing.assert_allclose(model.intercept_, b, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize(("n", "m"), [(3, 2), (4, 5), (10, 8)])
+@pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
+@pytest.mark.parametrize(("storage", "alpha"), [("sparse", 0.0), ("sparse", 0.05), ("dense", 0.05)])
+def test_a_fit_with_a_random_partition_equals_its_twin(storage, alpha, fit_intercept, n, m, seed):
+    X, y = planted(np.random.default_rng(seed), 10, 6, 8, density=0.6, scale=3)
+    X[3] = 0
+    model = minibatch(
+        batch_size=n, n_negatives=m, alpha=alpha, learning_rate=6.0, u_learning_rate=4.0, schedule="constant",
+        max_iter=2, fit_intercept=fit_intercept, partition="random",
+    ).fit(as_storage(X, storage), y)  # fmt: skip
+    core_seed = seed_of(3)
+    W, b = train(
+        X.astype(np.float64), y, 8, seed=core_seed, class_seed=core_seed, n=n, m=m, eta=6.0, eta_u=4.0, alpha=alpha,
+        has_intercept=fit_intercept, passes=2, partition="random",
+    )  # fmt: skip
+    assert np.abs(W).max() > 0.1
+    # As with a fixed partition: scipy is off by less than 1e-5 in each of at most 8 visits.
+    np.testing.assert_allclose(model.coef_, W, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(model.intercept_, b, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 40])
+def test_the_running_loss_of_a_random_partition_is_a_mean_over_points(n):
+    # 10 points, so that the last visit of 3 counts one of its own; all classes and no step to speak of: log K for each.
+    X, y = planted(np.random.default_rng(0), 10, 6, 8)
+    model = minibatch(
+        batch_size=n, n_negatives=8, learning_rate=1e-12, u_learning_rate=1e-12, max_iter=1, partition="random"
+    )
+    assert model.fit(X, y).loss_curve_ == pytest.approx([np.log(8)], rel=1e-9)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.01])
 def test_with_two_classes_batches_of_one_train_as_single_points(alpha, seed):
     X, y = planted(np.random.default_rng(seed), 40, 5, 2, scale=3)
@@ -170,10 +231,13 @@ def test_with_two_classes_batches_of_one_train_as_single_points(alpha, seed):
     np.testing.assert_allclose(fits[1].loss_curve_, fits[0].loss_curve_, rtol=0, atol=10 * atol)
 
 
-def test_training_reaches_the_maximum_of_the_likelihood(seed):
+@pytest.mark.parametrize("partition", ["fixed", "random"])
+def test_training_reaches_the_maximum_of_the_likelihood(partition, seed):
     X, y = planted(np.random.default_rng(seed), 800, 4, 12, scale=3)
     best = maximum_likelihood(X, y, 12)
-    model = minibatch(n_negatives=4, learning_rate=20.0, u_learning_rate=10.0, decay=0.92, max_iter=80).fit(X, y)
+    model = minibatch(
+        n_negatives=4, learning_rate=20.0, u_learning_rate=10.0, decay=0.92, max_iter=80, partition=partition
+    ).fit(X, y)
     gap = log_loss(X, y, model.coef_, model.intercept_) - best
     assert -1e-5 < gap < 0.01 * np.log(12)
     assert model.loss_curve_[-1] < model.loss_curve_[0]
@@ -232,6 +296,10 @@ def test_what_it_does_not_make_is_refused():
     for parameters in ({"max_norm": 1.0}, {"parallel": "hogwild"}):
         with pytest.raises(TypeError, match=f"MinibatchImplicit has no parameter '{next(iter(parameters))}'; it has"):
             solvers.MinibatchImplicit(**parameters)
+    with pytest.raises(ValueError, match="shuffle is False, which has no effect with partition='random'"):
+        minibatch(partition="random", shuffle=False).fit(X, y)
+    with pytest.raises(ValueError, match="partition is 'some'; it must be one of 'fixed', 'random'"):
+        minibatch(partition="some").fit(X, y)
     with pytest.raises(ValueError, match="schedule='adaptive' needs a solver with explicit steps"):
         minibatch(schedule="adaptive").fit(X, y)
     with pytest.raises(ValueError, match="sampler is 'block'; solver 'minibatch_implicit' needs 'uniform'"):

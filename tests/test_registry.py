@@ -14,7 +14,7 @@ from manyclass.registry import names, own_parameters, parts
 
 KINDS = {
     *("solver", "selection", "schedule", "noise", "local_step", "local_family", "label_loss", "full_batch_loss"),
-    *("formulation", "root", "source"),
+    *("formulation", "root", "partition", "source"),
 }
 FLAGS = {
     "solver": {"u", "u_step", "formulations", "implicit", "root", "draws_label", "batch", "all_classes", "bound"},

@@ -6,6 +6,7 @@
 #include "manyclass/objective/double_sum.hpp"
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/step/schedule.hpp"
+#include "manyclass/train/batch_prox.hpp"
 #include "manyclass/train/class_source.hpp"
 #include "manyclass/train/plan.hpp"
 
@@ -56,6 +57,7 @@ py::list registry() {
   add("full_batch_loss", FullBatchLosses::facts);
   add("formulation", formulation_facts);
   add("root", root_finder_facts);
+  add("partition", partition_facts);
   add("source", class_source_facts);
   return all;
 }

@@ -130,7 +130,8 @@ py::dict loss_and_gradient(const AnyIndex& index, const Matrix<const float>& x, 
   return py::dict("losses"_a = array_of(found.losses), "indptr"_a = array_of(found.indptr),
                   "ids"_a = array_of(found.ids), "values"_a = array_of(found.values),
                   "n_found"_a = array_of(found.n_found), "n_exact"_a = array_of(found.n_exact),
-                  "enough"_a = array_of(found.enough).attr("astype")("bool"));
+                  "n_scanned"_a = array_of(found.n_scanned), "n_multiplied"_a = array_of(found.n_multiplied),
+                  "certified"_a = array_of(found.certified).attr("astype")("bool"));
 }
 
 template <class AnyIndex>

@@ -166,14 +166,15 @@ void augment_reduce(Plan& plan, std::string noise, std::string local_step, doubl
 void bind_train(py::module_& m) {
   py::class_<Plan>(m, "Plan")
       .def(py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
-                       Index n_negatives, Options options, std::uint64_t seed, int n_threads, Index batch,
-                       bool mean_of_batch, bool share_classes, bool hogwild, bool shuffle, double ridge, double u_max,
-                       double max_norm, double decay, Offset decay_every, Isa isa) {
+                       std::string partition, Index n_negatives, Options options, std::uint64_t seed, int n_threads,
+                       Index batch, bool mean_of_batch, bool share_classes, bool hogwild, bool shuffle, double ridge,
+                       double u_max, double max_norm, double decay, Offset decay_every, Isa isa) {
              Plan plan;
              plan.solver = std::move(solver);
              plan.formulation = std::move(formulation);
              plan.selection = std::move(selection);
              plan.root = std::move(root);
+             plan.partition = std::move(partition);
              plan.n_negatives = n_negatives;
              plan.options = std::move(options);
              plan.settings.seed = seed;
@@ -192,9 +193,9 @@ void bind_train(py::module_& m) {
              check_plan(plan);
              return plan;
            }),
-           py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "n_negatives"_a, "options"_a, "seed"_a,
-           "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a, "shuffle"_a, "ridge"_a,
-           "u_max"_a, "max_norm"_a, "decay"_a, "decay_every"_a, "isa"_a)
+           py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "partition"_a, "n_negatives"_a,
+           "options"_a, "seed"_a, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a,
+           "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "decay"_a, "decay_every"_a, "isa"_a)
       .def("augment_reduce", &augment_reduce, py::kw_only(), "noise"_a, "local_step"_a, "gain"_a, "gain_power"_a,
            "local_floor"_a, "family"_a, "nodes"_a, "weights"_a, "entropy"_a, "largest_scale"_a,
            "Makes the plan one of augment and reduce.");

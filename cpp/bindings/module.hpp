@@ -9,6 +9,7 @@ void bind_io(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 void bind_evaluate(pybind11::module_& m);
+void bind_output_layer(pybind11::module_& m);
 void bind_utilities(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);
 void bind_math(pybind11::module_& m);

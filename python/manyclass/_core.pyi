@@ -38,6 +38,7 @@ class Plan:
         formulation: str,
         selection: str,
         root: str,
+        partition: str,
         n_negatives: int,
         options: dict[str, float],
         seed: int,
@@ -202,6 +203,34 @@ def top_wrong(
     n_threads: int,
 ) -> None: ...
 def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
+
+# bind_output_layer
+
+class Sampler:
+    def __init__(
+        self,
+        selection: str,
+        *,
+        n_classes: int,
+        n_negatives: int,
+        options: dict[str, float],
+        labels: NDArray[np.int32],
+    ) -> None: ...
+    def layer_gradient(
+        self,
+        *,
+        x: NDArray[np.float32],
+        labels: NDArray[np.int32],
+        items: NDArray[np.int64],
+        weights: NDArray[np.float32],
+        intercept: NDArray[np.float32],
+        u: NDArray[np.float64],
+        delta: float,
+        seed: int,
+        step: int,
+        n_threads: int,
+        isa: str = "auto",
+    ) -> dict[str, Any]: ...
 
 # bind_utilities
 

@@ -16,7 +16,10 @@ from dataclasses import replace
 from manyclass.parts import Part, Setting, class_name, part_class
 from manyclass.registry import Facts, Number, names, parts
 
-_CHOICES = {kind: tuple(names(kind)) for kind in ("schedule", "formulation", "root", "full_batch_loss", "local_family")}
+_CHOICES = {
+    kind: tuple(names(kind))
+    for kind in ("schedule", "formulation", "root", "partition", "full_batch_loss", "local_family")
+}
 
 SCHEDULE = Setting(
     "schedule",
@@ -121,6 +124,14 @@ ROOT = Setting(
     "choice",
     _CHOICES["root"],
 )
+PARTITION = Setting(
+    "partition",
+    "fixed",
+    "Batches that are made once, with all their labels among the classes; or points drawn anew for each visit, and "
+    "classes from all of them (the arXiv version, E.4).",
+    "choice",
+    _CHOICES["partition"],
+)
 LOG_Q = Setting(
     "log_q",
     True,
@@ -177,6 +188,7 @@ def _settings(facts: Facts) -> tuple[Setting, ...]:
         *([U_INIT] if has("u") and facts.name not in FIRST_VISIT_SETS_U else []),
         *([FORMULATION] if has("formulations") else []),
         *([ROOT] if has("root") else []),
+        *([PARTITION] if has("batch") else []),
         SCHEDULE,
         DECAY,
         *([DECAY_EVERY] if not (has("implicit") or has("batch")) else []),

@@ -39,6 +39,7 @@ def core_plan(**settings: object) -> _core.Plan:
         "formulation": "proposed",
         "selection": "block",
         "root": "newton",
+        "partition": "fixed",
         "n_negatives": 1,
         "options": {},
         "seed": 0,

@@ -100,6 +100,37 @@ def subsets_of(batch: list[int], labels: NDArray[np.int64], n_classes: int, m: i
         yield [*own, *drawn], np.array([1.0] * len(own) + [len(others) / max(len(drawn), 1)] * len(drawn))
 
 
+def random_visits(labels: NDArray[np.int64], n_classes: int, n: int, m: int) -> Any:
+    """Every equally likely (points, touched classes, their weights) of a visit of a random partition."""
+    for points in combinations(range(len(labels)), n):
+        for drawn in combinations(range(n_classes), min(m, n_classes)):
+            yield (list(points), *touched_by(list(drawn), labels[list(points)], n_classes))
+
+
+def touched_by(drawn: list[int], own: NDArray[np.int64], n_classes: int) -> tuple[list[int], Floats]:
+    """The classes drawn, each for all others, and labels that are not, which stand for nothing but themselves."""
+    more = [k for k in dict.fromkeys(own.tolist()) if k not in drawn]
+    return [*drawn, *more], np.array([n_classes / len(drawn)] * len(drawn) + [0.0] * len(more))
+
+
+def random_visit_weights(labels: NDArray[np.int64], n_classes: int, n: int, m: int) -> Floats:
+    """b_k by counting every visit."""
+    touched, n_visits = np.zeros(n_classes), 0
+    for _, classes, _ in random_visits(labels, n_classes, n, m):
+        touched[classes] += 1
+        n_visits += 1
+    return n_visits / touched
+
+
+def below(rng: Rng, end: int, n: int) -> list[int]:
+    """n distinct numbers below `end`: Floyd's algorithm."""
+    drawn: list[int] = []
+    for last in range(end - n, end):
+        k = rng.below(last + 1)
+        drawn.append(last if k in drawn else k)
+    return drawn
+
+
 def draw(batch: list[int], labels: NDArray[np.int64], n_classes: int, m: int, rng: Rng) -> tuple[list[int], Floats]:
     """(touched classes, their weights) that the core draws: Floyd's algorithm on the classes that are no labels."""
     own = sorted(set(labels[batch].tolist()))
@@ -126,21 +157,30 @@ def train(
     alpha: float,
     has_intercept: bool,
     passes: int,
+    partition: str = "fixed",
 ) -> tuple[Floats, Floats]:
     """W and b after passes at constant step sizes; `seed` None visits in the order of the data."""
     order = np.array(class_order(n_classes, class_seed))
     position = np.argsort(order)
     labels = position[y]
     batches = split_points(len(y), n, seed)
-    weights = visit_weights(batches, labels, n_classes, m)
+    is_random = partition == "random"
+    weights = (
+        random_visit_weights(labels, n_classes, n, m) if is_random else visit_weights(batches, labels, n_classes, m)
+    )
     W, b, u = np.zeros((n_classes, X.shape[1])), np.zeros(n_classes), np.full(len(y), np.log(n_classes))
     for t in range(passes):
         visits = list(range(len(batches))) if seed is None else shuffled(len(batches), Rng(seed, t, VISIT_ORDER))
         for j in visits:
-            points = batches[j]
-            classes, a = draw(points, labels, n_classes, m, Rng(class_seed, t, j))
+            rng = Rng(class_seed, t, j)
+            if is_random:
+                points = below(rng, len(y), n)
+                classes, a = touched_by(below(rng, n_classes, m), labels[points], n_classes)
+            else:
+                points = batches[j]
+                classes, a = draw(points, labels, n_classes, m, rng)
             place = np.array([classes.index(k) for k in labels[points]])
-            share = len(batches) / len(y)
+            share = 1 / n if is_random else len(batches) / len(y)
             batch = Batch(X[points], place, a, alpha * weights[classes], share, has_intercept, eta, eta_u)
             old = np.concatenate([u[points], W[classes].ravel(), b[classes]])
             new = batch.step(old)

@@ -31,8 +31,12 @@ ApproximateLosses each_point(const Source& index, const DenseView& x, const Excl
   const std::size_t tile = std::max<std::size_t>((n + shares - 1) / shares, 1);  // points that share a memory
   std::vector<std::vector<Index>> ids(n);
   std::vector<std::vector<float>> values(n);
-  ApproximateLosses out{std::vector<double>(n), {0}, {}, {}, std::vector<Index>(n), std::vector<Index>(n), {}};
-  out.enough.assign(n, 1);
+  ApproximateLosses out;
+  out.losses.resize(n);
+  out.indptr = {0};
+  for (std::vector<Index>* counts : {&out.n_found, &out.n_exact}) counts->resize(n);
+  for (std::vector<Offset>* counts : {&out.n_scanned, &out.n_multiplied}) counts->resize(n);
+  out.certified.assign(n, 1);
   std::visit(
       [&](const auto& loss) {
         parallel_for(n_threads, (n + tile - 1) / tile, [&](std::size_t t) {
@@ -43,7 +47,9 @@ ApproximateLosses each_point(const Source& index, const DenseView& x, const Excl
                                                  memory, ids[i], values[i]);
             out.n_found[i] = static_cast<Index>(memory.n_found);
             out.n_exact[i] = static_cast<Index>(memory.n_exact);
-            out.enough[i] = memory.enough ? 1 : 0;
+            out.n_scanned[i] = static_cast<Offset>(memory.find.n_scanned);
+            out.n_multiplied[i] = static_cast<Offset>(memory.find.n_multiplied);
+            out.certified[i] = memory.certified ? 1 : 0;
           }
         });
       },

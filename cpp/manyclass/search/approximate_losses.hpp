@@ -20,7 +20,9 @@ struct ApproximateLosses {
   // What was done for each point; see GmpMemory.
   std::vector<Index> n_found;
   std::vector<Index> n_exact;
-  std::vector<char> enough;
+  std::vector<Offset> n_scanned;
+  std::vector<Offset> n_multiplied;  // for centroids and rows scanned; exact scores take D more each
+  std::vector<char> certified;
 };
 
 // "full" or "frank_wolfe", "mask" or "zero", "blocks" or "active". Throw std::invalid_argument for other names.

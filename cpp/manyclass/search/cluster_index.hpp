@@ -24,6 +24,7 @@ struct Request {
   Excluded excluded;
   int n_threads = 1;
   Isa isa = Isa::baseline;
+  std::span<std::size_t> n_scanned{};  // rows in the clusters scanned, to be written for each query; or empty
 };
 
 // Called for each query once, from any thread, with its rows best first.

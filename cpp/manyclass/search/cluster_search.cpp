@@ -87,12 +87,19 @@ class Search {
 
   void finish(const Deliver& deliver) {
     for (std::size_t i = 0; i < n_; ++i) {
+      if (!request_.n_scanned.empty()) request_.n_scanned[begin_ + i] = n_rows_read(i);
       deliver(begin_ + i, best_[i].finish(index_.rows(), tile_[i].first(index_.n_features_), request_.isa));
     }
   }
 
  private:
   const CodeBlock& block(Index cluster) const { return index_.clusters_[at(cluster)]; }
+
+  std::size_t n_rows_read(std::size_t i) const {
+    std::size_t n = 0;
+    for (std::size_t p = 0; p < request_.n_probe; ++p) n += block(probes_[i * request_.n_probe + p]).size();
+    return n;
+  }
 
   [[noreturn]] static void refuse(std::size_t query) {
     throw std::invalid_argument("query " + std::to_string(query) + " has a value that is not finite, or a norm above " +

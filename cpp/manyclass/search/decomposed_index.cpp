@@ -174,6 +174,8 @@ void DecomposedIndex::find(std::size_t j, DenseRow phi, const FindOptions& optio
   probe(block, q, options, memory);
   std::size_t n = 0;
   for (const Scored& probed : memory.probes) n += block.clusters[at(probed.id)].size();
+  memory.n_scanned += n;
+  memory.n_multiplied += (block.clusters.size() + n) * block.width;
   memory.scores.resize(n + group_rows);
   memory.ids.resize(n);
   memory.excluded.clear();

@@ -36,6 +36,10 @@ struct FindMemory {
   std::vector<float> highs;
   std::vector<Scored> probes;
   std::vector<std::size_t> excluded;
+  // Since a caller has set them to 0: rows scored, and multiplications for them and for centroids. A row that is read
+  // in several blocks counts in each.
+  std::size_t n_scanned = 0;
+  std::size_t n_multiplied = 0;
 };
 
 // Throws std::invalid_argument where a query is not finite or too long.

@@ -34,6 +34,7 @@ struct GmpMemory {
     std::vector<Index> ids;     // found here and never active,
     std::vector<float> scores;  // with their s_j
     std::vector<float> exact;   // s_j of the classes with exact scores: the labels, then what was active once
+    float lowest = 0;           // s_j of the worst class found, where one was
   };
 
   FindMemory find;
@@ -53,7 +54,8 @@ struct GmpMemory {
   // Of the last call:
   std::size_t n_found = 0;  // classes found, over all blocks
   std::size_t n_exact = 0;  // classes whose exact score was computed
-  bool enough = false;      // whether each block had enough before any message, where until_enough asks
+  bool read_all = false;    // whether the last search of each block read all clusters
+  bool certified = false;   // whether what the classes that are not listed add is known to be negligible: see certify()
 };
 
 // Whether the classes found are enough where those not found score no higher and are masked.

@@ -60,6 +60,7 @@ class GreedyMessagePassing {
       step(options_.step == GmpStep::full ? 1.0F : 2.0F / static_cast<float>(t + 2));
     }
     memory_.n_exact = memory_.exact_ids.size();
+    memory_.certified = true;
     return options_.answer == GmpAnswer::blocks ? mean_over_blocks(ids, g) : of_active_classes(ids, g);
   }
 
@@ -75,14 +76,15 @@ class GreedyMessagePassing {
     for (std::size_t k = 0; k < positives_.size(); ++k) slot(positives_[k]) = static_cast<Index>(k);
     admit();
     memory_.n_found = 0;
-    memory_.enough = true;
+    memory_.read_all = true;
+    memory_.find.n_scanned = 0;
+    memory_.find.n_multiplied = 0;
   }
 
   // S_j
   void find(std::size_t j) {
     GmpMemory::Block& block = memory_.blocks[j];
     FindOptions options = options_.find;
-    bool is_enough = false;
     while (true) {
       memory_.found.clear();
       index_.find(j, phi_, options, positives_, memory_.find, memory_.found);
@@ -94,13 +96,13 @@ class GreedyMessagePassing {
       }
       if (!options_.until_enough || options.budget == 0) break;
       evaluate(j);
-      is_enough = enough(loss_, gradient(), n_wrong_ - block.ids.size(), options_.tolerance);
-      if (is_enough) break;
+      if (enough(loss_, gradient(), n_wrong_ - block.ids.size(), options_.tolerance)) break;
       options.budget = std::min(2 * options.budget, n_wrong_);
       options.n_probe = std::min(2 * options.n_probe, index_.n_clusters());
     }
     memory_.n_found += block.ids.size();
-    memory_.enough = memory_.enough && is_enough;
+    memory_.read_all = memory_.read_all && options.n_probe >= index_.n_clusters();
+    block.lowest = block.scores.empty() ? 0 : std::ranges::min(block.scores);
   }
 
   // L(s_j); its gradient is then gradient().
@@ -195,6 +197,7 @@ class GreedyMessagePassing {
   double of_active_classes(std::vector<Index>& ids, std::vector<float>& g) {
     ids.assign(memory_.exact_ids.begin(), memory_.exact_ids.end());
     g.clear();
+    memory_.certified = certify_active();
     const double loss = evaluate(memory_.exact, {});
     for (std::size_t e = 0; e < memory_.n_exact; ++e) g.push_back(exact_gradient(e));
     finish(ids, g);
@@ -209,6 +212,7 @@ class GreedyMessagePassing {
     double loss = 0;
     for (std::size_t j = 0; j < n_blocks_; ++j) {
       loss += evaluate(j) / static_cast<double>(n_blocks_);
+      memory_.certified = memory_.certified && certify(j);
       for (std::size_t e = 0; e < memory_.n_exact; ++e) g[e] += share * exact_gradient(e);
       const std::span<const float> found = found_gradient();
       for (std::size_t i = 0; i < found.size(); ++i) {
@@ -224,6 +228,48 @@ class GreedyMessagePassing {
     }
     finish(ids, g);
     return loss;
+  }
+
+  // The wrong classes that are neither found in a block nor have exact scores.
+  std::size_t n_others(std::size_t n_found) const {
+    return n_wrong_ - (memory_.exact_ids.size() - positives_.size()) - n_found;
+  }
+
+  // After evaluate(j): whether the other classes are known to add next to nothing to L(s_j). It needs that all clusters
+  // were read: then others score no higher than any that was found and never active (s_j of those has not moved), which
+  // enough() judges by; with a threshold they are within it of the 0 that they count as.
+  bool certify(std::size_t j) const {
+    const GmpMemory::Block& block = memory_.blocks[j];
+    if (n_others(block.ids.size()) == 0) return true;
+    if (!memory_.read_all || (options_.find.budget == 0) != (options_.rest == Rest::zero)) return false;
+    if (options_.rest == Rest::zero) return true;
+    GmpMemory& m = memory_;
+    const std::span<float> found = std::span(m.negative_gradient).last(block.ids.size());
+    return enough(loss_, {m.positive_gradient, found, 0}, n_others(block.ids.size()), options_.tolerance);
+  }
+
+  // Whether all classes without exact scores are known to add next to nothing to L(z). Their z is a mean over the
+  // blocks of s_j, which is at most that of the best one found and never active, or else of the worst found. A class
+  // that scores as high as that, beside those with exact scores, has no gradient of a margin, or of cross-entropy a
+  // small one even for all of them. Does what evaluate() does.
+  bool certify_active() {
+    const std::size_t others = n_others(0);
+    if (others == 0) return true;
+    if (!memory_.read_all || options_.find.budget == 0 || options_.rest == Rest::zero) return false;
+    double sum = 0;
+    for (const GmpMemory::Block& block : memory_.blocks) {
+      sum += static_cast<double>(block.scores.empty() ? block.lowest : std::ranges::max(block.scores));
+    }
+    const auto highest = static_cast<float>(sum / static_cast<double>(n_blocks_));
+    evaluate(memory_.exact, {&highest, 1});
+    const double g = static_cast<double>(memory_.negative_gradient.back());
+    if constexpr (std::same_as<Loss, CrossEntropy>) {
+      // g = |P| e^highest / (Z + e^highest), which is less than |P| e^highest / Z
+      const double share = g / static_cast<double>(positives_.size());
+      return static_cast<double>(others) * share <= static_cast<double>(options_.tolerance) * (1 - share);
+    } else {
+      return g == 0;
+    }
   }
 
   // Leaves the memory as it was, and only classes that have a gradient.

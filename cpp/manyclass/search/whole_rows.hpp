@@ -24,11 +24,11 @@ class WholeRows {
 
   void find(std::size_t, DenseRow phi, const FindOptions& options, std::span<const Index> excluded, FindMemory& memory,
             std::vector<Scored>& found) const {
-    search(phi, options, excluded, 1, found);
+    search(phi, options, excluded, 1, memory, found);
     if (options.budget > 0) return;
     memory.scores.resize(phi.size());
     std::ranges::transform(phi, memory.scores.begin(), [](float x) { return -x; });
-    search(memory.scores, options, excluded, -1, found);
+    search(memory.scores, options, excluded, -1, memory, found);
   }
 
   void block_scores(std::span<const Index> ids, DenseRow phi, Isa isa, std::span<float> z) const {
@@ -40,7 +40,7 @@ class WholeRows {
   }
 
  private:
-  void search(DenseRow q, const FindOptions& options, std::span<const Index> excluded, float sign,
+  void search(DenseRow q, const FindOptions& options, std::span<const Index> excluded, float sign, FindMemory& memory,
               std::vector<Scored>& found) const {
     const Offset ends[] = {0, static_cast<Offset>(excluded.size())};
     Request request;
@@ -49,10 +49,17 @@ class WholeRows {
     request.n_probe = options.n_probe;
     request.excluded = {ends, excluded};
     request.isa = options.isa;
+    std::size_t n_scanned = 0;
+    request.n_scanned = {&n_scanned, 1};
     index_.search(DenseView{q, 1, static_cast<Index>(q.size())}, request,
                   [&](std::size_t, std::span<const Scored> rows) {
                     for (const Scored& row : rows) found.push_back({sign * row.score, row.id});
                   });
+    // Products of codes; where all clusters are read, none with centroids. Rows whose bounds do not decide are scored
+    // again in full, which is not counted.
+    const std::size_t n_centroids = options.n_probe < n_clusters() ? n_clusters() : 0;
+    memory.n_scanned += n_scanned;
+    memory.n_multiplied += (n_centroids + n_scanned) * q.size();
   }
 
   const ClusterIndex& index_;

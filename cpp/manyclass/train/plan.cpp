@@ -139,7 +139,8 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
   if (solver_named(plan.solver).has(flag::batch)) {
     return std::visit(
         [&]<class Rows>(const Problem<Rows>& problem) -> std::unique_ptr<Trainer> {
-          return batch_prox_trainer(problem, plan.n_negatives, plan.settings);
+          const auto partition = static_cast<Partition>(place_of("partition", plan.partition, partition_facts));
+          return batch_prox_trainer(problem, partition, plan.n_negatives, plan.settings);
         },
         any_problem);
   }

@@ -21,6 +21,7 @@ struct Plan {
   std::string formulation = "proposed";
   std::string selection = "block";
   std::string root = "newton";
+  std::string partition = "fixed";  // of solvers that step by batches
   Index n_negatives = 16;
   Options options{};             // own parameters of the solver and the selection
   Index head_size = 0;           // for selection "head_tail"

@@ -17,7 +17,9 @@ function                       bounds log p of                                  
 
 `merge` and `hierarchy` walk from one-vs-each to the exact softmax. `weight_distance` and `predictive_scores` tell how
 near a model trained by a bound comes to the exact one. `double_sum_constants` is no bound of a probability: it has the
-constants of Fagan & Iyengar's convergence theorems.
+constants of Fagan & Iyengar's convergence theorems. `sampled_one_vs_each` estimates the sum of the bound
+from a few drawn classes, `one_vs_each_proposal` says which to draw, and `sampled_one_vs_each_variance` what that saves.
+`bradley_terry_scores` fits scores to paired comparisons, whose likelihood, `bradley_terry`, one-vs-each is a case of.
 """
 
 from manyclass.bounds.arrays import Bound, VariationalBound
@@ -26,16 +28,26 @@ from manyclass.bounds.closeness import PredictiveScores, predictive_scores, weig
 from manyclass.bounds.double_sum import DoubleSumConstants, double_sum_constants, largest_log_normalizer
 from manyclass.bounds.hierarchy import block_bound, hierarchy, log_softmax, merge, mixed_bound, one_vs_each
 from manyclass.bounds.log_sum_exp import bouchard, bouchard_location, log_concavity
+from manyclass.bounds.pairs import bradley_terry, bradley_terry_scores
+from manyclass.bounds.sampling import (
+    SamplingVariance,
+    one_vs_each_proposal,
+    sampled_one_vs_each,
+    sampled_one_vs_each_variance,
+)
 
 __all__ = [
     "Bound",
     "DoubleSumConstants",
     "PredictiveScores",
+    "SamplingVariance",
     "VariationalBound",
     "augment_reduce",
     "block_bound",
     "bouchard",
     "bouchard_location",
+    "bradley_terry",
+    "bradley_terry_scores",
     "double_sum_constants",
     "hierarchy",
     "largest_log_normalizer",
@@ -44,6 +56,9 @@ __all__ = [
     "merge",
     "mixed_bound",
     "one_vs_each",
+    "one_vs_each_proposal",
     "predictive_scores",
+    "sampled_one_vs_each",
+    "sampled_one_vs_each_variance",
     "weight_distance",
 ]

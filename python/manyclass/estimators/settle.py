@@ -128,9 +128,11 @@ def points_plan(
     if not of_solver.take("log_q", True):
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
     own = solver.get_params()
-    fields |= {name: of_solver.take(name) for name in ("formulation", "root", "u_init") if name in own}
+    fields |= {name: of_solver.take(name) for name in ("formulation", "root", "partition", "u_init") if name in own}
     if fields["max_norm"] is not None and fields.get("formulation", "proposed") != "proposed":
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
+    if fields.get("partition") == "random" and not fields["shuffle"]:
+        raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
     if not given.is_auto("dim"):
         raise ValueError(f"dim is {given.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
     fixed = given.take("learning_rate")

@@ -56,8 +56,8 @@ NOTES = (
     "What is left between the paper's steps here and those of the paper: points are visited in a new order in each "
     "pass and not drawn. The natural local step of a point falls with its own visits, t of (1 + t)^-0.9, where the "
     "paper counts iterations and its code passes, and the first visit overwrites; that from one draw is "
-    "0.01 (1 + t)^-0.9 as printed, where the code has 0.001 and leaves the entropy's gradient out. How the exact softmax was trained the "
-    "paper does not say: here with the same steps and points.",
+    "0.01 (1 + t)^-0.9 as printed, where the code has 0.001 and leaves the entropy's gradient out. How the exact "
+    "softmax was trained the paper does not say: here with the same steps and points.",
     f"Figure 2: the mean bound over {CURVE_POINTS} training points; that of softmax A&R at its best eta, where it "
     "is the log-likelihood, as for exact and css. Probit and logistic, which the paper does not plot, show the "
     "running bound of the pass.",

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
+from manyclass.search.report import ApproximateLosses, SearchReport
 
 # Up to this many rows one cluster is as fast as any number of them (bench/notes/search.md), and exact.
 EXACT_ROWS = 4096
@@ -221,7 +222,7 @@ class ClusteredRows(BaseEstimator):
         n_iter: int = 0,
         step: str = "full",
         answer: str = "blocks",
-    ) -> tuple[NDArray[np.float64], sp.csr_array]:
+    ) -> ApproximateLosses:
         index = self._fitted()
         check_choice("loss", loss, LOSSES)
         check_choice("step", step, ("full", "frank_wolfe"))
@@ -260,4 +261,4 @@ class ClusteredRows(BaseEstimator):
         parts = (found["values"], found["ids"], found["indptr"])
         gradients: sp.csr_array = sp.csr_array(parts, shape=(len(queries), self.n_rows_))
         gradients.sort_indices()
-        return np.asarray(found["losses"]), gradients
+        return ApproximateLosses(np.asarray(found["losses"]), gradients, SearchReport.of(found, self.n_features_in_))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
@@ -13,6 +12,7 @@ from manyclass.checks import check_choice, check_number, seed_from
 from manyclass.model.tensor_file import TensorFile
 from manyclass.search.clustered import ClusteredRows, auto_clusters
 from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions, queries_of
+from manyclass.search.report import ApproximateLosses
 
 RECALL_K = 10
 RECALL_QUERIES = 256
@@ -329,7 +329,7 @@ class SphericalClusterIndex(ClusteredRows):
         n_probe: int | None = None,
         tolerance: float = 1e-3,
         rest: str | None = None,
-    ) -> tuple[NDArray[np.float64], sp.csr_array]:
+    ) -> ApproximateLosses:
         """Approximate losses of the scores z = W q, and their gradients in z, from the classes that a search finds.
 
         Algorithm 1 of Yen et al. (ICML 2018). Rows of W are classes; scores of labels are computed in any case.
@@ -363,6 +363,8 @@ class SphericalClusterIndex(ClusteredRows):
         -------
         losses : ndarray of shape (n,), float64
         gradients : csr_array of shape (n, K), float32
+            The pair has an attribute `report`, a `SearchReport`: for each query what the search cost, and whether the
+            answer is certified, with what that means for each loss.
 
         Raises
         ------

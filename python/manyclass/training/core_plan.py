@@ -41,6 +41,7 @@ def core_plan(plan: PointsPlan, n_classes: int, *, batch: int, u_max: float = np
         formulation=plan.formulation,
         selection=plan.sampler,
         root=plan.root,
+        partition=plan.partition,
         n_negatives=min(plan.n_negatives, n_classes),
         options=dict(plan.options),
         seed=plan.seed,

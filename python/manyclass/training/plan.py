@@ -110,7 +110,7 @@ class PointsPlan(Plan):
 
     Attributes
     ----------
-    solver, formulation, root, u_init, averaging : str
+    solver, formulation, root, partition, u_init, averaging : str
     sampler : str
     n_negatives : int
     options : mapping of str to float
@@ -127,6 +127,7 @@ class PointsPlan(Plan):
     solver: str
     formulation: str = "proposed"
     root: str = "newton"
+    partition: str = "fixed"
     u_init: str = "log_n_classes"
     averaging: str
     sampler: str

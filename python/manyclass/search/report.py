@@ -1,0 +1,99 @@
+"""What a search for losses and gradients has done for each query, and whether its answer is certified."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+
+class SearchReport(NamedTuple):
+    r"""Cost of the answers, and which of them are certified; a number for each query, 0 for one without labels.
+
+    Attributes
+    ----------
+    n_found : ndarray of shape (n,), int64
+        Wrong classes that the searches have found, summed over blocks of columns: :math:`|S|`.
+    n_exact : ndarray of shape (n,), int64
+        Classes whose whole inner products were computed: the labels and :math:`A`, the classes that were active.
+    n_scanned : ndarray of shape (n,), int64
+        Rows that the searches have scored, summed over blocks, and over searches where one did not find enough.
+    n_multiplications : ndarray of shape (n,), int64
+        All that was multiplied: :math:`D_j (C + \text{rows})` for each search of a block of D_j columns, and D for each
+        exact class, :math:`O(D Q + D |A|)` in all (Yen et al. 2018, cost analysis of section 3.2, where a round of
+        messages takes D B |A|; here it takes B |A| sums). Scoring every class takes K D. A `SphericalClusterIndex`
+        multiplies bytes and repeats a few rows in full, which are not counted, and skips the C centroids where all
+        clusters are read.
+    certified : ndarray of shape (n,), bool
+        Whether the classes that are not listed are known to add next to nothing. That needs that all clusters were read
+        (``n_probe`` is the number of clusters, or the stopping rule of cross-entropy came that far), because a cluster
+        that was not read may hide any score; then, up to rounding,
+
+        - with a budget and `rest="mask"`, cross-entropy: those classes have at most `tolerance` times the normaliser Z
+          of those that are listed. The loss is then too low by at most :math:`|P| \log(1 + \text{tolerance})`, and
+          the gradient off by at most :math:`2 |P|` `tolerance` in the 1-norm, beside what `tolerance` leaves unlisted;
+        - with a budget and `rest="mask"`, margin and triplet: the gradient is that of all classes, and so is the loss;
+        - with a threshold and `rest="zero"`: every score that counts as 0 is within the threshold, and the loss within
+          it times the Lipschitz constant (2 of the margin, twice the number of labels of cross-entropy), or B times
+          that with B blocks of columns;
+        - where every class is listed, always. With other combinations, never.
+
+        Of a `DecomposedIndex` with `answer="blocks"` it speaks of each block's loss at the messages as they are. Their
+        mean is no less than the loss of the exact scores (Jensen's inequality): certified answers are upper bounds of
+        it but for the above. With `answer="active"` it speaks of the loss of the exact scores itself.
+    """
+
+    n_found: Counts
+    n_exact: Counts
+    n_scanned: Counts
+    n_multiplications: Counts
+    certified: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, found: dict[str, Any], n_features: int) -> SearchReport:
+        """Make one of what the core says."""
+        n_exact = np.asarray(found["n_exact"], dtype=np.int64)
+        return cls(
+            n_found=np.asarray(found["n_found"], dtype=np.int64),
+            n_exact=n_exact,
+            n_scanned=np.asarray(found["n_scanned"], dtype=np.int64),
+            n_multiplications=np.asarray(found["n_multiplied"], dtype=np.int64) + n_exact * n_features,
+            certified=np.asarray(found["certified"]),
+        )
+
+
+class ApproximateLosses(tuple[NDArray[np.float64], sp.csr_array]):
+    """The pair (losses, gradients), which carries beside it what the search has done.
+
+    Attributes
+    ----------
+    losses : ndarray of shape (n,), float64
+    gradients : csr_array of shape (n, K), float32
+    report : SearchReport
+    """
+
+    report: SearchReport
+
+    def __new__(cls, losses: NDArray[np.float64], gradients: sp.csr_array, report: SearchReport) -> ApproximateLosses:
+        """Make the pair."""
+        self = super().__new__(cls, (losses, gradients))
+        self.report = report
+        return self
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """For copies."""
+        return (*self, self.report)
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """The first of the pair."""
+        return self[0]
+
+    @property
+    def gradients(self) -> sp.csr_array:
+        """The second of the pair."""
+        return self[1]
