@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference import optima
 from reference.flat import softmax
 from reference.problems import maximum_likelihood, planted
 
@@ -62,16 +63,45 @@ def test_training_reaches_the_maximum_of_the_likelihood(
     assert gap < gap_per_log_k * np.log(N_CLASSES)
 
 
-@pytest.mark.parametrize("solver", names("solver", without="batch"))
-def test_the_running_loss_falls(solver, best_of_seed, seed):
-    X, y, _ = best_of_seed(seed)
-    # Where no draw is the label, importance weights sum to one on wrong classes, however improbable these are: with few
-    # draws the scores run away.
-    n_negatives = N_CLASSES if solver == "is" else 16
-    model = softmax(solver=solver, n_negatives=n_negatives, max_iter=15, random_state=seed).fit(X, y)
-    curve = model.loss_curve_
-    assert len(curve) == model.n_iter_ == 15
-    assert curve[-1] < curve[4] < curve[0] < np.log(N_CLASSES)
+# What a solver minimises where it is not the log-loss: the loss of a point over all classes, for m draws a step of the
+# ten classes (negative sampling: of the nine wrong ones), of which each counts m / 10 times on average.
+OWN_LOSS = {
+    "softplus": lambda m: optima.softened(0.5),
+    "ove": lambda m: optima.one_vs_each,
+    "bouchard": lambda m: optima.softened(1.0),
+    "nce": lambda m: optima.told_from_noise(m / 10, np.log(10 / m), of_label=True),
+    "negative_sampling": lambda m: optima.told_from_noise(m / 9 if m < 10 else 1.0, 0.0, of_label=False),
+}
+# Their estimates stand inside a logarithm, a quotient or the choice of a parameter: of some classes they are biased.
+BIASED_WHERE_SAMPLED = ["css", "ema", "is", "bouchard"]
+FIXED_RATES = {"implicit": 2.0, "bregman": 2.0, "umax": 0.2, "sgd": 0.05, "softplus": 0.2, "ove": 0.1, "bouchard": 0.3}
+
+
+def sampled_or_not():
+    """Each solver with all of ten classes, and with four of them where that has the same optimum."""
+    for solver in names("solver", without="batch"):
+        yield solver, "all", 10
+        if solver not in [*BIASED_WHERE_SAMPLED, "exact"]:
+            yield solver, "uniform", 4
+
+
+@pytest.mark.parametrize(("solver", "selection", "n_negatives"), list(sampled_or_not()))
+def test_every_solver_ends_at_the_minimum_of_its_own_objective(solver, selection, n_negatives, seed):
+    X, y = planted(np.random.default_rng(seed), 600, 3, 10, scale=3)
+    own = optima.Objective(OWN_LOSS.get(solver, lambda m: optima.log_loss)(n_negatives), X, y, 10)
+    steps = {"learning_rate": FIXED_RATES.get(solver, 0.5), "decay": 0.97}
+    if solver in ("implicit", "umax", "sgd", "softplus"):
+        steps["u_learning_rate"] = 1.0
+    model = softmax(
+        solver=solver, selection=selection, n_negatives=n_negatives, max_iter=200, random_state=seed, **steps
+    ).fit(X, y)
+    reached, best = own.at(model.coef_, model.intercept_), own.minimum()
+    # Steps end at 0.97^200 = 0.002 of the first. Over 100 seeds the largest share left of the way was SHARE, that of
+    # augment and reduce, whose u moves by (1 + t)^-0.9 and hence remembers W of early passes.
+    assert -1e-5 < reached - best < 0.01 * (own.at_zero - best)
+    if selection == "all":  # the running loss is the log-loss, at weights that hardly move any more
+        log_loss = optima.Objective(optima.log_loss, X, y, 10).at(model.coef_, model.intercept_)
+        assert model.loss_curve_[-1] == pytest.approx(log_loss, abs=0.01)
 
 
 def test_one_negative_of_one_class_is_enough_given_time(best_of_seed, seed):
