@@ -64,10 +64,10 @@ def softened(rho: float) -> Loss:
     return loss
 
 
-def told_from_noise(draws: float, shift: float, *, of_label: bool) -> Loss:
-    """-log sigma(z_y + shift) and, `draws` times for each class, -log sigma(-(z_k + shift)): for the label too, or not.
+def told_from_noise(draws: Floats, shift: Floats, *, of_label: bool) -> Loss:
+    """-log sigma(t_y) and, draws_k times, -log sigma(-t_k), t = z + shift, of the label too or of wrong classes only.
 
-    With m draws of equally probable classes and shift = log(K / m) it is noise-contrastive estimation.
+    With m draws by q, draws = m q and shift = -log(m q), it is noise-contrastive estimation.
     """
 
     def loss(z: Floats, y: Labels) -> tuple[Floats, Floats]:
