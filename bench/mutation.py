@@ -4,9 +4,9 @@ The faults of bench/faults.toml, a sign, a factor of alpha, a label that counts 
 written into a copy of the core, each behind a switch that an environment variable turns on. So the copy is compiled
 once, in some minutes, and each fault costs the tests that should see it. They must pass with every switch off:
 
-    python bench/mutation.py                    # all, which takes an hour of one processor
+    python bench/mutation.py                    # all, which takes most of an hour of one processor
     python bench/mutation.py ridge uniform      # the parts of these names; other rows of the results stay
-    python bench/mutation.py --folder /tmp/mutants ridge    # keeps the copy, so that the next build is short
+    python bench/mutation.py --folder ../mutants ridge    # keeps the copy, so that the next build is short
 
 Writes results/mutation.jsonl, a row for each fault; make_tables.py writes the table of notes/mutation.md.
 """
@@ -222,7 +222,7 @@ def main() -> None:
     if unknown := set(given.parts) - {f.part for f in faults}:
         sys.exit(f"no part is named {sorted(unknown)}; the parts are {sorted({f.part for f in faults})}")
     chosen = [f for f in faults if not given.parts or f.part in given.parts]
-    tree = given.folder or Path(tempfile.mkdtemp(prefix="mutants-"))
+    tree = given.folder.resolve() if given.folder else Path(tempfile.mkdtemp(prefix="mutants-"))
     plant(faults, tree)
     build(tree)
     rows: list[dict[str, str]] = []
