@@ -1,4 +1,4 @@
-"""Write the tables of bench/README.md and README.md from the figures in bench/results.
+"""Write the tables of README.md, bench/README.md and bench/notes/mutation.md from the figures in bench/results.
 
 A line of a file there is one measurement, as JSON; `run` names the machine, load and settings in results/runs.jsonl.
 A table stands between `<!-- table NAME -->` and `<!-- end NAME -->`. Figures are printed with the digits recorded:
@@ -14,7 +14,7 @@ from typing import Any
 
 BENCH = Path(__file__).resolve().parent
 RESULTS = BENCH / "results"
-PAGES = (BENCH / "README.md", BENCH.parent / "README.md")
+PAGES = (BENCH / "README.md", BENCH.parent / "README.md", BENCH / "notes" / "mutation.md")
 MISSING = "-"  # what a cell says that was not measured
 
 Row = dict[str, Any]
@@ -58,9 +58,35 @@ class Pivot:
         return table(["", *top], [[at, *(found.get((at, to), MISSING) for to in top)] for at in left])
 
 
+@dataclass(frozen=True)
+class Tally:
+    """A table of how many measurements have each outcome: a row for each value of `down`, and one for all."""
+
+    file: str
+    down: tuple[str, ...]
+    across: str
+    outcome: str
+
+    def lines(self) -> list[str]:
+        rows = read(self.file)
+        left = list(dict.fromkeys(self.place(row) for row in rows))
+        top = list(dict.fromkeys(row[self.across] for row in rows))
+        cells = [[*at, *(self.counted([r for r in rows if self.place(r) == at], to) for to in top)] for at in left]
+        everything = ["all", *[""] * (len(self.down) - 1), *(self.counted(rows, to) for to in top)]
+        return table([*self.down, *top], [*cells, everything])
+
+    def place(self, row: Row) -> tuple[str, ...]:
+        return tuple(row[key] for key in self.down)
+
+    def counted(self, rows: list[Row], to: str) -> str:
+        """As in "3 caught, 1 equivalent"."""
+        outcomes = [row[self.outcome] for row in rows if row[self.across] == to]
+        return ", ".join(f"{outcomes.count(one)} {one}" for one in dict.fromkeys(outcomes)) or MISSING
+
+
 DATA_BY_SOLVER = {"files": ("zero_line", "race"), "down": "data", "across": "solver", "cell": "{nats}"}
 
-TABLES: dict[str, Columns | Pivot] = {
+TABLES: dict[str, Columns | Pivot | Tally] = {
     "headline": Columns(
         "defaults",
         {
@@ -130,6 +156,7 @@ TABLES: dict[str, Columns | Pivot] = {
             "single query": "{single} / {single_faiss}: {single_ratio}",
         },
     ),
+    "mutation": Tally("mutation", ("kind", "part"), "fault", "outcome"),
     "predict": Pivot(("predict",), "data", "recall", "{times} times ({reached}; {log_z_rms})"),
 }
 

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference import optima
 from reference.augment_reduce import simulated
 from reference.problems import as_storage, planted
 from scipy.special import log_softmax
@@ -15,6 +16,7 @@ from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
 from manyclass.datasets import load_multiclass
 from manyclass.registry import names
 from manyclass.special import utility_probabilities
+from manyclass.training.local_family import LocalFamily
 
 NOISES = names("noise")
 
@@ -70,8 +72,43 @@ def test_planted_models_are_recovered(noise, seed):
     assert np.corrcoef(centred[0].ravel(), centred[1].ravel())[0, 1] > 0.97
     found = -model.evaluate(X, y)["log_loss"]
     planted_value = np.mean(np.log(utility_probabilities(X @ W.T, noise)[np.arange(len(y)), y] + 1e-300))
-    assert found > planted_value - 0.03
+    # The maximum is above the planted value by half the number of weights a point, 40 (4 + 1) / 24,000 = .008.
+    assert planted_value - 0.03 < found < planted_value + 0.02
     assert model.elbo(X, y) <= found + 1e-7
+
+
+def bounds_and_families():
+    yield "gumbel", "auto"  # whose bound is the log-probability itself
+    for noise in NOISES[1:]:
+        for family in names("local_family"):
+            yield noise, family
+
+
+@pytest.mark.parametrize(("noise", "family"), list(bounds_and_families()))
+def test_fits_end_at_the_maximum_of_the_bound(noise, family, seed):
+    n_classes = 6
+    X, y, _ = utilities(np.random.default_rng(seed), noise, 200, 2, n_classes, 2.0)
+    gumbel = noise == "gumbel"
+    q = None if gumbel else LocalFamily.of(noise, family, 7, n_classes)
+    minus_bound = optima.Objective(optima.log_loss if gumbel else optima.utility_bound(noise, q), X, y, n_classes)
+    reached = {}
+    for solver, learning_rate in ((solvers.Implicit(decay=0.97), 0.5), (solvers.SGD(decay=0.97), 0.1)):
+        for draws in ({"sampler": "all"}, {"sampler": "uniform", "n_negatives": 3}):
+            model = AugmentReduceClassifier(
+                noise=noise,
+                local_step="natural" if gumbel else solvers.Natural(family=family, n_nodes=7),
+                solver=solver,
+                learning_rate=learning_rate,
+                max_iter=200,
+                random_state=seed,
+                **draws,
+            ).fit(X, y)
+            reached[solver.name, draws["sampler"]] = minus_bound.at(model.coef_, model.intercept_)
+    best = minus_bound.minimum(model.coef_, model.intercept_)
+    gaps = np.array(list(reached.values())) - best
+    # Over ten seeds the largest share left of the way was .0061, of sampled Gumbel noise: u moves by (1 + t)^-0.9.
+    assert gaps.min() > -1e-5
+    assert gaps.max() < 0.02 * (minus_bound.at_zero - best)
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -170,18 +207,20 @@ def test_a_wrong_parameter_is_refused_with_its_value_and_the_choices(parameters,
         AugmentReduceClassifier(**parameters).fit(X, y)
 
 
-# Ruiz et al. 2018, Table 3: log-likelihood and accuracy of softmax, probit and logistic. Bibtex's labels stand in
-# another order there (2,413 test points, here 2,512), so that its numbers are a guide.
+# Log-likelihood and accuracy of the defaults, the means of six seeds, which differ by a standard deviation of .003 and
+# .0024. Ruiz et al. 2018, Table 3, have -3.036 and .361, -4.184 and .346, -3.151 and .353: a guide, for bibtex's labels
+# stand in another order there (2,413 test points, here 2,512).
 @pytest.mark.parametrize(
     ("noise", "log_likelihood", "accuracy"),
-    [("gumbel", -3.036, 0.361), ("normal", -4.184, 0.346), ("logistic", -3.151, 0.353)],
+    [("gumbel", -2.690, 0.394), ("normal", -2.601, 0.396), ("logistic", -2.714, 0.391)],
 )
-def test_bibtex_is_predicted_better_than_in_the_paper(noise, log_likelihood, accuracy, data_dir):
+def test_bibtex_is_predicted_as_recorded(noise, log_likelihood, accuracy, data_dir, seed):
     data = load_multiclass(os.path.join(data_dir, "bibtex"), scale=None)
-    model = AugmentReduceClassifier(noise=noise, random_state=0).fit(data.X_train, data.y_train)
+    model = AugmentReduceClassifier(noise=noise, random_state=seed).fit(data.X_train, data.y_train)
     found = model.evaluate(data.X_test, data.y_test)
-    assert -found["log_loss"] > log_likelihood
-    assert 1 - found["error"] > accuracy
+    assert -found["log_loss"] == pytest.approx(log_likelihood, abs=0.02)
+    assert 1 - found["error"] == pytest.approx(accuracy, abs=0.015)
     some = slice(0, 200)
     bound = model.elbo(data.X_test[some], data.y_test[some])
-    assert bound <= -model.evaluate(data.X_test[some], data.y_test[some])["log_loss"] + 1e-7
+    log_likelihood = -model.evaluate(data.X_test[some], data.y_test[some])["log_loss"]
+    assert log_likelihood - 0.2 < bound <= log_likelihood + 1e-7  # the gap of the worst family: see above

@@ -1,11 +1,14 @@
-"""The front pages: their tables are those of the recorded figures, their lengths are bounded, what they link exists."""
+"""The front pages: their tables are the recorded figures, their lengths are bounded, what they link exists."""
 
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
+
+from manyclass.registry import names
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
@@ -33,7 +36,7 @@ def test_writing_the_tables_again_changes_no_page(make_tables):
     for path in make_tables.PAGES:
         text = path.read_text("utf-8")
         assert make_tables.with_tables(text) == text
-        planted = re.sub(r"\d\.\d", "9.9", text[text.index("<!-- table") :], count=1)
+        planted = re.sub(r"\d", "77", text[text.index("<!-- table") :], count=1)
         assert make_tables.with_tables(planted) != planted
 
 
@@ -69,3 +72,37 @@ def test_the_front_pages_are_short():
 def test_what_a_page_links_exists(page):
     links = re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text("utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def mutation():
+    spec = importlib.util.spec_from_file_location("bench_mutation", BENCH / "mutation.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look up their annotations
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_fault_can_be_planted_and_its_row_is_that_of_today(mutation):
+    faults = mutation.read_faults()
+    for file in {fault.file for fault in faults}:
+        here = [fault for fault in faults if fault.file == file]
+        text = (mutation.ROOT / mutation.CORE / file).read_text("utf-8")
+        switched = mutation.with_switches(text, here)  # says which fault has no place, or more than one
+        assert all(f"mutant({fault.number})" in switched for fault in here)
+    rows = [json.loads(line) for line in measurements()["mutation"]]
+    assert [mutation.key(fault) for fault in faults] == [mutation.key(row) for row in rows]
+    assert {row["outcome"] for row in rows} <= {"caught", "equivalent"}
+
+
+def test_a_fault_without_a_place_is_named(mutation):
+    fault = mutation.Fault(1, "step", "sgd", "sign", "step/sgd.hpp", "p[k] *= ⟦eta⟧;", "-eta", ())
+    assert "p[k] *= (mutant(1) ? (-eta) : (eta));" in mutation.with_switches('#include "x"\np[k] *= eta;', [fault])
+    for text in ("p[k] *= 2;", "p[k] *= eta; p[k] *= eta;"):
+        with pytest.raises(SystemExit, match=r"fault 1 \(sgd, sign, step/sgd.hpp\): its text stands . times"):
+            mutation.with_switches(text, [fault])
+
+
+def test_every_solver_and_selection_has_faults(mutation):
+    words = {word for fault in mutation.read_faults() for word in re.findall(r"\w+", fault.part)}
+    assert words >= {*names("solver"), *names("selection"), *names("local_step"), "cross_entropy", "margin", "triplet"}

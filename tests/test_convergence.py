@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference import optima
 from reference.flat import softmax
 from reference.problems import maximum_likelihood, planted
 
@@ -62,16 +63,49 @@ def test_training_reaches_the_maximum_of_the_likelihood(
     assert gap < gap_per_log_k * np.log(N_CLASSES)
 
 
-@pytest.mark.parametrize("solver", names("solver", without="batch"))
-def test_the_running_loss_falls(solver, best_of_seed, seed):
-    X, y, _ = best_of_seed(seed)
-    # Where no draw is the label, importance weights sum to one on wrong classes, however improbable these are: with few
-    # draws the scores run away.
-    n_negatives = N_CLASSES if solver == "is" else 16
-    model = softmax(solver=solver, n_negatives=n_negatives, max_iter=15, random_state=seed).fit(X, y)
-    curve = model.loss_curve_
-    assert len(curve) == model.n_iter_ == 15
-    assert curve[-1] < curve[4] < curve[0] < np.log(N_CLASSES)
+# What a solver minimises where it is not the log-loss: a loss over all classes, given how often each is drawn a visit.
+OWN_LOSS = {
+    "softplus": lambda draws: optima.softened(0.5),
+    "ove": lambda draws: optima.one_vs_each,
+    "bouchard": lambda draws: optima.softened(1.0),
+    "nce": lambda draws: optima.told_from_noise(draws, -np.log(draws), of_label=True),
+    "negative_sampling": lambda draws: optima.told_from_noise(draws, 0 * draws, of_label=False),
+}
+# Their estimates stand inside a logarithm, a quotient or the choice of a parameter: of some classes they are biased.
+BIASED_WHERE_SAMPLED = ["css", "ema", "is", "bouchard"]
+FIXED_RATES = {"implicit": 2.0, "bregman": 2.0, "umax": 0.2, "sgd": 0.03, "softplus": 0.2, "ove": 0.1, "bouchard": 0.3}
+RATES_OF_U = {"implicit": 1.0, "umax": 1.0, "sgd": 0.2, "softplus": 1.0}
+
+
+def sampled_or_not():
+    """Each solver with all of ten classes, and with four draws of them where these tell of the same optimum."""
+    for solver in names("solver", without="batch"):
+        yield solver, "all", 10
+        if solver not in [*BIASED_WHERE_SAMPLED, "exact"]:
+            yield solver, "frequency", 4
+
+
+@pytest.mark.parametrize(("solver", "selection", "n_negatives"), list(sampled_or_not()))
+def test_every_solver_ends_at_the_minimum_of_its_own_objective(solver, selection, n_negatives, seed):
+    X, y = planted(np.random.default_rng(seed), 600, 3, 10, scale=3)
+    q = np.bincount(y) ** 0.75 / np.sum(np.bincount(y) ** 0.75)
+    draws = np.ones(10) if selection == "all" else n_negatives * q
+    own = optima.Objective(OWN_LOSS.get(solver, lambda _: optima.log_loss)(draws), X, y, 10)
+    steps = {"learning_rate": FIXED_RATES.get(solver, 0.5), "decay": 0.97}
+    if solver in RATES_OF_U:
+        steps["u_learning_rate"] = RATES_OF_U[solver]
+    model = softmax(
+        solver=solver, selection=selection, n_negatives=n_negatives, max_iter=200, random_state=seed, **steps
+    ).fit(X, y)
+    reached, best = own.at(model.coef_, model.intercept_), own.minimum()
+    # Steps end at 0.97^200 = 0.002 of the first. Over 20 seeds the largest share left of the way was .0032 of implicit
+    # steps, .016 of augment and reduce, whose u moves by (1 + t)^-0.9 and so remembers W of early passes, and .021 of
+    # plain SGD, which runs away at larger rates.
+    share = {"sgd": 0.04, "augment_reduce": 0.03}.get(solver, 0.01)
+    assert -1e-5 < reached - best < share * (own.at_zero - best)
+    if selection == "all":  # the running loss is the log-loss, at weights that hardly move any more
+        log_loss = optima.Objective(optima.log_loss, X, y, 10).at(model.coef_, model.intercept_)
+        assert model.loss_curve_[-1] == pytest.approx(log_loss, abs=0.01)
 
 
 def test_one_negative_of_one_class_is_enough_given_time(best_of_seed, seed):

@@ -193,3 +193,15 @@ def test_sparse_and_dense_fits_of_the_same_data_agree(seed):
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=0, atol=atol)
     assert fits[0]._weights.matrix.shape == (21, 12)
     assert fits[1]._weights.matrix.shape == (12, 32)
+
+
+def test_with_rows_in_a_ball_u_is_never_below_zero(seed):
+    X, y = small_problem(seed)
+    # From log 21 a step of 6 moves u below 0, where it never is the best one (Fagan & Iyengar 2018, Algorithm 1).
+    parameters = {"solver": "sgd", "selection": "block", "n_negatives": 4, "learning_rate": 0.2, "max_norm": 0.05}
+    parameters |= {"u_learning_rate": 6.0, "max_iter": 3, "random_state": 2, "fit_intercept": False}
+    model = softmax(**parameters).fit(X, y)
+    expected = twin.train(X.astype(np.float64), y, 21, **parameters)
+    assert (expected.carried == 0).any()
+    atol = 2 * 3 * len(y) * ROUNDING_OF_A_VISIT * 0.05
+    np.testing.assert_allclose(model.coef_, expected.coef, rtol=0, atol=atol)
