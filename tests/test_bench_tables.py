@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from manyclass.registry import names
-
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
 # The first page sells and teaches in a screen and a half; the second has one table a question.
@@ -101,8 +99,3 @@ def test_a_fault_without_a_place_is_named(mutation):
     for text in ("p[k] *= 2;", "p[k] *= eta; p[k] *= eta;"):
         with pytest.raises(SystemExit, match=r"fault 1 \(sgd, sign, step/sgd.hpp\): its text stands . times"):
             mutation.with_switches(text, [fault])
-
-
-def test_every_solver_and_selection_has_faults(mutation):
-    words = {word for fault in mutation.read_faults() for word in re.findall(r"\w+", fault.part)}
-    assert words >= {*names("solver"), *names("selection"), *names("local_step"), "cross_entropy", "margin", "triplet"}

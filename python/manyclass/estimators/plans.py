@@ -272,9 +272,6 @@ def batches_plan(
     square = 1.0 if dim is not None else _mean_square(x)
     rate = ADAGRAD_RATE / square**0.5 if adagrad else 1 / (square + fit_intercept)
     rate = float(given.take("learning_rate", rate))
-    budget = source["budget"]
-    if budget is None:
-        budget = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
     plan = BatchesPlan(
         loss=loss,
         smoothing=smoothing,
@@ -291,11 +288,18 @@ def batches_plan(
         shuffle=bool(of_solver.take("shuffle")),
         share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
         fit_intercept=fit_intercept,
-        **{**source, "budget": int(min(budget, n_classes))},
+        **{**source, "budget": _budget(source["budget"], loss, n_classes)},
         **run_fields(given),
     )
     of_solver.refuse_rest("with several labels, embeddings or a margin")
     return plan
+
+
+def _budget(given: int | None, loss: str, n_classes: int) -> int:
+    """Classes that a search returns."""
+    if given is None:
+        given = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
+    return int(min(given, n_classes))
 
 
 def _mean_square(x: Matrix) -> float:

@@ -230,15 +230,7 @@ class ClusteredRows(BaseEstimator):
         check_number("smoothing", smoothing, low=0)
         check_number("tolerance", tolerance, low=0)
         check_number("n_iter", n_iter, low=0, high=2**31 - 1, integer=True)
-        if budget is not None and threshold is not None:
-            raise ValueError("budget and threshold are both given; a search has one of them")
-        if budget is not None:
-            check_number("budget", budget, low=1, high=self.n_rows_, integer=True)
-        if threshold is not None:
-            check_number("threshold", threshold, low=0)
-        if rest is None:
-            rest = "mask" if threshold is None else "zero"
-        check_choice("rest", rest, ("mask", "zero"))
+        rest = _checked_rest(budget, threshold, rest, self.n_rows_)
         queries = dense_queries(Q, self.n_features_in_)
         indptr, labels = labels_of(Y, len(queries), self.n_rows_)
         found = index.loss_and_gradient(
@@ -262,3 +254,17 @@ class ClusteredRows(BaseEstimator):
         gradients: sp.csr_array = sp.csr_array(parts, shape=(len(queries), self.n_rows_))
         gradients.sort_indices()
         return ApproximateLosses(np.asarray(found["losses"]), gradients, SearchReport.of(found, self.n_features_in_))
+
+
+def _checked_rest(budget: int | None, threshold: float | None, rest: str | None, n_rows: int) -> str:
+    """Check how far a search goes; return what becomes of the scores that it does not find."""
+    if budget is not None and threshold is not None:
+        raise ValueError("budget and threshold are both given; a search has one of them")
+    if budget is not None:
+        check_number("budget", budget, low=1, high=n_rows, integer=True)
+    if threshold is not None:
+        check_number("threshold", threshold, low=0)
+    if rest is None:
+        return "mask" if threshold is None else "zero"
+    check_choice("rest", rest, ("mask", "zero"))
+    return rest
