@@ -124,7 +124,7 @@ def test_scipys_integrator_agrees(noise, scale, seed):
         np.testing.assert_allclose(utility_probabilities(psi, noise), want, atol=ATOL, rtol=0)
 
 
-@pytest.mark.parametrize("noise", INTEGRATED)
+@pytest.mark.parametrize("noise", ["normal", "logistic"])  # written out for mpmath below
 def test_logarithms_agree_with_forty_digits(noise, seed):
     rng = np.random.default_rng(seed)
     psi = np.sort(rng.normal(scale=8, size=4))
