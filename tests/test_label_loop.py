@@ -99,7 +99,9 @@ def test_the_step_size_left_open_fits_any_scale_of_the_data(loss, schedule, seed
 # What a single call of the core does.
 
 
-def bare_trainer(X, lists, W, embeddings, *, batch, relu=False, loss="cross_entropy", smoothing=0.0, implicit=False):
+def bare_trainer(
+    X, lists, W, embeddings, *, batch, relu=False, loss="cross_entropy", smoothing=0.0, implicit=False, **changes
+):
     """A trainer by plain steps in the order of the data on the arrays given, of which it moves the last two."""
     arrays = _core.LabelArrays(
         x=X,
@@ -125,7 +127,8 @@ def bare_trainer(X, lists, W, embeddings, *, batch, relu=False, loss="cross_entr
         "budget": 1,
     }
     options |= {"n_probe": 1, "seed": 0, "n_threads": 1, "shuffle": False, "isa": "auto"}
-    return _core.Trainer.labels(arrays, loss=loss, smoothing=smoothing, implicit=implicit, batch=batch, **options)
+    given = {"loss": loss, "smoothing": smoothing, "implicit": implicit, "batch": batch} | options | changes
+    return _core.Trainer.labels(arrays, **given)
 
 
 def rows(values):
@@ -160,6 +163,28 @@ def test_a_step_of_one_batch_is_the_gradient_by_finite_differences(loss, smoothi
         slope = (total(start + h * direction) - total(start - h * direction)) / (2 * h)
         # Floats of N gradients and of the moved rows; doubles lose 1e-6 to the small h, which kinks ask for.
         assert gradient @ direction == pytest.approx(slope, abs=2e-5 * np.abs(gradient) @ np.abs(direction))
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [{}, {"n_iter": 0}, {"n_iter": 4}, {"n_iter": 3, "step": "frank_wolfe"}, {"n_iter": 2, "tolerance": 0.3}],
+    ids=str,
+)
+@pytest.mark.parametrize(("loss", "smoothing"), [("cross_entropy", 0.0), ("margin", 1.0)])
+def test_a_step_by_messages_is_the_gradient_of_the_index(loss, smoothing, messages, seed):
+    # DecomposedIndex.loss_and_gradient has a twin of its own, of Algorithm 2 as printed (test_decomposed.py).
+    X, _, lists = some_problem(seed, multilabel=True)
+    width = X.shape[1] + 1
+    W = rows(np.random.default_rng(seed).normal(size=(K, width)))
+    index = DecomposedIndex(n_blocks=3, n_clusters=2, n_probe=2, random_state=0).fit(W[:, :width])
+    phi = np.column_stack([X, np.ones(N, dtype=np.float32)])
+    _, expected = index.loss_and_gradient(phi, lists, loss=loss, smoothing=smoothing, budget=4, **messages)
+    search = {"source": "messages", "index": index.core, "budget": 4, "n_probe": 2, **messages}
+    before = W.copy()
+    trainer = bare_trainer(X, lists, W, rows(np.zeros((0, 1))), batch=N, loss=loss, smoothing=smoothing, **search)
+    trainer.run(epoch=0, eta=1.0, eta_u=1.0, first=0, last=N, loss=0.0)
+    # N floats of size 1 are summed.
+    np.testing.assert_allclose((before - W)[:, :width], expected.T @ phi, atol=N * 2.0**-21)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 1.0])

@@ -100,6 +100,10 @@ def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
         ({"sampler": "search"}, {"source": "mips"}),
         ({"sampler": samplers.Search(index="decomposed")}, {"source": "decomposed"}),
         ({"sampler": samplers.Search(index="messages", budget=3)}, {"source": "messages", "budget": 3}),
+        (
+            {"sampler": samplers.Search(index="messages", n_iter=5, step="frank_wolfe", tolerance=0.0)},
+            {"source": "messages", "n_iter": 5, "step": "frank_wolfe", "tolerance": 0.0},
+        ),
         ({"sampler": samplers.Search(budget=1000)}, {"source": "mips", "budget": K}),
         ({"sampler": samplers.Search(warm_up=4)}, {"source": "mips", "warm_up": 4}),
         ({"sampler": samplers.Search(warm_up=0)}, {"source": "mips", "warm_up": 0}),

@@ -134,10 +134,11 @@ LabelProblem problem_of(const LabelArrays& a) {
 std::unique_ptr<Trainer> labels(const LabelArrays& arrays, const std::string& loss, double smoothing, bool implicit,
                                 const std::string& source, const std::string& selection, Index n_negatives,
                                 const Options& options, bool log_alpha, bool share, const py::object& index,
-                                Index budget, Index n_probe, std::uint64_t seed, int n_threads, Index batch,
-                                bool shuffle, Isa isa) {
+                                Index budget, Index n_probe, int n_iter, std::string step, float tolerance,
+                                std::uint64_t seed, int n_threads, Index batch, bool shuffle, Isa isa) {
   const LabelProblem problem = problem_of(arrays);
   SourceChoice choice{source, selection, n_negatives, options, log_alpha, share, {}, budget, n_probe};
+  choice.messages = {n_iter, std::move(step), tolerance};
   if (py::isinstance<ClusterIndex>(index)) choice.index = index.cast<ClusterIndex*>();
   if (py::isinstance<DecomposedIndex>(index)) choice.index = index.cast<DecomposedIndex*>();
   const SourceSettings settings{
@@ -231,7 +232,8 @@ void bind_train(py::module_& m) {
                   KeepAll())
       .def_static("labels", &labels, "arrays"_a, py::kw_only(), "loss"_a, "smoothing"_a, "implicit"_a, "source"_a,
                   "selection"_a, "n_negatives"_a, "options"_a, "log_alpha"_a, "share"_a, "index"_a, "budget"_a,
-                  "n_probe"_a, "seed"_a, "n_threads"_a, "batch"_a, "shuffle"_a, "isa"_a, KeepAll())
+                  "n_probe"_a, "n_iter"_a = 1, "step"_a = "full", "tolerance"_a = 1e-3F, "seed"_a, "n_threads"_a,
+                  "batch"_a, "shuffle"_a, "isa"_a, KeepAll())
       .def(
           "run",
           [](Trainer& self, int epoch, double eta, double eta_u, Offset first, Offset last, double loss,

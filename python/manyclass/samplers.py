@@ -51,13 +51,19 @@ class Search(Sampler):
     ----------
     index : {"mips", "decomposed", "messages"} or index, default="mips"
         "mips": the `budget` best by a `SphericalClusterIndex` (Yen et al. 2018, Algorithm 1). "decomposed": the union
-        of the `budget` best of each block of columns by a `DecomposedIndex`, with exact scores. "messages": the same
-        joined by greedy message passing, one full step (Algorithm 2 with T = 1). An index that is not fitted may be
-        given instead: its parameters are used.
+        of the `budget` best of each block of columns by a `DecomposedIndex`, with exact scores. "messages": what the
+        blocks find, joined by greedy message passing (Algorithm 2). An index that is not fitted may be given instead:
+        its parameters are used.
     budget : int or None, default=None
         Classes that a search returns (of each block); None is 64 for the margin, K / 100 for other losses.
     warm_up : int, default=1
         Passes that draw classes before the search begins.
+    n_iter : int, default=1
+        With "messages": rounds, the paper's T.
+    step : {"full", "frank_wolfe"}, default="full"
+        With "messages": a message goes all the way, or by 2 / (t + 2) in round t = 1, 2, ..., as the paper has it.
+    tolerance : float, default=1e-3
+        With "messages": classes whose gradient in a block is larger are active, the paper's tau_2.
     """
 
     name = "search"
@@ -65,10 +71,22 @@ class Search(Sampler):
         Setting("index", "mips", "What searches.", "index"),
         Setting("budget", None, "Classes that a search returns.", "integer", beside=(None,), low=1),
         Setting("warm_up", 1, "Passes that draw classes first.", "integer", low=0),
+        Setting("n_iter", 1, "Rounds of messages.", "integer", low=0, high=2**31 - 1),
+        Setting("step", "full", "How far a message goes.", "choice", ("full", "frank_wolfe")),
+        Setting("tolerance", 1e-3, "Gradient from which a class is active.", low=0),
     )
 
-    def __init__(self, *, index: Any = "mips", budget: int | None = None, warm_up: int = 1) -> None:
-        super().__init__(index=index, budget=budget, warm_up=warm_up)
+    def __init__(
+        self,
+        *,
+        index: Any = "mips",
+        budget: int | None = None,
+        warm_up: int = 1,
+        n_iter: int = 1,
+        step: str = "full",
+        tolerance: float = 1e-3,
+    ) -> None:
+        super().__init__(index=index, budget=budget, warm_up=warm_up, n_iter=n_iter, step=step, tolerance=tolerance)
 
     def check(self) -> None:
         """Raise ValueError or TypeError for a parameter out of its range."""

@@ -101,8 +101,9 @@ struct NaturalAverage : MovingAverage {
   };
 };
 
-// The inner step of stochastic composition, without its extrapolated iterate: that differs from W only on the features
-// and classes of the step before.
+// The inner step of stochastic composition. The accelerated method (Wang, Liu & Fang 2017) takes the sum at an iterate
+// that is extrapolated from the one of the average's last update. Here each point has an average of its own, whose last
+// update is a pass ago and saw other classes: their scores then are not known, so that this is the plain method.
 struct CompositionAverage : MovingAverage {
   static constexpr Facts facts{
       .name = "scgd",

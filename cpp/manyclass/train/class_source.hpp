@@ -6,7 +6,9 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "manyclass/core/facts.hpp"
@@ -111,9 +113,16 @@ struct SearchOptions {
 std::unique_ptr<ClassSource> searched_source(const SourceSettings& settings, ClusterIndex& index,
                                              SearchOptions options);
 
-// What searches in blocks of columns find, by an index that follows W: their union with exact scores, or (`messages`)
-// joined by greedy message passing, one full step (Algorithm 2 with T = 1).
+// Greedy message passing (Algorithm 2): T rounds, each with the step 2 / (t + 2) or the whole one, and tau_2.
+struct MessageOptions {
+  int n_iter = 1;
+  std::string step = "full";
+  float tolerance = 1e-3F;
+};
+
+// What searches in blocks of columns find, by an index that follows W: their union with exact scores, or joined by
+// messages.
 std::unique_ptr<ClassSource> decomposed_source(const SourceSettings& settings, DecomposedIndex& index,
-                                               SearchOptions options, bool messages);
+                                               SearchOptions options, const std::optional<MessageOptions>& messages);
 
 }  // namespace manyclass

@@ -5,6 +5,7 @@
 // point's gradient had 86 to 136 classes where the exact one has 14 to 18, and learned less than a sample does. The
 // union of what the blocks find, scored exactly (the D |A| operations of Algorithm 2's fifth line, for all that was
 // found), has no such classes.
+#include "manyclass/search/approximate_losses.hpp"
 #include "manyclass/search/message_passing.hpp"
 #include "manyclass/train/following.hpp"
 #include "manyclass/train/listed_loss.hpp"
@@ -15,8 +16,9 @@ namespace {
 
 class Decomposed final : public ClassSource {
  public:
-  Decomposed(bool messages, const SourceSettings& settings, DecomposedIndex& index, SearchOptions options)
-      : messages_(messages),
+  Decomposed(const std::optional<MessageOptions>& messages, const SourceSettings& settings, DecomposedIndex& index,
+             SearchOptions options)
+      : messages_(messages.has_value()),
         settings_(settings),
         index_(index),
         work_(static_cast<std::size_t>(settings.n_threads)),
@@ -24,6 +26,10 @@ class Decomposed final : public ClassSource {
         following_(settings.classes, settings.n_columns, probe_cost(index, options),
                    static_cast<double>(index.n_clusters())) {
     options_.find = {options.budget, 0, options.n_probe, settings.isa};
+    if (!messages) return;
+    options_.n_iter = messages->n_iter;
+    options_.step = gmp_step_named(messages->step);
+    options_.tolerance = messages->tolerance;
   }
 
   void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) override {
@@ -114,7 +120,7 @@ class Decomposed final : public ClassSource {
 }  // namespace
 
 std::unique_ptr<ClassSource> decomposed_source(const SourceSettings& settings, DecomposedIndex& index,
-                                               SearchOptions options, bool messages) {
+                                               SearchOptions options, const std::optional<MessageOptions>& messages) {
   return std::make_unique<Decomposed>(messages, settings, index, options);
 }
 

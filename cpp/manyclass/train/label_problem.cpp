@@ -67,7 +67,8 @@ std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const Labe
   }
   if (name == "decomposed" || name == "messages") {
     auto& index = index_of<DecomposedIndex>(choice);
-    return decomposed_source(settings, index, search_options(choice, problem, index), name == "messages");
+    const auto messages = name == "messages" ? std::optional(choice.messages) : std::nullopt;
+    return decomposed_source(settings, index, search_options(choice, problem, index), messages);
   }
   place_of("source", name, class_source_facts);  // throws, as it is none of these
   return nullptr;

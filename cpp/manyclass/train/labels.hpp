@@ -36,6 +36,7 @@ struct SourceChoice {
   bool share = false;      // the points of a batch have one sample in common
   std::variant<std::monostate, ClusterIndex*, DecomposedIndex*> index{};
   Index budget = 1, n_probe = 1;
+  MessageOptions messages{};  // of "messages"
 };
 
 std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const LabelProblem& problem,

@@ -237,6 +237,9 @@ def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, draws: 
         index = of_sampler.take("index")
         fields |= {"source": search_name(index), "index": None if isinstance(index, str) else index}
         fields |= {"budget": of_sampler.take("budget"), "warm_up": int(of_sampler.take("warm_up"))}
+        if fields["source"] == "messages":
+            fields |= {"n_iter": int(of_sampler.take("n_iter")), "step": of_sampler.take("step")}
+            fields["tolerance"] = float(of_sampler.take("tolerance"))
     elif sampler.name != "all":
         fields["source"], draws = "sampled", sampler
         for setting in sampler.settings:

@@ -165,6 +165,8 @@ class BatchesPlan(Plan):
         An example of the index to search with.
     budget : int
         Classes that a search returns.
+    n_iter, step, tolerance : int, str, float
+        Rounds of messages, how each steps, and the gradient from which a class is active, for "messages".
     warm_up : int
         Passes that draw before the search begins.
     dim : int or None
@@ -183,6 +185,9 @@ class BatchesPlan(Plan):
     log_q: bool
     index: Index | None = None
     budget: int
+    n_iter: int = 1
+    step: str = "full"
+    tolerance: float = 1e-3
     warm_up: int = 1
     dim: int | None
     relu: bool = False
