@@ -113,7 +113,7 @@ def test_the_alias_table_has_the_probabilities_it_is_made_from(seed):
 def test_a_class_without_points_is_drawn_only_where_all_classes_weigh_the_same(power, share_classes, seed):
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(60, 5)), np.eye(9, dtype=np.int64)[rng.integers(0, 8, 60)]  # the last column is empty
-    solver = Adagrad(share_classes=share_classes)
+    solver = Adagrad(share_classes=share_classes, batch_size=2)
     model = SoftmaxClassifier(solver=solver, sampler=Frequency(power=power), n_negatives=4, random_state=seed)
     model.set_params(max_iter=3).fit(X, Y)
     assert model.coef_[8].any() == (power == 0)

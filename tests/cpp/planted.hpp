@@ -80,7 +80,7 @@ class Planted {
  private:
   template <class Rows>
   Problem<Rows> problem_of(const typename Rows::Data& x) {
-    return {x, labels_, x_sq_, u_, {Rows(weights_, n_features), intercept_, {}}, n_classes, {}, {}, {}};
+    return {x, labels_, x_sq_, u_, {Rows(weights_, n_features), intercept_, {}}, n_classes, {}, {}};
   }
 
   bool sparse_;

@@ -120,7 +120,8 @@ def _batch_sampler(flat: Mapping[str, Any], power: float, otherwise: str) -> str
     if search == "sampled":
         power = flat.get("frequency_power", power)
         return SAMPLERS["uniform"]() if power == 0 else SAMPLERS["frequency"](power=power)
-    return _part(SAMPLERS["search"], flat, {"index": "search"})
+    # What was "step" then is the margin's own; of messages there was one way.
+    return _part(SAMPLERS["search"], {k: v for k, v in flat.items() if k != "step"}, {"index": "search"})
 
 
 def _draws(flat: Mapping[str, Any], otherwise: str | None) -> bool:

@@ -199,8 +199,9 @@ class PointsTraining:
             arrays |= self._begin(start, x, labels)
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
-        norm = np.inf if plan.max_norm is None or plan.fit_intercept else plan.max_norm
-        u_max = largest_log_normalizer(norm, float(np.sqrt(self.x_sq.max(initial=0))), n_classes)
+        u_max = np.inf
+        if plan.max_norm is not None and not plan.fit_intercept:
+            u_max = largest_log_normalizer(plan.max_norm, float(np.sqrt(self.x_sq.max(initial=0))), n_classes)
         made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max)
         if isinstance(x, sp.csr_array):
             return _core.Trainer.sparse(made, *csr_parts(x), x.shape[1], state)
