@@ -95,8 +95,10 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
       classes = searched_source(settings, index, {20, 3});
       break;
     case Source::decomposed:
+      classes = decomposed_source(settings, blocks, {10, 3}, std::nullopt);
+      break;
     case Source::messages:
-      classes = decomposed_source(settings, blocks, {10, 3}, source == Source::messages);
+      classes = decomposed_source(settings, blocks, {10, 3}, MessageOptions{});
       break;
   }
   Settings loop;
