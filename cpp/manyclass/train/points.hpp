@@ -75,9 +75,14 @@ class Points {
     const auto [first_line, last_line] = me.share(lines);
     const auto first = static_cast<Index>(first_line * line_floats);
     const ClassRange mine{first, static_cast<Index>(last_line * line_floats) - first};
+    if (!problem_.adaptive) {
+      run_with(settings_.isa, [&] {
+        for (std::size_t s = 0; s < visits.size; ++s) apply_part<false>(batch_[s], mine, run.stretch);
+      });
+      return;
+    }
     run_with(settings_.isa, [&] {
-      for (std::size_t s = 0; s < visits.size; ++s) apply_part(batch_[s], mine, run.stretch);
-      if (!problem_.adaptive) return;
+      for (std::size_t s = 0; s < visits.size; ++s) apply_part<true>(batch_[s], mine, run.stretch);
       for (std::size_t s = 0; s < visits.size; ++s) descend_part(batch_[s], mine, run.stretch);
     });
   }
@@ -117,7 +122,7 @@ class Points {
     const Rng rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, named_by);
     slot.point = i;
     slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - first_of_batch);
-    slot.iteration = first_iteration(run.stretch) + t / settings_.batch;
+    if (problem_.adaptive) slot.iteration = first_iteration(run.stretch) + t / settings_.batch;
     slot.classes = select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], 1), slot.buffers());
   }
 
@@ -185,20 +190,22 @@ class Points {
     return std::fabs(p) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
   }
 
+  // `adaptively` is known where the code is compiled, so that the loops of plain steps stand alone.
+  template <bool adaptively>
   void move_rows(const Slot& slot, const ClassLines& classes, std::span<float> moves, std::span<const float> shrinks,
                  const Stretch& stretch) {
     for_runs(classes, [&](ClassRange run, std::size_t c) {
-      move_rows(slot, run, moves.subspan(c, run.size()), shrinks.empty() ? shrinks : shrinks.subspan(c, run.size()),
-                stretch);
+      move_rows<adaptively>(slot, run, moves.subspan(c, run.size()),
+                            shrinks.empty() ? shrinks : shrinks.subspan(c, run.size()), stretch);
     });
   }
 
   // Moves the rows `classes` by `moves` times x, then shrinks them.
-  template <class Some>
+  template <bool adaptively, class Some>
   void move_rows(const Slot& slot, const Some& classes, std::span<float> moves, std::span<const float> shrinks,
                  const Stretch& stretch) {
     const auto x = problem_.x.row(slot.point);
-    if (problem_.adaptive) {
+    if constexpr (adaptively) {
       move_adaptively(slot, x, classes, moves, stretch);
     } else {
       problem_.model.add(x, classes, moves);
@@ -298,36 +305,45 @@ class Points {
       ball.emplace(problem_.model.intercept, settings_.norm_sq, settings_.max_norm);
       grow(slot, *ball);
     }
-    if (problem_.adaptive) join_label(slot);
-    run_with(settings_.isa, [&] {
-      const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
-      move_rows(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
-      move_label(slot, stretch);
-    });
+    const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
+    if (problem_.adaptive) {
+      join_label(slot);
+      run_with(settings_.isa, [&] {
+        move_rows<true>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
+        move_label<true>(slot, stretch);
+      });
+    } else {
+      run_with(settings_.isa, [&] {
+        move_rows<false>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
+        move_label<false>(slot, stretch);
+      });
+    }
     if (ball) {
       for (std::size_t c = 0; c < size; ++c) ball->project(slot.classes[c], problem_.model);
       ball->project(label(slot.point), problem_.model);
     }
   }
 
+  template <bool adaptively>
   void move_label(Slot& slot, const Stretch& stretch) {
     float rise = static_cast<float>(slot.move.label);
     const std::span<const float> shrink(&slot.label_shrink, settings_.ridge > 0 ? 1 : 0);
-    move_rows(slot, ClassRange{label(slot.point), 1}, std::span<float>(&rise, 1), shrink, stretch);
+    move_rows<adaptively>(slot, ClassRange{label(slot.point), 1}, std::span<float>(&rise, 1), shrink, stretch);
   }
 
   // The part of a slot that falls on the classes `mine`.
+  template <bool adaptively>
   void apply_part(Slot& slot, ClassRange mine, const Stretch& stretch) {
     const bool ridge = settings_.ridge > 0;
     for_runs(slot.classes, [&](ClassRange run, std::size_t at) {
       const ClassRange part = intersect(run, mine);
       if (part.count == 0) return;
       const std::size_t c = at + static_cast<std::size_t>(part.begin - run.begin);
-      move_rows(slot, part, slot.moves.subspan(c, part.size()),
-                ridge ? slot.shrinks.subspan(c, part.size()) : std::span<float>{}, stretch);
+      move_rows<adaptively>(slot, part, slot.moves.subspan(c, part.size()),
+                            ridge ? slot.shrinks.subspan(c, part.size()) : std::span<float>{}, stretch);
     });
     const Index y = label(slot.point);
-    if (y >= mine.begin && y < mine.end()) move_label(slot, stretch);
+    if (y >= mine.begin && y < mine.end()) move_label<adaptively>(slot, stretch);
   }
 
   Problem<Rows> problem_;
