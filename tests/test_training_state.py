@@ -34,3 +34,19 @@ def test_scores_norm_and_evaluation_after_the_last_pass_are_those_of_the_model(p
     np.testing.assert_allclose(seen["scores"], model.decision_function(X), rtol=1e-5, atol=1e-6)
     assert seen["norm"] == pytest.approx(float(np.square(model.coef_.astype(np.float64)).sum()), rel=1e-6)
     assert seen["found"]["log_loss"] == pytest.approx(model.evaluate(X, y)["log_loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sp.csr_array, sp.csr_matrix, lambda X: X.tolist()])
+def test_a_state_takes_the_data_that_fit_takes(kind, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 5)).round(3)  # float64
+    y = np.arange(60) % 4
+    seen = []
+
+    def note(state):
+        plain = X.astype(np.float32)
+        found, wanted = state.evaluate(kind(X), y), state.evaluate(plain, y)
+        seen.append(found == pytest.approx(wanted) and np.allclose(state.scores(kind(X)), state.scores(plain)))
+
+    SoftmaxClassifier(solver="exact", max_iter=1).fit(X, y, callback=note)
+    assert seen == [True]

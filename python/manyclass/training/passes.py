@@ -7,13 +7,15 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from manyclass import _core
+from manyclass.checks import canonical_csr
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 
@@ -198,16 +200,17 @@ class TrainingState:
         It is the current iterate that is evaluated, also where iterates are averaged.
         """
         at = self._position[labels]
-        return summarize(*self._weights.log_losses(X, at, self._n_threads, self._scale, self._noise))
+        return summarize(*self._weights.log_losses(_as_data(X), at, self._n_threads, self._scale, self._noise))
 
     def log_losses(self, X: Matrix, labels: Ids) -> Doubles:
         """Return the exact log-loss of each point, (n_samples,), in nats; see `evaluate`."""
-        losses, _ = self._weights.log_losses(X, self._position[labels], self._n_threads, self._scale, self._noise)
+        at = self._position[labels]
+        losses, _ = self._weights.log_losses(_as_data(X), at, self._n_threads, self._scale, self._noise)
         return losses
 
     def scores(self, X: Matrix) -> Floats:
         """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
-        return self._weights.scores(X, self._n_threads, self._scale)[:, self._position]
+        return self._weights.scores(_as_data(X), self._n_threads, self._scale)[:, self._position]
 
     def squared_norm(self) -> float:
         """Return ||W||^2 of the current iterate, without intercepts."""
@@ -215,6 +218,11 @@ class TrainingState:
         squares = np.einsum("kj,kj->k", W, W, dtype=np.float64)
         scale = self._scale.astype(np.float64)
         return float(squares @ np.square(scale) if len(scale) else squares.sum())
+
+
+def _as_data(X: Any) -> Matrix:
+    """What a user gives a callback's state, as the core takes it."""
+    return canonical_csr(sp.csr_array(X)) if sp.issparse(X) else np.ascontiguousarray(X, dtype=np.float32)
 
 
 Callback = Callable[[TrainingState], bool | None]
