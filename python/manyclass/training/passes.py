@@ -222,7 +222,8 @@ class TrainingState:
 
 def _as_data(X: Any) -> Matrix:
     """What a user gives a callback's state, as the core takes it."""
-    return canonical_csr(sp.csr_array(X)) if sp.issparse(X) else np.ascontiguousarray(X, dtype=np.float32)
+    sparse: bool = sp.issparse(X)
+    return canonical_csr(X) if sparse else np.ascontiguousarray(X, dtype=np.float32)
 
 
 Callback = Callable[[TrainingState], bool | None]
