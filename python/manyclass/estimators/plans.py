@@ -206,17 +206,29 @@ def utility_points_plan(
             f"max_norm is {fields['max_norm']!r}, which has no effect with augment and reduce; leave it None"
         )
     noise, local, family = bound
-    gains = local.get_params()
-    if gains.get("floor") == "auto":
-        gains["floor"] = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (n_classes - 1))
-    utility = Utility(
-        noise, local.name, family, *(float(gains.get(name, 0.0)) for name in ("gain", "gain_power", "floor"))
-    )
+    seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (n_classes - 1))
+    utility = Utility(noise, local.name, family, *_gains(local, seen))
     plan = PointsPlan(
         **fields, **run_fields(given), schedule=schedule_of(of_solver, rate, rate, open_.decay), utility=utility
     )
     of_solver.refuse_rest("with augment and reduce")
     return plan
+
+
+def _gains(local: Part, seen: float) -> tuple[float, float, float]:
+    """Gain, its power and its floor, of a local step that sees this share of the wrong classes."""
+    of_local = local.get_params()
+    open_floor = of_local.get("floor") == "auto"
+    if open_floor and seen == 1:
+        for name in ("gain", "gain_power"):
+            default = type(local)().get_params()[name]
+            if of_local[name] != default:
+                raise ValueError(
+                    f"{name} is {of_local[name]!r}, which has no effect where steps see all classes: the gain's floor "
+                    f"is 1 then; set floor, too, or leave it {default!r}"
+                )
+    floor = seen if open_floor else of_local.get("floor", 0.0)
+    return float(of_local["gain"]), float(of_local["gain_power"]), float(floor)
 
 
 # By minibatches
