@@ -224,3 +224,15 @@ def test_bibtex_is_predicted_as_recorded(noise, log_likelihood, accuracy, data_d
     bound = model.elbo(data.X_test[some], data.y_test[some])
     log_likelihood = -model.evaluate(data.X_test[some], data.y_test[some])["log_loss"]
     assert log_likelihood - 0.2 < bound <= log_likelihood + 1e-7  # the gap of the worst family: see above
+
+
+@pytest.mark.parametrize(
+    ("sampler", "n_negatives", "gain"),
+    [("all", "auto", {"gain": 0.5}), ("uniform", 2, {"gain_power": 0.5})],
+)
+def test_a_gain_is_refused_where_its_floor_is_1(sampler, n_negatives, gain):
+    X, y = np.eye(3, dtype=np.float32)[[0, 1, 2] * 4], [0, 1, 2] * 4
+    model = AugmentReduceClassifier(sampler=sampler, n_negatives=n_negatives, local_step=solvers.Natural(**gain))
+    with pytest.raises(ValueError, match="which has no effect where steps see all classes"):
+        model.fit(X, y)
+    model.set_params(local_step__floor=0.0).fit(X, y)

@@ -385,11 +385,6 @@ def test_gains_of_local_steps_are_the_papers_or_given(parameters, expected):
             "local_step: n_nodes is 3, which has no effect",
         ),
         ({"sampler": "all", "n_negatives": 3}, "n_negatives is 3, which has no effect here"),
-        (
-            {"sampler": "all", "local_step": solvers.Natural(gain=0.5)},
-            "gain is 0.5, which has no effect where steps see",
-        ),
-        ({"n_negatives": 5, "local_step": solvers.Natural(gain_power=0.5)}, "gain_power is 0.5, which has no effect"),
         ({"posterior": "gaussian"}, "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'"),
         (
             {"posterior": "gaussian", "alpha": 1.0, "local_step": solvers.Natural(gain_power=0.5)},
