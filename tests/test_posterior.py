@@ -12,6 +12,7 @@ from test_double_sum import finite_differences
 import manyclass
 from manyclass import AugmentReduceClassifier, solvers
 from manyclass.registry import names
+from manyclass.special import utility_probabilities
 from manyclass.training.local_family import LocalFamily, gauss_rule
 from manyclass.training.points import row_norms_sq
 from manyclass.training.posterior import GaussianTraining
@@ -158,6 +159,17 @@ def test_a_batch_touches_only_features_and_classes_that_it_has(noise, seed):
     assert 1 <= moved.any(axis=0).sum() <= 4
 
 
+def elbo_by_definition(model, X, y, prior, rng):
+    """E log p(y | x, w) - KL(q(w) || prior) a point, q being the model's: by draws of scores, and in closed form."""
+    m, v, x = model.coef_.astype(float), model.coef_var_.astype(float), X.astype(float)
+    z, deviations = x @ m.T + model.intercept_, np.sqrt(np.square(x) @ v.T)
+    drawn = (z + deviations * rng.standard_normal(z.shape) for _ in range(200))
+    of_labels = [
+        np.take_along_axis(utility_probabilities(psi, model.noise, log=True), y[:, np.newaxis], 1) for psi in drawn
+    ]
+    return np.mean(of_labels) - np.sum((np.square(m) + v) / prior - 1 - np.log(v / prior)) / (2 * len(y))
+
+
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
 @pytest.mark.parametrize("noise", ["gumbel", *BOTH])
 def test_a_posterior_under_the_right_prior_predicts_as_well_as_the_point(noise, storage, seed, tmp_path):
@@ -177,7 +189,12 @@ def test_a_posterior_under_the_right_prior_predicts_as_well_as_the_point(noise, 
     assert np.all((model.coef_var_ > 0) & (model.coef_var_ <= prior * (1 + 1e-6)))
     losses = [m.evaluate(x[100:], y[100:])["log_loss"] for m in (point, model)]
     assert losses[1] < losses[0] + (0.0 if noise == "normal" else 0.05)
-    assert model.elbo_curve_[-1] > model.elbo_curve_[1]
+    # The running bound of the last pass is that of the utilities' bound besides, from weights that still move: over
+    # four data sets -.01 to +.04 of the definition for normal noise, -.10 to +.02 for logistic, and -.26 to -.28 for
+    # Gumbel, whose bound has the logarithm of a mean where the definition has the mean of logarithms. The first passes
+    # are .9 to 1.6 below it.
+    over = model.elbo_curve_[-1] - elbo_by_definition(model, X[train], y[train], prior, rng)
+    assert (-0.35 if noise == "gumbel" else -0.15) < over < 0.08
     p = model.predict_proba(x[100:])
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(model.predict(x[100:]), p.argmax(axis=1))
