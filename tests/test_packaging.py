@@ -63,4 +63,4 @@ def test_a_wheel_has_licence_readme_and_command(wheel):
     assert f"\nRequires-Python: {PROJECT['project']['requires-python']}\n" in metadata
     assert metadata.endswith((ROOT / "README.md").read_text(encoding="utf-8"))
     assert wheel.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
-    assert b"manyclass = manyclass.cli:main" in wheel.read(f"{info}/entry_points.txt")
+    assert b"manyclass = manyclass.__main__:main" in wheel.read(f"{info}/entry_points.txt")

@@ -1,17 +1,23 @@
 """Categorical models with very many classes, trained on the true normalised likelihood."""
 
-from manyclass import models, samplers, solvers
-from manyclass.datasets import load_xmc
-from manyclass.estimators.files import load
-from manyclass.estimators.margin import MarginClassifier
-from manyclass.estimators.softmax import SoftmaxClassifier
-from manyclass.estimators.tuning import tune_learning_rate
-from manyclass.estimators.utility import AugmentReduceClassifier
-from manyclass.search.decomposed import DecomposedIndex
-from manyclass.search.spherical import SphericalClusterIndex
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
 from manyclass.version import __version__
-from manyclass.words.skip_gram import SkipGram
-from manyclass.words.vectors import WordVectors
+
+if TYPE_CHECKING:
+    from manyclass import models, samplers, solvers
+    from manyclass.datasets import load_xmc
+    from manyclass.estimators.files import load
+    from manyclass.estimators.margin import MarginClassifier
+    from manyclass.estimators.softmax import SoftmaxClassifier
+    from manyclass.estimators.tuning import tune_learning_rate
+    from manyclass.estimators.utility import AugmentReduceClassifier
+    from manyclass.search.decomposed import DecomposedIndex
+    from manyclass.search.spherical import SphericalClusterIndex
+    from manyclass.words.skip_gram import SkipGram
+    from manyclass.words.vectors import WordVectors
 
 __all__ = [
     "AugmentReduceClassifier",
@@ -29,3 +35,32 @@ __all__ = [
     "solvers",
     "tune_learning_rate",
 ]
+
+# scikit-learn and SciPy take most of a second to load, so a name is loaded where it is first used (PEP 562).
+_HOMES = {
+    "AugmentReduceClassifier": "estimators.utility",
+    "DecomposedIndex": "search.decomposed",
+    "MarginClassifier": "estimators.margin",
+    "SkipGram": "words.skip_gram",
+    "SoftmaxClassifier": "estimators.softmax",
+    "SphericalClusterIndex": "search.spherical",
+    "WordVectors": "words.vectors",
+    "load": "estimators.files",
+    "load_xmc": "datasets",
+    "tune_learning_rate": "estimators.tuning",
+}
+
+
+# A type checker reads the imports above instead: to it, this function would make every misspelt name an object.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return globals()[name]
+        if importlib.util.find_spec(f"{__name__}.{name}") is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        return importlib.import_module(f"{__name__}.{name}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
