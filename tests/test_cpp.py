@@ -36,7 +36,7 @@ class Build:
 
     def make(self) -> None:
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        only = ["-DMANYCLASS_PYTHON=OFF", "-DMANYCLASS_CPP_TESTS=ON"]
+        only = ["-DMANYCLASS_WERROR=ON", "-DMANYCLASS_PYTHON=OFF", "-DMANYCLASS_CPP_TESTS=ON"]
         for command in (
             [tool("cmake"), "-S", self.source, "-B", self.folder, *generator, *only, *self.options],
             [tool("cmake"), "--build", self.folder, "--parallel", "2"],

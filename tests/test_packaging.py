@@ -35,7 +35,7 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     # Where the build tools are at hand they are used; elsewhere pip fetches them into an environment of its own.
     at_hand = all(importlib.util.find_spec(name) for name in ("scikit_build_core", "pybind11", "Cython"))
-    options = ["--no-build-isolation"] if at_hand else []
+    options = ["--config-settings=cmake.define.MANYCLASS_WERROR=ON", *["--no-build-isolation"] * at_hand]
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, *options, ROOT]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
