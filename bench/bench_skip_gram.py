@@ -125,7 +125,7 @@ def test_objectives(tmp_path_factory):
     print(f"\n{machine()}")
     for options in CONTENDERS:
         curve = []
-        model = SkipGram(100, n_jobs=2, random_state=0, **SAME)
+        model = SkipGram(100, sample_rule="sqrt", n_jobs=2, random_state=0, **SAME)
         model.set_params(max_iter=3).set_params(**options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of divergence: the values show it
@@ -154,7 +154,8 @@ def test_searches(tmp_path_factory, name):
         rows.append((state.objective_value(), cpu))
         begin = time.process_time()
 
-    model = SkipGram(100, objective=SEARCHES[name], n_jobs=1, random_state=0, max_iter=5, **SAME)
+    rule = {**SAME, "sample_rule": "sqrt"}
+    model = SkipGram(100, objective=SEARCHES[name], n_jobs=1, random_state=0, max_iter=5, **rule)
     model.fit(path, callback=note)
     print(f"\n{machine()}\n{name}, V = {len(model.counts_)}: {rows[0][0]:.4f} nats after negative sampling")
     for (value, cpu), wall in zip(rows[1:], model.pass_seconds_[1:], strict=True):

@@ -38,7 +38,7 @@ def write(path, sentences):
 
 def nearest_share_a_topic(model):
     """Share of the words whose nearest word is of their topic."""
-    return np.mean([model.most_similar(word, k=1)[0][0][:2] == word[:2] for word in model.vocabulary_])
+    return np.mean([model.most_similar(word, topn=1)[0][0][:2] == word[:2] for word in model.vocabulary_])
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -84,7 +84,7 @@ def test_each_parameter_of_the_estimator_has_an_effect_or_is_refused(name, seed)
                 fitted(name, seed, **{parameter: value})
         else:
             assert differ(before, fitted(name, seed, **{parameter: value})), parameter
-    assert differ(fitted(name, seed, sample=0.02), fitted(name, seed, sample=0.02, sample_rule="word2vec"))
+    assert differ(fitted(name, seed, sample=0.02), fitted(name, seed, sample=0.02, sample_rule="sqrt"))
 
 
 def test_negatives_of_a_descent_are_those_of_its_warm_up():
@@ -153,9 +153,9 @@ def test_parameters_of_an_objective_are_set_through_the_estimator(seed):
         ),
         ({"sample_rule": "magic"}, ValueError, "sample_rule is 'magic'"),
         (
-            {"sample_rule": "word2vec", "sample": 0},
+            {"sample_rule": "sqrt", "sample": 0},
             ValueError,
-            "sample_rule is 'word2vec'; with sample=0 all words stay",
+            "sample_rule is 'sqrt'; with sample=0 all words stay",
         ),
         ({"shrink_window": "no"}, TypeError, "shrink_window is 'no'; it must be True or False"),
         ({"dim": 0}, ValueError, "dim is 0; it must be finite, at least 1"),

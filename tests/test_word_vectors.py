@@ -18,11 +18,11 @@ def test_neighbours_are_in_the_order_of_their_cosines(seed):
     unit = vectors.vectors_ / np.linalg.norm(vectors.vectors_, axis=1, keepdims=True)
     cosines = unit @ unit[3]
     order = [i for i in np.argsort(-cosines) if i != 3]
-    found = vectors.most_similar("w3é", k=29)
+    found = vectors.most_similar("w3é", topn=29)
     assert [word for word, _ in found] == [f"w{i}é" for i in order]
     np.testing.assert_allclose([c for _, c in found], cosines[order], atol=1e-6)
-    assert vectors.most_similar("w3é", k=4) == found[:4]
-    assert len(vectors.most_similar("w3é", k=1000)) == 29
+    assert vectors.most_similar("w3é", topn=4) == found[:4]
+    assert len(vectors.most_similar("w3é", topn=1000)) == 29
     assert vectors.similarity("w3é", found[0][0]) == pytest.approx(found[0][1], abs=1e-6)
 
 
@@ -91,7 +91,7 @@ def test_keyed_vectors_and_back(seed):
     pytest.importorskip("gensim.models", reason="needs gensim, which is not installed")
     vectors = some(seed)
     keyed = vectors.to_keyed_vectors()
-    ours = vectors.most_similar("w3é", k=5)
+    ours = vectors.most_similar("w3é", topn=5)
     theirs = keyed.most_similar("w3é", topn=5)
     assert [word for word, _ in theirs] == [word for word, _ in ours]
     np.testing.assert_allclose([c for _, c in theirs], [c for _, c in ours], atol=1e-6)

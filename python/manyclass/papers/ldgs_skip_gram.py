@@ -43,7 +43,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "Word2vec-Neg": {"name": "negative_sampling"},
     "Word2vec-HS": {"name": "hierarchical"},
 }
-SAME = {"dim": 100, "window": 8, "min_count": 5, "sample": 1e-4}
+SAME = {"dim": 100, "window": 8, "min_count": 5, "sample": 1e-4, "sample_rule": "sqrt"}
 LINES = {"novels100": 24_000, "yso-titles": 200_000}  # a vocabulary of 10^4 words: a pass of GD takes seconds
 PASSES = 5
 

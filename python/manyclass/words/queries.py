@@ -5,13 +5,21 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from manyclass.checks import check_number
+from manyclass.model.weights import Doubles, Floats
+from manyclass.words.keyed import Key, KeyedTable
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
+
+N_ANSWERS = 10  # neighbours, unless told otherwise; as in gensim
+
+Keys = Key | Iterable[Key | tuple[Key, float]]
+Answers = list[tuple[str, float]]
 
 
 class KeyedVectors(Protocol):
@@ -19,61 +27,109 @@ class KeyedVectors(Protocol):
 
     index_to_key: Sequence[str]
     vectors: NDArray[np.float32]
+    expandos: dict[str, NDArray[Any]]
 
     def add_vectors(self, keys: Sequence[str], weights: NDArray[np.float32]) -> None:
         """Add words with their vectors."""
         ...
 
+    def allocate_vecattrs(self, attrs: Sequence[str], types: Sequence[type]) -> None:
+        """Make room for a number of each word."""
+        ...
 
-class WordVectorQueries:
+
+class WordVectorQueries(KeyedTable):
     """What can be asked of anything with `vocabulary_` (word to row) and `vectors_` (n_words, dim)."""
 
-    vocabulary_: dict[str, int]
-    vectors_: NDArray[np.float32]
+    @overload
+    def most_similar(
+        self,
+        positive: Keys | None = None,
+        negative: Keys | int | None = None,
+        topn: int = N_ANSWERS,
+        *,
+        restrict_vocab: int | None = None,
+    ) -> Answers: ...
+
+    @overload
+    def most_similar(
+        self,
+        positive: Keys | None = None,
+        negative: Keys | int | None = None,
+        *,
+        topn: None,
+        restrict_vocab: int | None = None,
+    ) -> Floats: ...
 
     def most_similar(
-        self, positive: str | Iterable[str], negative: str | Iterable[str] = (), k: int = 10
-    ) -> list[tuple[str, float]]:
+        self,
+        positive: Keys | None = None,
+        negative: Keys | int | None = None,
+        topn: int | None = N_ANSWERS,
+        *,
+        restrict_vocab: int | None = None,
+    ) -> Answers | Floats:
         """Find the words nearest to a word, or to a sum of words, by the cosine.
 
         Parameters
         ----------
-        positive, negative : str or list of str
-            Words whose unit vectors are added and taken away. They are not among the answers.
-        k : int, default=10
-            How many answers.
+        positive, negative : str, ndarray of shape (dim,), or list of these
+            Words whose unit vectors are added and taken away, or vectors of one's own. Words are not among the answers.
+            A pair (word, weight) has a weight in place of 1, or of -1 in `negative`. A number in place of `negative` is
+            `topn`: most_similar("man", 3), where gensim takes away the word in row 3.
+        topn : int or None, default=10
+            How many answers; None for the cosines of all words.
+        restrict_vocab : int, optional
+            Look among so many first words only, which are the most frequent ones in a model that was trained here.
 
         Returns
         -------
-        list of (str, float)
-            Words and cosines, nearest first.
+        list of (str, float), or ndarray of shape (n_words,), float32
+            Words and cosines, nearest first; with topn=None the cosine of each row.
 
         Raises
         ------
         KeyError
-            If a word is not in the vocabulary.
+            If a word is not in the vocabulary. The text names close words.
+        ValueError
+            If there is neither word nor vector, or a number is out of range.
         """
-        plus = [positive] if isinstance(positive, str) else list(positive)
-        minus = [negative] if isinstance(negative, str) else list(negative)
-        rows = [self._row(word) for word in plus + minus]
-        unit = self._unit_vectors()
-        query = np.array([1.0] * len(plus) + [-1.0] * len(minus), dtype=np.float32) @ unit[rows]
-        cosines = unit @ (query / (np.linalg.norm(query) or 1.0))
-        cosines[rows] = -np.inf
-        k = min(k, len(cosines) - len(set(rows)))
-        top = np.argpartition(-cosines, min(k, len(cosines) - 1))[:k]
-        top = top[np.lexsort((top, -cosines[top]))]
-        words = self._words()
-        return [(words[i], float(cosines[i])) for i in top]
+        if isinstance(negative, int | np.integer):
+            if topn != N_ANSWERS:
+                raise ValueError(f"negative is {negative} and topn {topn}; only one can be the number of answers")
+            topn, negative = int(negative), None
+        if topn is not None:
+            check_number("topn", topn, low=0, integer=True)
+        if restrict_vocab is not None:
+            check_number("restrict_vocab", restrict_vocab, low=1, integer=True)
+        terms = _weighted("positive", positive, 1.0) + _weighted("negative", negative, -1.0)
+        if not terms:
+            raise ValueError("positive and negative are empty; one of them must hold a word or a vector")
+        query = np.sum([weight * self._vector_of(key, unit=True) for key, weight in terms], axis=0)
+        cosines = self._cosines(query, restrict_vocab)
+        if topn is None:
+            return cosines
+        rows = {self.vocabulary_[key] for key, _ in terms if isinstance(key, str)}
+        return self._nearest(cosines, topn, [row for row in rows if row < len(cosines)])
 
-    def analogy(self, a: str, b: str, c: str, k: int = 1) -> list[tuple[str, float]]:
+    def similar_by_word(self, word: str, topn: int = N_ANSWERS, restrict_vocab: int | None = None) -> Answers:
+        """Find the words nearest to a word; see `most_similar`."""
+        return self.most_similar([word], topn=topn, restrict_vocab=restrict_vocab)
+
+    def similar_by_vector(
+        self, vector: NDArray[np.floating], topn: int = N_ANSWERS, restrict_vocab: int | None = None
+    ) -> Answers:
+        """Find the words nearest to a vector of shape (dim,); see `most_similar`."""
+        return self.most_similar([np.asarray(vector)], topn=topn, restrict_vocab=restrict_vocab)
+
+    def analogy(self, a: str, b: str, c: str, topn: int = 1) -> Answers:
         """Answer "a is to b as c is to ...": the words nearest to b - a + c.
 
         Parameters
         ----------
         a, b, c : str
             Words of the vocabulary.
-        k : int, default=1
+        topn : int, default=1
             How many answers.
 
         Returns
@@ -81,14 +137,14 @@ class WordVectorQueries:
         list of (str, float)
             Words and cosines, nearest first.
         """
-        return self.most_similar([b, c], [a], k)
+        return self.most_similar([b, c], [a], topn)
 
-    def similarity(self, a: str, b: str) -> float:
+    def similarity(self, w1: str, w2: str) -> float:
         """Cosine of two words.
 
         Parameters
         ----------
-        a, b : str
+        w1, w2 : str
             Words of the vocabulary.
 
         Returns
@@ -96,9 +152,83 @@ class WordVectorQueries:
         float
             In [-1, 1]; 0 if a vector is zero.
         """
-        x, y = (self.vectors_[self._row(word)].astype(np.float64) for word in (a, b))
-        norm = np.linalg.norm(x) * np.linalg.norm(y)
-        return float(x @ y / norm) if norm > 0 else 0.0
+        return _cosine(self._vector_of(w1, unit=False), self._vector_of(w2, unit=False))
+
+    def distance(self, w1: str, w2: str) -> float:
+        """One minus the cosine of two words."""
+        return 1.0 - self.similarity(w1, w2)
+
+    def distances(self, word: Key, other_words: Sequence[str] = ()) -> Floats:
+        """One minus the cosine of a word, or of a vector, with others.
+
+        Parameters
+        ----------
+        word : str or ndarray of shape (dim,)
+            A word of the vocabulary, or a vector.
+        other_words : sequence of str, default=()
+            Words of the vocabulary; none: all, itself too.
+
+        Returns
+        -------
+        ndarray of shape (n_others,), float32
+            Distances in [0, 2].
+        """
+        cosines = self._cosines(self._vector_of(word, unit=True))
+        rows = [self.get_index(other) for other in other_words]
+        distances: Floats = np.subtract(1, cosines[rows] if rows else cosines, dtype=np.float32)
+        return distances
+
+    def n_similarity(self, ws1: Sequence[str], ws2: Sequence[str]) -> float:
+        """Cosine of the mean vectors of two lists of words.
+
+        Parameters
+        ----------
+        ws1, ws2 : sequence of str
+            Lists that are not empty. As in gensim, unknown words are left out.
+
+        Returns
+        -------
+        float
+            In [-1, 1]; 0 if a list has no known word.
+        """
+        means = [self.get_mean_vector(words, pre_normalize=False).astype(np.float64) for words in (ws1, ws2)]
+        return _cosine(*means)
+
+    def doesnt_match(self, words: Sequence[str]) -> str:
+        """Find the word that does not go with the others: the one farthest from the mean of all unit vectors.
+
+        Parameters
+        ----------
+        words : sequence of str
+            Words of the vocabulary.
+
+        Returns
+        -------
+        str
+            One of them.
+
+        Raises
+        ------
+        KeyError
+            If a word is not in the vocabulary, which gensim leaves out.
+        ValueError
+            If there are no words.
+        """
+        if isinstance(words, str):
+            raise TypeError(f"words is {words!r}; it must be a list of words, such as {words.split()!r}")
+        mean = self.get_mean_vector(words, ignore_missing=False).astype(np.float64)
+        return min(words, key=lambda word: _cosine(self._vector_of(word, unit=False), mean))
+
+    def closer_than(self, key1: str, key2: str) -> list[str]:
+        """Words closer to `key1` than `key2` is, in the order of rows; `key1` is not among them."""
+        near = self.distances(key1)
+        row, limit = self.get_index(key1), near[self.get_index(key2)]
+        words = self.index_to_key
+        return [words[i] for i in np.flatnonzero(near < limit) if i != row]
+
+    def rank(self, key1: str, key2: str) -> int:
+        """Place of `key2` among the neighbours of `key1`; the nearest is 1."""
+        return len(self.closer_than(key1, key2)) + 1
 
     def score_similarity(self, pairs: str | os.PathLike[str] | Pairs) -> dict[str, float]:
         """Spearman's correlation of cosines with human scores.
@@ -140,7 +270,7 @@ class WordVectorQueries:
             [[self.vocabulary_[w] for w in q] for q in questions if all(w in self.vocabulary_ for w in q)],
             dtype=np.intp,
         ).reshape(-1, 4)
-        unit = self._unit_vectors()
+        unit = self.get_normed_vectors()
         right = 0
         for i in range(0, len(known), 256):
             a, b, c, d = known[i : i + 256].T
@@ -165,7 +295,7 @@ class WordVectorQueries:
         ValueError
             If a word holds white space, which neither format can.
         """
-        words = self._words()
+        words = self.index_to_key
         for word in words:
             if len(word.split()) != 1 or word.split()[0] != word:
                 raise ValueError(
@@ -186,7 +316,7 @@ class WordVectorQueries:
         Returns
         -------
         gensim.models.KeyedVectors
-            A copy of the vectors.
+            A copy of the vectors, and of a model trained here the counts too, as its attribute "count".
 
         Raises
         ------
@@ -198,17 +328,51 @@ class WordVectorQueries:
         except ImportError as error:
             raise ImportError("to_keyed_vectors needs gensim: pip install gensim") from error
         keyed: KeyedVectors = models.KeyedVectors(self.vectors_.shape[1])
-        keyed.add_vectors(self._words(), np.ascontiguousarray(self.vectors_))
+        keyed.add_vectors(self.index_to_key, np.ascontiguousarray(self.vectors))
         return keyed
 
-    def _words(self) -> list[str]:
-        return list(self.vocabulary_)  # in the order of rows
+    def get_normed_vectors(self) -> Floats:
+        """Every vector divided by its Euclidean norm, of shape (n_words, dim); zeros stay zeros."""
+        return np.divide(self.vectors, _norms(self.vectors)[:, np.newaxis], dtype=np.float32)
 
-    def _row(self, word: str) -> int:
-        if word not in self.vocabulary_:
-            raise KeyError(f"{word!r} is not in the vocabulary of {len(self.vocabulary_)} words")
-        return self.vocabulary_[word]
+    def _cosines(self, query: Doubles, n_first: int | None = None) -> Floats:
+        """Cosine of the first words, or of all, with a vector; 0 where one of the two is zero."""
+        table = self.vectors[:n_first]
+        direction = (query / (np.linalg.norm(query) or 1.0)).astype(np.float32)
+        cosines: Floats = np.divide(table @ direction, _norms(table), dtype=np.float32)
+        return cosines
 
-    def _unit_vectors(self) -> NDArray[np.float32]:
-        norms = np.linalg.norm(self.vectors_, axis=1, keepdims=True)
-        return np.divide(self.vectors_, np.where(norms > 0, norms, 1), dtype=np.float32)
+    def _nearest(self, cosines: Floats, topn: int, left_out: Sequence[int]) -> Answers:
+        """Words of the largest cosines, ties in the order of rows."""
+        cosines[left_out] = -np.inf
+        k = min(topn, len(cosines) - len(left_out))
+        top = np.argpartition(-cosines, min(k, len(cosines) - 1))[:k]
+        top = top[np.lexsort((top, -cosines[top]))]
+        words = self.index_to_key
+        return [(words[i], float(cosines[i])) for i in top]
+
+
+def _weighted(name: str, keys: Keys | None, weight: float) -> list[tuple[Key, float]]:
+    """Return words and vectors, each with its weight."""
+    if keys is None:
+        return []
+    if isinstance(keys, str) or (isinstance(keys, np.ndarray) and keys.ndim == 1 and keys.dtype.kind in "fiu"):
+        keys = [keys]
+    terms = [item if isinstance(item, tuple) and len(item) == 2 else (item, weight) for item in keys]
+    for key, factor in terms:
+        if not isinstance(key, str | np.ndarray):
+            raise TypeError(f"{name} holds {key!r}; it must hold words, vectors or pairs (word, weight)")
+        check_number(f"the weight of {key!r}", factor)
+    return [(key, float(factor)) for key, factor in terms]
+
+
+def _cosine(x: Doubles, y: Doubles) -> float:
+    norm = np.linalg.norm(x) * np.linalg.norm(y)
+    return float(x @ y / norm) if norm > 0 else 0.0
+
+
+def _norms(table: Floats) -> Floats:
+    """Norms of rows, 1 where a row is zero."""
+    norms: Floats = np.linalg.norm(table, axis=1)
+    norms[norms == 0] = 1
+    return norms

@@ -15,7 +15,7 @@ from manyclass.words.corpus import Documents, read_corpus
 from manyclass.words.objectives import AnyObjective, objective_from
 from manyclass.words.passes import Callback, SkipGramState
 from manyclass.words.plan import SkipGramPlan, drawn_words, warm_up_passes
-from manyclass.words.queries import WordVectorQueries
+from manyclass.words.queries import KeyedVectors, WordVectorQueries
 from manyclass.words.text_model import TextModel, Windows
 from manyclass.words.training import Trained, train
 
@@ -33,6 +33,12 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     the same by passes over both tables. Every other objective replaces the softmax by something else;
     `objective_value` says what that costs.
 
+    `window`, `min_count` and `sample` have gensim's meaning, and its defaults but for the window, which is 5 there.
+    Elsewhere the names are those of this package's estimators: `dim` is gensim's vector_size, `max_iter` its epochs,
+    `n_jobs` its workers, `n_negatives` its negative, and the objective "hierarchical" its hs=1. A fitted model answers
+    what gensim's KeyedVectors answers, as ``model["king"]`` or ``model.most_similar("king", topn=3)``. Phrases are left
+    to gensim: what its Phrases make of a text is a text for `fit`.
+
     Parameters
     ----------
     dim : int, default=100
@@ -43,11 +49,11 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Draw each centre's window from 1, ..., window, as word2vec does, so that near words count more.
     min_count : int, default=5
         Words seen less often are left out of the text.
-    sample : float, default=1e-4
-        Sub-sampling: a word with share f of the text stays with probability min(1, sqrt(sample / f)). 0: all stay.
-    sample_rule : {"sqrt", "word2vec"}, default="sqrt"
-        "sqrt": the above, as word2vec's authors printed it. "word2vec": min(1, sqrt(sample / f) + sample / f), as they
-        and gensim programmed it.
+    sample : float, default=1e-3
+        Sub-sampling of frequent words: the smaller, the fewer of them stay. 0: all stay.
+    sample_rule : {"word2vec", "sqrt"}, default="word2vec"
+        How likely a word with share f of the text stays. "word2vec": min(1, sqrt(sample / f) + sample / f), as its
+        authors and gensim programmed it. "sqrt": min(1, sqrt(sample / f)), as they printed it.
     objective : {"softmax", "negative_sampling", "hierarchical", "ove", "nce", "sampled_softmax", "descent"} or object
         What is minimised, and how; "softmax" unless given. An object of `manyclass.words.objectives` has the parameters
         of its own, and a string stands for the object with its defaults. "negative_sampling": tell y from n_negatives
@@ -111,8 +117,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         window: int = 8,
         shrink_window: bool = True,
         min_count: int = 5,
-        sample: float = 1e-4,
-        sample_rule: str = "sqrt",
+        sample: float = 1e-3,
+        sample_rule: str = "word2vec",
         objective: str | AnyObjective = "softmax",
         n_negatives: int | str = "auto",
         learning_rate: float | str = "auto",
@@ -246,7 +252,31 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         state: dict[str, object] = {**super().__getstate__()}
         if "_model" in state:
             state["_model"] = None
+        state.pop("_listed", None)  # is made again when it is asked for
         return state
+
+    def to_keyed_vectors(self) -> KeyedVectors:
+        """Return the vectors and counts as gensim's KeyedVectors, which must be installed.
+
+        Returns
+        -------
+        gensim.models.KeyedVectors
+            Copies; how often a word occurs is ``get_vecattr(word, "count")``.
+
+        Raises
+        ------
+        ImportError
+            Without gensim.
+        """
+        keyed = super().to_keyed_vectors()
+        keyed.allocate_vecattrs(["count"], [np.int64])
+        keyed.expandos["count"][:] = self.counts_
+        return keyed
+
+    @property
+    def wv(self) -> SkipGram:
+        """The estimator itself, for code that asks gensim's Word2Vec for its vectors."""
+        return self
 
     def _keep(self, state: SkipGramState, trained: Trained) -> None:
         model = state.model
@@ -265,11 +295,11 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             check_number(name, getattr(self, name), low=low, integer=True)
         check_flag("shrink_window", self.shrink_window)
         check_number("sample", self.sample, low=0)
-        check_choice("sample_rule", self.sample_rule, ("sqrt", "word2vec"))
-        if self.sample == 0 and self.sample_rule != "sqrt":
+        check_choice("sample_rule", self.sample_rule, ("word2vec", "sqrt"))
+        if self.sample == 0 and self.sample_rule != "word2vec":
             raise ValueError(
-                f"sample_rule is {self.sample_rule!r}; with sample=0 all words stay by any rule: it must be 'sqrt', or "
-                "sample more than 0"
+                f"sample_rule is {self.sample_rule!r}; with sample=0 all words stay by any rule: it must be "
+                "'word2vec', or sample more than 0"
             )
         n_threads_from(self.n_jobs)
         objective = objective_from(self.objective)

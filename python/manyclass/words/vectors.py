@@ -32,8 +32,10 @@ class WordVectors(WordVectorQueries):
     --------
     >>> from manyclass import WordVectors
     >>> vectors = WordVectors(["ant", "bee", "cow"], [[1, 0], [1, 0.1], [0, 1]])
-    >>> vectors.most_similar("ant", k=1)[0][0]
+    >>> vectors.most_similar("ant", topn=1)[0][0]
     'bee'
+    >>> "cow" in vectors, len(vectors), vectors[["cow", "ant"]].shape
+    (True, 3, (2, 2))
     """
 
     def __init__(self, words: Sequence[str], vectors: ArrayLike) -> None:
