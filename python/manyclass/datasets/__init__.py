@@ -1,4 +1,4 @@
-"""Readers of data sets, a mapped binary cache, the papers' preprocessing, and planted data."""
+"""Readers of data sets, a mapped binary cache, the papers' preprocessing, texts, and planted data."""
 
 from manyclass.datasets.binary_csr import load_csr, save_csr
 from manyclass.datasets.multiclass import Multiclass, load_multiclass
@@ -11,11 +11,13 @@ from manyclass.datasets.preprocessing import (
     scale_by_max,
     truncate_features,
 )
+from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import load_xmc
 
 __all__ = [
     "Multiclass",
     "Planted",
+    "TextVectorizer",
     "drop_empty_rows",
     "drop_unseen_classes",
     "first_label",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass.datasets import TextVectorizer
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
 from manyclass.model.mapped import MappedWeights
@@ -37,7 +38,8 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
 
     Parameters
     ----------
-    model : SoftmaxClassifier or AugmentReduceClassifier
+    model : SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
+        A `manyclass.datasets.TextVectorizer` that it has as `vectorizer_` is saved with it.
     path : str or path-like
     notes : mapping of str to what JSON holds, optional
         Kept in the file for `load_notes`; the model does not use them.
@@ -47,7 +49,9 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     NotFittedError
         If the model is not fitted.
     TypeError
-        If labels, parameters or notes are of a type that the format lacks; nothing is written then.
+        If labels, parameters, notes or the vectorizer are of a type that the format lacks; nothing is written then.
+    ValueError
+        If the vectorizer has another number of columns than the model has features.
     OSError
         If the file cannot be written; an older file of this name stays as it was.
     """
@@ -68,7 +72,7 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     tensors["loss_curve"] = np.asarray(model.loss_curve_, dtype=np.float64)
     if hasattr(model, "feature_names_in_"):
         tensors |= {f"feature_names.{part}": array for part, array in _encode_text(model.feature_names_in_).items()}
-    description = {
+    description: dict[str, Any] = {
         "class": name,
         "parameters": {**encode_parameters(model.get_params(deep=False)), "random_state": _seed(model)},
         "layout": _layout(weights),
@@ -77,6 +81,9 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
         "n_iter": int(model.n_iter_),
         **beside,
     }
+    if hasattr(model, "vectorizer_"):
+        description["vectorizer"], arrays = _encode_vectorizer(model.vectorizer_, int(model.n_features_in_))
+        tensors |= arrays
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
@@ -101,8 +108,8 @@ def load(path: PathLike, mmap: bool = False) -> Any:
 
     Returns
     -------
-    SoftmaxClassifier or AugmentReduceClassifier
-        Fitted; predictions are bit for bit those of the saved one.
+    SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
+        Fitted; predictions are bit for bit those of the saved one. With a `vectorizer_` where that one had one.
 
     Raises
     ------
@@ -204,7 +211,11 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     }
     try:
         model._take_beside_weights(info, arrays)
+        if "vectorizer" in info:
+            model.vectorizer_ = _decode_vectorizer(file, info["vectorizer"], n_features)
     except ValueError as error:
+        if str(error).startswith(file.path):
+            raise
         raise ValueError(f"{file.path} is damaged: {error}") from error
     return model
 
@@ -303,6 +314,26 @@ def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
     if not np.all(labels[:-1] < labels[1:]):
         raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
     return labels
+
+
+def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the parameters of a fitted text vectorizer and its arrays in the file."""
+    if not isinstance(vectorizer, TextVectorizer):
+        raise TypeError(
+            f"vectorizer_ is a {type(vectorizer).__name__}; only a manyclass.datasets.TextVectorizer can be saved"
+        )
+    check_is_fitted(vectorizer)
+    if vectorizer.n_columns_ != n_features:
+        raise ValueError(f"vectorizer_ has {vectorizer.n_columns_} columns; the model has {n_features} features")
+    terms = {f"vectorizer.terms.{part}": array for part, array in _encode_text(vectorizer.vocabulary_).items()}
+    return encode_parameters(vectorizer.get_params()), {**terms, "vectorizer.idf": vectorizer.idf_}
+
+
+def _decode_vectorizer(file: TensorFile, parameters: Mapping[str, Any], n_features: int) -> TextVectorizer:
+    hashed = parameters.get("n_hash") is not None
+    terms = _decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
+    idf = file.read(_checked(file, "vectorizer.idf", np.float32, (n_features,)))
+    return TextVectorizer.restored(decode_parameters(parameters), terms.tolist(), idf)
 
 
 def _encode_text(strings: NDArray[Any]) -> dict[str, NDArray[Any]]:

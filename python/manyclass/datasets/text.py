@@ -1,0 +1,321 @@
+"""Texts to rows of weighted counts of words or sub-words, by arrays that a model file can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from manyclass.checks import check_choice, check_flag, check_number
+
+ANALYZERS = ("word", "char_wb")
+MOST_HASHES = 2**31 - 1  # columns are int32
+UNHASHED = {"min_df": 1, "max_features": None}  # what hashing, which keeps no vocabulary, cannot do
+
+
+class TextVectorizer(TransformerMixin, BaseEstimator):
+    r"""Texts to rows of unit length: counts of words or sub-words, weighted by how rare they are.
+
+    Entry j of a text is :math:`(1 + \log n_j) \log\frac{1 + N}{1 + N_j} + (1 + \log n_j)`, :math:`n_j` being how often
+    term j occurs in it and :math:`N_j` in how many of the N texts of the fit, divided by the length of the row. The
+    work is that of scikit-learn's CountVectorizer (or HashingVectorizer) and TfidfTransformer; what is kept are
+    arrays, so that a model file holds the vectorizer without pickle: set it as `model.vectorizer_` before
+    `model.save`, and `manyclass.load` gives it back there.
+
+    Parameters
+    ----------
+    analyzer : {"word", "char_wb"}, default="word"
+        Terms are words of two or more letters or digits; or runs of characters within words, a blank at either end
+        counting as one, which also see what misspelt or inflected words share.
+    min_n, max_n : int, default=1
+        Lengths of the terms, in words or characters: 1 to 2 are words and pairs of neighbours.
+    min_df : int, default=1
+        Terms that are in fewer texts are left out.
+    max_features : int or None, default=None
+        Keep only so many terms, the most frequent ones.
+    lowercase : bool, default=True
+        Make letters small first.
+    sublinear_tf : bool, default=True
+        Count 1 + log n for n occurrences in a text; else n.
+    idf : bool, default=True
+        Weigh terms by how rare they are, as above; else all alike.
+    n_hash : int or None, default=None
+        Keep no vocabulary, but give each term one of n_hash columns by its hash: memory does not grow with the
+        vocabulary, and terms may share a column. Not with min_df or max_features.
+
+    Attributes
+    ----------
+    vocabulary_ : ndarray of shape (n_terms,), of str
+        The term of each column, sorted; empty with n_hash.
+    idf_ : ndarray of shape (n_columns,), float32
+        The weight of each column; ones without idf.
+    n_columns_ : int
+        Columns that `transform` gives.
+
+    References
+    ----------
+    G. Salton and C. Buckley, "Term-weighting approaches in automatic text retrieval", Information Processing &
+    Management 24, 1988; the formula with its added ones is that of scikit-learn's documentation.
+
+    Examples
+    --------
+    >>> from manyclass.datasets import TextVectorizer
+    >>> vectorizer = TextVectorizer().fit(["an ant", "a bee and an ant"])
+    >>> vectorizer.vocabulary_.tolist()
+    ['an', 'and', 'ant', 'bee']
+    >>> vectorizer.transform(["bee"]).toarray().tolist()
+    [[0.0, 0.0, 0.0, 1.0]]
+    """
+
+    vocabulary_: NDArray[Any]
+    idf_: NDArray[np.float32]
+    n_columns_: int
+
+    def __init__(
+        self,
+        *,
+        analyzer: str = "word",
+        min_n: int = 1,
+        max_n: int = 1,
+        min_df: int = 1,
+        max_features: int | None = None,
+        lowercase: bool = True,
+        sublinear_tf: bool = True,
+        idf: bool = True,
+        n_hash: int | None = None,
+    ) -> None:
+        self.analyzer = analyzer
+        self.min_n = min_n
+        self.max_n = max_n
+        self.min_df = min_df
+        self.max_features = max_features
+        self.lowercase = lowercase
+        self.sublinear_tf = sublinear_tf
+        self.idf = idf
+        self.n_hash = n_hash
+
+    def check_parameters(self) -> None:
+        """Check all parameters.
+
+        Raises
+        ------
+        ValueError or TypeError
+            For a parameter out of its range, or without effect.
+        """
+        check_choice("analyzer", self.analyzer, ANALYZERS)
+        check_number("min_n", self.min_n, low=1, integer=True)
+        check_number("max_n", self.max_n, low=1, integer=True)
+        if self.min_n > self.max_n:
+            raise ValueError(f"min_n is {self.min_n}; it must be at most max_n, which is {self.max_n}")
+        check_number("min_df", self.min_df, low=1, integer=True)
+        for name in ("lowercase", "sublinear_tf", "idf"):
+            check_flag(name, getattr(self, name))
+        if self.max_features is not None:
+            check_number("max_features", self.max_features, low=1, integer=True)
+        if self.n_hash is not None:
+            check_number("n_hash", self.n_hash, low=1, high=MOST_HASHES, integer=True)
+            for name, value in UNHASHED.items():
+                if getattr(self, name) != value:
+                    raise ValueError(f"{name} is {getattr(self, name)!r}, which has no effect with n_hash; leave it")
+
+    def fit(self, documents: Iterable[str], y: object = None) -> Self:
+        """Learn terms and weights.
+
+        Parameters
+        ----------
+        documents : iterable of str
+            The texts, at least one.
+        y : object
+            Not used; scikit-learn's pipelines give it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError or TypeError
+            For a parameter out of its range, texts that are no list of str, or texts in which no term is left.
+        """
+        self.fit_transform(documents)
+        return self
+
+    def fit_transform(self, documents: Iterable[str], y: object = None) -> sparse.csr_array:  # type: ignore[override]
+        """Learn terms and weights, and return the rows of these texts; see `fit`.
+
+        Parameters
+        ----------
+        documents : iterable of str
+            The texts, at least one.
+        y : object
+            Not used.
+
+        Returns
+        -------
+        csr_array of shape (n_documents, n_columns_), float32
+        """
+        self.check_parameters()
+        texts = checked_documents(documents)
+        if not texts:
+            raise ValueError("documents is empty; there must be a text")
+        counter = self._counter()
+        counts = counter.fit_transform(texts)
+        terms = np.zeros(0, dtype=object) if self.n_hash else counter.get_feature_names_out().astype(object)
+        weigher = self._weigher().fit(counts)
+        self.vocabulary_, self.n_columns_ = terms, int(counts.shape[1])
+        self.idf_ = np.asarray(weigher.idf_, np.float32) if self.idf else np.ones(self.n_columns_, np.float32)
+        self._fitted_counter = counter
+        return self._weighted(counts)
+
+    def transform(self, documents: Iterable[str]) -> sparse.csr_array:
+        """Return the rows of texts, of unit length; a text without a known term is an empty row.
+
+        Parameters
+        ----------
+        documents : iterable of str
+
+        Returns
+        -------
+        csr_array of shape (n_documents, n_columns_), float32
+
+        Raises
+        ------
+        ValueError or TypeError
+            If the texts are no list of str.
+        """
+        check_is_fitted(self, "idf_")
+        texts = checked_documents(documents)
+        if not texts:
+            return sparse.csr_array((0, self.n_columns_), dtype=np.float32)
+        return self._weighted(self._fitted_counter.transform(texts))
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
+        """Return the term of each column.
+
+        Parameters
+        ----------
+        input_features : object
+            Not used; scikit-learn's pipelines give it.
+
+        Returns
+        -------
+        ndarray of shape (n_columns_,), of str
+
+        Raises
+        ------
+        ValueError
+            With n_hash, which keeps no terms.
+        """
+        check_is_fitted(self, "idf_")
+        if self.n_hash is not None:
+            raise ValueError(f"n_hash is {self.n_hash}; a vectorizer that hashes keeps no terms")
+        return self.vocabulary_
+
+    @classmethod
+    def restored(cls, parameters: Mapping[str, Any], vocabulary: Sequence[str], idf: ArrayLike) -> TextVectorizer:
+        """Return the fitted vectorizer that has these parameters and attributes.
+
+        Parameters
+        ----------
+        parameters : mapping
+            As `get_params` gives them.
+        vocabulary : sequence of str
+            `vocabulary_`; empty with n_hash.
+        idf : array-like of shape (n_columns,)
+            `idf_`.
+
+        Returns
+        -------
+        TextVectorizer
+
+        Raises
+        ------
+        ValueError or TypeError
+            If they cannot be those of a fitted vectorizer.
+        """
+        unknown = sorted(set(parameters) - set(cls._get_param_names()))
+        if unknown:
+            raise ValueError(f"a TextVectorizer has no parameter {unknown[0]!r}")
+        self = cls(**parameters)
+        self.check_parameters()
+        self.idf_, terms = np.asarray(idf, dtype=np.float32), np.asarray(list(vocabulary), dtype=object)
+        self.n_columns_ = self.n_hash or len(terms)
+        if self.idf_.shape != (self.n_columns_,) or (self.n_hash and len(terms)):
+            raise ValueError(
+                f"the text vectorizer has {len(terms)} terms and weights of shape {self.idf_.shape}; there must be "
+                f"{self.n_columns_} weights"
+            )
+        if not (np.isfinite(self.idf_).all() and (self.idf_ > 0).all()):
+            raise ValueError("a weight of the text vectorizer is not above 0 and finite")
+        if not np.all(terms[:-1] < terms[1:]):
+            raise ValueError("the terms of the text vectorizer are not sorted and distinct")
+        self.vocabulary_ = terms
+        self._fitted_counter = self._counter(self.vocabulary_)
+        return self
+
+    def _counter(self, terms: NDArray[Any] | None = None) -> Any:
+        """scikit-learn's counter of terms: of these, or of those that it finds in its fit."""
+        # Imported here because it takes a tenth of a second that those without texts need not spend.
+        from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+
+        shared: dict[str, Any] = {
+            "analyzer": self.analyzer,
+            "ngram_range": (self.min_n, self.max_n),
+            "lowercase": self.lowercase,
+            "dtype": np.float32,
+        }
+        if self.n_hash is not None:
+            return HashingVectorizer(n_features=self.n_hash, norm=None, alternate_sign=False, **shared)
+        if terms is not None:
+            return CountVectorizer(vocabulary={term: column for column, term in enumerate(terms)}, **shared)
+        return CountVectorizer(min_df=self.min_df, max_features=self.max_features, **shared)
+
+    def _weigher(self) -> Any:
+        from sklearn.feature_extraction.text import TfidfTransformer
+
+        return TfidfTransformer(norm="l2", use_idf=self.idf, sublinear_tf=self.sublinear_tf)
+
+    def _weighted(self, counts: Any) -> sparse.csr_array:
+        weigher = self._weigher()
+        weigher.idf_ = self.idf_  # which it does not use without idf
+        return sparse.csr_array(weigher.transform(counts), dtype=np.float32)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and joblib: without the counter, which the vocabulary makes again."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_fitted_counter"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the counter again."""
+        super().__setstate__(state)
+        if hasattr(self, "idf_"):
+            self._fitted_counter = self._counter(self.vocabulary_)
+
+
+def checked_documents(documents: Iterable[str]) -> list[str]:
+    """Return texts as a list.
+
+    Parameters
+    ----------
+    documents : iterable of str
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    TypeError
+        If they are one str, or something that is no str is among them.
+    """
+    if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
+        raise TypeError(f"documents is a {type(documents).__name__}; it must be a list of str, a text each")
+    texts = list(documents)
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"documents[{i}] is {text!r}; it must be a str")
+    return texts
