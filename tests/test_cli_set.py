@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from manyclass import MarginClassifier, SoftmaxClassifier, models, samplers, solvers
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 from manyclass.cli.arguments import (
     PARTS,
     add_parameters,
@@ -23,6 +23,11 @@ EACH = [
     for name, part in parts.items()
     for s in part.settings
 ]
+
+
+def owner(kind):
+    """An estimator that has parts of this kind."""
+    return AugmentReduceClassifier if kind in ("local_step", "posterior") else SoftmaxClassifier
 
 
 def parsed(*argv, estimator=SoftmaxClassifier):
@@ -52,7 +57,8 @@ def texts(setting):
 @pytest.mark.parametrize(("kind", "name", "setting"), EACH)
 def test_every_parameter_of_every_part_can_be_set(kind, name, setting):
     for text, value in texts(setting).items():
-        found = parsed(f"--{kind}", name, "--set", f"{kind}__{setting.name}={text}")
+        option = "--" + kind.replace("_", "-")
+        found = parsed(option, name, "--set", f"{kind}__{setting.name}={text}", estimator=owner(kind))
         part = found[kind]
         assert type(part) is PARTS[kind][name]
         got = getattr(part, setting.name)
@@ -61,7 +67,8 @@ def test_every_parameter_of_every_part_can_be_set(kind, name, setting):
         part.check()
         others = {s.name: s.default for s in part.settings if s.name != setting.name}
         assert {key: getattr(part, key) for key in others} == others
-        defaults = {"solver": "auto", "sampler": "auto", "model": "auto"} | {kind: part}
+        signature = inspect.signature(owner(kind)).parameters
+        defaults = {other: signature[other].default for other in PARTS if other in signature} | {kind: part}
         assert {key: found[key] for key in defaults} == defaults
 
 
@@ -110,12 +117,18 @@ def test_what_is_no_setting_is_refused_with_an_example(text):
 @pytest.mark.parametrize("kind", PARTS)
 def test_a_setting_needs_its_part_to_be_named(kind):
     text = f"{kind}__decay=0.7"
-    message = f"--set is {text!r}, which needs --{kind} to name a {kind}; it is 'auto'"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        parsed("--set", text)
-    wrong = argparse.ArgumentError if kind == "model" else ValueError  # argparse knows the choices of a short list
+    option, estimator = "--" + kind.replace("_", "-"), owner(kind)
+    default = inspect.signature(estimator).parameters[kind].default
+    if default in PARTS[kind]:
+        parsed("--set", f"{kind}__n_nodes=7", estimator=estimator)  # the default names it
+    else:
+        message = f"--set is {text!r}, which needs {option} to name a {kind}; it is {default!r}"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            parsed("--set", text, estimator=estimator)
+    # argparse knows the choices of a short list.
+    wrong = ValueError if kind in ("solver", "sampler") else argparse.ArgumentError
     with pytest.raises(wrong, match="'nmae'"):
-        parsed(f"--{kind}", "nmae", "--set", text)
+        parsed(option, "nmae", "--set", text, estimator=estimator)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +138,7 @@ def test_a_parameter_that_a_part_has_not_is_refused_with_those_that_it_has(kind,
     text = f"{kind}__depth=3"
     known = ", ".join(s.name for s in PARTS[kind][name].settings) or "no parameters"
     with pytest.raises(ValueError, match=re.escape(f"--set is {text!r}; {name!r} has {known}")):
-        parsed(f"--{kind}", name, "--set", text)
+        parsed("--" + kind.replace("_", "-"), name, "--set", text, estimator=owner(kind))
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,9 @@ def test_a_fault_ends_training_at_its_slice_and_a_verdict_comes_after_the_last_p
     assert (len(curve), complete) == (3, True)
 
 
-def test_the_bar_says_which_pass_and_what_the_training_says(capsys):
+def test_progress_says_which_pass_and_what_the_training_says(capsys, monkeypatch):
+    monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
     driven(Recorder(), verbose=True)
     err = capsys.readouterr().err
-    assert "309/309" in err
+    assert "309 of 309" in err
     assert f"pass 3/3, at {N_VISITS}" in err

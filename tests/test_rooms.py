@@ -80,7 +80,8 @@ def private_names(room: list[str]) -> list[str]:
                 used.add(name)
             case ast.ImportFrom(module=module, names=names) if (module or "").startswith("manyclass"):
                 used |= {a.name for a in names}
-    foreign = {"_core", "_get_param_names", "_getframe", "_ufuncs", "_ranking"}  # compiled, and scikit-learn's
+    # Compiled, scikit-learn's, and argparse's.
+    foreign = {"_core", "_get_param_names", "_getframe", "_ufuncs", "_ranking", "_actions", "_SubParsersAction"}
     return sorted(name for name in used - defined - foreign if re.match(r"_[^_]", name))
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from manyclass.models import MODELS
-from manyclass.parts import Setting
+from manyclass.parts import Part, Setting
 from manyclass.samplers import SAMPLERS
-from manyclass.solvers import SOLVERS
+from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 
-LEFT_OUT = ("verbose",)  # the command shows progress where stderr is a terminal, see --progress
-PARTS = {"solver": SOLVERS, "sampler": SAMPLERS, "model": MODELS}
+LEFT_OUT = ("verbose",)  # see --progress
+PARTS: dict[str, Mapping[str, type[Part]]] = {
+    "solver": SOLVERS,
+    "sampler": SAMPLERS,
+    "model": MODELS,
+    "local_step": LOCAL_STEPS,
+    "posterior": POSTERIORS,
+}
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -37,37 +42,45 @@ def documented_parameters(estimator: type) -> dict[str, tuple[str, str]]:
     return found
 
 
-def add_parameters(parser: argparse.ArgumentParser, estimator: type) -> None:
-    """Add an option for each constructor parameter of the estimator but `verbose`."""
+def add_parameters(parser: argparse.ArgumentParser, estimator: type, prefix: str = "") -> None:
+    """Add an option for each constructor parameter of the estimator but `verbose`, the prefix before its name."""
     group = parser.add_argument_group(f"parameters of {estimator.__name__}")
     documented = documented_parameters(estimator)
     for name, parameter in inspect.signature(estimator).parameters.items():
         if name in LEFT_OUT:
             continue
         group.add_argument(
-            "--" + name.replace("_", "-"), dest=name, **option(parameter, *documented.get(name, ("", "")))
+            "--" + (prefix + name).replace("_", "-"),
+            dest=prefix + name,
+            **option(parameter, *documented.get(name, ("", ""))),
         )
-    if PARTS.keys() & inspect.signature(estimator).parameters.keys():
+    kinds = _kinds(estimator)
+    if kinds:
         text = "a parameter of a part, such as solver__decay=0.7 with --solver implicit; may be given several times"
         group.add_argument("--set", action="append", default=[], metavar="PART__NAME=VALUE", help=text)
-        parser.epilog = _parts_in_words()
+        parser.epilog = _parts_in_words(kinds)
 
 
 def add_progress(parser: argparse.ArgumentParser) -> None:
     """Add the option --progress; see `shows_progress`."""
-    text = "show a progress bar on stderr; default: where stderr is a terminal"
-    parser.add_argument("--progress", action=argparse.BooleanOptionalAction, default=None, help=text)
+    text = "tell on stderr how far it is, from the first second on: a bar on a terminal, else lines"
+    parser.add_argument("--progress", action=argparse.BooleanOptionalAction, default=True, help=text)
 
 
 def shows_progress(args: argparse.Namespace) -> bool:
-    """Whether to show a bar: as asked for, else where stderr is a terminal."""
-    return sys.stderr.isatty() if args.progress is None else bool(args.progress)
+    """Whether to tell of progress."""
+    return bool(args.progress)
 
 
-def _parts_in_words() -> str:
+def _kinds(estimator: type) -> dict[str, Mapping[str, type[Part]]]:
+    """The kinds of parts that the estimator has."""
+    return {kind: parts for kind, parts in PARTS.items() if kind in inspect.signature(estimator).parameters}
+
+
+def _parts_in_words(kinds: Mapping[str, Mapping[str, type[Part]]]) -> str:
     """The parts with their parameters."""
     lines = []
-    for kind, parts in PARTS.items():
+    for kind, parts in kinds.items():
         lines.append(f"parameters of each {kind}, for --set {kind}__NAME=VALUE:")
         lines += [f"  {name}: {', '.join(s.name for s in part.settings) or 'none'}" for name, part in parts.items()]
     return "\n".join(lines)
@@ -87,7 +100,7 @@ def option(parameter: inspect.Parameter, kind: str, text: str) -> dict[str, Any]
     return options
 
 
-def parameters_from(args: argparse.Namespace, estimator: type) -> dict[str, Any]:
+def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "") -> dict[str, Any]:
     """Return the estimator's parameters among the arguments.
 
     Raises
@@ -95,16 +108,19 @@ def parameters_from(args: argparse.Namespace, estimator: type) -> dict[str, Any]
     ValueError
         If a parameter of a part is set without naming the part, or is none of its own, or cannot be read.
     """
-    found = {name: getattr(args, name) for name in inspect.signature(estimator).parameters if name not in LEFT_OUT}
-    for setting in getattr(args, "set", []):
+    names = [name for name in inspect.signature(estimator).parameters if name not in LEFT_OUT]
+    found = {name: getattr(args, prefix + name) for name in names}
+    kinds = _kinds(estimator)
+    for setting in getattr(args, "set", []) if kinds else []:
         name, equals, text = setting.partition("=")
         kind, _, own = name.partition("__")
-        if not equals or not own or kind not in PARTS:
+        if not equals or not own or kind not in kinds:
             raise ValueError(f"--set is {setting!r}; it must be like solver__decay=0.7")
         if isinstance(found[kind], str):
-            if found[kind] not in PARTS[kind]:
-                raise ValueError(f"--set is {setting!r}, which needs --{kind} to name a {kind}; it is {found[kind]!r}")
-            found[kind] = PARTS[kind][found[kind]]()
+            if found[kind] not in kinds[kind]:
+                wanted = f"--{kind.replace('_', '-')} to name a {kind.replace('_', ' ')}"
+                raise ValueError(f"--set is {setting!r}, which needs {wanted}; it is {found[kind]!r}")
+            found[kind] = kinds[kind][found[kind]]()
         known = {s.name: s for s in found[kind].settings}
         if own not in known:
             raise ValueError(f"--set is {setting!r}; {found[kind].name!r} has {', '.join(known) or 'no parameters'}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_progress, shows_progress
-from manyclass.cli.data import note
+from manyclass.cli.messages import note
 from manyclass.papers import EXPERIMENTS, Experiment, Options, run_experiment, write_report
 
 FAILED = 1  # some runs failed; the others are in the report

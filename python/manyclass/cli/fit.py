@@ -1,107 +1,248 @@
-"""Fit a SoftmaxClassifier to a data file and save it.
+"""Fit a classifier to data and save it.
 
-Rows without a label or without a feature are dropped, and it is said how many. Ctrl-C ends training and saves the
-model reached so far. Results go to stdout, notes and the progress bar to stderr.
+Estimators: softmax, one of very many classes with its probability; margin, the largest margin, for several labels a row
+above all; augment-reduce, choice probabilities (probit, logistic). Each has parameters of its own: `manyclass fit
+--estimator margin --help` lists those of margin.
+
+Rows without a label or without a feature are dropped, and it is said how many. Texts become rows by a text vectorizer,
+which the model file keeps. Ctrl-C ends training and saves the model reached so far, with exit code 130; before the
+first pass, while alpha is chosen for example, there is none, and it says so. Results go to stdout, notes and progress
+to stderr.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import os
+import sys
 import time
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_parameters, add_progress, parameters_from, shows_progress
-from manyclass.cli.data import FORM, Labelled, add_data_options, check_writable, note, print_table, read_labelled
-from manyclass.cli.evaluate import evaluated
+from manyclass.cli.data import (
+    DATA,
+    Data,
+    Expected,
+    Labelled,
+    add_data_options,
+    features,
+    labelled,
+    notes_of,
+    read,
+)
+from manyclass.cli.evaluate import as_text, evaluated
+from manyclass.cli.messages import check_writable, note, print_table, waiting
+from manyclass.datasets import TextVectorizer, first_label
 from manyclass.estimators.files import save_model
+from manyclass.estimators.margin import MarginClassifier
 from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.estimators.utility import AugmentReduceClassifier
+
+ESTIMATORS: dict[str, type[Any]] = {
+    "softmax": SoftmaxClassifier,
+    "margin": MarginClassifier,
+    "augment-reduce": AugmentReduceClassifier,
+}
+DEFAULT = "softmax"
+OF_TEXT = "text_"  # before the names of the text vectorizer's parameters
+INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("data", metavar="DATA", help=f"training data: {FORM}")
+    """Declare the arguments of the command but the estimator's parameters; see `add_estimator`."""
+    parser.add_argument("data", metavar="DATA", help=f"training data: {DATA}")
     parser.add_argument("--output", required=True, metavar="PATH", help="file for the model; replaced if it exists")
+    parser.add_argument("--estimator", choices=tuple(ESTIMATORS), default=DEFAULT, help="what is fitted, see above")
     parser.add_argument("--test", metavar="FILE", help="evaluate on this data after training")
     parser.add_argument("--evaluate", action="store_true", help="evaluate on the training data after training")
     parser.add_argument("--plot", metavar="PNG", help="draw the running loss by pass (needs matplotlib)")
     parser.add_argument("--max-seconds", type=float, metavar="S", help="train for at most S seconds")
+    parser.add_argument(
+        "--labels",
+        choices=("auto", "first", "all", "one"),
+        default="auto",
+        help="of a row that has several labels, learn the first or all; one: such a row is an error; auto: first, but "
+        "all with --estimator margin",
+    )
     add_progress(parser)
     add_data_options(parser, of_model=False)
-    parser.add_argument(
-        "--first-label",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="take the first label of a row that has several; --no-first-label makes such a row an error",
-    )
-    add_parameters(parser, SoftmaxClassifier)
+    add_parameters(parser, TextVectorizer, OF_TEXT)
+
+
+def add_estimator(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Declare the parameters of the estimator that the arguments of the command line name."""
+    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    before.add_argument("--estimator", default=DEFAULT)
+    try:
+        name = before.parse_known_args(list(argv))[0].estimator
+    except argparse.ArgumentError:
+        name = DEFAULT  # the parser proper tells what is wrong
+    add_parameters(parser, ESTIMATORS.get(name, ESTIMATORS[DEFAULT]))
 
 
 def run(args: argparse.Namespace) -> int:
     """Fit, save, tell."""
     progress = shows_progress(args)
-    model = SoftmaxClassifier(**parameters_from(args, SoftmaxClassifier), verbose=int(progress))
-    _check_before_work(args, model)
+    kind = ESTIMATORS[args.estimator]
+    model = kind(**parameters_from(args, kind), verbose=int(progress))
+    vectorizer = TextVectorizer(**parameters_from(args, TextVectorizer, OF_TEXT))
+    _check_before_work(args, model, vectorizer)
+    try:
+        return _fitted(args, model, vectorizer)
+    except KeyboardInterrupt:
+        if hasattr(model, "classes_"):  # it is saved by then
+            raise
+        print(f"manyclass: interrupted before there was a model; {args.output} is not written", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _fitted(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) -> int:
     begin = time.perf_counter()
-    data = read_labelled(args, args.data, args.n_features)
-    test = read_labelled(args, args.test, data.X.shape[1]) if args.test else None
+    data = read(args, args.data, Expected(args.n_features, need_label=True))
+    texts = _take_texts(args, data, vectorizer)
+    which = _which_labels(args, data)
+    args.labels = which
+    rows = labelled(data, features(args, data, vectorizer), which)
+    test = _test_rows(args, rows, vectorizer if texts else None) if args.test else None
     read_seconds = time.perf_counter() - begin
 
+    several = which == "all"
     begin = time.perf_counter()
-    model.fit(data.X, data.y, max_seconds=args.max_seconds)
+    interrupted = _fit(model, rows, args.max_seconds, several=several)
     fit_seconds = time.perf_counter() - begin
-    model.verbose = 0  # the bar belongs to this run, not to the model
-    save_model(model, args.output, {"one_based": args.one_based, "normalize": args.normalize})
-    print_table(_summary(args, model, data, read_seconds, fit_seconds))
+    model.verbose = 0  # the progress belongs to this run, not to the model
+    if texts:
+        model.vectorizer_ = vectorizer
+    with waiting(f"writing {args.output}"):
+        save_model(model, args.output, notes_of(args, data))
+    print_table(_summary(args, model, rows, read_seconds, fit_seconds))
+    if interrupted:
+        sys.stdout.flush()
+        note(f"interrupted; {args.output} is the model reached after {model.n_iter_} passes")
+        return INTERRUPTED
     if args.plot:
         _plot(model, args.plot)
-    for what, some in (("training", data if args.evaluate else None), ("test", test)):
+    for what, some in (("training", rows if args.evaluate else None), ("test", test)):
         if some is not None:
             print()
-            print_table({"evaluated on": what, **evaluated(model, some)})
+            print_table({"evaluated on": what, **as_text(evaluated(model, some))})
     return 0
 
 
-def _check_before_work(args: argparse.Namespace, model: SoftmaxClassifier) -> None:
+def _check_before_work(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) -> None:
     """Raise now what would else be raised after the training."""
     model.check_parameters()
+    vectorizer.check_parameters()
     n_threads_from(model.n_jobs)
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
+    if args.labels == "all" and args.estimator == "augment-reduce":
+        raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
     for path in filter(None, (args.output, args.plot)):
         check_writable(path)
     if args.plot and importlib.util.find_spec("matplotlib") is None:
         raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
 
 
+def _take_texts(args: argparse.Namespace, data: Data, vectorizer: TextVectorizer) -> bool:
+    """Fit the vectorizer where the data are texts; else its parameters would have no effect."""
+    if isinstance(data.records.X, list):
+        with waiting(f"counting the words of {len(data.records.X)} texts"):
+            vectorizer.fit(data.records.X)
+        return True
+    for name, parameter in inspect.signature(TextVectorizer).parameters.items():
+        if getattr(vectorizer, name) != parameter.default:
+            option = "--" + (OF_TEXT + name).replace("_", "-")
+            raise ValueError(f"{option} is for texts; {data.name} is read as {data.form}")
+    return False
+
+
+def _which_labels(args: argparse.Namespace, data: Data) -> str:
+    if args.labels != "auto":
+        return str(args.labels)
+    several = bool(np.any(np.diff(data.records.Y.indptr) > 1))
+    return "all" if several and args.estimator == "margin" else "first"
+
+
+def _test_rows(args: argparse.Namespace, rows: Labelled, vectorizer: TextVectorizer | None) -> Labelled:
+    """Read the test data as the training data were."""
+    names = np.asarray(rows.X.columns, dtype=object) if hasattr(rows.X, "columns") else None
+    several = args.labels == "all"
+    expected = Expected(rows.X.shape[1], True, names, vectorizer, several, need_label=True)
+    data = read(args, args.test, expected)
+    return labelled(data, features(args, data, vectorizer), args.labels)
+
+
+def _fit(model: Any, rows: Labelled, max_seconds: float | None, *, several: bool) -> bool:
+    """Fit the model; return whether Ctrl-C ended it, the model being the one reached before."""
+    more = {} if max_seconds is None else {"max_seconds": max_seconds}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if several:
+                used = np.unique(rows.Y.indices)
+                Y = sp.csr_array(rows.Y[:, used])
+                Y.sort_indices()
+                model.fit(rows.X, Y, **more)
+                # Names instead of the numbers of columns, which are sorted as the names are.
+                model.classes_ = _plain(rows.labels[used])
+            else:
+                model.fit(rows.X, _plain(rows.labels)[first_label(rows.Y)], **more)
+        finally:
+            warned = list(caught)
+    interrupted = False
+    for found in warned:
+        interrupted |= "interrupted" in str(found.message) and issubclass(found.category, ConvergenceWarning)
+    for found in warned:
+        if not (interrupted and "interrupted" in str(found.message)):
+            warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
+    return interrupted
+
+
+def _plain(labels: Any) -> Any:
+    """Names as NumPy's own strings, which fit sorts faster; numbers as they are."""
+    return labels.astype(str) if labels.dtype.kind == "O" else labels
+
+
 def _summary(
-    args: argparse.Namespace, model: SoftmaxClassifier, data: Labelled, read_seconds: float, fit_seconds: float
+    args: argparse.Namespace, model: Any, rows: Labelled, read_seconds: float, fit_seconds: float
 ) -> dict[str, Any]:
-    n_rows, n_features = data.X.shape
-    curve = model.loss_curve_
-    return {
+    n_rows, n_features = rows.X.shape
+    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
+    at_zero = ""
+    if args.estimator == "softmax" and not model.multilabel_:
+        at_zero = f" (W = 0 has {np.log(len(model.classes_)):.4f})"
+    table = {
+        "estimator": type(model).__name__,
         "rows": n_rows,
         "features": n_features,
         "classes": len(model.classes_),
-        "non-zeros": data.X.nnz,
-        "passes": f"{model.n_iter_} of {model.resolved_params_.get('max_iter', model.max_iter)}",
+        "labels a row": f"{rows.Y.nnz / n_rows:.4g}" if args.labels == "all" else None,
+        "non-zeros": n_rows * n_features if hasattr(rows.X, "columns") else rows.X.nnz,
+        "passes": f"{model.n_iter_} of {chosen.get('max_iter', model.max_iter)}",
         "seconds to read": f"{read_seconds:.2f}",
         "seconds to fit": f"{fit_seconds:.2f}",
-        "chosen": ", ".join(f"{name}={_short(value)}" for name, value in model.resolved_params_.items()) or "nothing",
-        "running loss": f"{curve[-1]:.4f} nats (W = 0 has {np.log(len(model.classes_)):.4f})" if len(curve) else "none",
+        "chosen": ", ".join(f"{name}={_short(value)}" for name, value in chosen.items()) or "nothing",
+        "running loss": f"{curve[-1]:.4f} nats{at_zero}" if len(curve) else "none",
         "model": f"{args.output} ({os.path.getsize(args.output)} bytes)",
     }
+    return {name: value for name, value in table.items() if value is not None}
 
 
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _plot(model: SoftmaxClassifier, path: str) -> None:
+def _plot(model: Any, path: str) -> None:
     if model.n_iter_ == 0:
         note(f"{path} not drawn: no pass was completed")
         return
@@ -116,7 +257,7 @@ def _plot(model: SoftmaxClassifier, path: str) -> None:
     axes.set(
         xlabel="pass over the data",
         ylabel="running loss [nats]",
-        title=f"solver {model.resolved_params_.get('solver', model.solver)}",
+        title=f"solver {getattr(model, 'resolved_params_', {}).get('solver', model.solver)}",
     )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()

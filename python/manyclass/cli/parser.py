@@ -11,12 +11,19 @@ from typing import NoReturn
 
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass.cli import demo, evaluate, experiment, fit, info, predict, skipgram
+from manyclass.cli import demo, embed, evaluate, experiment, fit, info, neighbours, predict, skipgram
 from manyclass.cli.arguments import HelpFormatter
+from manyclass.cli.completion import add_completion
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
-COMMANDS = (demo, fit, evaluate, predict, info, skipgram, experiment)
+COMMANDS = (demo, fit, evaluate, predict, info, neighbours, embed, skipgram, experiment)
+EXIT_CODES = """exit codes:
+  0    all went well
+  1    a run of an experiment failed
+  2    a user's error, told in one line on stderr; nothing was overwritten
+  130  interrupted by Ctrl-C; fit and skipgram save what was reached, if there was a whole model, and say so
+  141  the reader of the output has gone"""
 USER_ERROR, INTERRUPTED, CLOSED_PIPE = 2, 130, 141  # the shell's numbers: 128 + SIGINT, 128 + SIGPIPE
 
 
@@ -26,11 +33,12 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(USER_ERROR)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
-    parser = _Parser(prog="manyclass", description=DESCRIPTION, formatter_class=HelpFormatter)
+def build_parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of all commands; that of `fit` has the parameters of the estimator that `argv` names."""
+    parser = _Parser(prog="manyclass", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"manyclass {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
+    add_completion(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for command in COMMANDS:
         name = command.__name__.rpartition(".")[2]
@@ -39,6 +47,8 @@ def build_parser() -> argparse.ArgumentParser:
             name, help=text.partition("\n")[0], description=text, formatter_class=HelpFormatter, allow_abbrev=False
         )
         command.add_arguments(sub)
+        if command is fit:
+            fit.add_estimator(sub, argv)
         sub.set_defaults(run=command.run)
     return parser
 
@@ -55,10 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         Exit code: 0; 1 if a run of an experiment failed; 2 after a user's error, told in one line on stderr; 130 after
-        Ctrl-C (but `fit` saves the model so far and ends with 0); 141 if the reader of the output has gone.
+        Ctrl-C; 141 if the reader of the output has gone.
     """
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        args = build_parser().parse_args(argv)
+        args = build_parser(words).parse_args(words)
     except SystemExit as end:  # argparse ends the process after --help, --version and errors
         return end.code if isinstance(end.code, int) else USER_ERROR
     try:

@@ -21,7 +21,7 @@ from manyclass.cli.arguments import (
     parameters_from,
     shows_progress,
 )
-from manyclass.cli.data import check_writable, print_table
+from manyclass.cli.messages import check_writable, print_table
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.questions import load_analogies, load_word_pairs
 from manyclass.words.skip_gram import SkipGram

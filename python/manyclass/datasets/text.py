@@ -145,7 +145,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator):
         self.fit_transform(documents)
         return self
 
-    def fit_transform(self, documents: Iterable[str], y: object = None) -> sparse.csr_array:  # type: ignore[override]
+    def fit_transform(self, documents: Iterable[str], y: object = None) -> sparse.csr_array:
         """Learn terms and weights, and return the rows of these texts; see `fit`.
 
         Parameters
@@ -191,7 +191,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "idf_")
         texts = checked_documents(documents)
         if not texts:
-            return sparse.csr_array((0, self.n_columns_), dtype=np.float32)
+            return sparse.csr_array(np.zeros((0, self.n_columns_), np.float32))
         return self._weighted(self._fitted_counter.transform(texts))
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:

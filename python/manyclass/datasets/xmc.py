@@ -129,8 +129,43 @@ def _parse(
     n_labels: int | None,
     n_threads: int,
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
+    return parse_xmc(_text(path), str(path), header, zero_based, n_features, n_labels, n_threads)
+
+
+def parse_xmc(
+    text: NDArray[np.uint8],
+    name: str,
+    header: bool | Literal["auto"] = "auto",
+    zero_based: bool = True,
+    n_features: int | None = None,
+    n_labels: int | None = None,
+    n_threads: int = 1,
+) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Read what `load_xmc` reads from memory.
+
+    Parameters
+    ----------
+    text : ndarray of uint8
+        The bytes of the text.
+    name : str
+        What messages call it.
+    header, zero_based, n_features, n_labels
+        As in `load_xmc`.
+    n_threads : int
+        At least 1.
+
+    Returns
+    -------
+    X, Y : csr_array
+        As `load_xmc` gives them.
+
+    Raises
+    ------
+    ValueError
+        As `load_xmc` does for a malformed text.
+    """
     width, n_classes, x_indptr, x_indices, x_data, y_indptr, y_indices = _core.read_xmc(
-        _text(path), str(path), None if header == "auto" else header, zero_based, n_features, n_labels, n_threads
+        text, name, None if header == "auto" else header, zero_based, n_features, n_labels, n_threads
     )
     n_samples = len(x_indptr) - 1
     X = csr_from_core(x_data, x_indices, x_indptr, (n_samples, width))

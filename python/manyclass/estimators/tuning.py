@@ -177,9 +177,10 @@ def best_ridge(
     kept, out = np.flatnonzero(~held), np.flatnonzero(held)
     x_kept, x_out, unit = x[kept], x[out], mean_square(row_norms_sq(x))
     tried: dict[float, float] = {}
-    for ridge in auto.RIDGES:
-        trial = replace(plan, alpha=ridge * unit, verbose=0)
-        weights, curve = quietly(partial(fit_points, trial, x_kept, labels[kept], n_classes, Watch()))
+    for number, ridge in enumerate(auto.RIDGES, 1):
+        trial = replace(plan, alpha=ridge * unit)
+        watch = Watch(heading=f"choosing alpha, trial {number} of at most {len(auto.RIDGES)}")
+        weights, curve = quietly(partial(fit_points, trial, x_kept, labels[kept], n_classes, watch))
         losses, _ = weights.log_losses(x_out, labels[out], plan.n_threads)
         loss = float(np.mean(losses))
         tried[trial.alpha] = loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf

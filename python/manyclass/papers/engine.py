@@ -8,6 +8,7 @@ recorded as done.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -17,17 +18,16 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
-from tqdm.auto import tqdm
 
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.papers.machine import machine
 from manyclass.papers.report import Report, Table
+from manyclass.training.progress import progress_bar
 from manyclass.version import __version__
 
 RECORDS = "runs.jsonl"
@@ -223,7 +223,7 @@ def run_experiment(
     n_known, n_made, n_failed, skipped = len(asked & done), 0, 0, []
     if n_known:
         note(f"{n_known} of {len(asked)} runs are in {file} and are not made again")
-    with tqdm(total=len(asked), initial=n_known, disable=not progress, unit="run") as bar:
+    with contextlib.closing(progress_bar(len(asked), unit="run", shown=progress, done=n_known)) as bar:
         for name, of_data in runs.items():
             left = [run for key, run in of_data.items() if key not in done]
             if not left:
@@ -237,7 +237,7 @@ def run_experiment(
                 bar.total -= len(left)
                 continue
             for run in left:
-                bar.set_postfix_str(run.label)
+                bar.set_postfix_str(run.label, refresh=True)
                 record = _made(experiment, run, context)
                 _append(file, record)
                 known[run.hash] = record
@@ -309,7 +309,7 @@ def _made(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
     return record
 
 
-@contextmanager
+@contextlib.contextmanager
 def _warnings_of() -> Iterator[list[str]]:
     """Texts of the warnings that training diverged or did not end; complete once the block has ended."""
     told: list[str] = []

@@ -48,7 +48,7 @@ class ClusteredRows(BaseEstimator):
     _index: Any
 
     # What a file of the index is called, and what it holds beside arrays and parameters.
-    _FORMAT: ClassVar[tuple[str, str]]
+    FORMAT: ClassVar[tuple[str, str]]
     _STATE: ClassVar[dict[str, type]]
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
@@ -107,7 +107,7 @@ class ClusteredRows(BaseEstimator):
         tensors: dict[str, NDArray[Any]] = {"rows": index.rows(), "labels": index.labels()}
         tensors["cluster_centers"] = self.cluster_centers_
         tensors |= self._more_tensors()
-        metadata = {"format": self._FORMAT[0], "format_version": str(FORMAT_VERSION)}
+        metadata = {"format": self.FORMAT[0], "format_version": str(FORMAT_VERSION)}
         write_tensors(path, tensors, metadata | {"parameters": json.dumps(plain), "state": json.dumps(state)})
 
     @classmethod
@@ -132,7 +132,7 @@ class ClusteredRows(BaseEstimator):
             If it cannot be read.
         """
         file = open_tensors(path)
-        found, (expected, what) = file.metadata.get("format"), cls._FORMAT
+        found, (expected, what) = file.metadata.get("format"), cls.FORMAT
         if found != expected:
             raise ValueError(f"{file.path} is not {what} of manyclass: its format is {found!r}")
         if file.metadata.get("format_version") != str(FORMAT_VERSION):

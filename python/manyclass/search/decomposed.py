@@ -57,7 +57,7 @@ class DecomposedIndex(ClusteredRows):
     rows have moved far: fit again.
     """
 
-    _FORMAT: ClassVar[tuple[str, str]] = ("manyclass decomposed index", "a decomposed index")
+    FORMAT: ClassVar[tuple[str, str]] = ("manyclass decomposed index", "a decomposed index")
     _STATE: ClassVar[dict[str, type]] = {"n_probe_": int}
 
     def __init__(

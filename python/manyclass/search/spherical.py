@@ -77,7 +77,7 @@ class SphericalClusterIndex(ClusteredRows):
     Queries may run at the same time in several threads, but not during an update.
     """
 
-    _FORMAT: ClassVar[tuple[str, str]] = ("manyclass index", "an index")
+    FORMAT: ClassVar[tuple[str, str]] = ("manyclass index", "an index")
     _STATE: ClassVar[dict[str, type]] = {
         "radius_": float,
         "n_probe_": int,

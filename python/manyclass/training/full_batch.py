@@ -7,13 +7,13 @@ import time
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, minimize
-from tqdm.auto import tqdm
 
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
 from manyclass.training.passes import TrainingState, warn_user
 from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.progress import progress_bar
 from manyclass.training.validation import UNUSED_SCALE
 
 # Pairs of steps and gradient changes that L-BFGS keeps; each takes 16 K (D + 1) bytes. Twenty pairs reach the optimum
@@ -81,7 +81,7 @@ class _Iterations:
         self.curve: list[float] = []
         self.stopped = False
         self.begin = time.perf_counter()
-        self.bar = tqdm(total=plan.max_iter, disable=not plan.verbose, unit="it")
+        self.bar = progress_bar(plan.max_iter, unit="iteration", shown=bool(plan.verbose), heading=watch.heading)
 
     def after(self, intermediate_result: OptimizeResult) -> None:
         """Look at an iterate; raises StopIteration where training is to end."""
@@ -89,8 +89,8 @@ class _Iterations:
         state.seconds += time.perf_counter() - self.begin
         self.theta[:] = intermediate_result.x
         self.curve.append(float(intermediate_result.fun))
-        self.bar.update()
         self.bar.set_postfix_str(f"objective {self.curve[-1]:.6f}", refresh=False)
+        self.bar.update()
         if watch.callback is not None or watch.validation is not None:
             self.objective.write(self.theta, self.weights)
         if watch.validation is not None:

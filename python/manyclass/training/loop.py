@@ -61,6 +61,7 @@ def run_passes(
         verbose=bool(plan.verbose),
         max_seconds=watch.max_seconds,
         batch=training.batch,
+        heading=watch.heading,
     )
     return curve
 

@@ -12,12 +12,12 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from tqdm.auto import tqdm
 
 from manyclass import _core
 from manyclass.checks import canonical_csr
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.training.progress import Progress, progress_bar
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
 
@@ -81,10 +81,12 @@ def drive(
     max_seconds: float = np.inf,
     first_slice: int = 1024,
     batch: int = 1,
+    heading: str = "",
 ) -> tuple[list[float], bool]:
     """Make up to `max_iter` passes, or train for `max_seconds`.
 
-    Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing.
+    Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing. With `verbose`
+    progress is shown, behind `heading`.
 
     Returns
     -------
@@ -100,7 +102,7 @@ def drive(
     """
     curve: list[float] = []
     complete = False
-    bar = tqdm(total=max_iter * passes.length, disable=not verbose, unit=passes.unit, unit_scale=True, smoothing=0.05)
+    bar = progress_bar(max_iter * passes.length, unit=passes.unit, shown=verbose, heading=heading)
     slices = _Slices(bar, max(1, first_slice // batch) * batch, batch, max_seconds)
     try:
         for n_pass in range(max_iter):
@@ -131,7 +133,7 @@ def drive(
 class _Slices:
     """Slices of passes that take about SLICE_SECONDS each."""
 
-    bar: tqdm[None]
+    bar: Progress
     size: int
     batch: int
     max_seconds: float
@@ -148,8 +150,8 @@ class _Slices:
             state.seconds += seconds
             if passes.fault is not None:
                 return False
-            self.bar.update(moved)
             self.bar.set_postfix_str(f"{self.heading}, {passes.describe(last)}", refresh=False)
+            self.bar.update(moved)
             first = last
             if state.seconds >= self.max_seconds:
                 break

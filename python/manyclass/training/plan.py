@@ -218,11 +218,15 @@ class FullBatchPlan:
 
 @dataclass(frozen=True)
 class Watch:
-    """What looks on while a training runs: the user's callback, a limit of seconds, points held out."""
+    """What looks on while a training runs: the user's callback, a limit of seconds, points held out.
+
+    `heading` stands before the progress that is shown.
+    """
 
     callback: Callback | None = None
     max_seconds: float = np.inf
     validation: Validation | None = None
+    heading: str = ""
 
     @classmethod
     def of(cls, callback: Callback | None, max_seconds: float | None) -> Watch:

@@ -1,0 +1,207 @@
+"""Readers of labelled rows in each form that the commands take: features or texts, and labels with their names."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import n_threads_from
+from manyclass.cli.sources import LABEL, Source
+from manyclass.datasets import load_csr, load_xmc
+from manyclass.datasets.xmc import parse_xmc
+
+_CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}")  # integers that are written in one way, and fit into 64 bits
+
+
+@dataclass(frozen=True)
+class Records:
+    """Rows as a file has them.
+
+    Attributes
+    ----------
+    X : csr_array of shape (n_rows, n_features), DataFrame of such a shape, or list of n_rows str
+        Features, or texts.
+    Y : csr_array of shape (n_rows, n_labels)
+        Ones where a row has a label; the order in which a row stores them is that of the file.
+    labels : ndarray of shape (n_labels,)
+        The label of each column, sorted: numbers or str.
+    one_based : bool
+        Whether the first feature of a text has number 1.
+    """
+
+    X: Any
+    Y: sp.csr_array
+    labels: NDArray[Any]
+    one_based: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.Y.shape[0])
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """How text with numbered features is read; see `load_xmc`. one_based None: svmlight's files tell by themselves."""
+
+    header: bool | Literal["auto"]
+    one_based: bool | None
+    n_features: int | None
+    n_jobs: int | None
+    cache: bool
+
+
+def read_xmc(source: Source, how: Sparse) -> Records:
+    """Rows `l1,l2,... j:v j:v ...`, or what `save_csr` has written of them."""
+    one_based = bool(how.one_based)
+    if source.content is None:
+        X, Y = load_xmc(
+            source.path,
+            header=how.header,
+            zero_based=not one_based,
+            n_features=how.n_features,
+            n_jobs=how.n_jobs,
+            cache=how.cache,
+        )
+    else:
+        if how.cache:
+            raise ValueError(f"--cache needs a file; {source.name} is none")
+        raw = np.frombuffer(source.content, np.uint8)
+        threads = n_threads_from(how.n_jobs)
+        X, Y = parse_xmc(raw, source.name, how.header, not one_based, how.n_features, None, threads)
+    return Records(X, Y, np.arange(Y.shape[1]), one_based)
+
+
+def read_binary(source: Source, how: Sparse) -> Records:
+    """What `manyclass.datasets.save_csr` has written."""
+    if source.content is not None:
+        raise ValueError(f"{source.name}: a binary file is mapped, which a pipe cannot be; give its name")
+    X, Y = load_csr(source.path)
+    if how.n_features is not None:
+        largest = int(X.indices.max(initial=-1))
+        if largest >= how.n_features:
+            raise ValueError(f"{source.name}: feature {largest} is outside [0, {how.n_features})")
+        X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], how.n_features))
+    Y = sp.csr_array(np.zeros((X.shape[0], 0), np.float32)) if Y is None else Y
+    return Records(X, Y, np.arange(Y.shape[1]))
+
+
+def read_svmlight(source: Source, how: Sparse) -> Records:
+    """Rows `label j:v j:v ...` whose labels are any words, numbers with a sign or a point among them.
+
+    The core reads the features. It sees a 0 in the place of each label, so that lines and columns of its messages are
+    those of the file.
+    """
+    if how.cache:
+        raise ValueError(f"{source.name}: --cache is for the form xmc")
+    found: list[list[str]] = []
+    lines = source.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    for at, line in enumerate(lines):
+        data = line.partition(b"#")[0]
+        if not data.strip():
+            continue
+        field = data.split(maxsplit=1)[0]
+        labelled = not data[:1].isspace() and b":" not in field
+        words = field.decode("utf-8", "replace").split(",") if labelled else []
+        found.append([_number_of_svmlight(word) for word in words if word])
+        if labelled:
+            lines[at] = b"0" + b" " * (len(field) - 1) + line[len(field) :]
+    Y, labels = label_columns(found, source.name, None)
+    raw = np.frombuffer(b"\n".join(lines), np.uint8)
+    threads = n_threads_from(how.n_jobs)
+    n_columns = None if how.n_features is None else how.n_features + (how.one_based is not False)
+    X, _ = parse_xmc(raw, source.name, False, True, n_columns, None, threads)
+    lowest = int(X.indices.min(initial=np.iinfo(np.int32).max))
+    one_based = lowest > 0 if how.one_based is None else how.one_based
+    if one_based and lowest == 0:
+        raise ValueError(f"{source.name}: it has the feature 0; the first one of svmlight's form has number 1")
+    n_features = X.shape[1] - one_based if how.n_features is None else how.n_features
+    X = sp.csr_array((X.data, X.indices - one_based, X.indptr), shape=(X.shape[0], max(0, n_features)))
+    return Records(X, Y, labels, one_based)
+
+
+def _number_of_svmlight(word: str) -> str:
+    """+1 and 1.0 are 1."""
+    try:
+        value = float(word)
+    except ValueError:
+        return word
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else word
+
+
+def read_text(source: Source, separator: str | None) -> Records:
+    """A text a line; behind a tab, if there is one, its labels."""
+    texts, found = [], []
+    for line in lines_of(source):
+        before, tab, after = line.rpartition("\t")
+        texts.append(before if tab else after)
+        found.append(split_labels(after, separator or ",") if tab else [])
+    Y, labels = label_columns(found, source.name, range(1, len(found) + 1))
+    return Records(texts, Y, labels)
+
+
+def read_fasttext(source: Source) -> Records:
+    """A text a line, with its labels as words that begin with `__label__`."""
+    texts, found = [], []
+    for line in lines_of(source):
+        words = line.split()
+        found.append([word.removeprefix(LABEL) for word in words if word.startswith(LABEL)])
+        texts.append(" ".join(word for word in words if not word.startswith(LABEL)))
+    Y, labels = label_columns(found, source.name, range(1, len(found) + 1))
+    return Records(texts, Y, labels)
+
+
+def lines_of(source: Source) -> list[str]:
+    """The lines of a text; only newlines end them."""
+    lines = source.text().split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def split_labels(cell: str, separator: str | None) -> list[str]:
+    """The labels in a cell."""
+    parts = [cell] if separator is None else cell.split(separator)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def label_columns(
+    found: Sequence[Sequence[str]], name: str, lines: Sequence[int] | None
+) -> tuple[sp.csr_array, NDArray[Any]]:
+    """Return labels of rows as a matrix, and the label of each of its columns, sorted; integers where all are.
+
+    Parameters
+    ----------
+    found : sequence of sequences of str
+        The labels of each row.
+    name : str
+        What messages call the data.
+    lines : sequence of int or None
+        The line of each row, for messages.
+
+    Raises
+    ------
+    ValueError
+        If a row has a label twice.
+    """
+    for row, own in enumerate(found):
+        if len(set(own)) < len(own):
+            twice = next(label for label in own if own.count(label) > 1)
+            where = name if lines is None else f"{name}:{lines[row]}"
+            raise ValueError(f"{where}: the label {twice!r} occurs twice in a row")
+    flat: Any = list(itertools.chain.from_iterable(found))
+    # Sorted as Python's str, not as NumPy's, so that a name of a thousand letters costs the others nothing.
+    numbers = bool(flat) and all(_CANONICAL.fullmatch(label) for label in flat)
+    distinct = sorted(set(map(int, flat)) if numbers else set(flat))
+    column = {str(label): at for at, label in enumerate(distinct)}
+    indptr = np.concatenate([[0], np.cumsum([len(own) for own in found], dtype=np.int64)])
+    indices = np.array([column[label] for label in flat], dtype=np.int32)
+    Y = sp.csr_array((np.ones(len(flat), np.float32), indices, indptr), shape=(len(found), len(distinct)))
+    return Y, np.array(distinct, dtype=np.int64 if numbers else object)
