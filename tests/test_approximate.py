@@ -24,6 +24,7 @@ PER_SAMPLE = 64  # queries that share a draw
 def small(monkeypatch):
     """Search the few classes of a test as if they were many, with heads and tails to match."""
     monkeypatch.setattr(class_index, "EXACT_CLASSES", 0)
+    monkeypatch.setattr(class_index, "slower", lambda *_: "")
     monkeypatch.setattr(class_index, "HEAD", 8)
     monkeypatch.setattr(class_index, "TAIL", 40)
 

@@ -211,11 +211,11 @@ def test_prediction_needs_a_fit_and_as_many_features(problem):
             ask(X[:, :5])
 
 
-def test_evaluate_refuses_labels_unseen_in_fit_and_wrong_lengths(problem):
+def test_evaluate_refuses_labels_unseen_in_fit_where_asked_to_and_wrong_lengths(problem):
     X, y = problem
     fitted = model().fit(X, y)
     with pytest.raises(ValueError, match=r"y has 2 labels unseen in fit, among them .*-3"):
-        fitted.evaluate(X, np.where(y == 1, 99, np.where(y == 2, -3, y)))
+        fitted.evaluate(X, np.where(y == 1, 99, np.where(y == 2, -3, y)), unseen="error")
     with pytest.raises(ValueError, match=r"X has 80 rows, y has shape \(79,\); it must be \(80,\)"):
         fitted.evaluate(X, y[1:])
     with pytest.raises(ValueError, match=r"y has shape \(80, 1\)"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import numbers
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import joblib
 import numpy as np
@@ -17,7 +19,51 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raise ValueError unless `value` is one of `choices`."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} is {value!r}; it must be one of {listed}")
+        raise ValueError(f"{name} is {value!r}; it must be one of {listed}{did_you_mean(value, choices)}")
+
+
+def did_you_mean(value: object, choices: Iterable[str]) -> str:
+    """A hint at the nearest of some names, for the end of a message; empty where none is near."""
+    near = difflib.get_close_matches(value, [*choices], n=1) if isinstance(value, str) else []
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+class NamedParameters:
+    """A mixin for scikit-learn's estimators: `set_params` with hints, which looks at all names before it sets one."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and with a name such as solver__decay those of parts.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of a name; nothing is set then.
+        """
+        mine: Any = self
+        own = mine.get_params(deep=False)
+        for name in params:
+            first, nested, rest = name.partition("__")
+            if first not in own:
+                known = ", ".join(map(repr, own))
+                raise ValueError(
+                    f"Invalid parameter {first!r} for {type(self).__name__}; it has {known}{did_you_mean(first, own)}"
+                )
+            value = params.get(first, own[first])
+            if nested and isinstance(value, str):
+                raise ValueError(
+                    f"Invalid parameter {name!r}: {first} is {value!r}, a string; set {first} to an object that has "
+                    f"the parameter {rest!r}"
+                )
+        super().set_params(**params)  # type: ignore[misc]
+        return self
 
 
 def check_flag(name: str, value: object) -> None:
@@ -52,6 +98,14 @@ def n_threads_from(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     return max(1, joblib.cpu_count() + 1 + n_jobs) if n_jobs < 0 else int(n_jobs)
+
+
+def outer_level() -> int:
+    """Stack level, for `warnings.warn` in the calling function, of the first frame outside of the package."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "manyclass":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from manyclass.parts import Part, Setting
+
+# What may be given as `model=` by name, for editors and type checkers; a test holds it to `MODELS`.
+ModelName = Literal["auto", "linear", "embedding"]
 
 
 class Model(Part):

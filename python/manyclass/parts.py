@@ -6,7 +6,6 @@ with the kernels of Gaussian processes. A string stands for the object of that n
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manyclass.checks import check_choice, check_flag, check_number
+from manyclass.checks import NamedParameters, check_choice, check_flag, check_number, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Setting:
         return " or ".join([*listed, *words[self.kind], *beside])
 
 
-class Part(BaseEstimator):
+class Part(NamedParameters, BaseEstimator):
     """A solver, a sampler or a model with its parameters.
 
     Attributes
@@ -91,7 +90,8 @@ class Part(BaseEstimator):
     def __init__(self, **given: Any) -> None:
         known = {setting.name: setting.default for setting in self.settings}
         for name in given.keys() - known.keys():
-            raise TypeError(f"{type(self).__name__} has no parameter {name!r}; it has {_listed(known) or 'none'}")
+            has = f"it has {_listed(known) or 'none'}{did_you_mean(name, known)}"
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}; {has}")
         for name, default in known.items():
             setattr(self, name, given.get(name, default))
 
@@ -164,8 +164,7 @@ def resolve_part(parameter: str, value: Any, choices: Mapping[str, type[Part]], 
     if isinstance(value, Part) and choices.get(value.name) is type(value):
         value.check()
         return value
-    near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    hint = did_you_mean(value, choices)
     raise ValueError(f"{parameter} is {value!r}; it must be one of {_listed(choices)} or an object of {where}{hint}")
 
 

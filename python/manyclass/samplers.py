@@ -6,7 +6,7 @@ weights what it draws so that sums over the wrong classes are unbiased, but `Sea
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from manyclass.checks import check_choice
 from manyclass.parts import Part, Setting, class_name, part_class
@@ -15,6 +15,8 @@ from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.solvers import number_setting
 
+# What may be given as `sampler=` by name, for editors and type checkers; a test holds it to the registry.
+SamplerName = Literal["auto", "block", "uniform", "all", "frequency", "frequency_block", "head_tail", "search"]
 MOST_HEAD = 64  # HeadTail::max_head in the core
 SEARCHES = ("mips", "decomposed", "messages")
 

@@ -12,9 +12,36 @@ trains embeddings and several labels by minibatches. `Natural` and `MonteCarlo` 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from manyclass.parts import Part, Setting, class_name, part_class
 from manyclass.registry import Facts, Number, names, parts
+
+# What may be given as `solver=` by name, for editors and type checkers; a test holds it to the registry.
+SolverName = Literal[
+    "auto",
+    "implicit",
+    "umax",
+    "sgd",
+    "exact",
+    "css",
+    "ema",
+    "augment_reduce",
+    "scgd",
+    "scent",
+    "softplus",
+    "bregman",
+    "ove",
+    "nce",
+    "negative_sampling",
+    "is",
+    "bouchard",
+    "minibatch_implicit",
+    "lbfgs",
+    "adagrad",
+]
+LocalStepName = Literal["natural", "monte_carlo"]
+PosteriorName = Literal["point", "gaussian"]
 
 _CHOICES = {
     kind: tuple(names(kind))

@@ -185,6 +185,7 @@ def _measured(model: Any, rows: _Rows, propensities: NDArray[np.float64] | None,
         result = {name: value for name, value in result.items() if name in ("log_loss", "error")}
     elif one_label:
         result = dict(model.evaluate(rows.X, model.classes_[first_label(rows.Y)]))
+        del result["n_unseen"]  # none, as rows are what remains
     result.setdefault("error", 1 - metrics.precision_at_k(rows.Y, found, 1))
     if one_label:
         shares = metrics.top_k_accuracy(first_label(rows.Y), found, ks)

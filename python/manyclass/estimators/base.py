@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, overload
@@ -15,13 +16,25 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manyclass.checks import canonical_csr, check_number, n_threads_from, seed_from
+from manyclass.checks import (
+    NamedParameters,
+    canonical_csr,
+    check_choice,
+    check_number,
+    n_threads_from,
+    outer_level,
+    seed_from,
+)
+from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
+from manyclass.estimators.targets import check_targets, find_positions, sorted_classes, unseen_error
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search import class_index
 from manyclass.training.passes import summarize
 from manyclass.training.plan import Labels
+
+Unseen = Literal["drop", "error"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +80,25 @@ def as_matrix(X: Any) -> Matrix:
     return canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
 
 
-class LinearClassifier(ClassifierMixin, BaseEstimator):
+def as_rows(X: Data) -> Any:
+    """X, or of a sparse row, which is what `X[0]` is of a `csr_array`, the matrix of one row.
+
+    A dense vector is left to scikit-learn's check, which asks whether it is a row or a column.
+    """
+    given: Any = X
+    return sp.csr_array(given.reshape(1, -1)) if _is_sparse_row(given) else given
+
+
+def _is_sparse_row(X: Any) -> bool:
+    return bool(sp.issparse(X)) and X.ndim == 1
+
+
+def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
+    """Sorted rows of x; x itself, which may be large, where they are all of them."""
+    return x if len(rows) == x.shape[0] else x[rows]
+
+
+class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
     """A fitted W with its classes: all that does not depend on how W was found, under the softmax.
 
     A subclass has `fit`, which gives what it found to `_take`.
@@ -83,10 +114,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _points(self, X: Data, y: Any) -> Points:
         """Check the data of a fit, and leave the estimator as it is; raises ValueError for what `fit` documents."""
+        check_targets(y, several=False)
         shadow = clone(self)  # scikit-learn's check notes the number of features and their names on what it is given
         X, y = validate_data(shadow, X, y, accept_sparse="csr", dtype=np.float32, order="C")
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
+        with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
+            warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+            check_classification_targets(y)
+        classes, labels = sorted_classes(y)
         if len(classes) < 2:
             raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
         return Points(as_matrix(X), Labels.single(labels.astype(np.int32)), classes, Features.of(shadow))
@@ -120,7 +154,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _validated(self, X: Data) -> Matrix:
         check_is_fitted(self, "_weights")
-        return as_matrix(validate_data(self, X, accept_sparse="csr", dtype=np.float32, order="C", reset=False))
+        return as_matrix(validate_data(self, as_rows(X), accept_sparse="csr", dtype=np.float32, order="C", reset=False))
 
     def decision_function(self, X: Data) -> Floats:
         """Return the scores x.w_k + b_k.
@@ -202,82 +236,110 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     @overload
     def predict_top_k(
-        self, X: Data, k: int, *, approximate: bool = ..., recall: float = ..., return_std: Literal[False] = ...
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = ...,
+        approximate: bool = ...,
+        recall: float = ...,
+        return_std: Literal[False] = ...,
     ) -> tuple[NDArray[Any], Floats]: ...
 
     @overload
     def predict_top_k(
-        self, X: Data, k: int, *, approximate: bool = ..., recall: float = ..., return_std: Literal[True]
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = ...,
+        approximate: bool = ...,
+        recall: float = ...,
+        return_std: Literal[True],
     ) -> tuple[NDArray[Any], Floats, Doubles]: ...
 
     def predict_top_k(
-        self, X: Data, k: int, *, approximate: bool = False, recall: float = 0.95, return_std: bool = False
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = None,
+        approximate: bool = False,
+        recall: float = 0.95,
+        return_std: bool = False,
     ) -> tuple[NDArray[Any], Floats] | tuple[NDArray[Any], Floats, Doubles]:
-        r"""Return the k most probable labels with their log-probabilities, best first.
+        """Return the k most probable labels with their log-probabilities, best first.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         k : int
             In [1, n_classes].
+        exclude : matrix of shape (n_samples, n_classes), or list of n_samples arrays of labels, default=None
+            What a row is not to get, such as what a user has seen: the entries of a matrix that are not 0, columns
+            being `classes_`, or labels. Labels that are no classes are passed over.
         approximate : bool, default=False
-            Search the classes through a `SphericalClusterIndex` instead of scoring all of them. Up to 4,096 classes are
-            all scored in any case, and the answer is exact. Under the softmax only.
+            Search the classes through an index where that is predicted to be faster than scoring all of them (never
+            up to 4,096 classes); else warn and score all. Under the softmax only. See `manyclass.search.class_index`.
         recall : float, default=0.95
-            Share of the k most probable labels, over rows, that an approximate search is to find, in ]0, 1]; with 1 it
-            finds them all. The number of clusters that are searched is chosen by up to 256 rows of the first call with
-            this k and recall that has 128 rows or more (earlier ones search all clusters), and checked on up to 256
-            other rows; later calls of 256 rows or more check it on a sixteenth of theirs.
+            Share of the k most probable labels, over rows, that an approximate search is to find, in ]0, 1].
         return_std : bool, default=False
             Whether to return the standard error of the log-normalisers too.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
+            Where exclude leaves fewer than k, the last ones are missing: -1, NaN, NaT or "" by dtype, else None.
         log_probabilities : ndarray of shape (n_samples, k), float32
-            In nats, normalised over all classes: exactly, or by an estimate.
+            In nats, normalised over all classes: exactly, or by an estimate; -inf of missing labels.
         std : ndarray of shape (n_samples,), float64
-            Only if `return_std`: the estimated standard deviation of each row's log-normaliser, by which all of its
-            log-probabilities err alike. 0 where all classes were scored.
+            Only if `return_std`: the estimated standard deviation of each row's log-normaliser; 0 where it is exact.
 
         Raises
         ------
         ValueError
-            If k or recall is out of range, or if `approximate` and the probabilities are not those of a softmax.
+            If k, recall or exclude is out of range, or `approximate` and the probabilities are not a softmax's.
 
         Warns
         -----
         UserWarning
-            If the recall found in a check is below `recall` by more than chance explains.
-
-        Notes
-        -----
-        The estimate :math:`\hat Z = \sum_H e^{z_k} + \frac{K - |H|}{r} \sum_T e^{z_k}` of a row's normaliser counts the
-        max(k, 64) classes H that were found exactly and weighs r = 1,024 others T, drawn uniformly without replacement:
-        its mean is the normaliser whatever was found. Its logarithm is too small by about std^2 / 2 on average, and std
-        itself, estimated from T, is too small where a few classes outside of H that T rarely meets have much of the
-        probability. Draws depend on random_state and the row's place in X; 64 rows share one.
-
-        The first approximate call builds the index, which takes the time of scoring all classes for some thousand
-        rows, and keeps it until the next fit; it is not saved, pickled or cloned. It is dense: 5 n_classes
-        n_features bytes, and while it is built twice as many; weights of 100,000 classes and 50,000 sparse features
-        are better left to the exact answer, which reads only the features that a row has.
+            If the recall found in a check is below `recall`, or all classes are scored although `approximate`.
         """
         x = self._validated(X)
         check_number("k", k, low=1, high=len(self.classes_), integer=True)
         check_number("recall", recall, low=0, open_low=True, high=1)
-        std = np.zeros(x.shape[0])
         if approximate and self._not_softmax():
             raise ValueError(f"approximate=True needs the probabilities of a softmax; {self._not_softmax()}")
-        if approximate and len(self.classes_) > class_index.EXACT_CLASSES:
-            n_threads = n_threads_from(self.n_jobs)
-            best, log_probabilities, std = self._class_index(n_threads).top_k(
-                self._mapped(x), int(k), float(recall), n_threads
-            )
+        if approximate and self._searches(x, int(k), float(recall)):
+            index, n_threads = self._class_index(), n_threads_from(self.n_jobs)
+
+            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                return index.top_k(self._mapped(some), width, float(recall), n_threads)
         else:
-            best, log_probabilities = self._top_k(x, int(k))
-        labels = self.classes_[best]
+
+            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                return *self._top_k(some, width), np.zeros(some.shape[0])
+
+        positions, log_probabilities, std = self._best(x, int(k), exclude, best)
+        labels = labels_at(self.classes_, positions)
         return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
+
+    def _best(self, x: Matrix, k: int, exclude: Exclude, best: Best) -> tuple[Ids, Floats, Doubles]:
+        """The k best classes of each row, without those that it is not to get."""
+        if exclude is None:
+            return best(x, k)
+        pattern = excluded(exclude, x.shape[0], self.classes_)
+        return best_but(x, k, pattern, len(self.classes_), best, in_place=self._draws_by_place())
+
+    def _searches(self, x: Matrix, k: int, recall: float) -> bool:
+        """Whether an index is predicted to be faster than scoring all classes; warns of why not."""
+        if len(self.classes_) <= class_index.EXACT_CLASSES:
+            return False
+        made = self._kept_index[1] if self._has_index() else None
+        slower = class_index.slower(self._weights, x, made.probes(k, recall) if made else None, recall)
+        if slower:
+            warnings.warn(f"approximate=True is not followed: {slower}", UserWarning, stacklevel=outer_level())
+        return not slower
 
     def _mapped(self, x: Matrix) -> Matrix:
         """The features that W is multiplied with."""
@@ -287,46 +349,102 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """Why probabilities are not those of a softmax of the scores, or nothing."""
         return ""
 
-    def _class_index(self, n_threads: int) -> class_index.ClassIndex:
+    def _has_index(self) -> bool:
+        """Whether there is an index over the weights of the last fit."""
+        return getattr(self, "_kept_index", (None,))[0] is self._weights
+
+    def _draws_by_place(self) -> bool:
+        """Whether predictions are made of draws that depend on a row's place in X."""
+        return False
+
+    def _class_index(self) -> class_index.ClassIndex:
         """Return the index over the weights of the last fit, made at its first use."""
-        weights, index = getattr(self, "_kept_index", (None, None))
-        if index is None or weights is not self._weights:
+        if not self._has_index():
+            n_threads = n_threads_from(self.n_jobs)
             index = class_index.ClassIndex(self._weights, seed_from(self.random_state), n_threads)
             self._kept_index = (self._weights, index)
-        return index
+        return self._kept_index[1]
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and joblib: all but the index, which is larger than the weights and can be made again."""
         return {name: value for name, value in super().__getstate__().items() if name != "_kept_index"}
 
-    def evaluate(self, X: Data, y: ArrayLike) -> dict[str, float]:
+    def evaluate(self, X: Data, y: ArrayLike, *, unseen: Unseen = "drop") -> dict[str, float]:
         """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-            True labels, all among `classes_`.
+            True labels.
+        unseen : {"drop", "error"}, default="drop"
+            What is done with points whose label was not seen in fit: they are left out and counted, or refused.
 
         Returns
         -------
         dict
             "log_loss": mean negative log-probability of the true label, in nats; "error": share of points whose label
-            is not the predicted one; "top5_error": not among the five most probable ones.
+            is not the predicted one; "top5_error": not among the five most probable ones; "n_unseen": points left out.
 
         Raises
         ------
         ValueError
-            If X and y differ in length or y has a label unseen in fit.
+            If X and y differ in length, or no label or, with "error", not every label was seen in fit.
         """
         x = self._validated(X)
-        return summarize(*self._log_losses(x, self._labels_of(y, x)))
+        positions, seen = self._seen(y, x, unseen)
+        found = summarize(*self._log_losses(some_rows(x, seen), positions))
+        return {**found, "n_unseen": x.shape[0] - len(seen)}
 
-    def _labels_of(self, y: ArrayLike, x: Matrix) -> Ids:
+    def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
+        """Return the accuracy of `predict`; of several labels, the share of rows with exactly the right ones.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
+        sample_weight : array-like of shape (n_samples,), default=None
+        unseen : {"drop", "error"}, default="drop"
+            See `evaluate`; a warning tells how many points are left out.
+
+        Returns
+        -------
+        float
+        """
+        x = self._validated(X)
+        positions, seen = self._seen(y, x, unseen)
+        if len(seen) < x.shape[0]:
+            warnings.warn(
+                f"{x.shape[0] - len(seen)} of {x.shape[0]} points have labels unseen in fit and are left out of the "
+                "score; unseen='error' refuses them",
+                UserWarning,
+                stacklevel=outer_level(),
+            )
+        weights = None if sample_weight is None else np.asarray(sample_weight)[seen]
+        return float(np.average(self._top_k(some_rows(x, seen), 1)[0][:, 0] == positions, weights=weights))
+
+    def _seen(self, y: Any, x: Matrix, unseen: Unseen) -> tuple[Ids, NDArray[np.intp]]:
+        """Positions of the labels seen in fit, and their rows; raises ValueError as `evaluate` does."""
+        check_choice("unseen", unseen, ("drop", "error"))
+        labels = self._labels_given(y, x)
+        positions = find_positions(labels, self.classes_, "y")
+        seen = np.flatnonzero(positions >= 0)
+        if len(seen) < len(labels) and unseen == "error":
+            raise unseen_error(labels, positions, "y")
+        if len(seen) == 0:
+            raise ValueError("no row has a label that the model has seen")
+        return positions[seen], seen
+
+    def _labels_given(self, y: Any, x: Matrix) -> NDArray[Any]:
+        check_targets(y, several=False)
         y = np.asarray(y)
         if y.ndim != 1 or len(y) != x.shape[0]:
             raise ValueError(f"X has {x.shape[0]} rows, y has shape {y.shape}; it must be ({x.shape[0]},)")
-        return positions_of(y, self.classes_, "y")
+        labels: NDArray[Any] = y
+        return labels
+
+    def _labels_of(self, y: ArrayLike, x: Matrix) -> Ids:
+        return positions_of(self._labels_given(y, x), self.classes_, "y")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file for `manyclass.load`.
@@ -415,12 +533,7 @@ def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
     ValueError
         If a label is not among the classes.
     """
-    at = np.searchsorted(classes, labels)
-    found = classes[np.minimum(at, len(classes) - 1)] == labels
-    if not np.all(found):
-        unseen = np.unique(labels[~found])
-        raise ValueError(
-            f"{what} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
-            "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
-        )
-    return at.astype(np.int32)
+    positions = find_positions(labels, classes, what)
+    if np.any(positions < 0):
+        raise unseen_error(labels, positions, what)
+    return positions

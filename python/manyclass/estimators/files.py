@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,11 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
 from manyclass.version import __version__
+
+if TYPE_CHECKING:  # they import this module, for `save`
+    from manyclass.estimators.margin import MarginClassifier
+    from manyclass.estimators.softmax import SoftmaxClassifier
+    from manyclass.estimators.utility import AugmentReduceClassifier
 
 FORMAT = "manyclass model"
 # 2: parameters may be objects with parameters of their own. 1: all parameters stood on the estimator.
@@ -94,7 +99,7 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     write_tensors(path, tensors, metadata)
 
 
-def load(path: PathLike, mmap: bool = False) -> Any:
+def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier:
     """Load a model that an estimator's `save` has written.
 
     Parameters
@@ -109,7 +114,8 @@ def load(path: PathLike, mmap: bool = False) -> Any:
     Returns
     -------
     SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
-        Fitted; predictions are bit for bit those of the saved one. With a `vectorizer_` where that one had one.
+        What was saved, fitted; predictions are bit for bit those of the saved one. With a `vectorizer_` where that one
+        had one.
 
     Raises
     ------
@@ -121,7 +127,8 @@ def load(path: PathLike, mmap: bool = False) -> Any:
     """
     file = _open_model(path)
     try:
-        return _build(file, mmap)
+        model: SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier = _build(file, mmap)
+        return model
     except (KeyError, TypeError, AttributeError, UnicodeError, RecursionError) as error:
         raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
 

@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import metrics
-from manyclass.checks import canonical_csr, n_threads_from
-from manyclass.estimators.base import Features, LinearClassifier, Points, as_matrix
+from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass.estimators.base import Features, LinearClassifier, Points, Unseen, as_matrix
+from manyclass.estimators.targets import BINARIZER, check_targets
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Data, Floats, Matrix
+from manyclass.model.weights import Data, Floats, Ids, Matrix
 from manyclass.training.plan import Labels
+
+# Rows that `threshold_` is found on: so many, fewer where there are many classes, which takes a part of a pass.
+MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
 
 
 class LabelClassifier(LinearClassifier):
@@ -27,10 +32,12 @@ class LabelClassifier(LinearClassifier):
 
     multilabel_: bool
     n_labels_: int
+    threshold_: float | None
     _scores_are_log_odds = True  # that e^z is a probability but for its normaliser
 
     def _points(self, X: Any, y: Any) -> Points:
         """Check the data of a fit; of an indicator matrix, the points that have labels."""
+        check_targets(y)
         if not is_indicator(y):
             return super()._points(X, y)
         shadow = clone(self)
@@ -48,15 +55,41 @@ class LabelClassifier(LinearClassifier):
         return Points(x, labels, classes, Features.of(shadow), several=True, sparse_labels=sp.issparse(y))
 
     def _take(self, points: Points, weights: Any, curve: list[float], **more: Any) -> None:
+        n_labels = max(1, round(len(points.labels.ids) / len(points.labels)))
         super()._take(
             points,
             weights,
             curve,
             multilabel_=points.several,
-            n_labels_=max(1, round(len(points.labels.ids) / len(points.labels))),
+            n_labels_=n_labels,
+            threshold_=self._best_threshold(points, weights, n_labels) if points.several else None,
             _sparse_labels=points.sparse_labels,
             **more,
         )
+
+    def _best_threshold(self, points: Points, weights: Any, n_labels: int) -> float | None:
+        """The threshold that gives some of the rows as many labels as they have; None if `n_labels` each fit better."""
+        n_threads, n_classes = n_threads_from(self.n_jobs), weights.n_classes
+        n_some = min(len(points.labels), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes))
+        rows = np.linspace(0, len(points.labels) - 1, n_some).astype(np.intp)
+        x, (indptr, ids) = points.x[rows], (points.labels.indptr, points.labels.ids)
+        true = {(at, k) for at, row in enumerate(rows) for k in ids[indptr[row] : indptr[row + 1]].tolist()}
+        best, values = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)
+        if not self._scores_are_log_odds:
+            values = values + weights.log_normalizers(x, n_threads)[:, np.newaxis]
+        right = np.array([[(at, k) in true for k in row] for at, row in enumerate(best.tolist())])
+        ordered = np.sort(values, axis=None)[::-1]
+        if len(true) >= ordered.size or not np.isfinite(ordered).all():
+            return None
+        limit = (float(ordered[len(true) - 1]) + float(ordered[len(true)])) / 2
+        above = values > limit
+        above[:, 0] = True
+        # F = 2 |right and found| / (|found| + |true|), over all rows together.
+        of_threshold = right[above].sum() / (above.sum() + len(true))
+        of_count = right[:, :n_labels].sum() / (n_labels * n_some + len(true))
+        if of_threshold <= of_count:
+            return None
+        return float(np.exp(limit)) if self._scores_are_log_odds else limit
 
     def _mapped(self, x: Matrix) -> Matrix:
         return self._weights.transform(x) if isinstance(self._weights, MappedWeights) else x
@@ -98,30 +131,102 @@ class LabelClassifier(LinearClassifier):
             raise AttributeError("the model has no embeddings; fit it with model='embedding'")
         return self._weights
 
-    def predict(self, X: Data) -> Any:
-        """Return the most probable label of each point; of equals, the first in `classes_`.
+    def predict(self, X: Data, *, k: int | None = None, threshold: float | None = None) -> Any:
+        """Return the most probable label of each point, or its labels if the model was fitted on an indicator matrix.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        k : int, default=None
+            Of several labels: the k best ones of each point.
+        threshold : float, default=None
+            Of several labels: those of a larger probability, which sum to one over classes, or score, if the model has
+            no probabilities. With neither, those above `threshold_` and the best one; the `n_labels_` best ones where
+            that is None.
 
         Returns
         -------
-        ndarray of shape (n_samples,), with the dtype of `classes_`; of a model that was fitted on an indicator matrix,
-        an indicator matrix of the `n_labels_` best classes of each point, sparse (CSR) if that one was.
+        ndarray of shape (n_samples,), with the dtype of `classes_`
+            Of equals, the first in `classes_`. Of several labels an indicator matrix of shape (n_samples, n_classes),
+            sparse (CSR) if that of the fit was.
+
+        Raises
+        ------
+        ValueError
+            If k and threshold are both given, or one is out of range or given for a model of one label a point.
         """
+        check_is_fitted(self, "_weights")
         if not getattr(self, "multilabel_", False):
+            for name, value in (("k", k), ("threshold", threshold)):
+                if value is not None:
+                    raise ValueError(
+                        f"{name} is {value!r}; predict gives one label, as the model was fitted on one a row: "
+                        "predict_top_k(X, k) gives the k best ones"
+                    )
             return super().predict(X)
+        if k is not None and threshold is not None:
+            raise ValueError(f"k is {k!r} and threshold is {threshold!r}; at most one of them can be given")
         x = self._validated(X)
-        best, _ = self._top_k(x, min(self.n_labels_, len(self.classes_)))
-        indptr = np.arange(len(best) + 1) * best.shape[1]
-        found = sp.csr_array(
-            (np.ones(best.size, dtype=np.int64), np.sort(best, axis=1).ravel(), indptr),
-            shape=(len(best), len(self.classes_)),
-        )
+        if k is not None:
+            check_number("k", k, low=1, high=len(self.classes_), integer=True)
+        elif threshold is not None:
+            low, high = (0.0, 1.0) if self._scores_are_log_odds else (-np.inf, np.inf)
+            check_number("threshold", threshold, low=low, high=high)
+        limit = self.threshold_ if threshold is None else threshold
+        if k is not None or limit is None:
+            k = min(self.n_labels_, len(self.classes_)) if k is None else int(k)
+            found = indicator_of(self._top_k(x, k)[0], len(self.classes_))
+        else:
+            found = self._above(x, float(limit), with_best=threshold is None)
         return found if self._sparse_labels else found.toarray()
 
-    def evaluate(self, X: Data, y: Any) -> dict[str, float]:
+    def _above(self, x: Matrix, threshold: float, *, with_best: bool) -> sp.csr_array:
+        """The classes of larger probability or score than the threshold and, where asked for, the best one."""
+        n_threads = n_threads_from(self.n_jobs)
+        limits = np.full(x.shape[0], threshold)
+        if self._scores_are_log_odds:
+            limits = self._weights.log_normalizers(x, n_threads) + (np.log(threshold) if threshold > 0 else -np.inf)
+        parts = []
+        for first, scores in self._weights.score_tiles(x, n_threads):
+            above = scores > limits[first : first + len(scores), np.newaxis]
+            if with_best:
+                above[np.arange(len(scores)), scores.argmax(axis=1)] = True
+            parts.append(sp.csr_array(above, dtype=np.int64))
+        return sp.csr_array(sp.vstack(parts, format="csr"))
+
+    def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
+        """Return the accuracy of `predict`; of several labels, the share of rows with exactly the right ones.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
+        sample_weight : array-like of shape (n_samples,), default=None
+        unseen : {"drop", "error"}, default="drop"
+            See `evaluate`; a warning tells how many points are left out.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "_weights")
+        if not getattr(self, "multilabel_", False):
+            return super().score(X, y, sample_weight, unseen=unseen)
+        check_choice("unseen", unseen, ("drop", "error"))
+        found = sp.csr_array(self.predict(X))
+        wrong = abs(found - self._lists_of(y, found.shape[0])).sum(axis=1)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        return float(np.average(wrong == 0, weights=weights))
+
+    def _lists_of(self, y: Any, n_samples: int) -> sp.csr_array:
+        """The labels of points, an indicator matrix of as many columns as there are classes."""
+        check_targets(y)
+        lists = indicator_lists(y, n_samples)
+        if lists.shape[1] != len(self.classes_):
+            raise ValueError(f"y has {lists.shape[1]} columns; the model has {len(self.classes_)} classes")
+        return lists
+
+    def evaluate(self, X: Data, y: Any, *, unseen: Unseen = "drop") -> dict[str, float]:
         """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
 
         Parameters
@@ -129,25 +234,28 @@ class LabelClassifier(LinearClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             True labels.
+        unseen : {"drop", "error"}, default="drop"
+            What is done with points whose label was not seen in fit: they are left out and counted, or refused. An
+            indicator matrix has none, as its columns are the classes.
 
         Returns
         -------
         dict
-            As `SoftmaxClassifier.evaluate`; with an indicator matrix, over the rows that have labels, "log_loss": the
-            mean over rows of the mean over their labels of minus the log-probability, in nats; "error": share of rows
-            whose most probable class is no label; "precision_at_1", "precision_at_3" and "precision_at_5".
+            "log_loss": mean negative log-probability of the true label, in nats; "error": share of points whose label
+            is not the predicted one; "top5_error": not among the five most probable ones; "n_unseen": points left out.
+            With an indicator matrix, over the rows that have labels, "log_loss": the mean over rows of the mean over
+            their labels; "error"; "precision_at_1", "precision_at_3" and "precision_at_5".
 
         Raises
         ------
         ValueError
-            If X and y differ in length or y has a label unseen in fit.
+            If X and y differ in length, or no label or, with "error", not every label was seen in fit.
         """
+        check_choice("unseen", unseen, ("drop", "error"))
         if not getattr(self, "multilabel_", False):
-            return super().evaluate(X, y)
+            return super().evaluate(X, y, unseen=unseen)
         x = self._validated(X)
-        lists = indicator_lists(y, x.shape[0])
-        if lists.shape[1] != len(self.classes_):
-            raise ValueError(f"y has {lists.shape[1]} columns; the model has {len(self.classes_)} classes")
+        lists = self._lists_of(y, x.shape[0])
         ks = [k for k in (1, 3, 5) if k <= len(self.classes_)]
         best, _ = self._top_k(x, ks[-1])
         labelled = np.diff(lists.indptr) > 0
@@ -175,6 +283,7 @@ class LabelClassifier(LinearClassifier):
         found: dict[str, Any] = {
             name: int(getattr(self, name)) for name in ("multilabel_", "n_labels_", "_sparse_labels")
         }
+        found["threshold_"] = self.threshold_
         weights = self._weights
         if isinstance(weights, MappedWeights):
             found["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
@@ -186,6 +295,8 @@ class LabelClassifier(LinearClassifier):
         found = description.get("labels", {})
         self.multilabel_ = bool(found.get("multilabel_", False))
         self.n_labels_ = int(found.get("n_labels_", 1))
+        threshold = found.get("threshold_")
+        self.threshold_ = None if threshold is None else float(threshold)
         self._sparse_labels = bool(found.get("_sparse_labels", False))
 
     def __sklearn_tags__(self) -> Tags:
@@ -202,6 +313,13 @@ def is_indicator(y: Any) -> bool:
     return len(shape) == 2 and shape[1] != 1
 
 
+def indicator_of(best: Ids, n_classes: int) -> sp.csr_array:
+    """Return the indicator matrix, (n_samples, n_classes), int64, of as many classes for each point."""
+    indptr = np.arange(len(best) + 1) * best.shape[1]
+    ones = np.ones(best.size, dtype=np.int64)
+    return sp.csr_array((ones, np.sort(best, axis=1).ravel(), indptr), shape=(len(best), n_classes))
+
+
 def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
     """Return an indicator matrix as CSR with sorted, distinct columns and nothing but ones.
 
@@ -211,14 +329,17 @@ def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
         If it has another number of rows, or values other than 0 and 1.
     """
     given: Any = y if sp.issparse(y) else np.asarray(y)
+    if given.dtype.kind not in "biufc":
+        raise ValueError(f"y has shape {given.shape} and dtype {given.dtype}; {BINARIZER}")
     matrix = sp.csr_array(given)
     if matrix.ndim != 2 or matrix.shape[0] != n_samples:
         raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
     if not np.isin(matrix.data, (0, 1)).all():
-        value = matrix.data[~np.isin(matrix.data, (0, 1))][0]
+        at = int(np.flatnonzero(~np.isin(matrix.data, (0, 1)))[0])
+        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
         raise ValueError(
-            f"y has shape {matrix.shape} and holds {value:g}; a matrix of labels holds 0 and 1, one label for each "
-            "point is a 1d array"
+            f"y has shape {matrix.shape} and holds {matrix.data[at]:g}; a matrix of labels holds 0 and 1, which row "
+            f"{row} does not, and one label for each point is a 1d array; {BINARIZER}"
         )
     matrix = canonical_csr(matrix)
     if not np.isin(matrix.data, (0, 1)).all():

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED_DIM
-from manyclass.estimators.base import Points
+from manyclass.estimators.base import Points, Unseen
+from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
-from manyclass.model.weights import Data, Floats
+from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -109,14 +110,14 @@ class MarginClassifier(LabelClassifier):
     def __init__(
         self,
         *,
-        loss: str = "margin",
+        loss: Literal["margin", "triplet"] = "margin",
         smoothing: float = 1.0,
-        solver: str | Part = "adagrad",
-        sampler: str | Part = "all",
-        n_negatives: int | str = "auto",
-        model: str | Part = "linear",
-        dim: int | str = "auto",
-        learning_rate: float | str = "auto",
+        solver: Literal["adagrad", "sgd", "implicit"] | Part = "adagrad",
+        sampler: Literal["all", "uniform", "frequency", "block", "frequency_block", "search"] | Part = "all",
+        n_negatives: int | Literal["auto"] = "auto",
+        model: Literal["linear", "embedding"] | Part = "linear",
+        dim: int | Literal["auto"] = "auto",
+        learning_rate: float | Literal["auto"] = "auto",
         max_iter: int = 10,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
@@ -223,7 +224,9 @@ class MarginClassifier(LabelClassifier):
         given.refuse_rest("here")
         return plan
 
-    def predict_top_k(self, X: Data, k: int) -> tuple[NDArray[Any], Floats]:  # type: ignore[override]
+    def predict_top_k(  # type: ignore[override]
+        self, X: Data, k: int, *, exclude: Exclude = None
+    ) -> tuple[NDArray[Any], Floats]:
         """Return the k labels of highest score with their scores, best first.
 
         Parameters
@@ -231,24 +234,32 @@ class MarginClassifier(LabelClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         k : int
             In [1, n_classes].
+        exclude : matrix of shape (n_samples, n_classes), or list of n_samples arrays of labels, default=None
+            What a row is not to get: see `SoftmaxClassifier.predict_top_k`.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
         scores : ndarray of shape (n_samples, k), float32
+            -inf where exclude leaves fewer than k labels.
 
         Raises
         ------
         ValueError
-            If k is out of range.
+            If k or exclude is out of range.
         """
         x = self._validated(X)
         check_number("k", k, low=1, high=len(self.classes_), integer=True)
-        best, log_probabilities = self._top_k(x, int(k))
-        shift = self._weights.log_normalizers(x, n_threads_from(self.n_jobs))[:, np.newaxis]
-        return self.classes_[best], (log_probabilities + shift).astype(np.float32)
 
-    def evaluate(self, X: Data, y: Any) -> dict[str, float]:
+        def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            found, log_probabilities = self._top_k(some, width)
+            shift = self._weights.log_normalizers(some, n_threads_from(self.n_jobs))
+            return found, (log_probabilities + shift[:, np.newaxis]).astype(np.float32), shift
+
+        positions, scores, _ = self._best(x, int(k), exclude, best)
+        return labels_at(self.classes_, positions), scores
+
+    def evaluate(self, X: Data, y: Any, *, unseen: Unseen = "drop") -> dict[str, float]:
         """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
 
         Parameters
@@ -256,20 +267,22 @@ class MarginClassifier(LabelClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             True labels.
+        unseen : {"drop", "error"}, default="drop"
+            What is done with points whose label was not seen in fit: they are left out and counted, or refused.
 
         Returns
         -------
         dict
             "error": share of points whose label is not the predicted one; "top5_error": not among the five of highest
-            score. With an indicator matrix "error" and "precision_at_1", "precision_at_3" and "precision_at_5", over
-            the rows that have labels.
+            score; "n_unseen": points left out. With an indicator matrix "error" and "precision_at_1", "precision_at_3"
+            and "precision_at_5", over the rows that have labels.
 
         Raises
         ------
         ValueError
-            If X and y differ in length or y has a label unseen in fit.
+            If X and y differ in length, or no label or, with "error", not every label was seen in fit.
         """
-        found = super().evaluate(X, y)
+        found = super().evaluate(X, y, unseen=unseen)
         found.pop("log_loss", None)
         return found
 

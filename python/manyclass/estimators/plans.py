@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass.checks import check_number, n_threads_from, seed_from
+from manyclass.checks import check_number, did_you_mean, n_threads_from, seed_from
 from manyclass.model.weights import Floats, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import parts as registered
@@ -80,7 +80,8 @@ def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: A
     if isinstance(value, str):
         if value not in ("auto", *words):
             *most, last = ("a number", *map(repr, ("auto", *words)))
-            raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}")
+            hint = did_you_mean(value, ("auto", *words))
+            raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}{hint}")
         return
     check_number(name, value, **rule)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,10 +22,10 @@ from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
 from manyclass.estimators.settle import BATCH_SOLVERS, Settled, settle_batches, settle_full_batch, settle_points
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights
-from manyclass.models import MODELS
+from manyclass.models import MODELS, ModelName
 from manyclass.parts import Part
-from manyclass.samplers import MOST_HEAD, SAMPLERS
-from manyclass.solvers import SOLVERS
+from manyclass.samplers import MOST_HEAD, SAMPLERS, SamplerName
+from manyclass.solvers import SOLVERS, SolverName
 from manyclass.training.batches import fit_batches
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import Callback
@@ -164,14 +164,14 @@ class SoftmaxClassifier(LabelClassifier):
     def __init__(
         self,
         *,
-        solver: str | Part = "auto",
-        sampler: str | Part = "auto",
-        n_negatives: int | str = "auto",
-        model: str | Part = "auto",
-        dim: int | str = "auto",
-        alpha: float | str = "auto",
-        learning_rate: float | str = "auto",
-        max_iter: int | str = "auto",
+        solver: SolverName | Part = "auto",
+        sampler: SamplerName | Part = "auto",
+        n_negatives: int | Literal["auto"] = "auto",
+        model: ModelName | Part = "auto",
+        dim: int | Literal["auto"] = "auto",
+        alpha: float | Literal["auto"] = "auto",
+        learning_rate: float | Literal["auto", "grid"] = "auto",
+        max_iter: int | Literal["auto"] = "auto",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 5,

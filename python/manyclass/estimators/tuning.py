@@ -20,6 +20,7 @@ from manyclass.datasets import first_label
 from manyclass.estimators import auto
 from manyclass.estimators.labels import indicator_lists, is_indicator
 from manyclass.estimators.plans import mean_square
+from manyclass.estimators.targets import check_targets
 from manyclass.model.weights import Data, Doubles, Ids, Matrix
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import PointsPlan, Watch
@@ -111,6 +112,7 @@ def tune_learning_rate(
     if getattr(solver, "name", solver) == "lbfgs":
         raise ValueError("solver is 'lbfgs', which has no learning rate; there is nothing to tune")
     x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X, dtype=np.float32)
+    check_targets(y)
     several, n = is_indicator(y), x.shape[0]
     labels: Any = indicator_lists(y, n) if several else np.asarray(y)
     size = min(n, max(int(min_points), round(fraction * n), 2))

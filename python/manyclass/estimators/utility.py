@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, M
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
-from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
+from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, PosteriorName
 from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
 from manyclass.training.passes import Callback
 from manyclass.training.plan import PointsPlan, Watch
@@ -30,6 +30,7 @@ from manyclass.training.start import Start
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 GAINS = ("gain", "gain_power", "floor")  # of local steps
+UtilitySampler = Literal["auto", "block", "uniform", "all", "frequency", "frequency_block", "head_tail"]
 UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
 
 
@@ -151,14 +152,14 @@ class AugmentReduceClassifier(LinearClassifier):
     def __init__(
         self,
         *,
-        noise: str = "normal",
-        solver: str | Part = "implicit",
-        local_step: str | Part = "natural",
-        sampler: str | Part = "auto",
-        n_negatives: int | str = "auto",
-        posterior: str | Part = "point",
+        noise: Literal["normal", "logistic", "gumbel"] = "normal",
+        solver: Literal["implicit", "sgd"] | Part = "implicit",
+        local_step: LocalStepName | Part = "natural",
+        sampler: UtilitySampler | Part = "auto",
+        n_negatives: int | Literal["auto"] = "auto",
+        posterior: PosteriorName | Part = "point",
         alpha: float = 0.0,
-        learning_rate: float | str = "auto",
+        learning_rate: float | Literal["auto"] = "auto",
         max_iter: int = 20,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
@@ -406,6 +407,9 @@ class AugmentReduceClassifier(LinearClassifier):
             classes.append(best.astype(np.int32))
             log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
         return np.concatenate(classes), np.concatenate(log_p)
+
+    def _draws_by_place(self) -> bool:
+        return self._variances is not None
 
     def _not_softmax(self) -> str:
         if self._variances is not None:

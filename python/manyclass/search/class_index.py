@@ -1,4 +1,21 @@
-"""Top-k classes through an index, with log-probabilities whose normaliser is estimated: head exact, tail sampled."""
+r"""Top-k classes through an index, with log-probabilities whose normaliser is estimated: head exact, tail sampled.
+
+What `predict_top_k(approximate=True)` does. The number of clusters that are searched is chosen by up to 256 rows of the
+first call with this k and recall that has 128 rows or more (earlier ones search all clusters), and checked on up to 256
+other rows; later calls of 256 rows or more check it on a sixteenth of theirs. With recall=1 all clusters are searched.
+
+The estimate :math:`\hat Z = \sum_H e^{z_k} + \frac{K - |H|}{r} \sum_T e^{z_k}` of a row's normaliser counts the
+max(k, 64) classes H that were found exactly and weighs r = 1,024 others T, drawn uniformly without replacement: its
+mean is the normaliser whatever was found. Its logarithm is too small by about std^2 / 2 on average, and std itself,
+estimated from T, is too small where a few classes outside of H that T rarely meets have much of the probability. All
+log-probabilities of a row err alike. Draws depend on random_state and the row's place in X (with `exclude`, among the
+rows that exclude about as many); 64 rows share one.
+
+The first search builds the index, which takes the time of scoring all classes for some thousand rows, and keeps it
+until the next fit; it is not saved, pickled or cloned. It is dense: 5 n_classes n_features bytes, and while it is built
+twice as many. Where rows are sparse and so are the weights, scoring all classes reads only the features that a row has
+and is faster as a rule: `slower` predicts it, and the index is not built then.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass.checks import outer_level
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
@@ -62,6 +80,65 @@ def recall_error(recall: float, n: int) -> float:
     return float(np.sqrt(recall * (1 - recall) / n))
 
 
+# Microseconds of one thread, fitted to models of 6,000 to 100,000 classes with 50 to 5,000 features: a weight read
+# from end to end, of dense and of sparse rows; a byte of the index; and what a row costs besides.
+DENSE_WEIGHT, SPARSE_WEIGHT, INDEX_BYTE = 2e-4, 6e-4, 1.2e-4
+CLASS, SEARCHED_ROW = 4e-3, 20.0
+# Share of the clusters that a search is taken to need before it was tuned: 5 to 19 % were found for a recall of .95.
+ASSUMED_SHARE = 1 / 6
+
+
+def _clusters(n_classes: int) -> int:
+    return int(min(n_classes, round(CLUSTERS_PER_ROOT * n_classes**0.5)))
+
+
+def exact_cost(n_classes: int, values: float, *, sparse: bool) -> float:
+    """Predict the microseconds that scoring all classes takes for a row of so many values."""
+    return n_classes * (CLASS + values * (SPARSE_WEIGHT if sparse else DENSE_WEIGHT))
+
+
+def search_cost(n_classes: int, width: int, share: float) -> float:
+    """Predict the microseconds that a search takes for a row, probing a share of the clusters.
+
+    An index is dense: `width` bytes for each class that is looked at, and as many floats for each of head and tail.
+    """
+    looked_at = INDEX_BYTE * (_clusters(n_classes) + share * n_classes) + DENSE_WEIGHT * (HEAD + TAIL)
+    return SEARCHED_ROW + width * looked_at
+
+
+def slower(weights: LinearWeights | MappedWeights, x: Matrix, n_probe: int | None, recall: float) -> str:
+    """Say why scoring all classes is predicted to be faster than a search, or nothing.
+
+    Parameters
+    ----------
+    weights : LinearWeights or MappedWeights
+    x : csr_array or ndarray of shape (n_rows, n_features)
+        As the model takes it, before its feature map.
+    n_probe : int or None
+        Clusters that the index searches, where it was tuned.
+    recall : float
+
+    Returns
+    -------
+    str
+    """
+    n_classes, n_rows = weights.n_classes, x.shape[0]
+    width = weights.coef.shape[1] + 1
+    sparse = weights.sparse and not isinstance(weights, MappedWeights)
+    values = x.nnz / max(1, n_rows) if isinstance(x, sp.csr_array) and sparse else width
+    share = ASSUMED_SHARE if recall < 1 and n_rows >= 2 * LEAST_TUNE_ROWS else 1.0
+    if n_probe is not None:
+        share = n_probe / _clusters(n_classes)
+    all_scored, searched = exact_cost(n_classes, values, sparse=sparse), search_cost(n_classes, width, share)
+    if all_scored > searched:
+        return ""
+    few = f"; so few rows as {n_rows} do not tune it" if n_probe is None and share == 1 and recall < 1 else ""
+    return (
+        f"all {n_classes} classes are scored, which is predicted to take {all_scored / 1000:.2g} ms a row; a search "
+        f"would take {searched / 1000:.2g} ms, as its index is dense, {width} numbers a class{few}"
+    )
+
+
 class ClassIndex:
     """An index over the classes of a linear softmax model, and the numbers of probes that it was tuned to.
 
@@ -76,8 +153,7 @@ class ClassIndex:
 
     def __init__(self, weights: LinearWeights | MappedWeights, seed: int, n_threads: int) -> None:
         self._seed = seed
-        n_clusters = round(CLUSTERS_PER_ROOT * weights.n_classes**0.5)
-        index = SphericalClusterIndex(min(n_clusters, weights.n_classes), random_state=seed % 2**32, n_jobs=n_threads)
+        index = SphericalClusterIndex(_clusters(weights.n_classes), random_state=seed % 2**32, n_jobs=n_threads)
         self._index = index.fit(class_rows(weights, bool(weights.intercept.any())))
         self._n_probe: dict[tuple[int, float], int] = {}
 
@@ -119,6 +195,10 @@ class ClassIndex:
         )
         return ids[:, :k], scores[:, :k] - log_z[:, np.newaxis], std
 
+    def probes(self, k: int, recall: float) -> int | None:
+        """Clusters that are searched for k classes at this recall, if that is known."""
+        return self._index.n_clusters_ if recall == 1 else self._n_probe.get((k, recall))
+
     def _probes_for(self, x: Matrix, k: int, recall: float) -> int:
         """Number of probes that reaches `recall`, chosen here or by an earlier call, and checked on other rows."""
         n, n_clusters = x.shape[0], self._index.n_clusters_
@@ -145,7 +225,7 @@ class ClassIndex:
                     f"number of probes, {known} of {n_clusters}, was chosen by other rows: ask for a larger recall, "
                     "which is tuned on the rows that it is first asked for",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=outer_level(),
                 )
         return known
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.checks import NamedParameters, check_choice, check_number, n_threads_from
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
 from manyclass.search.report import ApproximateLosses, SearchReport
@@ -35,7 +35,7 @@ def default_budget(n_rows: int) -> int:
     return -(-n_rows // BUDGET_SHARE)
 
 
-class ClusteredRows(BaseEstimator):
+class ClusteredRows(NamedParameters, BaseEstimator):
     """Rows in clusters. A subclass has the parameters n_jobs and random_state, `_build` and what is not shared."""
 
     n_rows_: int

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from sklearn.base import BaseEstimator
 
+from manyclass.checks import NamedParameters
+
 POWER = 0.75  # of word2vec: words are drawn with probability proportional to their count to this power
 
 
@@ -27,7 +29,7 @@ class CoreObjective:
     carries_normalizers: bool = False
 
 
-class Objective(BaseEstimator):
+class Objective(NamedParameters, BaseEstimator):
     """An objective: its parameters, and facts of its kind.
 
     Attributes
