@@ -40,6 +40,7 @@ PUBLIC = (
             "losses",
             "metrics",
             "models",
+            "plot",
             "samplers",
             "solvers",
             "special",

@@ -14,8 +14,9 @@ import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.papers import Experiment, Options, run_experiment, write_report
 from manyclass.papers.engine import RECORDS, MissingDataError, Run, finite
-from manyclass.papers.report import NO_PLOTS, Panel, Plot, Report, Series, Table
+from manyclass.papers.report import NO_PLOTS, Plot, Report, Table
 from manyclass.papers.summary import mean, ratio, spread
+from manyclass.plot.style import Panel, Series
 
 
 class Counting:
@@ -226,7 +227,7 @@ def test_a_report_has_all_its_files_and_a_page_that_loads_nothing(tmp_path, note
     parsed = Loads()
     parsed.feed(page)
     assert len(parsed.found) == 1
-    assert parsed.found[0].startswith("data:image/png;base64,")
+    assert parsed.found[0].startswith("data:image/svg+xml;base64,")
     assert not {"script", "link", "iframe"} & set(parsed.tags)
     assert "url(" not in page
     for text in (

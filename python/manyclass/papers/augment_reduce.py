@@ -32,8 +32,9 @@ from manyclass.papers.data import Problem, Scale
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
-from manyclass.papers.report import Panel, Plot, Report, Series, Table
+from manyclass.papers.report import Plot, Report, Table
 from manyclass.papers.summary import by_key, evenly_spaced, mean, of_first_seed, of_seeds, ratio
+from manyclass.plot.style import Panel, Series
 from manyclass.special import sampled_utility_log_probabilities
 from manyclass.training.passes import TrainingState
 

@@ -22,8 +22,9 @@ from manyclass.papers import published
 from manyclass.papers.data import data_folder
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
-from manyclass.papers.report import Panel, Plot, Report, Series, Table
+from manyclass.papers.report import Plot, Report, Table
 from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, ratio
+from manyclass.plot.style import Panel, Series
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
 from manyclass.words.searches import MESSAGES, N_BLOCKS, UNION, default_budget

@@ -31,9 +31,10 @@ from manyclass.papers.data import data_folder
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
-from manyclass.papers.report import Panel, Plot, Report, Series, Table
+from manyclass.papers.report import Plot, Report, Table
 from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, spread
 from manyclass.parts import Part
+from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex

@@ -31,8 +31,9 @@ from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
-from manyclass.papers.report import Panel, Plot, Report, Series, Table
+from manyclass.papers.report import Plot, Report, Table
 from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, spread
+from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
 from manyclass.solvers import SOLVERS
 from manyclass.training.passes import TrainingState
@@ -292,7 +293,8 @@ def _panel(name: str, records: Records, optimum: float) -> Panel:
     for record in of_first_seed(records):
         excess = [None if value is None else value - optimum for value in record["results"]["objective"]]
         series.append(Series(record["method"], record["results"]["seconds"], excess))
-    return Panel(name, series)
+    # The best come first: a panel has room for six.
+    return Panel(name, sorted(series, key=lambda one: next((y for y in reversed(one.y) if y is not None), math.inf)))
 
 
 EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (OPTIMUM, *UNBIASED, *BIASED), runs, load, perform, report, open_data=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import html
 import importlib.util
@@ -13,18 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from manyclass.plot.style import FORMS, Panel, Picture, line_chart
+
 Cell = str | int | float | None
 Ran = tuple[str, str]  # a method, and what it ran
 
 NO_PLOTS = "no plots were drawn: they need matplotlib (pip install 'manyclass[plot]')"
 RAN_HEADING = "What ran, from the parameters of the runs:"
-MOST_IN_THE_AXES = 9  # lines whose legend does not hide them yet
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #222; }
 table { border-collapse: collapse; margin: 1em 0; }
 th, td { padding: .2em .7em; border-bottom: 1px solid #ddd; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
-img { max-width: 100%; }
+img { max-width: 100%; height: auto; }
 pre { background: #f5f5f5; padding: .7em; overflow-x: auto; }
 """
 
@@ -87,24 +87,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Series:
-    """A line of a plot; points without a value (None) are left out. `style` is matplotlib's."""
-
-    label: str
-    x: Sequence[float | None]
-    y: Sequence[float | None]
-    style: str = "-"
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes."""
-
-    title: str
-    series: Sequence[Series]
-
-
-@dataclass(frozen=True)
 class Plot:
     """A figure of panels side by side; `name` is the stem of its files."""
 
@@ -148,72 +130,31 @@ def write_report(
         for ending, text in (("md", table.markdown()), ("csv", table.csv())):
             written.append(folder / f"{table.name}.{ending}")
             written[-1].write_text(text, encoding="utf-8")
-    pictures: dict[str, bytes] = {}
+    pictures: dict[str, Picture] = {}
     if report.plots and importlib.util.find_spec("matplotlib") is None:
         told.append(NO_PLOTS)
     else:
         for plot in report.plots:
-            for ending, image in draw(plot).items():
-                written.append(folder / f"{plot.name}.{ending}")
-                written[-1].write_bytes(image)
-                if ending == "png":
-                    pictures[plot.name] = image
+            pictures[plot.name] = draw(plot)
+            for form in FORMS:
+                written.append(folder / f"{plot.name}.{form}")
+                pictures[plot.name].save(written[-1])
     written.append(folder / "report.html")
     notes = [*report.notes, *told]
     written[-1].write_text(_page(report, notes, pictures, title, command, machine, records), encoding="utf-8")
     return written, told
 
 
-def draw(plot: Plot) -> dict[str, bytes]:
-    """Return the plot as "png" and "svg"; needs matplotlib."""
-    # The object interface needs no display and leaves the state of pyplot alone.
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter
-
-    numbers: dict[str, int] = {}  # a series looks the same in all panels
-    for panel in plot.panels:
-        for series in panel.series:
-            numbers.setdefault(series.label, len(numbers))
-    n_columns = min(3, max(1, len(plot.panels)))
-    n_rows = -(-len(plot.panels) // n_columns)
-    figure = Figure(figsize=(1 + 4.5 * n_columns, 3.8 * max(1, n_rows)), layout="constrained")
-    grid = figure.subplots(max(1, n_rows), n_columns, squeeze=False).ravel()
-    for axes, panel in zip(grid, plot.panels, strict=False):
-        drawn = 0
-        for series in panel.series:
-            number = numbers[series.label]
-            points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if x is not None and y is not None]
-            points = [(x, y) for x, y in points if (x > 0 or not plot.log_x) and (y > 0 or not plot.log_y)]
-            if points:
-                # Ten colours, then the same ones dashed.
-                style = "--" if series.style == "-" and number >= 10 else series.style
-                axes.plot(*zip(*points, strict=True), style, color=f"C{number % 10}", label=series.label, markersize=3)
-                drawn += 1
-        axes.set(xlabel=plot.x_label, ylabel=plot.y_label, title=panel.title)
-        if plot.log_x and drawn:
-            axes.set_xscale("log")
-            axes.xaxis.set_minor_formatter(NullFormatter())  # over less than a decade its labels run into each other
-        if plot.log_y and drawn:
-            axes.set_yscale("log")
-        if drawn:
-            beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if drawn > MOST_IN_THE_AXES else {}
-            axes.legend(fontsize="x-small", **beside)
-    for axes in grid[len(plot.panels) :]:
-        axes.set_axis_off()
-    images = {}
-    with rc_context({"svg.hashsalt": plot.name}):  # else every file has new random names in it
-        for ending in ("png", "svg"):
-            out = io.BytesIO()
-            figure.savefig(out, format=ending, dpi=120, metadata={"Date": None} if ending == "svg" else None)
-            images[ending] = out.getvalue()
-    return images
+def draw(plot: Plot) -> Picture:
+    """Return the plot in the style of `manyclass.plot`; needs matplotlib."""
+    picture = line_chart(plot.panels, plot.x_label, plot.y_label, log_x=plot.log_x, log_y=plot.log_y)
+    return Picture(picture.figure, f"{plot.caption}. {picture.alt}")
 
 
 def _page(
     report: Report,
     notes: Sequence[str],
-    pictures: Mapping[str, bytes],
+    pictures: Mapping[str, Picture],
     title: str,
     command: str,
     machine: Mapping[str, Any],
@@ -223,9 +164,7 @@ def _page(
     parts += [table.html() for table in report.tables]
     for plot in report.plots:
         if plot.name in pictures:
-            data = base64.b64encode(pictures[plot.name]).decode()
-            caption = html.escape(plot.caption)
-            parts.append(f'<h2>{caption}</h2>\n<img alt="{caption}" src="data:image/png;base64,{data}">')
+            parts.append(f"<h2>{html.escape(plot.caption)}</h2>\n{pictures[plot.name].tag()}")
     parts.append(Table("machine", "Machine", ("what", "value"), [[k, str(v)] for k, v in machine.items()]).html())
     parts.append(f"<h2>To run it again</h2>\n<pre>{html.escape(command)}</pre>")
     lines = "\n".join(json.dumps({k: v for k, v in record.items() if k != "machine"}) for record in records)

@@ -1,0 +1,237 @@
+"""Pictures of a fitted model: how training went, whether its probabilities are right, what it takes for what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from manyclass.checks import check_number
+from manyclass.plot.style import COLOURS, GREY, Panel, Picture, Series, canvas, drawing, figures, line_chart
+
+CONFIDENCE = 0.95
+LONGEST_NAME = 18
+
+
+def learning_curve(model: Any) -> Picture:
+    """Draw the training loss of each pass, and the held-out loss where the fit held points out.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        With `loss_curve_`. The held-out loss is `validation_curve_`, which `SoftmaxClassifier(early_stopping=True)`
+        has. With sampled classes the training loss is an estimate from below, and the held-out one is what to trust.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+    ValueError
+        If it has no curve, or no pass was completed.
+    ImportError
+        Without matplotlib.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from manyclass import SoftmaxClassifier
+    >>> from manyclass.plot import learning_curve
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = SoftmaxClassifier(solver="implicit", early_stopping=True, random_state=0).fit(X / 16, y)
+    >>> learning_curve(model).save("curve.svg")  # doctest: +SKIP
+    """
+    check_is_fitted(model)
+    curve = getattr(model, "loss_curve_", None)
+    if curve is None:
+        raise ValueError(f"{type(model).__name__} has no loss_curve_; learning_curve draws that of a fitted estimator")
+    if len(curve) == 0:
+        raise ValueError("no pass was completed, so that there is no loss to draw")
+    held_out = np.asarray(getattr(model, "validation_curve_", ()))
+    series = [Series("training", _passes(curve), list(curve), "-o")]
+    if len(held_out):
+        series.append(Series("held out", _passes(held_out), held_out.tolist(), "-o"))
+    picture = line_chart([Panel("Loss by pass", series)], "pass over the data", _unit(model))
+    from matplotlib.ticker import MaxNLocator
+
+    axes = picture.figure.axes[0]
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    alt = picture.alt
+    if len(held_out):
+        best = int(getattr(model, "best_iter_", len(held_out)))
+        low = float(held_out[best - 1])
+        axes.plot(best, low, "o", markersize=10, markerfacecolor="none", color=COLOURS[1])
+        axes.annotate(
+            f"kept: pass {best}, {figures(low)}", (best, low), xytext=(0, 12), textcoords="offset points", ha="right"
+        )
+        alt += f" The model kept is that of pass {best}, held-out loss {figures(low)}."
+    return Picture(picture.figure, alt)
+
+
+def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -> Picture:
+    """Draw how often the most probable label is right against the probability that the model gave it.
+
+    Rows are sorted by that probability and cut into bins of equal size. The expected calibration error (ECE) is the
+    mean distance of a bin's share of right labels from its mean probability (Naeini, Cooper & Hauskrecht, AAAI 2015,
+    there with bins of equal width).
+
+    Parameters
+    ----------
+    model : fitted classifier
+        One label a row, with `predict_top_k` of this package or scikit-learn's `predict_proba`.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows that were not trained on.
+    y : array-like of shape (n_samples,)
+        Their labels. One that was unseen in fit counts as wrongly predicted, as it is.
+    n_bins : int, default=10
+        At most one for each row.
+
+    Returns
+    -------
+    Picture
+        Bars are the 95 % intervals of Wilson. The ECE stands in the title and in the alternative text.
+
+    Raises
+    ------
+    ValueError
+        If X and y differ in length, or have several labels a row, or n_bins is not in [1, n_samples].
+    ImportError
+        Without matplotlib.
+    """
+    predicted, confidence = _most_probable(model, X)
+    right = _one_label(y, len(predicted)) == predicted
+    check_number("n_bins", n_bins, low=1, high=len(predicted), integer=True)
+    bins = np.array_split(np.argsort(confidence, kind="stable"), n_bins)
+    mean = np.array([confidence[rows].mean() for rows in bins])
+    share = np.array([right[rows].mean() for rows in bins])
+    sizes = np.array([len(rows) for rows in bins])
+    ece = float(np.average(np.abs(share - mean), weights=sizes))
+    low, high = np.array([_interval(int(right[rows].sum()), len(rows)) for rows in bins]).T
+    with drawing():
+        figure, (axes,) = canvas(1, width=4.6, height=4.3)
+        axes.plot([0, 1], [0, 1], color=GREY, linewidth=1)
+        axes.annotate("right as often as said", (0.05, 0.08), rotation=45, rotation_mode="anchor", color=GREY)
+        spans = np.maximum([share - low, high - share], 0)
+        axes.errorbar(mean, share, spans, fmt="-o", color=COLOURS[0], elinewidth=1, capsize=2, clip_on=False)
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability given to the first label", ylabel="share that is right")
+        axes.set_title(f"Calibration error {ece:.3f}")
+    pairs = ", ".join(f"{figures(m)} said and {figures(s)} right" for m, s in zip(mean, share, strict=True))
+    return Picture(
+        figure,
+        f"Reliability of {len(predicted):,} rows in {n_bins} bins of equal size, expected calibration error {ece:.3f}: "
+        f"{pairs}.",
+    )
+
+
+def confusion(model: Any, X: Any, y: ArrayLike, *, n_classes: int = 10) -> Picture:
+    """Draw the classes that are taken for each other most often, as shares of each one's rows.
+
+    Parameters
+    ----------
+    model : fitted classifier
+        With `predict`, one label a row.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows that were not trained on.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    n_classes : int, default=10
+        How many classes to show: those of the pairs (label, prediction) with the most wrong rows.
+
+    Returns
+    -------
+    Picture
+        A row for each label, a column for each prediction, the last column for all classes that are not shown.
+
+    Raises
+    ------
+    ValueError
+        If X and y differ in length or have several labels a row, n_classes is below 2, or no row is wrong.
+    ImportError
+        Without matplotlib.
+    """
+    check_number("n_classes", n_classes, low=2, integer=True)
+    predicted = np.asarray(model.predict(X))
+    if predicted.ndim != 1:
+        raise ValueError("the model predicts several labels a row; confusion draws models of one label")
+    truth = _one_label(y, len(predicted))
+    shown = _most_confused(truth, predicted, n_classes)
+    place = {label: i for i, label in enumerate(shown)}
+    counts = np.zeros((len(shown), len(shown) + 1))
+    for label, guess in zip(truth.tolist(), predicted.tolist(), strict=True):
+        if label in place:
+            counts[place[label], place.get(guess, len(shown))] += 1
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    names = [_short(label) for label in shown]
+    with drawing():
+        side = 1.9 + 0.42 * len(shown)
+        figure, (axes,) = canvas(1, width=side + 0.6, height=side)
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="equal")
+        for (i, j), value in np.ndenumerate(shares):
+            if value >= 0.005:
+                colour = "white" if value > 0.55 else "black"
+                axes.text(j, i, f"{100 * value:.0f}", ha="center", va="center", color=colour, fontsize=8)
+        axes.set_xticks(range(len(shown) + 1), [*names, "others"], rotation=45, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(len(shown)), names)
+        axes.set(xlabel="predicted", ylabel="label", title="Per cent of a label's rows")
+        axes.grid(False)
+    off = [(shares[i, j], i, j) for i, j in np.ndindex(*counts.shape) if i != j and j < len(shown)]
+    worst = [f"{names[i]} for {names[j]} {100 * share:.0f} %" for share, i, j in sorted(off, reverse=True)[:5]]
+    return Picture(figure, f"Confusion of {len(shown)} classes, most often: label taken for {'; '.join(worst)}.")
+
+
+def _passes(curve: Any) -> list[float]:
+    return [float(i + 1) for i in range(len(curve))]
+
+
+def _unit(model: Any) -> str:
+    """Losses of margins are no log-probabilities."""
+    return "loss" if getattr(model, "loss", "log_loss") in ("margin", "triplet") else "loss [nats]"
+
+
+def _most_probable(model: Any, X: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """The most probable label of each row, and its probability."""
+    if hasattr(model, "predict_top_k"):
+        labels, log_probabilities = model.predict_top_k(X, 1)
+        return labels[:, 0], np.exp(log_probabilities[:, 0], dtype=np.float64)
+    probabilities = np.asarray(model.predict_proba(X))
+    return model.classes_[probabilities.argmax(axis=1)], probabilities.max(axis=1).astype(np.float64)
+
+
+def _one_label(y: ArrayLike, n_samples: int) -> NDArray[Any]:
+    truth = np.asarray(y)
+    if truth.ndim != 1 or len(truth) != n_samples:
+        raise ValueError(f"X has {n_samples} rows, y has shape {truth.shape}; it must be ({n_samples},)")
+    return truth
+
+
+def _interval(right: int, n: int) -> tuple[float, float]:
+    # SciPy's statistics take longer to import than all of this package.
+    from scipy.stats import binomtest
+
+    found = binomtest(right, n).proportion_ci(CONFIDENCE, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> list[Any]:
+    """Classes of the pairs with the most wrong rows, sorted."""
+    wrong = truth != predicted
+    if not wrong.any():
+        raise ValueError("every row is predicted right, so that no classes are confused")
+    ids, places = np.unique(np.concatenate([truth[wrong], predicted[wrong]]), return_inverse=True)
+    pairs, times = np.unique(places.reshape(2, -1), axis=1, return_counts=True)
+    chosen: list[int] = []
+    for pair in pairs.T[np.argsort(-times, kind="stable")].tolist():
+        new = [one for one in pair if one not in chosen]
+        if len(chosen) + len(new) <= n_classes:
+            chosen += new
+    return [ids[i].item() for i in sorted(chosen)]
+
+
+def _short(label: Any) -> str:
+    text = str(label)
+    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"

@@ -1,0 +1,126 @@
+"""Pictures of measurements: the indexes beside faiss, and the loss that each solver reaches by when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from manyclass.checks import check_choice
+from manyclass.plot.style import Panel, Picture, Series, line_chart
+
+WAYS = {"batch": "a batch, 2 threads", "one_thread": "a batch, 1 thread", "single": "one query at a time"}
+
+
+def recall_against_speed(records: Iterable[Mapping[str, Any]], *, way: str = "batch") -> Picture:
+    """Draw queries per second against recall, of `SphericalClusterIndex` and of faiss; up and to the right is better.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        As in bench/results/index.jsonl: "data"; "recall", a number or the words of the benchmark, as in "0.9 (0.92
+        reached)", whose reached value counts; and microseconds a query of ours, in `way`, and of faiss, in `way` +
+        "_faiss".
+    way : {"batch", "one_thread", "single"}
+        How queries were asked.
+
+    Returns
+    -------
+    Picture
+        A panel for each data set.
+
+    Raises
+    ------
+    ValueError
+        If there are no records, one lacks a field, or `way` is another.
+    ImportError
+        Without matplotlib.
+    """
+    check_choice("way", way, tuple(WAYS))
+    panels = []
+    for data, some in _by_data(records, ("recall", way, f"{way}_faiss")).items():
+        points = sorted(((_recall(r["recall"]), r) for r in some), key=lambda point: point[0])
+        series = [
+            Series(name, [x for x, _ in points], [1e6 / float(r[field]) for _, r in points], "-o")
+            for name, field in (("manyclass", way), ("faiss", f"{way}_faiss"))
+        ]
+        panels.append(Panel(data, series))
+    picture = line_chart(panels, "recall@10 reached", f"queries per second ({WAYS[way]})", log_y=True)
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+    least = min(float(x or 0) for panel in panels for x in panel.series[0].x)
+    for axes in picture.figure.axes[: len(panels)]:
+        axes.set_xlim(max(0.0, least - 0.05), 1.0)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    return picture
+
+
+def loss_against_seconds(records: Iterable[Mapping[str, Any]]) -> Picture:
+    """Draw the loss that each solver reached by when, at most six lines in a panel, the best first.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        "data", "method", "seconds" and "loss" (sequences of equal length, in seconds and nats), and, if all have it,
+        "best": the smallest loss known on these data, above which the loss is drawn then. bench/results/curves.jsonl is
+        of this form.
+
+    Returns
+    -------
+    Picture
+        A panel for each data set and six methods, in the order of what they reach.
+
+    Raises
+    ------
+    ValueError
+        If there are no records, one lacks a field, or its sequences differ in length.
+    ImportError
+        Without matplotlib.
+    """
+    groups = _by_data(records, ("method", "seconds", "loss"))
+    excess = all("best" in record for some in groups.values() for record in some)
+    panels = []
+    for data, some in groups.items():
+        series = []
+        for record in some:
+            if len(record["seconds"]) != len(record["loss"]):
+                raise ValueError(
+                    f"{data}, {record['method']}: {len(record['seconds'])} seconds and {len(record['loss'])} losses; "
+                    "there must be as many"
+                )
+            above = float(record["best"]) if excess else 0.0
+            losses = [None if loss is None else float(loss) - above for loss in record["loss"]]
+            series.append(Series(str(record["method"]), list(record["seconds"]), losses))
+        panels.append(Panel(data, sorted(series, key=_end)))
+    of = "nats above the best loss known" if excess else "loss [nats]"
+    return line_chart(panels, "seconds of training", of, log_x=True, log_y=excess)
+
+
+def _by_data(records: Iterable[Mapping[str, Any]], fields: tuple[str, ...]) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for number, record in enumerate(records):
+        missing = [field for field in ("data", *fields) if field not in record]
+        if missing:
+            raise ValueError(f"record {number} has no {missing[0]!r}; it must have {', '.join(('data', *fields))}")
+        groups.setdefault(str(record["data"]), []).append(record)
+    if not groups:
+        raise ValueError("there are no records to draw")
+    return groups
+
+
+def _recall(given: Any) -> float:
+    """The recall that was reached; the mean where two were compared."""
+    if not isinstance(given, str):
+        return float(given)
+    reached = re.search(r"\(([\d.]+)(?: to ([\d.]+))? reached\)", given)
+    found = [float(n) for n in reached.groups() if n] if reached else [float(given)]
+    return float(np.mean(found))
+
+
+def _end(series: Series) -> float:
+    last = series.y[-1] if series.y else None
+    return np.inf if last is None else float(last)

@@ -1,0 +1,328 @@
+"""The one style of all pictures: colours that stay apart for every reader, a name beside each line, alternative texts.
+
+A line is told by its colour, its dashes and its name at its end. There are at most six in a panel, because more cannot
+be followed; a longer list goes on in a further panel with the same axes.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Each has a contrast of 4.5 on white, so that text may have it too, and no two are alike for readers without red,
+# green or blue cones (tests/test_plot.py measures both).
+COLOURS = ("#0072B2", "#C04F00", "#222222", "#4B0FC8", "#B54B82", "#701C00")
+DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (10, 3)), (0, (1, 1)))
+MOST_LINES = 6
+GREY, FAINT = "#5A5A5A", "#E4E4E4"
+FONT_POINTS = 9.0
+NAME_INCHES = 1.35 * FONT_POINTS / 72
+PANEL_HEIGHT = 3.6  # inches, of which title and labels take about one
+# A picture of w inches is 100 w pixels wide on a page; twice that for screens with two dots to a pixel.
+PIXELS_PER_INCH, PNG_DPI = 100, 200
+FORMS = ("png", "svg")
+STYLE: Any = {
+    "font.size": FONT_POINTS,
+    "axes.titlesize": FONT_POINTS + 1,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": "#222222",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.7,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "lines.linewidth": 1.7,
+    "lines.markersize": 4.0,
+    "svg.hashsalt": "manyclass",  # else every file has new random names in it
+}
+NEEDS_MATPLOTLIB = "pictures need matplotlib, which is not installed: pip install 'manyclass[plot]'"
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line of a plot; points without a value (None) are left out. `style` is matplotlib's: "-", "-o" or "."."""
+
+    label: str
+    x: Sequence[float | None]
+    y: Sequence[float | None]
+    style: str = "-"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    series: Sequence[Series]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with the text that stands for it where it cannot be seen. Notebooks show it.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        It can be changed before it is saved.
+    alt : str
+        What it shows, in words and figures.
+    """
+
+    figure: Figure
+    alt: str
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture, with its alternative text, as SVG or as PNG of two dots to a pixel, as the name ends.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Ends in .svg or .png; replaced if it exists.
+
+        Raises
+        ------
+        ValueError
+            If it ends otherwise.
+        OSError
+            If it cannot be written.
+        """
+        Path(path).write_bytes(self.image(form_of(path)))
+
+    def image(self, form: str) -> bytes:
+        """Return the picture as the bytes of a file.
+
+        Parameters
+        ----------
+        form : {"png", "svg"}
+
+        Returns
+        -------
+        bytes
+        """
+        out = io.BytesIO()
+        told = {"Title": self.alt, "Date": None} if form == "svg" else {"Description": self.alt}
+        with drawing():
+            self.figure.savefig(out, format=form, dpi=PNG_DPI, metadata=told)
+        return out.getvalue()
+
+    def tag(self) -> str:
+        """Return the picture as an element of HTML that needs no other file.
+
+        Returns
+        -------
+        str
+        """
+        data = base64.b64encode(self.image("svg")).decode()
+        width = round(PIXELS_PER_INCH * float(self.figure.get_size_inches()[0]))
+        return f'<img alt="{html.escape(self.alt)}" width="{width}" src="data:image/svg+xml;base64,{data}">'
+
+    def _repr_html_(self) -> str:
+        return self.tag()
+
+
+def form_of(path: str | os.PathLike[str]) -> str:
+    """Return "png" or "svg", by the end of a file's name; raises ValueError for another."""
+    form = Path(path).suffix.removeprefix(".").lower()
+    if form not in FORMS:
+        raise ValueError(f"{os.fspath(path)!r} ends in {'.' + form!r}; a picture's name must end in '.svg' or '.png'")
+    return form
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """The style, for as long as it takes; raises ImportError where matplotlib is missing."""
+    try:
+        from matplotlib import rc_context
+    except ImportError as missing:
+        raise ImportError(NEEDS_MATPLOTLIB) from missing
+    with rc_context(STYLE):
+        yield
+
+
+def canvas(n_panels: int, *, width: float, height: float, most_columns: int = 2) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure and its axes: panels of so many inches, side by side and below each other."""
+    # The object interface needs no display and leaves the state of pyplot alone.
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    columns = min(most_columns, max(1, n_panels))
+    rows = -(-max(1, n_panels) // columns)
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
+    figure = Figure(figsize=(width * columns, height * rows), layout=layout)
+    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for empty in axes[n_panels:]:
+        empty.set_axis_off()
+    return figure, axes[:n_panels]
+
+
+def line_chart(
+    panels: Sequence[Panel], x_label: str, y_label: str, *, log_x: bool = False, log_y: bool = False
+) -> Picture:
+    """Draw lines with their names at their ends, at most six in a panel.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+        A series has the same looks in all of them. One of more than six series becomes several, in the order given.
+    x_label, y_label : str
+        With their units.
+    log_x, log_y : bool
+        Points that are not above zero are left out then.
+
+    Returns
+    -------
+    Picture
+        Its alternative text has the end of each line.
+    """
+    drawn = [_drawable(panel, log_x, log_y) for panel in panels]
+    split = [part for panel in drawn for part in _split(panel)]
+    numbers: dict[str, int] = {}
+    for panel in split:
+        for series in panel.series:
+            numbers.setdefault(series.label, len(numbers))
+    with drawing():
+        figure, axes_of = canvas(len(split), width=5.0 if len(split) > 1 else 6.4, height=PANEL_HEIGHT)
+        for axes, panel in zip(axes_of, split, strict=True):
+            looks = _looks([numbers[series.label] for series in panel.series])
+            _draw_panel(axes, panel, looks, log_x, log_y)
+            axes.set(xlabel=x_label, ylabel=y_label, title=panel.title)
+        _share_limits(axes_of, [panel.title.partition(" (")[0] for panel in split])
+        for axes, panel in zip(axes_of, split, strict=True):
+            ends = [(s.label, s.x[-1], s.y[-1]) for s in panel.series]
+            looks = _looks([numbers[series.label] for series in panel.series])
+            name_lines(axes, ends, [COLOURS[look] for look in looks], PANEL_HEIGHT - 1.0)
+    return Picture(figure, _told(split, x_label, y_label))
+
+
+def name_lines(axes: Axes, ends: Sequence[tuple[str, Any, Any]], colours: Sequence[str], height: float) -> None:
+    """Write names beside axes of so many inches, each near the end (x, y) of its line and below the name above it."""
+    if not ends:
+        return
+    to_axes = axes.transScale + axes.transLimits
+    wanted = np.clip([to_axes.transform((x, y))[1] for _, x, y in ends], 0, 1)
+    places = spread(wanted, NAME_INCHES / height)
+    for (name, x, y), place, colour in zip(ends, places, colours, strict=True):
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(1.03, place),
+            textcoords="axes fraction",
+            va="center",
+            color=colour,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 0.6,
+                "alpha": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 2,
+                "relpos": (0, 0.5),
+            },
+            annotation_clip=False,
+        )
+
+
+def spread(wanted: Sequence[float] | Any, gap: float) -> Any:
+    """Return the places nearest to those wanted, by least squares, of which no two are nearer than `gap`."""
+    wanted = np.asarray(wanted, dtype=np.float64)
+    order = np.argsort(wanted, kind="stable")
+    steps = gap * np.arange(len(order))
+    places = np.empty_like(wanted)
+    nearest = isotonic_regression(wanted[order] - steps).x
+    places[order] = np.clip(nearest, 0, max(0.0, 1 - steps[-1])) + steps
+    return places
+
+
+def figures(value: float) -> str:
+    """Three digits, as texts have them."""
+    return f"{value:.3g}"
+
+
+def _drawable(panel: Panel, log_x: bool, log_y: bool) -> Panel:
+    """The series that have points to draw, with those alone."""
+    series = []
+    for one in panel.series:
+        points = [
+            (x, y)
+            for x, y in zip(one.x, one.y, strict=True)
+            if x is not None and y is not None and np.isfinite([x, y]).all()
+            if (x > 0 or not log_x) and (y > 0 or not log_y)
+        ]
+        if points:
+            x, y = zip(*points, strict=True)
+            series.append(replace(one, x=x, y=y))
+    return replace(panel, series=series)
+
+
+def _split(panel: Panel) -> list[Panel]:
+    if len(panel.series) <= MOST_LINES:
+        return [panel]
+    starts = range(0, len(panel.series), MOST_LINES)
+    return [
+        Panel(f"{panel.title} ({n + 1} of {len(starts)})", panel.series[start : start + MOST_LINES])
+        for n, start in enumerate(starts)
+    ]
+
+
+def _looks(numbers: Sequence[int]) -> list[int]:
+    """The colour of each line: that of its number among all names, another where two in a panel would be alike."""
+    taken: list[int] = []
+    for number in numbers:
+        free = [(number + step) % len(COLOURS) for step in range(len(COLOURS))]
+        taken.append(next(look for look in free if look not in taken))
+    return taken
+
+
+def _draw_panel(axes: Axes, panel: Panel, looks: Sequence[int], log_x: bool, log_y: bool) -> None:
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+    for series, look in zip(panel.series, looks, strict=True):
+        dashes = "none" if series.style == "." else DASHES[look]
+        marker = "." if series.style == "." else "o" if "o" in series.style or len(series.x) == 1 else ""
+        x, y = np.array(series.x, dtype=float), np.array(series.y, dtype=float)
+        axes.plot(x, y, linestyle=dashes, marker=marker, color=COLOURS[look], label=series.label)
+    if log_x and panel.series:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())  # over less than a decade its labels run into each other
+    if log_y and panel.series:
+        axes.set_yscale("log")
+
+
+def _share_limits(axes_of: Sequence[Axes], titles: Sequence[str]) -> None:
+    """Give panels that a long list was split into the same limits."""
+    for title in set(titles):
+        some = [axes for axes, its in zip(axes_of, titles, strict=True) if its == title]
+        if len(some) > 1:
+            for limits in ("xlim", "ylim"):
+                ends = np.array([getattr(axes, f"get_{limits}")() for axes in some])
+                for axes in some:
+                    getattr(axes, f"set_{limits}")(ends[:, 0].min(), ends[:, 1].max())
+
+
+def _told(panels: Sequence[Panel], x_label: str, y_label: str) -> str:
+    parts = []
+    for panel in panels:
+        ends = [f"{s.label} {figures(float(s.y[-1] or 0))} at {figures(float(s.x[-1] or 0))}" for s in panel.series]
+        parts.append(f"{panel.title or 'Ends'}: {', '.join(ends) or 'nothing to draw'}.")
+    return f"Lines of {y_label} against {x_label}, by the last point of each. {' '.join(parts)}"
