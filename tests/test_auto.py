@@ -7,7 +7,18 @@ from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.estimators import auto
-from manyclass.estimators.auto import BY_HAND, EMBEDDED, RIDGES, Shape, best_n_negatives, choose, embeds, visit_cost
+from manyclass.estimators.auto import (
+    BY_HAND,
+    EMBEDDED,
+    PRIOR,
+    RIDGES,
+    Shape,
+    best_n_negatives,
+    choose,
+    embeds,
+    full_cost,
+    visit_cost,
+)
 
 BIBTEX = Shape(4_880, 1_836, 146, 68.5, True)
 EURLEX57K = Shape(51_000, 5_000, 1_809, 140.0, True)
@@ -39,6 +50,47 @@ def large(seed):
 def test_few_classes_are_trained_exactly_and_many_by_samples(shape, solver):
     assert choose(shape, sampling=False, max_iter=None)[0] == solver
     assert choose(shape, sampling=True, max_iter=None)[0] == "implicit"
+
+
+@pytest.mark.parametrize("shape", [BIBTEX, EURLEX57K, YSO, MNIST, YELP_NEXT, OMNIGLOT])
+def test_large_data_are_not_trained_by_full_passes(shape):
+    assert full_cost(shape) > auto.MOST_FULL
+
+
+def test_small_data_are_trained_by_full_passes_on_scaled_features(seed):
+    X, y = problem(seed)
+    model = SoftmaxClassifier(random_state=seed).fit(X, y)
+    assert model.resolved_params_["solver"].name == "lbfgs"
+    assert model.resolved_params_["model"].scaling == "standard"
+    assert model.n_iter_ < model.resolved_params_["max_iter"]
+    again = SoftmaxClassifier(random_state=seed, **model.resolved_params_).fit(X, y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    assert again.alpha_path_ == again.resolved_params_ == {}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"n_negatives": 4},
+        {"sampler": "uniform"},
+        {"learning_rate": 0.1},
+        {"learning_rate": "grid"},
+        {"max_iter": 3},
+        {"early_stopping": True},
+    ],
+    ids=str,
+)
+def test_what_only_steps_have_makes_training_go_by_steps(given, seed):
+    X, y = problem(seed)
+    model = SoftmaxClassifier(random_state=seed, **given).fit(X, y)
+    assert model.resolved_params_["solver"].name in ("exact", "implicit")
+    assert model.resolved_params_["model"].scaling == "standard"
+
+
+def test_a_start_is_for_steps(seed):
+    X, y = problem(seed)
+    start = np.zeros((8, X.shape[1]))
+    assert SoftmaxClassifier().fit(X, y, coef_init=start).resolved_params_["solver"].name == "exact"
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -122,7 +174,7 @@ def test_a_solver_chosen_by_hand_changes_nothing_else(seed):
     assert described(model.resolved_params_) == described(
         {
             "solver": solvers.UMax(u_learning_rate=0.1, averaging=BY_HAND.averaging, decay=BY_HAND.decay),
-            "model": models.Linear(),
+            "model": models.Linear(scaling="none"),
             "max_iter": BY_HAND.max_iter,
             "alpha": BY_HAND.alpha,
             "n_negatives": BY_HAND.n_negatives,
@@ -139,21 +191,27 @@ def test_parameters_stay_as_they_were_given(seed):
     assert clone(model).get_params() == before
 
 
-def test_scaling_the_data_scales_the_weights(seed):
+@pytest.mark.parametrize("steps", [{"max_iter": 5}, {}], ids=["steps", "full_passes"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_scaling_the_features_scales_the_weights(steps, fit_intercept, seed):
     X, y = problem(seed, n=1200)
-    one = SoftmaxClassifier(max_iter=5, fit_intercept=False, random_state=0).fit(X, y)
-    # A power of two changes no rounding.
-    eight = SoftmaxClassifier(max_iter=5, fit_intercept=False, random_state=0).fit(8 * X, y)
-    np.testing.assert_allclose(8 * eight.coef_, one.coef_, rtol=1e-4, atol=1e-5 * np.abs(one.coef_).max())
-    assert [alpha / 64 for alpha in eight.alpha_path_] == pytest.approx(list(one.alpha_path_))
+    # Powers of two change no rounding.
+    factors = 2.0 ** np.random.default_rng(seed).integers(-10, 11, X.shape[1]).astype(np.float32)
+    parameters = {"fit_intercept": fit_intercept, "random_state": 0, **steps}
+    one = SoftmaxClassifier(**parameters).fit(X, y)
+    other = SoftmaxClassifier(**parameters).fit(factors * X, y)
+    np.testing.assert_array_equal(factors * other.coef_, one.coef_)
+    np.testing.assert_array_equal(other.intercept_, one.intercept_)
+    assert other.alpha_path_ == one.alpha_path_
+    assert len(one.alpha_path_) > 1
 
 
-def test_the_ridge_is_the_one_that_predicts_held_out_points_best(seed):
+def test_the_ridge_of_steps_is_the_one_that_predicts_held_out_points_best(seed):
     X, y = problem(seed, n=1000)
-    model = SoftmaxClassifier(random_state=seed).fit(X, y)
+    model = SoftmaxClassifier(random_state=seed, max_iter=20).fit(X, y)
     path = model.alpha_path_
-    unit = float(np.mean(np.sum(np.square(X), axis=1)))
-    assert list(path) == pytest.approx([r * unit for r in RIDGES[: len(path)]])
+    # Scaled features have mean square 1 each, to the rounding of float32 sums.
+    assert list(path) == pytest.approx([r * X.shape[1] for r in RIDGES[: len(path)]], rel=1e-4)
     assert model.resolved_params_["alpha"] == min(path, key=path.get)
 
 
@@ -162,9 +220,10 @@ def test_nothing_is_tried_with_a_limit_of_seconds_or_few_points(seed):
     assert SoftmaxClassifier(max_iter=3).fit(X, y).alpha_path_
     timed = SoftmaxClassifier(max_iter=3).fit(X, y, max_seconds=1e6)
     assert timed.alpha_path_ == {}
-    assert timed.resolved_params_["alpha"] == pytest.approx(
-        0.01 / 1000 * np.mean(np.sum(np.square(X), axis=1)), rel=1e-5
-    )
+    assert timed.resolved_params_["alpha"] == pytest.approx(0.01 / 1000 * X.shape[1], rel=1e-4)
+    full = SoftmaxClassifier().fit(X, y, max_seconds=1e6)
+    assert full.alpha_path_ == {}
+    assert full.resolved_params_["alpha"] == PRIOR / 1000
     assert SoftmaxClassifier(max_iter=3).fit(X[:300], y[:300]).alpha_path_ == {}
 
 
@@ -181,7 +240,8 @@ def test_the_certificate_is_for_the_ridge_that_was_chosen(seed):
     X, y = problem(seed, n=200)
     model = SoftmaxClassifier(random_state=0).fit(X, y)
     chosen = model.resolved_params_["alpha"]
-    expected = model.evaluate(X, y)["log_loss"] + chosen / 2 * float(np.square(model.coef_, dtype=np.float64).sum())
+    scaled = model.coef_ * X.std(axis=0, dtype=np.float64)
+    expected = model.evaluate(X, y)["log_loss"] + chosen / 2 * float(np.square(scaled).sum())
     assert chosen > 0
     assert model.certificate(X, y)["primal"] == pytest.approx(expected, rel=1e-6)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from manyclass import SoftmaxClassifier, samplers, solvers
+from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
 from manyclass.estimators import auto, settle
 from manyclass.estimators.settle import settle_full_batch, settle_points
@@ -230,7 +230,7 @@ def test_what_was_open_is_told_and_what_was_given_is_not():
     given = settled(
         solver=solvers.UMax(decay=0.5, averaging="none", u_learning_rate=1.0),
         sampler="uniform",
-        model="linear",
+        model=models.Linear(scaling="none"),
         n_negatives=2,
         alpha=0.5,
         learning_rate=0.1,
@@ -300,7 +300,7 @@ def test_numbers_of_early_stopping_are_taken_with_it():
 
 # L-BFGS
 
-FULL = FullBatchPlan(loss="softmax", alpha=0.0, tol=1e-6, max_iter=20, fit_intercept=True, n_threads=1, verbose=0)
+FULL = FullBatchPlan(loss="softmax", alpha=0.0, tol=1e-6, max_iter=10_000, fit_intercept=True, n_threads=1, verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -319,12 +319,13 @@ FULL = FullBatchPlan(loss="softmax", alpha=0.0, tol=1e-6, max_iter=20, fit_inter
 )
 def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes):
     owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
-    found = settle_full_batch(owner, owner.check_parameters().solver)
+    x = np.ones((N, D), dtype=np.float32)
+    found = settle_full_batch(owner, owner.check_parameters(), x, LABELS, K, timed=False)
     assert found.plan == replace(FULL, **changes)
-    opened = {"alpha": 0.0, "max_iter": 20}
-    told = {name: value for name, value in opened.items() if name not in parameters}
-    if isinstance(owner.solver, str):  # a string would be open only as "auto"
-        assert found.params == told
+    assert found.params.pop("model").get_params() == {"scaling": "none"}
+    opened = {"alpha": 0.0, "max_iter": 10_000}
+    assert found.params == {name: value for name, value in opened.items() if name not in parameters}
+    assert found.alpha_path == {}
 
 
 @pytest.mark.parametrize(
@@ -335,10 +336,11 @@ def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes
         ({"learning_rate": 0.1}, "learning_rate is 0.1, which has no effect with solver='lbfgs'"),
         ({"model": "embedding"}, "model is 'embedding'; with solver='lbfgs' it must be 'linear'"),
         ({"validation_fraction": 0.2}, "validation_fraction is 0.2, which has no effect with solver='lbfgs'"),
+        ({"dim": 3}, "dim is 3, which needs model='embedding'"),
     ],
     ids=str,
 )
 def test_full_passes_refuse_what_is_of_steps(parameters, message):
     owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
     with pytest.raises(ValueError, match=re.escape(message)):
-        settle_full_batch(owner, owner.check_parameters().solver)
+        settle_full_batch(owner, owner.check_parameters(), np.ones((N, D)), LABELS, K, timed=False)

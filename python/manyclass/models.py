@@ -14,13 +14,30 @@ class Model(Part):
     """Base class of the models."""
 
 
+_SCALING = Setting(
+    "scaling", "auto", "Whether features are scaled for training.", "choice", ("standard", "none"), ("auto",)
+)
+
+
 class Linear(Model):
-    """Scores are W x + b: one weight for each feature and class."""
+    """Scores are W x + b: one weight for each feature and class.
+
+    Parameters
+    ----------
+    scaling : {"standard", "none"} or "auto", default="auto"
+        With "standard" features are scaled for training, and W and b folded back, so that the model takes X as it is;
+        the ridge is that of the weights of the scaled features. Dense features have mean 0, if there is an intercept,
+        and standard deviation 1 then; those of mostly zeros keep them, and their other values have root mean square 1.
+        Sparse ones keep their zeros, too: where these root mean squares differ by a factor of more than 100 each is
+        made 1, else all are divided by one number. Takes a copy of X, of its values where X is sparse. For one label a
+        row. "auto" is "standard" with solver="auto", else "none".
+    """
 
     name = "linear"
+    settings = (_SCALING,)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, scaling: str = "auto") -> None:
+        super().__init__(scaling=scaling)
 
 
 class Embedding(Model):

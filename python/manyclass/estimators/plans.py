@@ -86,6 +86,13 @@ def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: A
     check_number(name, value, **rule)
 
 
+def scales_features(solver: Any, model: Any) -> bool:
+    """Whether an estimator with these two parameters, parts or names, trains on scaled features of a linear model."""
+    scaling = getattr(model, "scaling", "auto")
+    linear = getattr(model, "name", model) in ("auto", "linear")
+    return linear and (scaling == "standard" or (scaling == "auto" and isinstance(solver, str) and solver == "auto"))
+
+
 def mean_square(x_sq: Floats) -> float:
     """Mean of |x|^2, more than 0."""
     return max(float(x_sq.mean()), TINY)
@@ -278,6 +285,11 @@ def batches_plan(
     """The plan of minibatches; the estimator's solver is "adagrad", "implicit" or one of plain SGD."""
     solver = chosen.solver
     assert solver is not None
+    if getattr(chosen.model, "scaling", "none") == "standard":
+        raise ValueError(
+            "scaling is 'standard', which needs the softmax of one label a row, trained point by point or by full "
+            "passes; leave it 'auto'"
+        )
     of_solver = Given(solver, f"{solver.name}: ")
     draws = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
     n_negatives = int(given.take("n_negatives", open_.n_negatives)) if draws else open_.n_negatives

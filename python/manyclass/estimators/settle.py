@@ -19,8 +19,10 @@ from manyclass.estimators.plans import (
     mean_square,
     point_fields,
     run_fields,
+    scales_features,
     schedule_of,
 )
+from manyclass.estimators.ridge import cross_validated_ridge
 from manyclass.estimators.tuning import best_ridge, tune_learning_rate
 from manyclass.model.weights import Floats, Ids, Matrix
 from manyclass.models import MODELS
@@ -81,6 +83,12 @@ def _take_early_stopping(given: Given) -> None:
         given.take("n_iter_no_change")
 
 
+def linear_model(chosen: Chosen) -> Part:
+    """The linear model, its scaling filled in: with solver="auto" what is chosen is for scaled features."""
+    scales = scales_features("auto" if chosen.solver is None else chosen.solver, chosen.model or "auto")
+    return MODELS["linear"](scaling="standard" if scales else "none")
+
+
 # Point by point
 
 
@@ -107,14 +115,14 @@ def settle_points(
     table: dict[float, float] = {}
     random_state = given.take("random_state")
     if given.take("learning_rate") == "grid":
-        settled = clone(owner).set_params(**_opened_points(owner, plan, solver))
+        settled = clone(owner).set_params(**_opened_points(owner, plan, solver, chosen))
         found = tune_learning_rate(settled, x, labels, random_state=random_state)
         plan = points_plan(owner, solver, chosen, open_, found.best, x_sq, n_classes)
         table = found.table
     if chosen.solver is None and given.is_auto("alpha") and not timed and auto.tries_ridges(plan, shape):
         alpha, path = best_ridge(plan, x, labels, n_classes, random_state)
         plan = replace(plan, alpha=alpha)
-    return Settled(plan, _opened_points(owner, plan, solver), path, table)
+    return Settled(plan, _opened_points(owner, plan, solver, chosen), path, table)
 
 
 def points_plan(
@@ -133,8 +141,7 @@ def points_plan(
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
     if fields.get("partition") == "random" and not fields["shuffle"]:
         raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
-    if not given.is_auto("dim"):
-        raise ValueError(f"dim is {given.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
+    _refuse_dim(given)
     fixed = given.take("learning_rate")
     rate = rate if isinstance(fixed, str) else float(fixed)
     if rate is None:
@@ -149,6 +156,11 @@ def points_plan(
     return plan
 
 
+def _refuse_dim(given: Given) -> None:
+    if not given.is_auto("dim"):
+        raise ValueError(f"dim is {given.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
+
+
 def automatic_rates(solver: Part, x_sq: Floats, n_classes: int, *, fit_intercept: bool) -> tuple[float, float]:
     """The step sizes of W and of u that "auto" stands for, the solver being chosen by hand."""
     own = solver.get_params()
@@ -161,11 +173,11 @@ def automatic_rates(solver: Part, x_sq: Floats, n_classes: int, *, fit_intercept
     return relative / max(float(x_sq.mean()) + fit_intercept, TINY), u_rate
 
 
-def _opened_points(owner: BaseEstimator, plan: PointsPlan, solver: Part) -> dict[str, Any]:
+def _opened_points(owner: BaseEstimator, plan: PointsPlan, solver: Part, chosen: Chosen) -> dict[str, Any]:
     """What was used for the parameters that were left open."""
     used: dict[str, Any] = {
         "solver": solver,
-        "model": MODELS["linear"](),
+        "model": linear_model(chosen),
         "max_iter": plan.max_iter,
         "alpha": plan.alpha,
         "learning_rate": plan.schedule.learning_rate,
@@ -185,6 +197,8 @@ def _opened(owner: BaseEstimator, used: Mapping[str, Any], solver: Part, inner: 
     """Those of `used` that were open, the solver with those of `inner` that it leaves open filled in."""
     given = Given(owner)
     found = {name: value for name, value in used.items() if is_open(given.take(name))}
+    if used["model"].name == "linear" and getattr(given.take("model"), "scaling", "auto") == "auto":
+        found["model"] = used["model"]
     own = solver.get_params()
     filled = clone(solver).set_params(**{name: value for name, value in inner.items() if is_open(own.get(name))})
     if is_open(given.take("solver")) or filled.get_params() != own:
@@ -195,17 +209,35 @@ def _opened(owner: BaseEstimator, used: Mapping[str, Any], solver: Part, inner: 
 # Full passes
 
 
-def settle_full_batch(owner: BaseEstimator, solver: Part) -> Settled:
-    """The plan of L-BFGS."""
+def takes_full_passes(owner: BaseEstimator, chosen: Chosen, shape: auto.Shape, *, stepwise: bool) -> bool:
+    """Whether training is by L-BFGS: by choice, or by "auto" where that is quick and nothing is set that is of steps.
+
+    `stepwise`: the fit was given something that only steps use.
+    """
+    if chosen.solver is not None:
+        return chosen.solver.name == "lbfgs"
+    given = Given(owner)
+    of_steps = [name for name in ("n_negatives", "learning_rate", "max_iter") if not given.is_auto(name)]
+    if stepwise or of_steps or chosen.sampler is not None or given.take("early_stopping"):
+        return False
+    return auto.full_cost(shape) <= auto.MOST_FULL
+
+
+def settle_full_batch(
+    owner: BaseEstimator, chosen: Chosen, x: Matrix, labels: Ids, n_classes: int, *, timed: bool
+) -> Settled:
+    """The plan of L-BFGS; the ridge by cross-validation where the solver is that of "auto" and nothing is `timed`."""
     given = _given(owner, "random_state")
+    solver = chosen.solver or SOLVERS["lbfgs"]()
     _take_early_stopping(given)
     own = solver.get_params()
     fields = run_fields(given)
+    _refuse_dim(given)
     plan = FullBatchPlan(
         loss=own["loss"],
         tol=float(own["tol"]),
-        alpha=float(given.take("alpha", auto.BY_HAND.alpha)),
-        max_iter=int(given.take("max_iter", auto.BY_HAND.max_iter)),
+        alpha=float(given.take("alpha", auto.BY_HAND.alpha if chosen.solver else auto.PRIOR / len(labels))),
+        max_iter=int(given.take("max_iter", auto.MOST_ITERATIONS)),
         fit_intercept=bool(given.take("fit_intercept")),
         n_threads=fields["n_threads"],
         verbose=fields["verbose"],
@@ -217,8 +249,12 @@ def settle_full_batch(owner: BaseEstimator, solver: Part) -> Settled:
     if getattr(model, "name", model) not in ("auto", "linear"):
         raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
     given.refuse_rest("with solver='lbfgs'")
-    used = {"alpha": plan.alpha, "max_iter": plan.max_iter}
-    return Settled(plan, _opened(owner, used, solver, {}))
+    path: dict[float, float] = {}
+    if chosen.solver is None and given.is_auto("alpha") and not timed:
+        alpha, path = cross_validated_ridge(plan, x, labels, n_classes, given.take("random_state"))
+        plan = replace(plan, alpha=alpha)
+    used = {"solver": solver, "model": linear_model(chosen), "alpha": plan.alpha, "max_iter": plan.max_iter}
+    return Settled(plan, _opened(owner, used, solver, {}), path)
 
 
 # By minibatches
@@ -275,7 +311,7 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
         "solver": solver,
         "max_iter": plan.max_iter,
         "learning_rate": plan.schedule.learning_rate,
-        "model": MODELS["embedding" if embeds else "linear"](),
+        "model": MODELS["embedding"]() if embeds else MODELS["linear"](scaling="none"),
         "sampler": SAMPLERS["all"]() if plan.source == "exact" else SAMPLERS[plan.sampler](**plan.options),
     }
     if embeds:

@@ -19,9 +19,18 @@ from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
-from manyclass.estimators.settle import BATCH_SOLVERS, Settled, settle_batches, settle_full_batch, settle_points
+from manyclass.estimators.settle import (
+    BATCH_SOLVERS,
+    Settled,
+    linear_model,
+    settle_batches,
+    settle_full_batch,
+    settle_points,
+    takes_full_passes,
+)
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.models import MODELS, ModelName
 from manyclass.parts import Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS, SamplerName
@@ -31,6 +40,7 @@ from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import Callback
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, Watch
 from manyclass.training.points import fit_points
+from manyclass.training.scaled import scaled_for_training
 from manyclass.training.start import Start
 from manyclass.training.validation import Validation, fork, held_out
 
@@ -56,9 +66,11 @@ class SoftmaxClassifier(LabelClassifier):
     Parameters
     ----------
     solver : str or object of manyclass.solvers, default="auto"
-        How a step is made; a string stands for the object with its defaults. "auto" is "exact" where a visit of a point
-        is predicted to take at most 8 microseconds with all classes (hundreds of them, as a rule), else "implicit",
-        with embeddings or several labels "adagrad". Unbiased are "implicit", "minibatch_implicit", "umax", "sgd",
+        How a step is made; a string stands for the object with its defaults. "auto" is "lbfgs" where that is predicted
+        to take at most 5 seconds and nothing is set that only steps have (learning_rate, max_iter, sampler,
+        n_negatives, early_stopping, coef_init); "exact" where a visit of a point is predicted to take at most 8
+        microseconds with all classes (hundreds of them, as a rule), else "implicit", with embeddings or several labels
+        "adagrad". Unbiased are "implicit", "minibatch_implicit", "umax", "sgd",
         "bregman" and "scent", and, as their gain vanishes, "augment_reduce" and "scgd"; "exact" and "lbfgs" see all
         classes. `help(manyclass.solvers.Implicit)` and so on tell the parameters of each.
     sampler : str or object of manyclass.samplers, default="auto"
@@ -73,14 +85,17 @@ class SoftmaxClassifier(LabelClassifier):
     model : {"auto", "linear", "embedding"} or object of manyclass.models, default="auto"
         "embedding": scores are W phi(x) + b, phi(x) being the sum of the embeddings of the row's features. "auto" is
         "linear", but "embedding" where X is sparse, W would take more than 256 MB and it would have more than 30
-        numbers for each one stored in X, if nothing is set that embeddings do not use.
+        numbers for each one stored in X, if nothing is set that embeddings do not use. With solver="auto" a linear
+        model is trained on scaled features: see `help(manyclass.models.Linear)`.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192.
     alpha : float or "auto", default="auto"
-        Ridge per point: the objective is the mean log-loss + alpha/2 ||W||^2; intercepts are not penalised. "auto" is
-        0; with solver="auto", in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a tenth of
-        the points, held out for this, where trying is predicted to take at most 20 seconds, 1,000 points are there, and
-        no max_seconds is given (`alpha_path_`); else 0.01 / n_samples.
+        Ridge per point: the objective is the mean log-loss + alpha/2 ||W||^2, W being that of the scaled features where
+        they are; intercepts are not penalised. "auto" is 0; with solver="auto" one that was tried (`alpha_path_`), if
+        no max_seconds is given. Where "lbfgs" was chosen: the best of 1000, 100, ..., 0.01, over n_samples, by 5-fold
+        cross-validation, if it is better than 1 / n_samples by more than the standard error; untried it is that. Else,
+        in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a tenth of the points, where that
+        is predicted to take at most 20 seconds and 1,000 points are there; untried it is 0.01 / n_samples.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
         mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus", 0.01 for "sgd", 4 /
@@ -88,8 +103,8 @@ class SoftmaxClassifier(LabelClassifier):
         for "adagrad", 1 over the root of that mean. "grid": the best of 0.001, 0.01, ..., 1000 on a tenth of the
         points, as `manyclass.tune_learning_rate` finds it.
     max_iter : int or "auto", default="auto"
-        Passes over the data; iterations of "lbfgs", which needs hundreds. "auto" is 20; 12 for the "implicit" that
-        solver="auto" chooses; 10 in training by minibatches, and 4 where embeddings were chosen.
+        Passes over the data; iterations of "lbfgs", which ends before. "auto" is 20; 10,000 for "lbfgs"; 12 for the
+        "implicit" that solver="auto" chooses; 10 in training by minibatches, and 4 where embeddings were chosen.
     early_stopping : bool, default=False
         Hold points out of training, evaluate the exact log-loss on them after each pass, of the mean where iterates are
         averaged, stop when it has not fallen for `n_iter_no_change` of them, and return the model of the best. Takes
@@ -346,12 +361,14 @@ class SoftmaxClassifier(LabelClassifier):
         self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
     ) -> Self:
         """A linear model of one label a row."""
-        x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
+        labels, n_classes = points.labels.ids, len(points.classes)
         heads = self._candidates(candidates, chosen.sampler, points)
-        if chosen.solver is not None and chosen.solver.name == "lbfgs":
-            settled = settle_full_batch(self, chosen.solver)
+        scaling = self._scaling(chosen, points.x)
+        x, watch, start = scaled_for_training(scaling, points.x, watch, start)
+        timed, stepwise = bool(np.isfinite(watch.max_seconds)), heads is not None or start is not None
+        if takes_full_passes(self, chosen, auto.Shape.of(x, n_classes), stepwise=stepwise):
+            settled = settle_full_batch(self, chosen, x, labels, n_classes, timed=timed)
         else:
-            timed = bool(np.isfinite(watch.max_seconds))
             settled = settle_points(self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed)
         if self.early_stopping:
             held = held_out(labels, self.validation_fraction, fork(self.random_state))
@@ -366,7 +383,15 @@ class SoftmaxClassifier(LabelClassifier):
         else:
             assert isinstance(settled.plan, PointsPlan)
             weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads, start)
+        if scaling is not None:
+            scaling.fold(weights)
         return self._assign(points, weights, curve, settled, watch.validation)
+
+    def _scaling(self, chosen: Chosen, x: Matrix) -> FeatureScaling | None:
+        """How features are scaled for training a linear model."""
+        if linear_model(chosen).get_params()["scaling"] == "none":
+            return None
+        return FeatureScaling.of(x, centre=bool(self.fit_intercept))
 
     def _candidates(self, candidates: ArrayLike | None, sampler: Part | None, points: Points) -> Ids | None:
         if candidates is None:
@@ -420,7 +445,7 @@ class SoftmaxClassifier(LabelClassifier):
         dict
             "primal": the objective of this model; "dual": a lower bound of the smallest objective that any W (and
             intercepts, where they are learned) has on X and y; "gap": primal - dual >= 0. In nats per point. With
-            alpha=0 the dual is 0.
+            alpha=0 the dual is 0. Where the model scales features, W is that of features scaled as X says.
 
         Raises
         ------
@@ -430,11 +455,15 @@ class SoftmaxClassifier(LabelClassifier):
         check_is_fitted(self, "_weights")
         if isinstance(self._weights, MappedWeights):
             raise ValueError("the model was fitted with several labels, embeddings or a search; it has no certificate")
-        x = self._validated(X)
+        x, weights = self._validated(X), self._weights
+        labels = self._labels_of(y, x)
+        if getattr(self.resolved_params_.get("model", self.model), "scaling", "none") == "standard":
+            scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept))
+            x, weights = scaling.apply(x), scaling.unfold(weights)
         return duality_gap(
-            self._weights,
+            weights,
             x,
-            self._labels_of(y, x),
+            labels,
             alpha=self.resolved_params_.get("alpha", self.alpha),
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),

@@ -19,8 +19,9 @@ from manyclass.checks import canonical_csr, check_choice, check_number
 from manyclass.datasets import first_label
 from manyclass.estimators import auto
 from manyclass.estimators.labels import indicator_lists, is_indicator
-from manyclass.estimators.plans import mean_square
+from manyclass.estimators.plans import mean_square, scales_features
 from manyclass.estimators.targets import check_targets
+from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Ids, Matrix
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import PointsPlan, Watch
@@ -71,7 +72,8 @@ def tune_learning_rate(
     """Try step sizes on a part of the points, as Fagan & Iyengar (2018, section 4.1) do.
 
     Each of 10^k / s, k = -3, ..., 3, trains the estimator on the same points for its max_iter passes; s is the mean of
-    |x|^2 over them, plus 1 with an intercept, so that the grid does not depend on the scale of X. The best one has the
+    |x|^2 over them, of scaled features where the estimator scales them, plus 1 with an intercept, so that the grid does
+    not depend on the scale of X. The best one has the
     smallest exact log-loss or, of a MarginClassifier, the fewest points whose best class is not their label. A best one
     at an end of the grid is not believed: the grid goes on there.
 
@@ -124,7 +126,11 @@ def tune_learning_rate(
         of_points = first_label(labels) if several else labels
         judged = held_out(np.unique(of_points, return_inverse=True)[1].astype(np.int32), VALIDATION, fork(random_state))
     trained = ~judged if criterion == "validation" else judged
-    scale = mean_square(row_norms_sq(x)) + bool(getattr(estimator, "fit_intercept", False))
+    fit_intercept = bool(getattr(estimator, "fit_intercept", False))
+    seen = x
+    if not several and scales_features(solver, getattr(estimator, "model", None)):
+        seen = FeatureScaling.of(x, centre=fit_intercept).apply(x)
+    scale = mean_square(row_norms_sq(seen)) + fit_intercept
 
     def loss(exponent: int) -> float:
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)

@@ -62,6 +62,14 @@ class _Objective:
             W_gradient += self._alpha * W
         return mean, gradient
 
+    def read(self, weights: LinearWeights) -> Doubles:
+        """Return `weights` as one vector."""
+        theta = np.empty(self.size)
+        W, b = self.parts(theta)
+        W[...] = weights.matrix[:, : self.n_classes] if self.sparse else weights.matrix
+        b[...] = weights.intercept[: len(b)]
+        return theta
+
     def write(self, theta: Doubles, weights: LinearWeights) -> None:
         """Round `theta` into `weights`."""
         W, b = self.parts(theta)
@@ -127,16 +135,17 @@ class _Iterations:
         """Warn that the gradient is still large."""
         what = f"the largest entry of the gradient is {largest:.3g}, more than tol={self.plan.tol:g}"
         warn_user(
-            f"L-BFGS made max_iter={self.plan.max_iter} iterations; {what}. Raise max_iter, or scale the features"
+            f"L-BFGS made max_iter={self.plan.max_iter} iterations; {what}. Raise max_iter, or set "
+            "model=models.Linear(scaling='standard')"
             if len(self.curve) >= self.plan.max_iter
             else f"L-BFGS can lower the objective no further in double precision; {what}"
         )
 
 
 def fit_full_batch(
-    plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, watch: Watch
+    plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, watch: Watch, start: LinearWeights | None = None
 ) -> tuple[LinearWeights, list[float]]:
-    """Minimise the mean loss + alpha/2 ||W||^2 from W = 0; the intercepts are not penalised.
+    """Minimise the mean loss + alpha/2 ||W||^2; the intercepts are not penalised.
 
     Parameters
     ----------
@@ -144,6 +153,8 @@ def fit_full_batch(
     x, labels, n_classes : data; labels in [0, n_classes)
     watch : Watch
         Points held out say when to stop, and which iterate is returned.
+    start : LinearWeights, optional
+        Where to begin; W = 0 by default.
 
     Returns
     -------
@@ -161,6 +172,8 @@ def fit_full_batch(
     objective = _Objective(plan, x, labels, n_classes)
     weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=objective.sparse)
     iterations = _Iterations(plan, objective, weights, watch)
+    if start is not None:
+        iterations.theta[:] = objective.read(start)
     try:
         iterations.run()
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import _core
 from manyclass.checks import canonical_csr
 from manyclass.model.mapped import MappedWeights
+from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.training.progress import Progress, progress_bar
 
@@ -195,6 +196,11 @@ class TrainingState:
     _position: Ids = field(repr=False)
     _n_threads: int = field(repr=False)
     _noise: str = field(repr=False, default="gumbel")
+    _scaling: FeatureScaling | None = field(repr=False, default=None)
+
+    def of_features(self, scaling: FeatureScaling) -> TrainingState:
+        """Return the state for who has features as they were before the scaling that training sees."""
+        return replace(self, _scaling=scaling)
 
     def evaluate(self, X: Matrix, labels: Ids) -> dict[str, float]:
         """Return the exact log-loss (nats), error and top-5 error on points with labels in [0, n_classes).
@@ -202,30 +208,32 @@ class TrainingState:
         It is the current iterate that is evaluated, also where iterates are averaged.
         """
         at = self._position[labels]
-        return summarize(*self._weights.log_losses(_as_data(X), at, self._n_threads, self._scale, self._noise))
+        return summarize(*self._weights.log_losses(self._as_data(X), at, self._n_threads, self._scale, self._noise))
 
     def log_losses(self, X: Matrix, labels: Ids) -> Doubles:
         """Return the exact log-loss of each point, (n_samples,), in nats; see `evaluate`."""
         at = self._position[labels]
-        losses, _ = self._weights.log_losses(_as_data(X), at, self._n_threads, self._scale, self._noise)
+        losses, _ = self._weights.log_losses(self._as_data(X), at, self._n_threads, self._scale, self._noise)
         return losses
 
     def scores(self, X: Matrix) -> Floats:
         """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
-        return self._weights.scores(_as_data(X), self._n_threads, self._scale)[:, self._position]
+        return self._weights.scores(self._as_data(X), self._n_threads, self._scale)[:, self._position]
 
     def squared_norm(self) -> float:
         """Return ||W||^2 of the current iterate, without intercepts."""
         W = self._weights.coef
+        if self._scaling is not None:
+            W = (W / self._scaling.scale).astype(np.float32)
         squares = np.einsum("kj,kj->k", W, W, dtype=np.float64)
         scale = self._scale.astype(np.float64)
         return float(squares @ np.square(scale) if len(scale) else squares.sum())
 
-
-def _as_data(X: Any) -> Matrix:
-    """What a user gives a callback's state, as the core takes it."""
-    sparse: bool = sp.issparse(X)
-    return canonical_csr(X) if sparse else np.ascontiguousarray(X, dtype=np.float32)
+    def _as_data(self, X: Any) -> Matrix:
+        """What a user gives, as the core takes it."""
+        sparse: bool = sp.issparse(X)
+        x: Matrix = canonical_csr(X) if sparse else np.ascontiguousarray(X, dtype=np.float32)
+        return x if self._scaling is None else self._scaling.apply(x)
 
 
 Callback = Callable[[TrainingState], bool | None]

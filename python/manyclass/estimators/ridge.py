@@ -1,0 +1,68 @@
+"""The ridge of full passes, by cross-validation: the few fits are exact, so that only the ridge differs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass.estimators import auto
+from manyclass.estimators.tuning import quietly
+from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
+from manyclass.training.full_batch import fit_full_batch
+from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.validation import fork
+
+LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of the optimum by much less than ridges do
+
+
+def folds(labels: Ids, n_folds: int, random: np.random.RandomState) -> NDArray[np.intp]:
+    """Draw which fold a point is held out in, (n_samples,), each class in turn; -1 for the only point of its class."""
+    order = random.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    found = np.empty(len(labels), dtype=np.intp)
+    found[order] = np.arange(len(labels)) % n_folds
+    found[np.bincount(labels)[labels] == 1] = -1
+    return found
+
+
+def cross_validated_ridge(
+    plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, random_state: Any
+) -> tuple[float, dict[float, float]]:
+    """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
+
+    Ridges are tried from the strongest on, each from the weights of the one before, to 1 / N and until the valley is
+    passed. The best one must be better than 1 / N by more than the standard error of the difference, else it is 1 / N:
+    the few points of a small set favour other ridges by chance. Where no class has two points nothing can be held out,
+    and it is 1 / N.
+    """
+    fold = folds(labels, auto.FOLDS, fork(random_state))
+    parts = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(auto.FOLDS)]
+    data = [(x[kept], labels[kept], x[out], labels[out]) for kept, out in parts if len(out)]
+    starts: list[LinearWeights | None] = [None] * len(data)
+    prior = auto.PRIOR / len(labels)
+    tried: dict[float, float] = {}
+    losses: dict[float, Doubles] = {}
+    if not data:
+        return prior, tried
+    for ridge in auto.PRIORS:
+        found = []
+        for at, (x_kept, y_kept, x_out, y_out) in enumerate(data):
+            trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
+            fit = partial(fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[at])
+            starts[at], _ = weights, _ = quietly(fit)
+            found.append(weights.log_losses(x_out, y_out, plan.n_threads)[0])
+        alpha = ridge / len(labels)
+        losses[alpha] = np.concatenate(found)
+        loss = float(np.mean(losses[alpha]))
+        tried[alpha] = loss if math.isfinite(loss) else math.inf
+        if alpha <= prior and auto.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
+            break
+    best = min(tried, key=lambda alpha: tried[alpha])
+    gain = losses[prior] - losses[best]
+    chance = float(np.std(gain) / np.sqrt(len(gain)))
+    return (best if np.mean(gain) > chance else prior), tried
