@@ -1,0 +1,247 @@
+"""A backend of Annif, the National Library of Finland's subject indexing tool, that trains and serves our models.
+
+Importing this module registers the backend "manyclass". One line lets Annif's own command do so::
+
+    export ANNIF_CONFIG=manyclass.integrations.annif.Config
+
+Nothing else of this package imports this module, and only it imports Annif. Where processes are not forked (macOS,
+Windows), `python -m manyclass.integrations.annif` in the place of `annif` registers the backend in each of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import annif.backend
+import annif.default_config
+import annif.eval
+import numpy as np
+import scipy.sparse as sp
+from annif.backend import backend, hyperopt, mixins
+from annif.exception import ConfigurationException, NotInitializedException, NotSupportedException
+from annif.suggestion import SubjectSuggestion, SuggestionBatch
+
+from manyclass.datasets import load_csr, save_csr
+from manyclass.integrations.subject_model import PARAMETERS, Estimator, SubjectModel, estimator_from
+
+NAME = "manyclass"
+VECTORIZER = {"min_df": 1, "ngram": 1}  # as Annif's other backends have them
+# Settings of a project that Annif itself reads.
+ANNIFS = ("name", "language", "analyzer", "backend", "vocab", "transform", "access", "limit", "allow_learn")
+Made = TypeVar("Made")
+
+
+class Config(annif.default_config.Config):
+    """Annif's default configuration, for the environment variable ANNIF_CONFIG: reading it imports this module."""
+
+    # As without ANNIF_CONFIG: a server loads its projects at its start, a command only the one that it needs.
+    INITIALIZE_PROJECTS = os.environ.get("FLASK_RUN_FROM_CLI") != "true"
+
+
+class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBackend, backend.AnnifLearningBackend):
+    """Annif's backend "manyclass": TF-IDF of words, and a `SubjectModel` of them."""
+
+    name = NAME
+
+    TRAIN_FILE = "manyclass-train.safetensors"
+    MODEL_FILE = "manyclass-model.safetensors"
+    DEFAULT_PARAMETERS = VECTORIZER
+
+    _model: SubjectModel | None = None
+
+    def initialize(self, parallel: bool = False) -> None:
+        """Load the vectoriser and map the model, which predicts with one thread: Annif's processes share the cores."""
+        self.initialize_vectorizer()
+        if self._model is None:
+            path = self._path(self.MODEL_FILE)
+            if not os.path.exists(path):
+                raise NotInitializedException(f"model {path} not found", backend_id=self.backend_id)
+            self.debug(f"mapping the model {path}")
+            self._model = self._told(lambda: SubjectModel.load(path))
+
+    def get_hp_optimizer(self, corpus: Any, metric: str) -> Optimizer:
+        """Return what looks for the best parameters by the documents of a corpus; see `Optimizer`."""
+        return Optimizer(self, corpus, metric, Objective)
+
+    def cached_data(self) -> tuple[sp.csr_array, sp.csr_array]:
+        """TF-IDF vectors of the documents of the last training, and their subjects as an indicator matrix."""
+        path = self._path(self.TRAIN_FILE)
+        if not os.path.exists(path):
+            raise NotInitializedException(f"training data {path} not found; train without --cached first")
+        X, Y = load_csr(path)
+        assert Y is not None  # `_train` writes both
+        return X, Y
+
+    def estimator(self, params: Mapping[str, Any], jobs: int) -> Estimator:
+        """The estimator that the parameters of the project describe; Annif's jobs=0 is all cores."""
+        for name in params.keys() - PARAMETERS.keys() - VECTORIZER.keys() - set(ANNIFS):
+            near = get_close_matches(name, PARAMETERS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.warning(f"the parameter {name} is not known and has no effect{hint}")
+        return self._told(lambda: estimator_from(params, n_jobs=jobs or -1))
+
+    def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
+        estimator = self.estimator(params, jobs)
+        options = self._vectorizer_options(params)
+        if corpus == "cached":
+            self.info("reusing cached training data")
+            self._check_cached(options)
+            X, Y = self.cached_data()
+        elif corpus.is_empty():
+            raise NotSupportedException("training with no documents", backend_id=self.backend_id)
+        else:
+            X, Y = self._vectors(corpus, options)
+            save_csr(self._path(self.TRAIN_FILE), X, Y)
+        self.info(f"training on {X.shape[0]} documents with {X.shape[1]} features")
+        self._told(lambda: SubjectModel.fit(estimator, X, Y)).save(self._path(self.MODEL_FILE))
+        self._model = None  # what is trained is loaded from its file
+
+    def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
+        raise NotSupportedException(
+            "a model of manyclass is trained at once: its estimators have no partial_fit yet; add the documents to the "
+            "training set and run `annif train`",
+            backend_id=self.backend_id,
+        )
+
+    def _suggest_batch(self, documents: Sequence[Any], params: dict[str, Any]) -> SuggestionBatch:
+        assert self._model is not None
+        X = sp.csr_array(self.vectorizer.transform([document.text for document in documents]), dtype=np.float32)
+        return suggestion_batch(self._model, X, self.project.subjects, int(params["limit"]))
+
+    def _vectors(self, corpus: Any, options: dict[str, Any]) -> tuple[sp.csr_array, sp.csr_array]:
+        """Read the documents once: their TF-IDF and their subjects."""
+        subjects: list[list[int]] = []
+
+        def texts() -> Iterator[str]:
+            for document in corpus.documents:
+                subjects.append(sorted(document.subject_set))
+                yield document.text
+
+        try:
+            X = self.create_vectorizer(texts(), {**options, "tokenizer": self.project.analyzer.tokenize_words})
+        except ValueError as error:  # no word of any document is frequent enough
+            raise NotSupportedException(f"no features: {error}", backend_id=self.backend_id) from error
+        indptr = np.cumsum([0, *map(len, subjects)])
+        ids = np.array([subject for own in subjects for subject in own], dtype=np.int32)
+        shape = (len(subjects), len(self.project.subjects))
+        return sp.csr_array(X, dtype=np.float32), sp.csr_array((np.ones(len(ids), np.int8), ids, indptr), shape=shape)
+
+    def _vectorizer_options(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        for name in VECTORIZER:
+            if not str(params[name]).strip().isdecimal() or int(params[name]) < 1:
+                self._refuse(f"{name} is {params[name]!r}; it must be an integer of at least 1")
+        return {"min_df": int(params["min_df"]), "ngram_range": (1, int(params["ngram"]))}
+
+    def _check_cached(self, options: Mapping[str, Any]) -> None:
+        """Refuse what the cached data were not made with."""
+        self.initialize_vectorizer()
+        for name, value in options.items():
+            made_with = getattr(self.vectorizer, name)
+            if made_with != value:
+                self._refuse(f"{name} is {value!r}, the cached data have {made_with!r}; train without --cached")
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.datadir, name)
+
+    def _told(self, make: Callable[[], Made]) -> Made:
+        """What `make` returns; an error about parameters or data in the way in which Annif tells its users."""
+        try:
+            return make()
+        except (ValueError, TypeError) as error:
+            raise ConfigurationException(str(error), backend_id=self.backend_id) from error
+
+    def _refuse(self, message: str) -> None:
+        raise ConfigurationException(message, backend_id=self.backend_id)
+
+
+def suggestion_batch(model: SubjectModel, X: sp.csr_array, subjects: Any, limit: int) -> SuggestionBatch:
+    """Annif's form of the suggestions for some documents; ones without a known word have none."""
+    found, scores = model.suggest(X, limit)
+    rows = [
+        [
+            SubjectSuggestion(subject, score)
+            for subject, score in zip(found[i].tolist(), scores[i].tolist(), strict=True)
+        ]
+        if n_words
+        else []
+        for i, n_words in enumerate(np.diff(X.indptr))
+    ]
+    return SuggestionBatch.from_sequence(rows, subjects)
+
+
+class Objective(hyperopt.HPObjective):
+    """A trial: train on the cached data with some parameters, and evaluate the suggestions for the corpus."""
+
+    @classmethod
+    def objective(cls, trial: Any, args: Mapping[str, Any]) -> float:
+        """Train a model and return its metric.
+
+        Parameters
+        ----------
+        trial : optuna.trial.Trial
+        args : mapping
+            What `Optimizer` has prepared.
+
+        Returns
+        -------
+        float
+        """
+        params = {**args["params"], **suggested(trial, args["params"])}
+        model = SubjectModel.fit(estimator_from(params, n_jobs=1), *args["training"])
+        batch = annif.eval.EvaluationBatch(args["subjects"])
+        suggestions = suggestion_batch(model, args["vectors"], args["subjects"], int(params["limit"]))
+        batch.evaluate_many(suggestions, args["gold"])
+        return float(batch.results(metrics=[args["metric"]])[args["metric"]])
+
+
+def suggested(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a trial tries, in ranges around the defaults."""
+    found: dict[str, Any] = {
+        "learning_rate": trial.suggest_float("learning_rate", 0.25, 4.0, log=True),
+        "decay": trial.suggest_float("decay", 0.3, 1.0),
+        "max_iter": trial.suggest_int("max_iter", 2, 12),
+    }
+    if params.get("model", "embedding") == "embedding":
+        found["dim"] = trial.suggest_int("dim", 64, 512, step=64)
+    if params.get("estimator", "margin") == "margin":
+        found["smoothing"] = trial.suggest_float("smoothing", 1.0, 20.0, log=True)
+    return found
+
+
+class Optimizer(hyperopt.HyperparameterOptimizer):
+    """Looks for learning_rate, decay, max_iter, dim and smoothing by trials on the data of the last training."""
+
+    def _prepare(self, n_jobs: int = 1) -> dict[str, Any]:
+        project, params = self._backend.project, self._backend.params
+        self._backend.estimator(params, jobs=1)  # so that a wrong parameter is told here, not by each trial
+        self._backend.initialize_vectorizer()
+        documents = list(project.transform.transform_corpus(self._corpus).documents)
+        X = self._backend.vectorizer.transform([document.text for document in documents])
+        return {
+            "params": params,
+            "training": self._backend.cached_data(),
+            "vectors": sp.csr_array(X, dtype=np.float32),
+            "gold": [document.subject_set for document in documents],
+            "subjects": project.subjects,
+            "metric": self._metric,
+        }
+
+    def _postprocess(self, study: Any) -> Any:
+        lines = [f"{name}={value:.4g}" for name, value in study.best_params.items()]
+        return hyperopt.HPRecommendation(lines=lines, score=study.best_value)
+
+
+def _backend() -> type[ManyclassBackend]:
+    return ManyclassBackend
+
+
+# Annif has no other way to register a backend.
+annif.backend._backend_fns[NAME] = _backend
+
+if __name__ == "__main__":
+    import annif.cli
+
+    annif.cli.cli()

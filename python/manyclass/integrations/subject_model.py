@@ -1,0 +1,251 @@
+"""A model of the subjects of documents: an estimator made from text parameters, and scores between 0 and 1."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state
+
+from manyclass.checks import check_choice, check_number
+from manyclass.estimators.files import load, load_notes, save_model
+from manyclass.estimators.margin import MarginClassifier
+from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.model.weights import Doubles, Ids
+from manyclass.solvers import SOLVERS
+
+Estimator = SoftmaxClassifier | MarginClassifier
+ESTIMATORS: dict[str, type[Any]] = {"margin": MarginClassifier, "softmax": SoftmaxClassifier}
+
+# What a configuration may set, and of what type; "auto" is allowed wherever the estimator has it.
+PARAMETERS: dict[str, type] = {
+    "estimator": str,
+    "model": str,
+    "dim": int,
+    "solver": str,
+    "decay": float,
+    "learning_rate": float,
+    "sampler": str,
+    "n_negatives": int,
+    "smoothing": float,
+    "max_iter": int,
+    "random_state": int,
+}
+
+_EMBEDDED = {"model": "embedding", "dim": 256, "solver": "adagrad", "decay": 0.5, "max_iter": 4}
+# The best of a few by F1@5 on 5,000 held-out titles of yso-en (bench/notes/annif.md).
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "margin": {**_EMBEDDED, "sampler": "uniform", "n_negatives": 2048, "smoothing": 5.0},
+    "softmax": {**_EMBEDDED, "sampler": "frequency", "n_negatives": 1024},
+}
+# Documents that the scale of scores is fitted on, and how many of the best subjects of each: 20,000 scores determine
+# two numbers to some per cent.
+MOST_HELD = 1000
+RANKS = 20
+LEAST_SLOPE = 0.1  # few documents may have a slope below 0, which would turn the ranks around
+
+# A default goes with the choice that it was found for: who sets another model is given no dim that it would refuse.
+GOES_WITH = {"dim": "model", "decay": "solver", "n_negatives": "sampler"}
+
+
+def estimator_from(params: Mapping[str, Any], n_jobs: int) -> Estimator:
+    """Make the estimator that a configuration describes.
+
+    Parameters
+    ----------
+    params : mapping of str to str or number
+        Of its entries those in `PARAMETERS` are used; ones that are absent have the values of `DEFAULTS`.
+    n_jobs : int
+        Threads; -1 all cores.
+
+    Returns
+    -------
+    SoftmaxClassifier or MarginClassifier
+        Not fitted.
+
+    Raises
+    ------
+    ValueError or TypeError
+        For a parameter that is out of its range, or that the estimator or its solver does not have.
+    """
+    given = {name: _converted(name, params[name]) for name in PARAMETERS if name in params}
+    kind = given.pop("estimator", "margin")
+    check_choice("estimator", kind, tuple(ESTIMATORS))
+    defaults = {name: value for name, value in DEFAULTS[kind].items() if GOES_WITH.get(name) not in given}
+    settings = {**defaults, **given}
+    decay = settings.pop("decay", None)
+    known = ESTIMATORS[kind]().get_params(deep=False)
+    for name in settings.keys() - known.keys():
+        raise ValueError(f"{name} is {settings[name]!r}, which estimator={kind!r} does not have; leave it out")
+    if decay is not None:
+        check_choice("solver", settings["solver"], [name for name in SOLVERS if _has_decay(name)])
+        settings["solver"] = SOLVERS[settings["solver"]](decay=decay)
+    estimator: Estimator = ESTIMATORS[kind](**settings, n_jobs=n_jobs)
+    estimator.check_parameters()
+    if estimator.random_state is not None:
+        check_number("random_state", estimator.random_state, low=0, high=2**32 - 1, integer=True)
+    return estimator
+
+
+def _has_decay(solver: str) -> bool:
+    return any(setting.name == "decay" for setting in SOLVERS[solver].settings)
+
+
+def _converted(name: str, value: Any) -> Any:
+    """A parameter in its type; projects.cfg has text, TOML has numbers as well."""
+    kind, text = PARAMETERS[name], str(value).strip()
+    if kind is str or (text == "auto" and name != "random_state"):
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{name} is {text!r}; it must be {'an integer' if kind is int else 'a number'}") from None
+
+
+@dataclass(frozen=True)
+class SubjectModel:
+    r"""A fitted estimator, and the logistic function that makes probabilities of its scores.
+
+    A subject's score is :math:`1 / (1 + e^{-(a z + b)})`, the estimated probability that the document has the subject,
+    whichever others it has; so scores sum to an expected number of subjects, not to one. z is the estimator's score
+    (softmax: the log-probability), and a and b are fitted on documents that the estimator has not seen (Platt 1999).
+
+    Attributes
+    ----------
+    estimator : SoftmaxClassifier or MarginClassifier
+        Its `classes_` are the numbers of the subjects that occur in training.
+    slope, offset : float
+        a > 0 and b.
+    """
+
+    estimator: Estimator
+    slope: float
+    offset: float
+
+    @classmethod
+    def fit(cls, estimator: Estimator, X: sp.csr_array, Y: sp.csr_array) -> Self:
+        """Train an estimator on most documents, and the scale of its scores on the others.
+
+        Parameters
+        ----------
+        estimator : SoftmaxClassifier or MarginClassifier
+            Not fitted.
+        X : csr_array of shape (n_documents, n_features)
+        Y : csr_array of shape (n_documents, n_subjects)
+            Ones where a document has a subject. Documents without features or without subjects are left out.
+
+        Returns
+        -------
+        SubjectModel
+
+        Raises
+        ------
+        ValueError
+            If fewer than two subjects remain, or a parameter of the estimator is out of its range or without effect.
+        """
+        usable = (np.diff(X.indptr) > 0) & (np.diff(Y.indptr) > 0)
+        X, Y = X[usable], Y[usable]
+        held = held_out(Y, estimator.random_state)
+        subjects = np.unique(Y.indices)
+        if len(subjects) < 2:
+            raise ValueError(f"the documents have {len(subjects)} subjects beside words; at least two are needed")
+        estimator.fit(X[~held], Y[~held][:, subjects])
+        estimator.classes_ = subjects
+        unseen = held if held.any() else ~held
+        slope, offset = _logistic(estimator, X[unseen], Y[unseen])
+        return cls(estimator, slope, offset)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, which `manyclass.load` reads too; raises as `SoftmaxClassifier.save` does."""
+        save_model(self.estimator, path, {"slope": self.slope, "offset": self.offset})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Map the file of a model, for predictions with one thread.
+
+        The program that asks has threads and processes of its own, and a process that was forked after threads ran
+        cannot start them again.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Returns
+        -------
+        SubjectModel
+
+        Raises
+        ------
+        ValueError
+            If the file is not one that `save` has written.
+        OSError
+            If it cannot be read.
+        """
+        notes = load_notes(path)
+        if not {"slope", "offset"} <= notes.keys():
+            raise ValueError(f"{os.fspath(path)} has a model without the scale of its scores; train it anew")
+        return cls(load(path, mmap=True).set_params(n_jobs=1), float(notes["slope"]), float(notes["offset"]))
+
+    def suggest(self, X: sp.csr_array, limit: int) -> tuple[Ids, Doubles]:
+        """Return the best subjects of each document with their scores, best first.
+
+        Parameters
+        ----------
+        X : csr_array of shape (n_documents, n_features)
+        limit : int
+            How many, at least 1; fewer where the model has fewer.
+
+        Returns
+        -------
+        subjects : ndarray of shape (n_documents, min(limit, n_classes)), int
+            Numbers of subjects, columns of the Y of `fit`.
+        scores : ndarray of the same shape, float64
+            In ]0, 1[.
+        """
+        subjects, z = self.estimator.predict_top_k(X, min(limit, len(self.estimator.classes_)))
+        return subjects, expit(self.slope * z.astype(np.float64) + self.offset)
+
+
+def held_out(Y: sp.csr_array, random_state: Any) -> NDArray[np.bool_]:
+    """Choose the documents for the scale of scores: a tenth, at most 1,000, of which training needs none.
+
+    Parameters
+    ----------
+    Y : csr_array of shape (n_documents, n_subjects)
+    random_state : int, RandomState instance or None
+
+    Returns
+    -------
+    ndarray of shape (n_documents,), bool
+        Each subject is left with a document that is not held out.
+    """
+    n = Y.shape[0]
+    held = np.zeros(n, dtype=bool)
+    held[check_random_state(random_state).permutation(n)[: min(MOST_HELD, n // 10)]] = True
+    left = np.bincount(Y[~held].indices, minlength=Y.shape[1])
+    lost = sp.csr_array((left[Y.indices] == 0, Y.indices, Y.indptr), shape=Y.shape)
+    safe: NDArray[np.bool_] = np.asarray(lost.sum(axis=1)) == 0
+    return held & safe
+
+
+def _logistic(estimator: Estimator, X: sp.csr_array, Y: sp.csr_array) -> tuple[float, float]:
+    """Slope and offset of the logistic regression of "is a subject of it" on the scores of the best subjects.
+
+    Platt's targets, (hits + 1) / (hits + 2) and 1 / (misses + 2), keep both finite where all are hits, or none.
+    """
+    best, z = estimator.predict_top_k(X, min(RANKS, len(estimator.classes_)))
+    rows = np.repeat(np.arange(len(best)), best.shape[1])
+    own = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * Y.shape[1] + Y.indices
+    is_hit = np.isin(rows * Y.shape[1] + best.ravel(), own)
+    target = np.where(is_hit, (is_hit.sum() + 1) / (is_hit.sum() + 2), 1 / ((~is_hit).sum() + 2))
+    both = np.tile(z.ravel().astype(np.float64), 2)[:, np.newaxis]
+    side = np.repeat([1, 0], len(target))
+    fitted = LogisticRegression(C=np.inf).fit(both, side, sample_weight=np.concatenate([target, 1 - target]))
+    return max(float(fitted.coef_[0, 0]), LEAST_SLOPE), float(fitted.intercept_[0])
