@@ -19,8 +19,8 @@ def data(tmp_path):
     return write_data(tmp_path / "data.txt")
 
 
-def start(*argv):
-    command = [sys.executable, "-m", "manyclass", *map(str, argv)]
+def start(*argv, python=("-m", "manyclass")):
+    command = [sys.executable, *python, *map(str, argv)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

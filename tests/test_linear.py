@@ -258,7 +258,8 @@ def test_a_model_worse_than_none_is_reported(seed):
         quick(solver=solvers.Exact(schedule="constant"), n_negatives="auto", learning_rate=1e4).fit(X, y)
 
 
-def test_a_progress_bar_shows_the_loss_and_the_speed(problem, capsys):
+def test_progress_shows_the_loss_and_the_speed(problem, capsys, monkeypatch):
+    monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
     quick(verbose=1).fit(*problem)
     shown = capsys.readouterr().err
     assert "pass 3/3, loss " in shown

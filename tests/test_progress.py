@@ -48,7 +48,7 @@ def test_lines_come_after_one_second_then_at_doubling_distances_up_to_half_a_min
             lines.append(second + 1)
     assert lines == [1, 3, 7, 15, 31, 61, 91, 121, 151, 181]
     bar.close()
-    assert capsys.readouterr().err == "reading: 200 of 1000 row, 20 %, 200 s\n"
+    assert capsys.readouterr().err == "reading: 200 of 1000 row, 20 %, 200 s, 1 row/s\n"
 
 
 def test_the_last_line_is_not_said_twice(clock, capsys):
@@ -57,7 +57,7 @@ def test_the_last_line_is_not_said_twice(clock, capsys):
     bar.set_postfix_str("half")
     bar.update(2)
     bar.close()
-    assert capsys.readouterr().err == "2 of 2 row, 100 %, 2 s, half\n"
+    assert capsys.readouterr().err == "2 of 2 row, 100 %, 2 s, 1 row/s, half\n"
 
 
 def test_nothing_is_shown_that_is_not_asked_for(clock, capsys):

@@ -144,7 +144,8 @@ class _Rows:
 def _nothing_known(model: LinearClassifier, data: Labelled) -> str:
     text = "no row has a label that the model has seen"
     if (model.classes_.dtype.kind in "OU") != (data.labels.dtype.kind in "OU"):
-        text += f": its labels are such as {model.classes_[0]!r}, those of the data such as {data.labels[0]!r}"
+        own, other = model.classes_[:1].tolist()[0], data.labels[:1].tolist()[0]
+        text += f": its labels are such as {own!r}, those of the data such as {other!r}"
         text += "; name them by --label-names" if data.labels.dtype.kind in "iu" else ""
     return text
 

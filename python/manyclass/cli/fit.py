@@ -18,13 +18,11 @@ import inspect
 import os
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_parameters, add_progress, parameters_from, shows_progress
@@ -40,6 +38,7 @@ from manyclass.cli.data import (
     read,
 )
 from manyclass.cli.evaluate import as_text, evaluated
+from manyclass.cli.interrupts import INTERRUPTED, was_interrupted
 from manyclass.cli.messages import check_writable, note, print_table, waiting
 from manyclass.datasets import TextVectorizer, first_label
 from manyclass.estimators.files import save_model
@@ -54,7 +53,6 @@ ESTIMATORS: dict[str, type[Any]] = {
 }
 DEFAULT = "softmax"
 OF_TEXT = "text_"  # before the names of the text vectorizer's parameters
-INTERRUPTED = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -185,26 +183,14 @@ def _test_rows(args: argparse.Namespace, rows: Labelled, vectorizer: TextVectori
 def _fit(model: Any, rows: Labelled, max_seconds: float | None, *, several: bool) -> bool:
     """Fit the model; return whether Ctrl-C ended it, the model being the one reached before."""
     more = {} if max_seconds is None else {"max_seconds": max_seconds}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            if several:
-                used = np.unique(rows.Y.indices)
-                Y = sp.csr_array(rows.Y[:, used])
-                Y.sort_indices()
-                model.fit(rows.X, Y, **more)
-                # Names instead of the numbers of columns, which are sorted as the names are.
-                model.classes_ = _plain(rows.labels[used])
-            else:
-                model.fit(rows.X, _plain(rows.labels)[first_label(rows.Y)], **more)
-        finally:
-            warned = list(caught)
-    interrupted = False
-    for found in warned:
-        interrupted |= "interrupted" in str(found.message) and issubclass(found.category, ConvergenceWarning)
-    for found in warned:
-        if not (interrupted and "interrupted" in str(found.message)):
-            warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
+    if not several:
+        return was_interrupted(lambda: model.fit(rows.X, _plain(rows.labels)[first_label(rows.Y)], **more))
+    used = np.unique(rows.Y.indices)
+    Y = sp.csr_array(rows.Y[:, used])
+    Y.sort_indices()
+    interrupted = was_interrupted(lambda: model.fit(rows.X, Y, **more))
+    # Names instead of the numbers of columns, which are sorted as the names are.
+    model.classes_ = _plain(rows.labels[used])
     return interrupted
 
 

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass.cli import demo, embed, evaluate, experiment, fit, info, neighbours, predict, skipgram
 from manyclass.cli.arguments import HelpFormatter
 from manyclass.cli.completion import add_completion
+from manyclass.cli.interrupts import INTERRUPTED
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
@@ -24,7 +25,7 @@ EXIT_CODES = """exit codes:
   2    a user's error, told in one line on stderr; nothing was overwritten
   130  interrupted by Ctrl-C; fit and skipgram save what was reached, if there was a whole model, and say so
   141  the reader of the output has gone"""
-USER_ERROR, INTERRUPTED, CLOSED_PIPE = 2, 130, 141  # the shell's numbers: 128 + SIGINT, 128 + SIGPIPE
+USER_ERROR, CLOSED_PIPE = 2, 141  # the shell's number: 128 + SIGPIPE
 
 
 class _Parser(argparse.ArgumentParser):

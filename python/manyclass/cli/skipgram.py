@@ -3,14 +3,17 @@
 Each objective has parameters of its own; one that the chosen objective has not is an error.
 
 The text has a sentence a line, words between white space; plain, .gz or .xz. Results go to stdout, the progress bar, in
-words per second, to stderr. Ctrl-C ends training and writes the vectors reached so far.
+words per second, to stderr. Ctrl-C ends training and writes the vectors reached so
+far, without evaluating them, with exit code 130.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
+from collections.abc import Mapping
 
 from manyclass.checks import check_number
 from manyclass.cli.arguments import (
@@ -21,9 +24,10 @@ from manyclass.cli.arguments import (
     parameters_from,
     shows_progress,
 )
-from manyclass.cli.messages import check_writable, print_table
+from manyclass.cli.interrupts import INTERRUPTED, was_interrupted
+from manyclass.cli.messages import check_writable, note, print_table
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
-from manyclass.words.questions import load_analogies, load_word_pairs
+from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
 from manyclass.words.skip_gram import SkipGram
 
 OWN = "objective__"  # before the name of an objective's parameter, as scikit-learn has it
@@ -86,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         load_analogies(args.analogies)
 
     begin = time.perf_counter()
-    model.fit(args.corpus)
+    interrupted = was_interrupted(lambda: model.fit(args.corpus))
     seconds = time.perf_counter() - begin
     model.save_word2vec(args.output, binary=args.output.endswith(".bin"))
     rows = {
@@ -97,6 +101,16 @@ def run(args: argparse.Namespace) -> int:
         "words per second": f"{model.words_per_second_:.0f} in training",
         "loss": f"{model.loss_curve_[-1]:.4f} nats a pair, as trained on" if model.loss_curve_ else "none",
     }
+    rows["vectors"] = f"{args.output} ({os.path.getsize(args.output)} bytes)"
+    print_table(rows if interrupted else {**rows, **_evaluated(args, model, pairs)})
+    if interrupted:
+        sys.stdout.flush()
+        note(f"interrupted; {args.output} has the vectors reached so far")
+    return INTERRUPTED if interrupted else 0
+
+
+def _evaluated(args: argparse.Namespace, model: SkipGram, pairs: Mapping[str, Pairs]) -> dict[str, str]:
+    rows = {}
     if args.evaluate or args.evaluate_sample:
         rows["objective"] = f"{model.objective_value(args.evaluate_sample):.6f} nats per co-occurrence"
     for path, found in pairs.items():
@@ -106,6 +120,4 @@ def run(args: argparse.Namespace) -> int:
     if args.analogies:
         score = model.score_analogies(args.analogies)
         rows[os.path.basename(args.analogies)] = f"{score['accuracy']:.4f} of {score['n_questions']} right"
-    rows["vectors"] = f"{args.output} ({os.path.getsize(args.output)} bytes)"
-    print_table(rows)
-    return 0
+    return rows

@@ -14,6 +14,7 @@ from manyclass.cli.forms import Records, label_columns, split_labels
 from manyclass.cli.sources import Source
 
 LABEL_COLUMN = "label"  # where no other is named
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -68,20 +69,18 @@ def read_table(source: Source, delimiter: str, columns: Columns) -> Records:
     numeric = needed or [name for name in names if name != label]
     if not numeric:
         raise ValueError(f"{source.name}: there is no column but {label!r}; features or a --text-column are needed")
-    words = [*columns.text, *([str(label)] if labelled else [])]
-    types: dict[str, Any] = dict.fromkeys(words, str)
+    # All columns are read, because pandas counts the cells of a line only then.
+    types: dict[str, Any] = dict.fromkeys(names, str)
     if not columns.text:
-        types |= dict.fromkeys(numeric, np.float32)
+        types |= dict.fromkeys(numeric, np.float64)
     try:
-        # A blank line is a row in which all is missing, so that rows can be counted.
-        frame = _read(pandas, source, raw, dtype=types, usecols=list(types), skip_blank_lines=False, **options)
+        # A blank line is a row of empty cells, so that lines can be counted; cells that a line lacks are empty, too.
+        frame = _read(pandas, source, raw, dtype=types, skip_blank_lines=False, **options)
     except (ValueError, OverflowError) as error:
         if str(error).startswith(source.name):
             raise
         _tell_where(pandas, source, raw, options, numeric, columns, error)
-    if not columns.text and not np.isfinite(frame[numeric].to_numpy()).all():
-        _tell_where(pandas, source, raw, options, numeric, columns, None)
-    if words and frame[words].isna().to_numpy().any():
+    if not columns.text and not (np.abs(frame[numeric].to_numpy()) <= LARGEST).all():
         _tell_where(pandas, source, raw, options, numeric, columns, None)
     cells = frame[label].tolist() if labelled else [""] * len(frame)
     found = [split_labels(str(cell), columns.separator) for cell in cells]
@@ -89,7 +88,7 @@ def read_table(source: Source, delimiter: str, columns: Columns) -> Records:
     if columns.text:
         parts = zip(*(frame[name].astype(str).tolist() for name in columns.text), strict=True)
         return Records([" ".join(cells) for cells in parts], Y, labels)
-    return Records(frame[numeric], Y, labels)
+    return Records(frame[numeric].astype(np.float32), Y, labels)
 
 
 def _pandas() -> Any:
@@ -131,22 +130,17 @@ def _tell_where(
     columns: Columns,
     error: BaseException | None,
 ) -> NoReturn:
-    """Read the table again as text, and raise for the first cell that is missing or no number."""
+    """Read the table again as text, and raise for the first cell that is no number."""
     frame = _read(pandas, source, raw, dtype=str, skip_blank_lines=False, **options)
-    missing = frame.isna().to_numpy()
-    numbers = [] if columns.text else [frame.columns.get_loc(name) for name in numeric]
+    numbers = [frame.columns.get_loc(name) for name in ([] if columns.text else numeric)]
     cells = frame.to_numpy(dtype=object)
     line = 2  # behind the names of the columns
     for row in range(len(cells)):
-        if missing[row].any():
-            at = int(np.argmax(missing[row]))
-            raise ValueError(f"{source.name}:{line}: there are {at} cells; the columns are {len(frame.columns)}")
         for at in numbers:
             if not _is_number(cells[row, at]):
-                hint = "" if columns.text else " (name columns of text by --text-column)"
                 raise ValueError(
-                    f"{source.name}:{line}: {cells[row, at]!r} in column {frame.columns[at]!r} is not a finite "
-                    f"number{hint}"
+                    f"{source.name}:{line}: {cells[row, at]!r} in column {frame.columns[at]!r} is not a finite number "
+                    "(name columns of text by --text-column)"
                 )
         line += 1 + sum(str(cell).count("\n") for cell in cells[row])
     raise ValueError(f"{source.name}: {error}")
@@ -154,6 +148,6 @@ def _tell_where(
 
 def _is_number(cell: str) -> bool:
     try:
-        return bool(abs(float(cell)) <= np.finfo(np.float32).max)
+        return abs(float(cell)) <= LARGEST
     except ValueError:
         return False

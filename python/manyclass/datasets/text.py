@@ -164,7 +164,13 @@ class TextVectorizer(TransformerMixin, BaseEstimator):
         if not texts:
             raise ValueError("documents is empty; there must be a text")
         counter = self._counter()
-        counts = counter.fit_transform(texts)
+        try:
+            counts = counter.fit_transform(texts)
+        except ValueError as error:
+            what = "words of two letters or more" if self.analyzer == "word" else "runs of characters"
+            raise ValueError(
+                f"no term is left of {len(texts)} texts; terms are {what} that are in at least {self.min_df} of them"
+            ) from error
         terms = np.zeros(0, dtype=object) if self.n_hash else counter.get_feature_names_out().astype(object)
         weigher = self._weigher().fit(counts)
         self.vocabulary_, self.n_columns_ = terms, int(counts.shape[1])

@@ -43,6 +43,7 @@ class Lines:
     def __init__(self, total: int, unit: str, heading: str, done: int) -> None:
         self.total, self._unit, self._heading = total, unit, heading
         self._done, self._told, self._words = done, -1, ""
+        self._first = done
         self._begin = time.monotonic()
         self._wait, self._next = DELAY, self._begin + DELAY
 
@@ -66,8 +67,10 @@ class Lines:
     def _print(self) -> None:
         self._told = self._done
         share = f"{100 * self._done / self.total:.0f} %" if self.total else ""
-        seconds = f"{time.monotonic() - self._begin:.0f} s"
-        told = ", ".join(filter(None, (f"{self._done} of {self.total} {self._unit}", share, seconds, self._words)))
+        seconds = time.monotonic() - self._begin
+        speed = f"{(self._done - self._first) / seconds:.3g} {self._unit}/s" if seconds > 0 else ""
+        done = f"{self._done} of {self.total} {self._unit}"
+        told = ", ".join(filter(None, (done, share, f"{seconds:.0f} s", speed, self._words)))
         print(f"{self._heading}{': ' if self._heading else ''}{told}", file=sys.stderr, flush=True)
 
 

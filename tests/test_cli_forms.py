@@ -1,0 +1,414 @@
+"""Data of the commands in each form: what is read, that all forms give one model, and errors with file and line."""
+
+import gzip
+import io
+import json
+import lzma
+import re
+import sys
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_cli import run, table, the_error
+
+import manyclass
+from manyclass import SoftmaxClassifier
+from manyclass.cli.sources import form_of_line
+from manyclass.datasets import TextVectorizer, save_csr
+from manyclass.estimators.files import load_notes
+
+TEXTS = ["a cat sat", "the dog barked", "the car drove", "a bus drove", "cats and dogs", "cars, buses"]
+KINDS = ["animal", "animal", "vehicle", "vehicle", "animal", "vehicle"]
+QUICK = ("--max-iter", 3, "--random-state", 0)
+
+
+def stdin(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+
+
+def as_text(labels=KINDS):
+    return "".join(f"{text}\t{label}\n" for text, label in zip(TEXTS, labels, strict=True))
+
+
+def as_fasttext(labels=KINDS):
+    return "".join(f"__label__{label} {text}\n" for text, label in zip(TEXTS, labels, strict=True))
+
+
+def as_csv():
+    return "id,body,label\n" + "".join(f'{i},"{t}",{k}\n' for i, (t, k) in enumerate(zip(TEXTS, KINDS, strict=True)))
+
+
+TEXT_FORMS = {
+    "text": ("d.txt", as_text(), ()),
+    "text by name": ("d", as_text(), ("--text",)),
+    "windows": ("d.txt", as_text().replace("\n", "\r\n"), ()),
+    "byte order mark": ("d.txt", "\ufeff" + as_text(), ()),
+    "fasttext": ("d.ft", as_fasttext(), ()),
+    "csv": ("d.csv", as_csv(), ("--text-column", "body")),
+    "tsv": ("d.tsv", as_csv().replace(",", "\t").replace("cars\t ", "cars, "), ("--text-column", "body")),
+}
+
+
+@pytest.fixture
+def expected():
+    """The model that Python makes of the texts."""
+    X = TextVectorizer().fit_transform(TEXTS)
+    return SoftmaxClassifier(max_iter=3, random_state=0).fit(X, np.array(KINDS))
+
+
+@pytest.mark.parametrize("form", TEXT_FORMS)
+@pytest.mark.parametrize("how", ["file", "gz", "xz", "stdin"])
+def test_every_form_of_texts_gives_the_model_that_python_gives(tmp_path, form, how, expected, capsys, monkeypatch):
+    name, content, options = TEXT_FORMS[form]
+    data = tmp_path / name
+    if how == "stdin":
+        stdin(monkeypatch, content.encode())
+        data = "-"
+        options = (*options, *(("--format", name[2:]) if name in ("d.csv", "d.tsv") else ()))
+    elif how == "file":
+        data.write_text(content, encoding="utf-8", newline="")
+    else:
+        data = tmp_path / f"{name}.{how}"
+        data.write_bytes({"gz": gzip, "xz": lzma}[how].compress(content.encode()))
+    run("fit", data, "--output", tmp_path / "m", *QUICK, *options)
+    loaded = manyclass.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.coef_, expected.coef_)
+    assert loaded.classes_.tolist() == ["animal", "vehicle"]
+    assert loaded.vectorizer_.transform(["cat dog"]).nnz == 2
+    assert capsys.readouterr().err == ""
+
+
+def test_a_model_of_texts_predicts_and_evaluates_raw_text(tmp_path, expected, capsys, monkeypatch):
+    (tmp_path / "d.txt").write_text(as_text())
+    run("fit", tmp_path / "d.txt", "--output", tmp_path / "m", *QUICK)
+    capsys.readouterr()
+    stdin(monkeypatch, b"the dog\n\n3 5 7\nthe car\n")  # an empty text and one that looks like a header are rows, too
+    run("predict", "--text", tmp_path / "m", "-", "-k", 1)
+    lines = capsys.readouterr().out.splitlines()
+    X = TextVectorizer().fit(TEXTS).transform(["the dog", "", "3 5 7", "the car"])
+    assert [line.split("\t")[0] for line in lines] == expected.predict(X).tolist()
+    stdin(monkeypatch, b"the dog\n")
+    run("predict", tmp_path / "m", "-", "-k", 1)  # without --text as well, which the model tells
+    assert capsys.readouterr().out.splitlines() == lines[:1]
+    for name in ("d.ft", "d.txt"):
+        (tmp_path / name).write_text(as_fasttext() if name == "d.ft" else as_text())
+        run("evaluate", tmp_path / "m", tmp_path / name, "--json")
+        found = json.loads(capsys.readouterr().out)
+        rows = TextVectorizer().fit_transform(TEXTS)
+        assert found["log_loss"] == expected.evaluate(rows, np.array(KINDS))["log_loss"]
+        assert found["n_rows"] == 6
+
+
+def test_the_parameters_of_the_vectorizer_are_options(tmp_path, capsys):
+    (tmp_path / "d.txt").write_text(as_text())
+    options = ("--text-analyzer", "char_wb", "--text-min-n", 2, "--text-max-n", 3, "--no-text-idf")
+    run("fit", tmp_path / "d.txt", "--output", tmp_path / "m", *QUICK, *options)
+    found = manyclass.load(tmp_path / "m").vectorizer_
+    assert repr(found) == repr(TextVectorizer(analyzer="char_wb", min_n=2, max_n=3, idf=False))
+    assert "analyzer='char_wb'" in table_of(capsys, "info", tmp_path / "m")["texts"]
+    wrong = ("fit", tmp_path / "d.txt", "--output", tmp_path / "m", "--text-min-n", 5)
+    assert the_error(capsys, *wrong) == "min_n is 5; it must be at most max_n, which is 1"
+
+
+def table_of(capsys, *argv):
+    capsys.readouterr()
+    run(*argv)
+    return table(capsys.readouterr().out)
+
+
+# Tables
+
+
+def as_table(seed, n=60):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    X = np.round(rng.normal(size=(n, 2)) + 3 * y[:, np.newaxis], 3)
+    return X.astype(np.float32), y
+
+
+def write_table(path, X, y, label="label", header="width,height"):
+    rows = [",".join(map(repr, map(float, row))) + ("" if y is None else f",{k}") for row, k in zip(X, y, strict=True)]
+    path.write_text("\n".join([header + f",{label}", *rows]) + "\n")
+    return path
+
+
+def test_a_table_of_numbers_gives_the_model_that_python_gives(tmp_path, seed, capsys):
+    X, y = as_table(seed)
+    data = write_table(tmp_path / "d.csv", X, y)
+    run("fit", data, "--output", tmp_path / "m", *QUICK, "--test", data)
+    loaded = manyclass.load(tmp_path / "m")
+    expected = SoftmaxClassifier(max_iter=3, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(loaded.coef_, expected.coef_)
+    assert loaded.feature_names_in_.tolist() == ["width", "height"]
+    assert loaded.classes_.dtype == np.int64
+    # Columns are found by their names: in another order, among others, without labels.
+    lines = [f"x,{h},{w}" for w, h in X.astype(float).tolist()]
+    (tmp_path / "other.csv").write_text("\n".join(["note,height,width", *lines]) + "\n")
+    capsys.readouterr()
+    run("predict", tmp_path / "m", tmp_path / "other.csv", "-k", 1)
+    out, err = capsys.readouterr()
+    assert [int(line.split("\t")[0]) for line in out.splitlines()] == expected.predict(X).tolist()
+    assert err == ""
+
+
+def test_a_table_has_its_label_where_it_is_told(tmp_path, seed, capsys):
+    X, y = as_table(seed)
+    names = np.array(["ant", "bee", "cow, brown"])
+    quoted = [f'"{name}"' for name in names[y]]
+    data = write_table(tmp_path / "d.csv", X, quoted, label="animal")
+    message = the_error(capsys, "fit", data, "--output", tmp_path / "m")
+    assert message == (
+        f"{data}: no column is named 'label'; name it by --label-column, one of 'width', 'height', 'animal'"
+    )
+    run("fit", data, "--output", tmp_path / "m", *QUICK, "--label-column", "animal", "--normalize")
+    loaded = manyclass.load(tmp_path / "m")
+    assert loaded.classes_.tolist() == names.tolist()  # a comma in a cell parts nothing
+    assert load_notes(tmp_path / "m")["label_column"] == "animal"
+    unit = X / np.linalg.norm(X.astype(float), axis=1, keepdims=True).astype(np.float32)
+    found = json.loads(output_of(capsys, "evaluate", tmp_path / "m", data, "--json"))
+    # Rows are divided in float64 there, in float32 here: an ulp of x.
+    assert found["log_loss"] == pytest.approx(loaded.evaluate(frame(unit), names[y])["log_loss"], rel=1e-5)
+
+
+def frame(X):
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=["width", "height"])
+
+
+def output_of(capsys, *argv):
+    capsys.readouterr()
+    run(*argv)
+    return capsys.readouterr().out
+
+
+def test_several_labels_stand_in_a_cell(tmp_path, capsys):
+    (tmp_path / "d.csv").write_text("text,label\n" + '"ant bee","x,y"\n"cow doe","y"\n"ant doe","x"\n' * 3)
+    options = ("--text-column", "text", "--labels", "all", "--random-state", 0)
+    run("fit", tmp_path / "d.csv", "--output", tmp_path / "m", *options)
+    assert manyclass.load(tmp_path / "m").classes_.tolist() == ["x", "y"]
+    run("fit", tmp_path / "d.csv", "--output", tmp_path / "m", *options[:2], "--random-state", 0)
+    assert manyclass.load(tmp_path / "m").classes_.tolist() == ["x", "x,y", "y"]
+    run("fit", tmp_path / "d.csv", "--output", tmp_path / "m", *options, "--label-separator", ";")
+    assert manyclass.load(tmp_path / "m").classes_.tolist() == ["x", "x,y", "y"]
+
+
+def test_errors_in_tables_name_the_file_and_the_line(tmp_path, capsys):
+    cases = [
+        ("a,b,label\n1,2,x\n1,oops,y\n", r":3: 'oops' in column 'b' is not a finite number \(name columns of text.*"),
+        ("a,b,label\n1,2,x\n1,,y\n", r":3: '' in column 'b' is not a finite number .*"),
+        ("a,b,label\n1,2,x\n1,inf,y\n", r":3: 'inf' in column 'b' is not a finite number .*"),
+        ("a,b,label\n1,2,x\n1,1e39,y\n", r":3: '1e39' in column 'b' is not a finite number .*"),
+        ("a,b,label\n1,2,x\n1,2,y,3\n", r":3: there are 4 cells; the columns are 3"),
+        ("a,b,label\n1,2,x\n1\n", r":3: '' in column 'b' .*"),
+        ("a,b,label\n1,2,x\n\n1,2,y\n", r":3: '' in column 'a' .*"),
+        ('a,b,label\n1,2,"x\ny"\n1,oops,y\n', r":4: 'oops' in column 'b' .*"),
+        ("", r": it is empty; the first line must name the columns"),
+        ("a,b\n1,2\n", r": no column is named 'label'; name it by --label-column, one of 'a', 'b'"),
+        ("label\nx\n", r": there is no column but 'label'; features or a --text-column are needed"),
+    ]
+    for content, message in cases:
+        (tmp_path / "d.csv").write_text(content)
+        found = the_error(capsys, "fit", tmp_path / "d.csv", "--output", tmp_path / "m")
+        assert re.fullmatch(re.escape(str(tmp_path / "d.csv")) + message, found), found
+    (tmp_path / "d.csv").write_text("a,b,label\n1,2,x\n")
+    message = the_error(capsys, "fit", tmp_path / "d.csv", "--output", tmp_path / "m", "--text-column", "c")
+    assert message == f"{tmp_path / 'd.csv'}: there is no column 'c'; it has 'a', 'b', 'label'"
+
+
+def test_without_pandas_a_table_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    (tmp_path / "d.csv").write_text("a,label\n1,x\n")
+    message = the_error(capsys, "fit", tmp_path / "d.csv", "--output", tmp_path / "m")
+    assert message == "tables need pandas: pip install 'manyclass[tables]'"
+
+
+# Numbered features
+
+
+def numbered(seed, n=60):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    return y, [f"{k}:1 {3 + int(rng.integers(4))}:0.5" for k in y]
+
+
+def test_svmlight_files_tell_where_features_begin_and_have_any_label(tmp_path, seed, capsys):
+    y, rows = numbered(seed)
+    shifted = [re.sub(r"(\d+):", lambda m: f"{int(m[1]) + 1}:", row) for row in rows]
+    (tmp_path / "x").write_text("\n".join(f"{k} {row}" for k, row in zip(y, rows, strict=True)) + "\n")
+    run("fit", tmp_path / "x", "--output", tmp_path / "m", *QUICK)
+    expected = manyclass.load(tmp_path / "m")
+    for name, labels, classes in (
+        ("d.svm", ["-1", "+1", "2.0"], [-1, 1, 2]),
+        ("d", ["ant", "bee", "cow"], ["ant", "bee", "cow"]),
+        ("d.libsvm", ["0", "1", "2"], [0, 1, 2]),
+    ):
+        lines = [f"{labels[k]} {row} # note" for k, row in zip(y, shifted, strict=True)]
+        (tmp_path / name).write_text("\n".join(["# a comment", *lines]) + "\n")
+        run("fit", tmp_path / name, "--output", tmp_path / "s", *QUICK)
+        loaded = manyclass.load(tmp_path / "s")
+        assert loaded.classes_.tolist() == classes
+        np.testing.assert_array_equal(loaded.coef_, expected.coef_)
+        notes = load_notes(tmp_path / "s")
+        assert (notes["form"], notes["one_based"]) == ("svmlight", True)
+        # A file with only the later features is read as the training data were.
+        (tmp_path / "late.svm").write_text(f"{labels[0]} 4:1\n")
+        assert json.loads(output_of(capsys, "evaluate", tmp_path / "s", tmp_path / "late.svm", "--json"))["n_rows"] == 1
+
+
+def test_errors_in_svmlight_files_have_the_line_and_the_column_of_the_file(tmp_path, capsys):
+    fit = ("fit", tmp_path / "d.svm", "--output", tmp_path / "m")
+    (tmp_path / "d.svm").write_text("-1 1:1\n+1 2:x\n")
+    assert re.fullmatch(rf"{re.escape(str(tmp_path))}/d.svm:2:6: .*", the_error(capsys, *fit))
+    (tmp_path / "d.svm").write_text("-1 1:1\n+1 0:1\n")
+    message = the_error(capsys, *fit, "--one-based")
+    assert message.endswith("d.svm: it has the feature 0; the first one of svmlight's form has number 1")
+    (tmp_path / "d.svm").write_text("1,1 1:1\n")
+    assert the_error(capsys, *fit).endswith("the label '1' occurs twice in a row")
+
+
+def test_rows_of_another_width_are_refused_with_both_numbers(tmp_path, capsys, seed):
+    y, rows = numbered(seed)
+    body = "\n".join(f"{k} {row}" for k, row in zip(y, rows, strict=True)) + "\n"
+    (tmp_path / "d").write_text("60 9 3\n" + body)
+    run("fit", tmp_path / "d", "--output", tmp_path / "m", *QUICK)
+    capsys.readouterr()
+    for width in (8, 10):
+        (tmp_path / "w").write_text(f"60 {width} 3\n" + body)
+        save_csr(tmp_path / "b", *manyclass.load_xmc(tmp_path / "w"))
+        for other in ("w", "b"):
+            for command in ("predict", "evaluate"):
+                message = the_error(capsys, command, tmp_path / "m", tmp_path / other)
+                assert message == f"{tmp_path / other} has {width} features; the model was fitted on 9"
+    write_table(tmp_path / "t.csv", *as_table(seed))
+    capsys.readouterr()
+    assert the_error(capsys, "predict", tmp_path / "m", tmp_path / "t.csv").endswith(
+        "t.csv has 2 features; the model was fitted on 9"
+    )
+    (tmp_path / "t.txt").write_text("some words\n")
+    message = the_error(capsys, "predict", "--text", tmp_path / "m", tmp_path / "t.txt")
+    assert message.endswith("the model has no text vectorizer: it was fitted on rows of 9 features")
+
+
+# Names of labels
+
+
+def test_names_of_labels_go_in_and_out(tmp_path, capsys, seed):
+    y, rows = numbered(seed)
+    names = ["zebra", "ant", "cow", "of no row"]
+    (tmp_path / "names").write_text("\n".join(names) + "\n")
+    (tmp_path / "d").write_text("\n".join(f"{k} {row}" for k, row in zip(y, rows, strict=True)) + "\n")
+    run("fit", tmp_path / "d", "--output", tmp_path / "numbers", *QUICK)
+    run("fit", tmp_path / "d", "--output", tmp_path / "m", *QUICK, "--label-names", tmp_path / "names")
+    loaded = manyclass.load(tmp_path / "m")
+    assert loaded.classes_.tolist() == ["ant", "cow", "zebra"]
+    printed = output_of(capsys, "predict", tmp_path / "m", tmp_path / "d", "-k", 1).splitlines()
+    assert {line.split("\t")[0] for line in printed} <= set(names)
+    # Names of a model of numbers are given when it predicts.
+    later = ("predict", tmp_path / "numbers", tmp_path / "d", "-k", 1, "--label-names", tmp_path / "names")
+    by_number = output_of(capsys, "predict", tmp_path / "numbers", tmp_path / "d", "-k", 1).splitlines()
+    assert [line.split("\t")[0] for line in output_of(capsys, *later).splitlines()] == [
+        names[int(line.split("\t")[0])] for line in by_number
+    ]
+    evaluate = ("evaluate", tmp_path / "m", tmp_path / "d", "--json")
+    found = json.loads(output_of(capsys, *evaluate, "--label-names", tmp_path / "names"))
+    assert found["error"] == loaded.evaluate(manyclass.load_xmc(tmp_path / "d")[0], np.array(names)[y])["error"]
+    message = the_error(capsys, *evaluate)
+    assert "its labels are such as 'ant', those of the data such as 0; name them by --label-names" in message
+
+
+def test_files_of_names_that_do_not_fit_are_refused(tmp_path, capsys, seed):
+    y, rows = numbered(seed)
+    (tmp_path / "d").write_text("\n".join(f"{k} {row}" for k, row in zip(y, rows, strict=True)) + "\n")
+    (tmp_path / "names").write_text("a\nb\n")
+    fit = ("fit", tmp_path / "d", "--output", tmp_path / "m", "--label-names", tmp_path / "names")
+    assert the_error(capsys, *fit) == f"{tmp_path / 'names'} has 2 names; {tmp_path / 'd'} has the label 2"
+    (tmp_path / "names").write_text("a\nb\na\n")
+    assert "the name 'a' stands in several lines" in the_error(capsys, *fit)
+    (tmp_path / "t.txt").write_text(as_text())
+    message = the_error(capsys, *fit[:1], tmp_path / "t.txt", *fit[2:])
+    assert message.endswith("t.txt has labels with names, such as 'animal'; --label-names is for numbers")
+
+
+def test_numbers_and_their_names_are_the_same_labels(tmp_path, capsys):
+    digits = as_text([str(int(kind == "vehicle")) for kind in KINDS])
+    (tmp_path / "d.txt").write_text(digits)
+    run("fit", tmp_path / "d.txt", "--output", tmp_path / "m", *QUICK)
+    assert manyclass.load(tmp_path / "m").classes_.tolist() == [0, 1]
+    (tmp_path / "padded.txt").write_text(as_text([f"0{int(kind == 'vehicle')}" for kind in KINDS]))
+    run("fit", tmp_path / "padded.txt", "--output", tmp_path / "p", *QUICK)
+    assert manyclass.load(tmp_path / "p").classes_.tolist() == ["00", "01"]  # 01 is a name: to print 1 would change it
+
+
+# Which form
+
+
+@pytest.mark.parametrize(
+    ("line", "otherwise", "form"),
+    [
+        ("3 4 5", None, "xmc"),
+        ("1,2 0:1 3:0.5", None, "xmc"),
+        (" 0:1", None, "xmc"),
+        ("", None, "xmc"),
+        ("7", None, "xmc"),
+        ("1 0:1 x:3", "xmc", "xmc"),
+        ("-1 1:0.5", None, "svmlight"),
+        ("cat 1:0.5 2:1e-3", None, "svmlight"),
+        ("__label__a some words", None, "fasttext"),
+        ("some words __label__a", "text", "fasttext"),
+        ("some words\tlabel", None, "text"),
+        ("some words", "text", "text"),
+        ("3 4 5", "text", "text"),
+        ("1 0:1", "text", "xmc"),
+        ("a,b", "csv", "csv"),
+    ],
+)
+def test_the_form_is_guessed_from_a_line(line, otherwise, form):
+    assert form_of_line(line, otherwise, "d") == form
+
+
+def test_what_has_no_known_form_is_refused_with_the_choices(tmp_path, capsys):
+    (tmp_path / "d").write_text("some words without a tab\n")
+    message = the_error(capsys, "fit", tmp_path / "d", "--output", tmp_path / "m")
+    assert re.search(
+        r"no form of data .* begins with 'some words without a tab'; name it by --format, one of xmc, ", message
+    )
+
+
+def test_options_that_a_form_does_not_use_are_refused(tmp_path, capsys):
+    (tmp_path / "d.txt").write_text(as_text())
+    (tmp_path / "x").write_text("0 0:1\n1 1:1\n")
+    for name, options, message in (
+        ("d.txt", ("--label-column", "a"), "--label-column is for csv, tsv; {} is read as text"),
+        ("d.txt", ("--one-based",), "--one-based is for xmc, svmlight; {} is read as text"),
+        ("d.txt", ("--cache",), "--cache is for xmc; {} is read as text"),
+        ("x", ("--text-column", "a"), "--text-column is for csv, tsv; {} is read as xmc"),
+        ("x", ("--label-separator", ";"), "--label-separator is for csv, tsv, text; {} is read as xmc"),
+        ("x", ("--text-n-hash", 8), "--text-n-hash is for texts; {} is read as xmc"),
+    ):
+        found = the_error(capsys, "fit", tmp_path / name, "--output", tmp_path / "m", *options)
+        assert found == message.format(tmp_path / name)
+
+
+def test_bytes_that_are_no_text_and_files_cut_short_are_told(tmp_path, capsys):
+    (tmp_path / "d.txt").write_bytes(b"one\ta\ntwo \xff\tb\n")
+    fit = ("--output", tmp_path / "m")
+    message = the_error(capsys, "fit", tmp_path / "d.txt", *fit)
+    assert message == f"{tmp_path / 'd.txt'}:2: byte 0xff is not UTF-8 text"
+    (tmp_path / "d.gz").write_bytes(gzip.compress(as_text().encode())[:-10])
+    assert "d.gz: not a complete gz file" in the_error(capsys, "fit", tmp_path / "d.gz", *fit)
+    (tmp_path / "t.txt").write_text("one\ta,a\n")
+    assert the_error(capsys, "fit", tmp_path / "t.txt", *fit).endswith("t.txt:1: the label 'a' occurs twice in a row")
+
+
+def test_a_named_pipe_is_read_once(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_text(as_text()))
+    writer.start()
+    run("fit", tmp_path / "pipe", "--output", tmp_path / "m", *QUICK)
+    writer.join()
+    assert manyclass.load(tmp_path / "m").classes_.tolist() == ["animal", "vehicle"]
