@@ -177,6 +177,7 @@ def test_sets_that_are_not_there_are_skipped_by_name(folder, capsys):
 
 def test_without_the_folder_of_data_the_drawn_sets_are_run_and_the_others_skipped(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("MANYCLASS_DATA", raising=False)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "empty"))
     monkeypatch.chdir(tmp_path)
     experiment("titsias", "--data", "values", "mnist", "bibtex")
     err = capsys.readouterr().err

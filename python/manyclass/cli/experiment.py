@@ -3,7 +3,7 @@
 Every run is recorded in OUTPUT/runs.jsonl as it ends, with its configuration, seed, machine and version; started again,
 the command makes only the runs that are not there. Then it writes the tables (Markdown, CSV), the plots (PNG, SVG; they
 need matplotlib) and a page, report.html, that needs no other file. Real data are found in the folder that the
-environment variable MANYCLASS_DATA names; sets that are not there are skipped.
+environment variable MANYCLASS_DATA names, or where --fetch has put them; sets that are not there are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_progress, shows_progress
 from manyclass.cli.messages import note
-from manyclass.papers import EXPERIMENTS, Experiment, Options, run_experiment, write_report
+from manyclass.datasets.sources import SOURCES
+from manyclass.papers import EXPERIMENTS, Experiment, Options, fetch_missing, run_experiment, write_report
 
 FAILED = 1  # some runs failed; the others are in the report
 
@@ -26,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list the experiments, their data sets and methods")
     parser.add_argument(
         "--data", nargs="+", default=[], metavar="SET", help="data sets; default: all of the experiment"
+    )
+    parser.add_argument(
+        "--fetch",
+        action="store_true",
+        help="download the data sets that are not there and can be had, once, into scikit-learn's data home: "
+        + ", ".join(SOURCES),
     )
     parser.add_argument("--methods", nargs="+", default=[], metavar="M", help="methods; default: all of the experiment")
     parser.add_argument("--seeds", type=int, default=1, help="make each random run with the seeds 0 to SEEDS - 1")
@@ -49,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"{given}; it must be one of {', '.join(EXPERIMENTS)}")
     experiment = EXPERIMENTS[args.name]
     options = _options(args)
+    if args.fetch:
+        fetch_missing(options.data or experiment.data, note=note, progress=shows_progress(args))
     folder = Path(args.output or args.name)
     outcome = run_experiment(experiment, options, folder, note=note, progress=shows_progress(args))
     written, told = write_report(

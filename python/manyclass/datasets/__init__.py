@@ -1,6 +1,7 @@
 """Readers of data sets, a mapped binary cache, the papers' preprocessing, texts, and planted data."""
 
 from manyclass.datasets.binary_csr import load_csr, save_csr
+from manyclass.datasets.fetch import fetch
 from manyclass.datasets.multiclass import Multiclass, load_multiclass
 from manyclass.datasets.planted import Planted, make_planted
 from manyclass.datasets.preprocessing import (
@@ -20,6 +21,7 @@ __all__ = [
     "TextVectorizer",
     "drop_empty_rows",
     "drop_unseen_classes",
+    "fetch",
     "first_label",
     "l2_normalize",
     "load_csr",

@@ -5,6 +5,7 @@ of it. `EXPERIMENTS` has them by name.
 """
 
 from manyclass.papers import augment_reduce, fagan_iyengar, ldgs_skip_gram, loss_decomposition, race, titsias
+from manyclass.papers.data import fetch_missing
 from manyclass.papers.engine import Experiment, Options, Outcome, run_experiment
 from manyclass.papers.report import write_report
 
@@ -13,4 +14,4 @@ EXPERIMENTS: dict[str, Experiment] = {
     for module in (fagan_iyengar, titsias, augment_reduce, loss_decomposition, race, ldgs_skip_gram)
 }
 
-__all__ = ["EXPERIMENTS", "Experiment", "Options", "Outcome", "run_experiment", "write_report"]
+__all__ = ["EXPERIMENTS", "Experiment", "Options", "Outcome", "fetch_missing", "run_experiment", "write_report"]

@@ -1,9 +1,9 @@
-"""Data sets of the experiments, by name, in the folder that MANYCLASS_DATA names: XMC text, or images in one .npz."""
+"""Data sets of the experiments by name, where MANYCLASS_DATA says or `fetch` put them: XMC text, or images in .npz."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,9 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.datasets import load_multiclass
+from manyclass.datasets import fetch, load_multiclass
+from manyclass.datasets.fetch import TEXTS, fetched_root
+from manyclass.datasets.sources import SOURCES
 from manyclass.model.weights import Matrix
-from manyclass.papers.engine import MissingDataError
+from manyclass.papers.engine import MissingDataError, Note
 
 IMAGES = {"mnist": "mnist.npz", "omniglot": "omniglot28.npz"}  # x_train, y_train, x_test, y_test; values 0 to 255
 
@@ -35,14 +37,35 @@ class Problem:
         return len(np.unique(self.y_train)), self.X_train.shape[1], self.X_train.shape[0]
 
 
-def data_folder() -> Path:
-    """Return the folder that MANYCLASS_DATA names, or raise MissingDataError."""
+def find_data(name: str, path: str | None = None) -> Path:
+    """Return the folder of a data set, or the file at `path`, where MANYCLASS_DATA names its root or it was fetched.
+
+    Raises MissingDataError if it is in neither place.
+    """
     root = os.environ.get("MANYCLASS_DATA")
-    if not root:
-        raise MissingDataError(
-            "the environment variable MANYCLASS_DATA is not set; it must name the folder of the data"
-        )
-    return Path(root)
+    tried = [place / (path or name) for place in ([Path(root)] if root else []) + [fetched_root()]]
+    for found in tried:
+        if found.exists():
+            return found
+    unset = "" if root else "the environment variable MANYCLASS_DATA is not set, and "
+    hint = "; --fetch downloads it" if name in SOURCES else "; it cannot be fetched"
+    raise MissingDataError(f"{unset}{' and '.join(map(str, tried))} {'do' if root else 'does'} not exist{hint}")
+
+
+def fetch_missing(names: Sequence[str], *, note: Note, progress: bool) -> None:
+    """Fetch those of the data sets that are not there and can be had; say which could not."""
+    for name in names:
+        if name not in SOURCES:
+            continue
+        try:
+            find_data(name, f"{TEXTS}/{name}.txt.xz" if SOURCES[name].text else None)
+        except MissingDataError:
+            note(f"fetching {name}: {SOURCES[name].about}")
+            try:
+                fetch(name, progress=progress)
+            # Whatever one data set fails of, the experiment goes on with the others.
+            except (OSError, ValueError, ImportError) as error:
+                note(f"{name} could not be fetched: {error}")
 
 
 def load(name: str, *, scale: Scale, max_rows: int | None, n_features: int | None = None, n_jobs: int = 1) -> Problem:
@@ -50,7 +73,7 @@ def load(name: str, *, scale: Scale, max_rows: int | None, n_features: int | Non
 
     Raises MissingDataError if it is not there.
     """
-    folder = data_folder() / name
+    folder = find_data(name)
     if name in IMAGES:
         if not (folder / IMAGES[name]).is_file():
             raise MissingDataError(f"{folder / IMAGES[name]} does not exist")

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from manyclass.papers import published
-from manyclass.papers.data import data_folder
-from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
+from manyclass.papers.data import find_data
+from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
 from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, ratio
@@ -66,10 +66,7 @@ def runs(name: str, options: Options) -> list[Run]:
 
 def load(name: str, options: Options) -> Sentences:
     """The first lines of a text."""
-    file = data_folder() / "text" / f"{name}.txt.xz"
-    if not file.is_file():
-        raise MissingDataError(f"{file} does not exist")
-    with lzma.open(file, "rt", encoding="utf-8") as text:
+    with lzma.open(find_data(name, f"text/{name}.txt.xz"), "rt", encoding="utf-8") as text:
         return [line.split() for line in islice(text, options.max_rows or LINES[name])]
 
 

@@ -27,7 +27,7 @@ from manyclass import samplers, solvers
 from manyclass.datasets import l2_normalize, load_xmc
 from manyclass.estimators.margin import MarginClassifier
 from manyclass.estimators.softmax import SoftmaxClassifier
-from manyclass.papers.data import data_folder
+from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
@@ -130,7 +130,7 @@ def load(name: str, options: Options) -> Points:
         data = load_single(name, scale="l2", max_rows=options.max_rows)
         n_classes = int(data.y_train.max()) + 1
         return Points(data.X_train, one_label(data.y_train, n_classes), data.X_test, one_label(data.y_test, n_classes))
-    folder = data_folder() / name
+    folder = find_data(name)
     parts: list[Any] = []
     for part in ("train", "test"):
         found = sorted(folder.glob(f"{part}.txt*"))

@@ -1,0 +1,362 @@
+"""Where the experiments' data sets come from, and how what comes is made into the files that the package reads.
+
+Digests of the files of bibtex and delicious are those of the pointers that their repository keeps in their place (Git
+LFS); those of omniglot are torchvision's. The other files have no published digest, so that the first download is
+trusted. No server could be reached where this was written: the addresses were found in others' programs, and a data set
+that should be the one of the published figures is compared with it by a digest of its content.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import hashlib
+import io
+import lzma
+import re
+import socket
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.datasets.download import Patience, RemoteFile
+
+BOOMER = "https://media.githubusercontent.com/media/mrapp-ke/Boomer-Datasets"  # a collection of Mulan's data sets
+LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multilabel"
+LIGHTGCN = "https://raw.githubusercontent.com/kuandeng/LightGCN/master/Data/gowalla"
+OMNIGLOT = "https://github.com/brendenlake/omniglot/raw/master/python"
+ANNIF = "https://raw.githubusercontent.com/NatLibFi/Annif-corpora/053d7f155ab40f0a140bf50503bc4c1a8fc4b4bc/training"
+
+MNIST_ID = 554  # OpenML's number of mnist_784
+N_MNIST = 60_000, 10_000  # rows to train on, which are the first ones, and to test on
+N_DELICIOUS = 12_920  # rows to train on, the first ones of Mulan's union of both parts
+N_EURLEX = 51_000, 6_000
+EURLEX_WORDS = 5_000
+TRAIN_DRAWERS = 16  # of the 20 who drew each character of Omniglot
+SIDE = 28
+
+Labelled = tuple[sp.csr_array, sp.csr_array]
+Images = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set that can be had.
+
+    Attributes
+    ----------
+    about : str
+        What it is and where from, in a sentence or two.
+    make : callable
+        Writes the data set's files into a folder, from the folder of what was downloaded; returns a digest of what it
+        has made. Further arguments: the data home of scikit-learn, and the patience.
+    files : tuple of RemoteFile
+        What is downloaded. None: `make` leaves that to scikit-learn.
+    digest : str or None
+        What `make` returns for the data of the published figures; None if these were made otherwise.
+    text : bool
+        Whether it is running text, for word vectors.
+    """
+
+    about: str
+    make: Callable[[Path, Path, Path, Patience], str]
+    files: tuple[RemoteFile, ...] = ()
+    digest: str | None = None
+    text: bool = False
+
+
+def content_digest(*arrays: NDArray[Any] | sp.csr_array) -> str:
+    """SHA-256 of the shapes and values of arrays, and of CSR matrices with sorted indices."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(repr(array.shape).encode())
+        parts = [array] if isinstance(array, np.ndarray) else _csr_parts(array)
+        for part in parts:
+            digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def _csr_parts(X: sp.csr_array) -> list[NDArray[Any]]:
+    X = X.copy()
+    X.sort_indices()
+    return [X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32)]
+
+
+def _write(folder: Path, train: Labelled, test: Labelled) -> str:
+    """Write train.txt and test.txt in the XMC repository's form."""
+    from sklearn.datasets import dump_svmlight_file  # late: it takes longer to import than all else here
+
+    for part, (X, Y) in (("train", train), ("test", test)):
+        with open(folder / f"{part}.txt", "wb") as file:
+            file.write(f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}\n".encode())
+            dump_svmlight_file(sp.csr_matrix(X), sp.csr_matrix(Y), file, multilabel=True)
+    return content_digest(*train, *test)
+
+
+def _write_images(folder: Path, name: str, images: Images) -> str:
+    np.savez_compressed(folder / name, allow_pickle=False, **images)
+    of = {key: images[key] for key in ("x_train", "y_train", "x_test", "y_test")}
+    return content_digest(*(array if key.startswith("x") else array.astype(np.int64) for key, array in of.items()))
+
+
+def read_mulan(path: Path, n_features: int, n_labels: int) -> Labelled:
+    """Read Mulan's sparse ARFF of zeros and ones: features, then labels."""
+    n_attributes, rows, in_data = 0, [], False
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.strip()
+        if not in_data:
+            n_attributes += words.lower().startswith("@attribute")
+            in_data = words.lower().startswith("@data")
+        elif words.startswith("{"):
+            cells = (cell.split() for cell in words.strip("{}").split(",") if cell.strip())
+            rows.append(np.array([int(column) for column, value in cells if float(value.strip("'\"")) != 0], np.int64))
+        elif words and not words.startswith("%"):
+            raise ValueError(f"{path}: the row {words[:40]!r} is not in the sparse form")
+    if n_attributes != n_features + n_labels:
+        raise ValueError(f"{path} has {n_attributes} attributes; it must have {n_features} + {n_labels}")
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    columns = np.concatenate([np.empty(0, np.int64), *rows])
+    table = sp.csr_array((np.ones(len(columns), np.float32), columns, starts), shape=(len(rows), n_attributes))
+    return sp.csr_array(table[:, :n_features]), sp.csr_array(table[:, n_features:])
+
+
+def _bibtex(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+    train, test = (read_mulan(raw / f"bibtex-{part}.arff", 1836, 159) for part in ("train", "test"))
+    return _write(folder, train, test)
+
+
+def _delicious(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+    X, Y = read_mulan(raw / "delicious.arff", 500, 983)
+    return _write(folder, (X[:N_DELICIOUS], Y[:N_DELICIOUS]), (X[N_DELICIOUS:], Y[N_DELICIOUS:]))
+
+
+def _mnist(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+    from sklearn.datasets import fetch_openml
+
+    # Not parser="pandas": pandas 3 reads the classes as integers, on which scikit-learn 1.9 fails.
+    with _timeout(patience.timeout):
+        found = fetch_openml(
+            data_id=MNIST_ID, data_home=str(home), as_frame=False, parser="liac-arff",
+            n_retries=patience.attempts, delay=patience.wait,
+        )  # fmt: skip
+    X, y = np.asarray(found.data).astype(np.uint8), np.asarray(found.target).astype(np.uint8)
+    n_train, n_test = N_MNIST
+    _check_rows("mnist", X.shape, (n_train + n_test, SIDE * SIDE))
+    images = {"x_train": X[:n_train], "y_train": y[:n_train], "x_test": X[n_train:], "y_test": y[n_train:]}
+    return _write_images(folder, "mnist.npz", images)
+
+
+def _newsgroups(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+    from sklearn.datasets import fetch_20newsgroups_vectorized
+
+    parts = []
+    with _timeout(patience.timeout):
+        for subset in ("train", "test"):
+            X, y = fetch_20newsgroups_vectorized(
+                subset=subset, data_home=str(home), normalize=False, return_X_y=True,
+                n_retries=patience.attempts, delay=patience.wait,
+            )  # fmt: skip
+            parts.append((sp.csr_array(X), indicator([[int(label)] for label in y], 20)))
+    return _write(folder, *parts)
+
+
+def _omniglot(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+    if not find_spec("PIL"):
+        raise ImportError("omniglot is a set of PNG files, which need Pillow to be read: pip install pillow")
+    drawn: dict[str, list[tuple[int, NDArray[np.uint8]]]] = {}
+    for part in ("images_background", "images_evaluation"):
+        with zipfile.ZipFile(raw / f"{part}.zip") as archive:
+            for name in sorted(archive.namelist()):
+                if (found := re.fullmatch(rf"{part}/(.+/.+)/\d+_(\d+)\.png", name)) is not None:
+                    drawn.setdefault(f"{part}/{found[1]}", []).append((int(found[2]), _ink(archive.read(name))))
+    parts: dict[str, list[Any]] = {key: [] for key in ("x_train", "y_train", "x_test", "y_test")}
+    for label, character in enumerate(sorted(drawn)):
+        for drawer, image in drawn[character]:
+            part = "train" if drawer <= TRAIN_DRAWERS else "test"
+            parts[f"x_{part}"].append(image)
+            parts[f"y_{part}"].append(label)
+    images = {key: np.array(rows, np.uint8 if key[0] == "x" else np.int32) for key, rows in parts.items()}
+    return _write_images(folder, "omniglot28.npz", images)
+
+
+def _ink(png: bytes) -> NDArray[np.uint8]:
+    """An image as 784 numbers, ink 255, each the mean of its part of the 105 x 105 dots."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(png)) as image:
+        small = image.convert("L").resize((SIDE, SIDE), Image.Resampling.BOX)
+    return np.subtract(255, np.asarray(small, dtype=np.uint8)).ravel()
+
+
+def _eurlex(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    parts = {part: list(_texts(raw / f"eurlex57k_raw_texts_{part}.txt.bz2")) for part in ("train", "val", "test")}
+    split = [parts["train"] + parts["val"], parts["test"]]
+    codes = sorted({code for rows in split for labels, _ in rows for code in labels}, key=lambda c: (len(c), c))
+    number = {code: i for i, code in enumerate(codes)}
+    vectorizer = TfidfVectorizer(max_features=EURLEX_WORDS, dtype=np.float32)
+    vectorizer.fit(text for _, text in split[0])
+    made = []
+    for rows, n_rows in zip(split, N_EURLEX, strict=True):
+        _check_rows("eurlex57k", (len(rows),), (n_rows,))
+        X = sp.csr_array(vectorizer.transform([text for _, text in rows]))
+        made.append((X, indicator([[number[code] for code in labels] for labels, _ in rows], len(codes))))
+    return _write(folder, *made)
+
+
+def _texts(path: Path) -> Iterator[tuple[list[str], str]]:
+    """Labels and text of each line ``labels TAB text``, with or without a number before them."""
+    with bz2.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            *_, labels, text = line.rstrip("\n").split("\t")
+            yield labels.split(), text
+
+
+def _gowalla(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+    """A person's places to those that are held out; to train on, half of the former to the others, drawn here."""
+    visited, held_out = (_places(raw / f"{part}.txt") for part in ("train", "test"))
+    people = sorted(visited)
+    n_places = 1 + max(max(places) for of in (visited, held_out) for places in of.values() if places)
+    rng = np.random.default_rng(0)
+    halves = [np.array_split(rng.permutation(visited[person]), 2) for person in people]
+    train = tuple(indicator([sorted(half[i].tolist()) for half in halves], n_places) for i in (0, 1))
+    test = tuple(indicator([sorted(of.get(person, [])) for person in people], n_places) for of in (visited, held_out))
+    _write(folder, (train[0], train[1]), (test[0], test[1]))
+    return content_digest(*test)
+
+
+def _places(path: Path) -> dict[int, list[int]]:
+    lines = ([int(number) for number in line.split()] for line in path.read_text(encoding="utf-8").splitlines())
+    return {numbers[0]: numbers[1:] for numbers in lines if numbers}
+
+
+def _yso_titles(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+    digest = hashlib.sha256()
+    with (
+        gzip.open(raw / "yso-finna-en-02.tsv.gz", "rt", encoding="utf-8", newline="") as titles,
+        lzma.open(folder / "yso-titles.txt.xz", "wb") as out,
+    ):
+        for row in csv.reader(titles, delimiter="\t", quoting=csv.QUOTE_NONE):
+            words = re.findall("[a-z]+", row[0].lower()) if row else []
+            if words:
+                line = f"{' '.join(words)}\n".encode()
+                digest.update(line)
+                out.write(line)
+    return digest.hexdigest()
+
+
+def indicator(labels: list[list[int]], n_labels: int) -> sp.csr_array:
+    """Return rows of ones at each row's labels."""
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in labels])])
+    columns = np.array([label for row in labels for label in row], dtype=np.int64)
+    return sp.csr_array((np.ones(len(columns), np.float32), columns, starts), shape=(len(labels), n_labels))
+
+
+def _check_rows(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if found != wanted:
+        raise ValueError(f"what came as {name} has the shape {found}; it must have {wanted}")
+
+
+@contextmanager
+def _timeout(seconds: float) -> Iterator[None]:
+    """Give sockets a time-out where scikit-learn gives none: a server that stalls would hold it for ever."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(before or seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _boomer(commit: str, name: str, size: int, sha256: str) -> RemoteFile:
+    return RemoteFile(f"{BOOMER}/{commit}/{name}", name, size, f"sha256:{sha256}")
+
+
+_MD5 = {"background": "68d2efa1b9178cc56df9314c21c6e718", "evaluation": "6b91aef0f799c5bb55b94e3f2daec811"}
+
+SOURCES = {
+    "bibtex": Source(
+        "Mulan's bibtex: words of bibliographic entries to tags; 4,880 and 2,515 rows, 1,836 features, 159 labels.",
+        _bibtex,
+        (
+            _boomer(
+                "e925d705fe09f4ce593cf162e953862d8a0cee76",
+                "bibtex-train.arff",
+                2_292_961,
+                "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
+            ),
+            _boomer(
+                "e925d705fe09f4ce593cf162e953862d8a0cee76",
+                "bibtex-test.arff",
+                1_215_637,
+                "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
+            ),
+        ),
+        digest="60ddcf2c046539472d9a743ccd54c18bd9014dd06620c593bd8161ac3459460f",
+    ),
+    "delicious": Source(
+        "Mulan's delicious: words of web pages to tags; 12,920 and 3,185 rows, 500 features, 983 labels.",
+        _delicious,
+        (
+            _boomer(
+                "db86cef9af5ef1d01f5554e689e790a3e1a0637b",
+                "delicious.arff",
+                3_773_732,
+                "b944de0bca910050c11d97eed57d17b073110ea3646a587f3d15d127cf581aab",
+            ),
+        ),
+        digest="93f39a86894e33754f01ff2212e7c8d4b50b5d292dc12a9a2459ed8f184c0cd3",
+    ),
+    "mnist": Source(
+        "Handwritten digits, OpenML's mnist_784 through scikit-learn: 60,000 and 10,000 images of 28 x 28.",
+        _mnist,
+        digest="91a9d5192603160c955628c71d4fad0165cfbd244b67322b3d354f552f9637a4",
+    ),
+    "omniglot": Source(
+        "Handwritten characters, averaged down to 28 x 28: 25,968 images by 16 drawers and 6,492 by 4, 1,623 classes. "
+        "The published figures were made on images that were made smaller in another way.",
+        _omniglot,
+        tuple(
+            RemoteFile(f"{OMNIGLOT}/images_{part}.zip", f"images_{part}.zip", checksum=f"md5:{md5}")
+            for part, md5 in _MD5.items()
+        ),
+    ),
+    "20news": Source(
+        "Newsgroups by date through scikit-learn, as counts of its default words: 11,314 and 7,532 rows, 20 classes. "
+        "The published figures were made on other words.",
+        _newsgroups,
+    ),
+    "eurlex57k": Source(
+        "EU law to its EuroVoc subjects, LIBSVM's texts: 51,000 and 6,000 rows, TF-IDF of the 5,000 most frequent "
+        "words. The published figures were made on the same split with weights made elsewhere.",
+        _eurlex,
+        tuple(
+            RemoteFile(f"{LIBSVM}/eurlex57k_raw_texts_{part}.txt.bz2", f"eurlex57k_raw_texts_{part}.txt.bz2")
+            for part in ("train", "val", "test")
+        ),
+    ),
+    "gowalla": Source(
+        "Places that people visit, LightGCN's split: 29,858 people, 40,981 places. To train on, half of a person's "
+        "places to the others, drawn with a seed of its own; the test rows are those of the published figures.",
+        _gowalla,
+        tuple(RemoteFile(f"{LIGHTGCN}/{part}.txt", f"{part}.txt") for part in ("train", "test")),
+        digest="d88a2df0f4d1c2ba72290dba916fef3cbf53ab31d0575e85c42c7143fad53ab3",
+    ),
+    "yso-titles": Source(
+        "Titles in a library's catalogue as running text, from Annif's corpora (CC0): words of a to z, a title a line.",
+        _yso_titles,
+        (RemoteFile(f"{ANNIF}/yso-finna-en-02.tsv.gz", "yso-finna-en-02.tsv.gz"),),
+        digest="6ce69b0df9e76c0f0f41b8d668337a46e9286f40901cd0071e2a5f0e76906a1f",
+        text=True,
+    ),
+}
