@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import inspect
 import numbers
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import joblib
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 
@@ -28,42 +29,31 @@ def did_you_mean(value: object, choices: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-class NamedParameters:
-    """A mixin for scikit-learn's estimators: `set_params` with hints, which looks at all names before it sets one."""
+def set_named(self: BaseEstimator, **params: Any) -> Any:
+    """Set parameters, of parts by names such as solver__decay; a ValueError for a name sets nothing."""
+    for name in params:
+        _check_name(self, name, params)
+    return BaseEstimator.set_params(self, **params)
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, and with a name such as solver__decay those of parts.
 
-        Parameters
-        ----------
-        **params : dict
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of a name; nothing is set then.
-        """
-        mine: Any = self
-        own = mine.get_params(deep=False)
-        for name in params:
-            first, nested, rest = name.partition("__")
-            if first not in own:
-                known = ", ".join(map(repr, own))
-                raise ValueError(
-                    f"Invalid parameter {first!r} for {type(self).__name__}; it has {known}{did_you_mean(first, own)}"
-                )
-            value = params.get(first, own[first])
-            if nested and isinstance(value, str):
-                raise ValueError(
-                    f"Invalid parameter {name!r}: {first} is {value!r}, a string; set {first} to an object that has "
-                    f"the parameter {rest!r}"
-                )
-        super().set_params(**params)  # type: ignore[misc]
-        return self
+def _check_name(owner: Any, name: str, given: Mapping[str, Any]) -> None:
+    """Raise ValueError unless `owner`, with what is given, has a parameter of this name."""
+    own = owner.get_params(deep=False)
+    first, nested, rest = name.partition("__")
+    if first not in own:
+        known = ", ".join(map(repr, own))
+        raise ValueError(
+            f"Invalid parameter {first!r} for estimator {type(owner).__name__}; it has {known}"
+            f"{did_you_mean(first, own)}"
+        )
+    value = given.get(first, own[first])
+    if nested and isinstance(value, str):
+        raise ValueError(
+            f"Invalid parameter {name!r}: {first} is {value!r}, a string; set {first} to an object that has the "
+            f"parameter {rest!r}"
+        )
+    if nested and hasattr(value, "get_params"):
+        _check_name(value, rest, {})
 
 
 def check_flag(name: str, value: object) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from manyclass.checks import NamedParameters, check_choice, check_flag, check_number, did_you_mean
+from manyclass.checks import check_choice, check_flag, check_number, did_you_mean, set_named
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Setting:
         return " or ".join([*listed, *words[self.kind], *beside])
 
 
-class Part(NamedParameters, BaseEstimator):
+class Part(BaseEstimator):
     """A solver, a sampler or a model with its parameters.
 
     Attributes
@@ -86,6 +86,8 @@ class Part(NamedParameters, BaseEstimator):
 
     name: ClassVar[str]
     settings: ClassVar[tuple[Setting, ...]] = ()
+
+    set_params = set_named
 
     def __init__(self, **given: Any) -> None:
         known = {setting.name: setting.default for setting in self.settings}

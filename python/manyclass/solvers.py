@@ -1,4 +1,11 @@
-"""How training steps are made: one class for each solver, to be given as `solver=`.
+r"""How training steps are made: one class for each solver, to be given as `solver=`.
+
+With a number :math:`u_i` per point the mean log-loss is the minimum over u of
+:math:`\frac1N\sum_i [u_i + e^{-u_i}(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})] - 1`, a sum over points *and*
+classes, so that a few sampled classes give an unbiased gradient (Fagan & Iyengar 2018, eq. 5-6). Unbiased are
+"implicit", "minibatch_implicit", "umax", "sgd", "bregman" and "scent" and, as their gain vanishes, "augment_reduce" and
+"scgd"; "exact" and "lbfgs" see all classes. In training by minibatches ("adagrad", several labels, embeddings) the
+logarithm of a sampled sum is trained where classes are drawn, which is biased.
 
 The classes are made from the registry of the core, where each solver says its own parameters with defaults and ranges;
 `help(manyclass.solvers.UMax)` tells what it is and where it comes from. A string stands for an object with its

@@ -6,24 +6,25 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass.checks import (
-    NamedParameters,
     canonical_csr,
     check_choice,
     check_number,
     n_threads_from,
     outer_level,
     seed_from,
+    set_named,
 )
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
@@ -98,19 +99,49 @@ def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
     return x if len(rows) == x.shape[0] else x[rows]
 
 
-class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
+class _Brief:
+    """A method that scikit-learn makes, with a line instead of its forty; they are the same in every class."""
+
+    def __init__(self, made: Any, method: str) -> None:
+        self._made, self._method = made, method
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        found = self._made.__get__(instance, owner)
+        found.__doc__ = f"Say which metadata routing passes to `{self._method}`; see scikit-learn's metadata routing."
+        return found
+
+
+class LinearClassifier(ClassifierMixin, BaseEstimator):
     """A fitted W with its classes: all that does not depend on how W was found, under the softmax.
 
     A subclass has `fit`, which gives what it found to `_take`.
     """
 
+    __metadata_request__score: ClassVar = {"unseen": UNUSED}  # the same for all rows
+
     n_jobs: int | None
     random_state: Any
-
     classes_: NDArray[Any]
     loss_curve_: Doubles
     n_iter_: int
     _weights: LinearWeights | MappedWeights
+
+    set_params = set_named
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters and, with `deep`, those of parts by names such as solver__decay."""
+        found: dict[str, Any] = super().get_params(deep)
+        return found
+
+    def get_metadata_routing(self) -> Any:
+        """Return what scikit-learn's metadata routing passes to each method."""
+        return super().get_metadata_routing()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Say of each method that scikit-learn makes here what it does in a line."""
+        super().__init_subclass__(**kwargs)
+        for name in [name for name in vars(cls) if name.startswith("set_") and name.endswith("_request")]:
+            setattr(cls, name, _Brief(vars(cls)[name], name.split("_")[1]))
 
     def _points(self, X: Data, y: Any) -> Points:
         """Check the data of a fit, and leave the estimator as it is; raises ValueError for what `fit` documents."""
@@ -157,17 +188,8 @@ class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
         return as_matrix(validate_data(self, as_rows(X), accept_sparse="csr", dtype=np.float32, order="C", reset=False))
 
     def decision_function(self, X: Data) -> Floats:
-        """Return the scores x.w_k + b_k.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), float32; for two classes, as scikit-learn has it, of shape
-        (n_samples,): the score of the second less that of the first.
-        """
+        """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; for two classes, as scikit-learn has it,
+        (n_samples,), the score of the second less that of the first."""
         x = self._validated(X)
         scores = self._weights.scores(x, n_threads_from(self.n_jobs))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
@@ -191,30 +213,11 @@ class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
         return self._weights.top_k(x, k, n_threads_from(self.n_jobs))
 
     def predict_log_proba(self, X: Data) -> Doubles:
-        """Return the log-probabilities of all classes, in nats.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), float64
-            Takes 8 n_samples n_classes bytes; see `predict_top_k` for the best classes only.
-        """
+        """Return the log-probabilities of all classes, (n_samples, n_classes), float64, in nats."""
         return self._log_probabilities(self._validated(X))
 
     def predict_proba(self, X: Data) -> Doubles:
-        """Return the probabilities of all classes; rows sum to one.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), float64
-        """
+        """Return the probabilities of all classes, (n_samples, n_classes), float64; rows sum to one."""
         log_proba = self.predict_log_proba(X)
         return np.exp(log_proba, out=log_proba)
 
@@ -268,42 +271,23 @@ class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
         recall: float = 0.95,
         return_std: bool = False,
     ) -> tuple[NDArray[Any], Floats] | tuple[NDArray[Any], Floats, Doubles]:
-        """Return the k most probable labels with their log-probabilities, best first.
+        """Return the k most probable labels of each row, and their log-probabilities, best first.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        k : int
-            In [1, n_classes].
-        exclude : matrix of shape (n_samples, n_classes), or list of n_samples arrays of labels, default=None
-            What a row is not to get, such as what a user has seen: the entries of a matrix that are not 0, columns
-            being `classes_`, or labels. Labels that are no classes are passed over.
-        approximate : bool, default=False
-            Search the classes through an index where that is predicted to be faster than scoring all of them (never
-            up to 4,096 classes); else warn and score all. Under the softmax only. See `manyclass.search.class_index`.
-        recall : float, default=0.95
-            Share of the k most probable labels, over rows, that an approximate search is to find, in ]0, 1].
-        return_std : bool, default=False
-            Whether to return the standard error of the log-normalisers too.
+        k : int in [1, n_classes]
+        exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
+            What a row is not to get: the entries of a matrix that are not 0, in the order of `classes_`, or labels.
+        approximate, recall, return_std : bool, float in ]0, 1], bool, default=False, 0.95, False
+            Search an index that is to find this share of the best labels, where that is predicted to be faster, else
+            warn and score all; return std, too. See `help(manyclass.search.class_index)`.
 
         Returns
         -------
-        labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
-            Where exclude leaves fewer than k, the last ones are missing: -1, NaN, NaT or "" by dtype, else None.
-        log_probabilities : ndarray of shape (n_samples, k), float32
-            In nats, normalised over all classes: exactly, or by an estimate; -inf of missing labels.
-        std : ndarray of shape (n_samples,), float64
-            Only if `return_std`: the estimated standard deviation of each row's log-normaliser; 0 where it is exact.
-
-        Raises
-        ------
-        ValueError
-            If k, recall or exclude is out of range, or `approximate` and the probabilities are not a softmax's.
-
-        Warns
-        -----
-        UserWarning
-            If the recall found in a check is below `recall`, or all classes are scored although `approximate`.
+        labels : ndarray of shape (n_samples, k); missing where exclude leaves fewer: -1, NaN, "", NaT or else None
+        log_probabilities : ndarray of shape (n_samples, k), float32, in nats, of all classes; -inf of missing labels
+        std : ndarray of shape (n_samples,), float64, how far log-normalisers may err; 0 where they are exact
         """
         x = self._validated(X)
         check_number("k", k, low=1, high=len(self.classes_), integer=True)
@@ -366,30 +350,14 @@ class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
         return self._kept_index[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and joblib: all but the index, which is larger than the weights and can be made again."""
+        # For copies and joblib: all but the index, which can be made again.
         return {name: value for name, value in super().__getstate__().items() if name != "_kept_index"}
 
     def evaluate(self, X: Data, y: ArrayLike, *, unseen: Unseen = "drop") -> dict[str, float]:
-        """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
+        """Return the exact mean "log_loss" in nats, "error", "top5_error" and "n_unseen", without an (N, K) array.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            True labels.
-        unseen : {"drop", "error"}, default="drop"
-            What is done with points whose label was not seen in fit: they are left out and counted, or refused.
-
-        Returns
-        -------
-        dict
-            "log_loss": mean negative log-probability of the true label, in nats; "error": share of points whose label
-            is not the predicted one; "top5_error": not among the five most probable ones; "n_unseen": points left out.
-
-        Raises
-        ------
-        ValueError
-            If X and y differ in length, or no label or, with "error", not every label was seen in fit.
+        Points whose label was not seen in fit are left out and counted, or with unseen="error" refused by a ValueError,
+        as is a y of another length than X.
         """
         x = self._validated(X)
         positions, seen = self._seen(y, x, unseen)
@@ -397,20 +365,7 @@ class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
         return {**found, "n_unseen": x.shape[0] - len(seen)}
 
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
-        """Return the accuracy of `predict`; of several labels, the share of rows with exactly the right ones.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
-        sample_weight : array-like of shape (n_samples,), default=None
-        unseen : {"drop", "error"}, default="drop"
-            See `evaluate`; a warning tells how many points are left out.
-
-        Returns
-        -------
-        float
-        """
+        """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning."""
         x = self._validated(X)
         positions, seen = self._seen(y, x, unseen)
         if len(seen) < x.shape[0]:
@@ -447,39 +402,12 @@ class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
         return positions_of(self._labels_given(y, x), self.classes_, "y")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file for `manyclass.load`.
-
-        The file is a safetensors file: arrays and a JSON header, no pickle. It is written under another name and then
-        renamed, so that a reader sees the old file or the new one, never a part. The weights are not copied.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file; replaced if it exists.
-
-        Raises
-        ------
-        NotFittedError
-            If the model is not fitted.
-        TypeError
-            If the labels are not booleans, integers, floats, dates, time spans or strings; nothing is written then.
-        OSError
-            If the file cannot be written; an older file of this name stays as it was.
-
-        Notes
-        -----
-        Parameters are saved with the model; a random_state that is a RandomState instance becomes None.
-        """
+        """Write the fitted model for `manyclass.load`: safetensors and JSON, no pickle, all of it or nothing. Raises
+        TypeError for labels that are objects but strings, OSError if the file cannot be written."""
         save_model(self, path)
 
     def storage(self) -> dict[str, Any]:
-        """Tell how the weights are stored.
-
-        Returns
-        -------
-        dict
-            "weights": the layout; "weight_bytes": what they take in memory, padding included.
-        """
+        """Return the layout of the "weights", and "weight_bytes", what they take in memory."""
         check_is_fitted(self, "_weights")
         layout = "feature-major (for sparse data)" if self._weights.sparse else "class-major (for dense data)"
         return {"weights": layout, "weight_bytes": self._weights.matrix.nbytes}
@@ -503,9 +431,6 @@ class LinearClassifier(NamedParameters, ClassifierMixin, BaseEstimator):
         ----------
         description, arrays : mappings
         """
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_weights")
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

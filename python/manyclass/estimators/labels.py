@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import metrics
@@ -30,9 +31,12 @@ class LabelClassifier(LinearClassifier):
     A subclass has `fit`, which gives what it found to `_take`.
     """
 
+    __metadata_request__predict: ClassVar = {"k": UNUSED, "threshold": UNUSED}  # the same for all rows
+
     multilabel_: bool
     n_labels_: int
     threshold_: float | None
+
     _scores_are_log_odds = True  # that e^z is a probability but for its normaliser
 
     def _points(self, X: Any, y: Any) -> Points:
@@ -96,32 +100,12 @@ class LabelClassifier(LinearClassifier):
 
     @property
     def embedding_(self) -> Floats:
-        """Embeddings of the features, (n_features, dim), float32; a view.
-
-        Raises
-        ------
-        AttributeError
-            If the model was fitted without embeddings.
-        """
+        """Embeddings of the features, (n_features, dim), float32, a view; AttributeError without them."""
         weights = self._embedded()
         return weights.embeddings[:, : weights.n_hidden]
 
     def embed(self, X: Data) -> Floats:
-        """Return the points as the hidden layer has them, of which scores are linear.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, dim), float32
-
-        Raises
-        ------
-        AttributeError
-            If the model was fitted without embeddings.
-        """
+        """Return what the embeddings make of the points, (n_samples, dim), float32; AttributeError without them."""
         x = self._validated(X)
         return self._embedded().transform(x)
 
@@ -132,29 +116,9 @@ class LabelClassifier(LinearClassifier):
         return self._weights
 
     def predict(self, X: Data, *, k: int | None = None, threshold: float | None = None) -> Any:
-        """Return the most probable label of each point, or its labels if the model was fitted on an indicator matrix.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        k : int, default=None
-            Of several labels: the k best ones of each point.
-        threshold : float, default=None
-            Of several labels: those of a larger probability, which sum to one over classes, or score, if the model has
-            no probabilities. With neither, those above `threshold_` and the best one; the `n_labels_` best ones where
-            that is None.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), with the dtype of `classes_`
-            Of equals, the first in `classes_`. Of several labels an indicator matrix of shape (n_samples, n_classes),
-            sparse (CSR) if that of the fit was.
-
-        Raises
-        ------
-        ValueError
-            If k and threshold are both given, or one is out of range or given for a model of one label a point.
-        """
+        """Return the most probable label of each row, (n_samples,), or of several an indicator matrix, as in fit: the k
+        best ones, or those whose probability, which sums to one over classes (or score, where there is none), is above
+        `threshold`. With neither: the best one and those above `threshold_`; `n_labels_` ones where that is None."""
         check_is_fitted(self, "_weights")
         if not getattr(self, "multilabel_", False):
             for name, value in (("k", k), ("threshold", threshold)):
@@ -195,20 +159,7 @@ class LabelClassifier(LinearClassifier):
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
-        """Return the accuracy of `predict`; of several labels, the share of rows with exactly the right ones.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
-        sample_weight : array-like of shape (n_samples,), default=None
-        unseen : {"drop", "error"}, default="drop"
-            See `evaluate`; a warning tells how many points are left out.
-
-        Returns
-        -------
-        float
-        """
+        """Return the accuracy of `predict`; of several labels, the share of rows with exactly the right ones."""
         check_is_fitted(self, "_weights")
         if not getattr(self, "multilabel_", False):
             return super().score(X, y, sample_weight, unseen=unseen)
@@ -227,30 +178,9 @@ class LabelClassifier(LinearClassifier):
         return lists
 
     def evaluate(self, X: Data, y: Any, *, unseen: Unseen = "drop") -> dict[str, float]:
-        """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
-            True labels.
-        unseen : {"drop", "error"}, default="drop"
-            What is done with points whose label was not seen in fit: they are left out and counted, or refused. An
-            indicator matrix has none, as its columns are the classes.
-
-        Returns
-        -------
-        dict
-            "log_loss": mean negative log-probability of the true label, in nats; "error": share of points whose label
-            is not the predicted one; "top5_error": not among the five most probable ones; "n_unseen": points left out.
-            With an indicator matrix, over the rows that have labels, "log_loss": the mean over rows of the mean over
-            their labels; "error"; "precision_at_1", "precision_at_3" and "precision_at_5".
-
-        Raises
-        ------
-        ValueError
-            If X and y differ in length, or no label or, with "error", not every label was seen in fit.
-        """
+        """Return exact means over rows: "log_loss" (in nats), "error", "top5_error"; and "n_unseen", rows whose label
+        was not seen in fit: these are left out or, with unseen="error", refused. Of an indicator matrix, over rows that
+        have labels: "log_loss" (of a row the mean over them), "error", "precision_at_1", 3 and 5."""
         check_choice("unseen", unseen, ("drop", "error"))
         if not getattr(self, "multilabel_", False):
             return super().evaluate(X, y, unseen=unseen)

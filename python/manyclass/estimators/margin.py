@@ -78,17 +78,12 @@ class MarginClassifier(LabelClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Distinct labels, sorted; of an indicator matrix, its columns' numbers.
-    multilabel_ : bool
-        Whether y was an indicator matrix.
-    n_labels_ : int
-        Mean number of labels of the rows that have some, rounded: how many `predict` gives then.
-    coef_ : ndarray of shape (n_classes, n_features or dim), float32
-    intercept_ : ndarray of shape (n_classes,), float32
-    embedding_ : ndarray of shape (n_features, dim), float32
-    loss_curve_ : ndarray of shape (n_iter_,), float64
-        Mean loss over each pass, of the classes that its steps saw.
+    classes_ : ndarray of shape (n_classes,), sorted labels; of an indicator matrix, its columns' numbers
+    multilabel_, n_labels_, threshold_ : bool, int and float or None
+        Whether y was an indicator matrix; the mean number of labels of its rows; the score above which rows of X have
+        as many in all as they should, None where n_labels_ for each has a higher micro-F1 on those rows.
+    coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
+    loss_curve_ : ndarray of shape (n_iter_,), float64, mean loss over each pass, of the classes that its steps saw
     n_iter_, n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
 
@@ -139,33 +134,19 @@ class MarginClassifier(LabelClassifier):
         self.verbose = verbose
 
     def fit(self, X: Data, y: Any, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
-        """Fit the model.
+        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Made float32.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
-            Labels of any sortable type, at least two distinct ones; or 0 and 1, dense or sparse, at least two columns.
-            Rows without a label are left out.
-        callback : callable, default=None
-            Called after each pass with a `TrainingState`; training stops when it returns True.
-        max_seconds : float, default=None
-            Training stops after this time, even within a pass.
+            Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
+        callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
+        max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            For a parameter out of its range, non-finite or wrongly shaped data, or fewer than two classes.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If training diverged or was interrupted, the model being the one reached before.
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
@@ -176,16 +157,11 @@ class MarginClassifier(LabelClassifier):
         return self
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters as far as that is possible without data, and return the parts that they name.
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
 
         Returns
         -------
         Chosen
-
-        Raises
-        ------
-        ValueError or TypeError
-            For a parameter out of its range.
         """
         check_choice("loss", self.loss, LOSSES)
         check_number("smoothing", self.smoothing, low=0)
@@ -232,21 +208,14 @@ class MarginClassifier(LabelClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        k : int
-            In [1, n_classes].
-        exclude : matrix of shape (n_samples, n_classes), or list of n_samples arrays of labels, default=None
+        k : int in [1, n_classes]
+        exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
             What a row is not to get: see `SoftmaxClassifier.predict_top_k`.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
-        scores : ndarray of shape (n_samples, k), float32
-            -inf where exclude leaves fewer than k labels.
-
-        Raises
-        ------
-        ValueError
-            If k or exclude is out of range.
+        scores : ndarray of shape (n_samples, k), float32; -inf where exclude leaves fewer than k labels
         """
         x = self._validated(X)
         check_number("k", k, low=1, high=len(self.classes_), integer=True)
@@ -264,23 +233,14 @@ class MarginClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
-            True labels.
+        X, y : data and their labels, as in fit
         unseen : {"drop", "error"}, default="drop"
-            What is done with points whose label was not seen in fit: they are left out and counted, or refused.
+            Rows whose label was not seen in fit are left out, or refused by a ValueError.
 
         Returns
         -------
-        dict
-            "error": share of points whose label is not the predicted one; "top5_error": not among the five of highest
-            score; "n_unseen": points left out. With an indicator matrix "error" and "precision_at_1", "precision_at_3"
-            and "precision_at_5", over the rows that have labels.
-
-        Raises
-        ------
-        ValueError
-            If X and y differ in length, or no label or, with "error", not every label was seen in fit.
+        dict of means over rows, "error" and "top5_error", and "n_unseen", the rows left out; of an indicator matrix
+            "error", "precision_at_1", "precision_at_3" and "precision_at_5", over the rows that have labels
         """
         found = super().evaluate(X, y, unseen=unseen)
         found.pop("log_loss", None)

@@ -51,68 +51,36 @@ TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 class SoftmaxClassifier(LabelClassifier):
     r"""Softmax (multinomial logistic) regression by stochastic gradients whose cost is independent of K.
 
-    Minimises the mean log-loss
-
-    .. math:: \frac1N \sum_i \log\Bigl(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})}\Bigr)
-
-    over W (n_classes x n_features) and intercepts. With a number :math:`u_i` per point this is the minimum over u of
-    :math:`\frac1N\sum_i [u_i + e^{-u_i}(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})] - 1`, a sum over points
-    *and* classes, so that a few sampled classes give an unbiased gradient (Fagan & Iyengar 2018, eq. 5-6).
-
-    With an indicator matrix y, or with embeddings, the loss is the cross-entropy of several labels,
-    :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2). It is trained by minibatches; where
-    classes are drawn, the logarithm of a sampled sum is, which is biased.
+    Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})` and a
+    ridge over W and intercepts; `help(manyclass.solvers)` tells how (Fagan & Iyengar 2018), and
+    `help(manyclass.estimators.auto)` what "auto" is. Of several labels P, or with embeddings, it is the cross-entropy
+    :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), by minibatches.
 
     Parameters
     ----------
     solver : str or object of manyclass.solvers, default="auto"
-        How a step is made; a string stands for the object with its defaults. "auto" is "lbfgs" where that is predicted
-        to take at most 5 seconds and nothing is set that only steps have (learning_rate, max_iter, sampler,
-        n_negatives, early_stopping, coef_init); "exact" where a visit of a point is predicted to take at most 8
-        microseconds with all classes (hundreds of them, as a rule), else "implicit", with embeddings or several labels
-        "adagrad". Unbiased are "implicit", "minibatch_implicit", "umax", "sgd",
-        "bregman" and "scent", and, as their gain vanishes, "augment_reduce" and "scgd"; "exact" and "lbfgs" see all
-        classes. `help(manyclass.solvers.Implicit)` and so on tell the parameters of each.
+        How a step is made; "auto": "lbfgs" for few data, else "exact" or "implicit", or "adagrad" in minibatches.
     sampler : str or object of manyclass.samplers, default="auto"
-        Which wrong classes a step sees: "frequency_block" (groups of 16 neighbours in the order of the classes'
-        frequencies: 16 classes for the memory traffic of one), "block", "uniform", "all", "frequency", "head_tail" or
-        "search". "auto" is "frequency_block"; in training by minibatches, which has no "head_tail", it is "all" up to
-        8,192 classes, else "frequency".
+        Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
     n_negatives : int or "auto", default="auto"
-        Classes per step (rounded up to a multiple of 16 with "frequency_block"); more than there are mean all of them.
-        "auto" is 64, and 1,024 in training by minibatches; with solver="auto" it balances what a class costs with the
-        noise of having few: 64 to 512.
+        Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
     model : {"auto", "linear", "embedding"} or object of manyclass.models, default="auto"
-        "embedding": scores are W phi(x) + b, phi(x) being the sum of the embeddings of the row's features. "auto" is
-        "linear", but "embedding" where X is sparse, W would take more than 256 MB and it would have more than 30
-        numbers for each one stored in X, if nothing is set that embeddings do not use. With solver="auto" a linear
-        model is trained on scaled features: see `help(manyclass.models.Linear)`.
+        Scores are W phi(x) + b, phi(x) being x, by `models.Linear` scaled in training, or the sum of the embeddings of
+        its features ("auto": of sparse, wide data).
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192.
     alpha : float or "auto", default="auto"
-        Ridge per point: the objective is the mean log-loss + alpha/2 ||W||^2, W being that of the scaled features where
-        they are; intercepts are not penalised. "auto" is 0; with solver="auto" one that was tried (`alpha_path_`), if
-        no max_seconds is given. Where "lbfgs" was chosen: the best of 1000, 100, ..., 0.01, over n_samples, by 5-fold
-        cross-validation, if it is better than 1 / n_samples by more than the standard error; untried it is that. Else,
-        in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a tenth of the points, where that
-        is predicted to take at most 20 seconds and 1,000 points are there; untried it is 0.01 / n_samples.
+        Ridge per point, alpha/2 ||W||^2, W being of scaled features; "auto" with solver="auto": found on held-out rows.
     learning_rate : float, "auto" or "grid", default="auto"
-        Step size on the gradient of the *mean* loss, > 0; it does not depend on n_samples. "auto" is c divided by the
-        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus", 0.01 for "sgd", 4 /
-        n_classes for "ove", batch_size for "minibatch_implicit" and 6 for the "implicit" that solver="auto" chooses;
-        for "adagrad", 1 over the root of that mean. "grid": the best of 0.001, 0.01, ..., 1000 on a tenth of the
-        points, as `manyclass.tune_learning_rate` finds it.
+        Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
     max_iter : int or "auto", default="auto"
-        Passes over the data; iterations of "lbfgs", which ends before. "auto" is 20; 10,000 for "lbfgs"; 12 for the
-        "implicit" that solver="auto" chooses; 10 in training by minibatches, and 4 where embeddings were chosen.
+        Passes over the data, "auto": 4 to 20; iterations of "lbfgs", which ends before "auto" is over.
     early_stopping : bool, default=False
-        Hold points out of training, evaluate the exact log-loss on them after each pass, of the mean where iterates are
-        averaged, stop when it has not fallen for `n_iter_no_change` of them, and return the model of the best. Takes
-        the memory of W once more; for linear models of one label a row.
+        Stop when the log-loss of points held out falls no more; return the best. For linear models of one label a row.
     validation_fraction : float, default=0.1
         Share of the points that is held out, in ]0, 1[. One point of each class always stays for training.
     n_iter_no_change : int, default=5
-        See early_stopping.
+        Passes without a lower held-out loss after which early_stopping stops.
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     n_jobs : int or None, default=None
@@ -124,50 +92,23 @@ class SoftmaxClassifier(LabelClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Distinct labels, sorted; of an indicator matrix, its columns' numbers.
-    coef_ : ndarray of shape (n_classes, n_features or dim), float32
-        Weights; a view, not a copy.
-    intercept_ : ndarray of shape (n_classes,), float32
-        Intercepts; zeros without fit_intercept.
-    embedding_ : ndarray of shape (n_features, dim), float32
-        With embeddings.
-    loss_curve_ : ndarray of shape (n_iter_,), float64
-        Mean over each pass of log(1 + sum over the selected classes of alpha e^d), in nats, alpha being the inverse
-        inclusion probability: the log-loss while training if all classes are selected, else an estimate from below
-        (by Jensen's inequality). `evaluate` gives the exact value. For "lbfgs": its objective, ridge included.
-    n_iter_ : int
-        Passes (iterations) completed.
-    resolved_params_ : dict
-        What was used for each parameter that was left open: `SoftmaxClassifier(**model.resolved_params_)`, with what
-        was set, trains the same model.
-    alpha_path_ : dict
-        Log-loss on held-out points by alpha, where alpha was chosen so; else empty.
-    learning_rate_table_ : dict
-        Held-out log-loss on the subset by learning rate, with learning_rate="grid"; else empty.
-    validation_curve_ : ndarray
-        With early_stopping: exact log-loss on the points held out after each pass, in nats; else empty.
-    best_iter_ : int
-        The pass, from 1, whose model was kept: n_iter_ without early_stopping.
-    multilabel_ : bool
-        Whether y was an indicator matrix.
-    n_labels_ : int
-        Mean number of labels of the rows that have some, rounded: how many `predict` gives then.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X has some.
+    classes_ : ndarray of shape (n_classes,), sorted labels; of an indicator matrix, its columns' numbers
+    coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
+    loss_curve_ : ndarray of shape (n_iter_,), float64, log-loss in training, in nats, of drawn classes from below
+    n_iter_, best_iter_ : int, passes completed, and the one, from 1, whose model was kept
+    resolved_params_ : dict, what parameters left open became: as parameters they train the same model
+    alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
+    multilabel_, n_labels_, threshold_ : bool, int and float or None
+        Whether y was an indicator matrix; the mean number of labels of its rows; the probability above which rows of X
+        have as many in all as they should, None where n_labels_ for each has a higher micro-F1 on those rows.
+    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features_in_,) where X has names
 
     Examples
     --------
-    >>> import numpy as np
     >>> from manyclass import SoftmaxClassifier, solvers
-    >>> X = np.eye(3, dtype=np.float32)[[0, 1, 2] * 20]
-    >>> y = np.array(["ant", "bee", "cow"] * 20)
-    >>> SoftmaxClassifier(random_state=0).fit(X, y).predict(X[:3]).tolist()
+    >>> X, y = [[1, 0, 0], [0, 1, 0], [0, 0, 1]] * 20, ["ant", "bee", "cow"] * 20
+    >>> SoftmaxClassifier(solver=solvers.UMax(delta=2.0), random_state=0).fit(X, y).predict(X[:3]).tolist()
     ['ant', 'bee', 'cow']
-    >>> SoftmaxClassifier(solver=solvers.UMax(delta=2.0), random_state=0).fit(X, y).n_iter_
-    20
     """
 
     resolved_params_: dict[str, Any]
@@ -222,44 +163,23 @@ class SoftmaxClassifier(LabelClassifier):
         callback: Callback | None = None,
         max_seconds: float | None = None,
     ) -> Self:
-        """Fit the model.
+        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data; made float32. Sparse data train feature-major weights, dense data class-major ones.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
-            Labels of any sortable type, at least two distinct ones; or 0 and 1, dense or sparse, for several labels a
-            row. Rows without a label are left out then.
+            Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         candidates : array-like of shape (n_samples, n_candidates), default=None
-            Labels that make the certain head of each point, for sampler="head_tail"; the true label among them does
-            no harm. By default heads are searched for between passes.
-        coef_init : array-like of shape (n_classes, n_features), default=None
-            Weights to start from, by `classes_`; 0 where nothing is given. Of linear models of one label, trained point
-            by point; u starts at its exact value then, for one exact evaluation of all points.
-        intercept_init : array-like of shape (n_classes,), default=None
-            Intercepts to start from.
-        callback : callable, default=None
-            Called after each pass with a `TrainingState`; training stops when it returns True.
-        max_seconds : float, default=None
-            Training stops after this time, counted without callbacks, even within a pass (checked about every 0.2
-            seconds); where it does depends on the clock. `n_iter_` and `loss_curve_` count whole passes.
+            Labels for the heads of sampler="head_tail", which by default are searched for between passes.
+        coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
+            Start of a linear model of one label a row, trained point by point; u starts at its exact value.
+        callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
+        max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            For a parameter out of its range or without effect, non-finite or wrongly shaped data, or fewer than two
-            classes. The model stays as it was.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If training diverged or was interrupted, the model being the one reached before; or if "lbfgs" ended with a
-            gradient larger than `tol`.
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
@@ -277,16 +197,11 @@ class SoftmaxClassifier(LabelClassifier):
         return self._fit_one_label(chosen, points, watch, candidates, start)
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters as far as that is possible without data, and return the parts that they name.
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
 
         Returns
         -------
         Chosen
-
-        Raises
-        ------
-        ValueError or TypeError
-            For a parameter out of its range.
         """
         check_flag("early_stopping", self.early_stopping)
         check_number("validation_fraction", self.validation_fraction, low=0, open_low=True, high=0.99)
@@ -430,27 +345,14 @@ class SoftmaxClassifier(LabelClassifier):
     def certificate(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
         """Bound how far the model is from the optimum of the mean log-loss + alpha/2 ||W||^2 on these data.
 
-        Takes one exact pass over all points and classes in double precision for the loss, two for the bound, and up to
-        eight to balance the intercepts, none with an (n_samples, n_classes) array.
-
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The training data, as a rule.
-        y : array-like of shape (n_samples,)
-            Their labels, all among `classes_`.
+        X, y : the training data, as a rule, of one label a row; passed over three to eleven times, in float64
 
         Returns
         -------
-        dict
-            "primal": the objective of this model; "dual": a lower bound of the smallest objective that any W (and
-            intercepts, where they are learned) has on X and y; "gap": primal - dual >= 0. In nats per point. With
-            alpha=0 the dual is 0. Where the model scales features, W is that of features scaled as X says.
-
-        Raises
-        ------
-        ValueError
-            If X and y differ in length or y has a label unseen in fit.
+        dict of "primal", this objective in nats per point, "dual", a lower bound of any W's, 0 without alpha, and "gap",
+            primal - dual >= 0; where the model scales features, W is that of features scaled as X says
         """
         check_is_fitted(self, "_weights")
         if isinstance(self._weights, MappedWeights):

@@ -106,26 +106,16 @@ class AugmentReduceClassifier(LinearClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Distinct labels, sorted.
-    coef_ : ndarray of shape (n_classes, n_features), float32
-        Weights; a view, not a copy.
-    coef_var_ : ndarray of shape (n_classes, n_features), float32
-        Posterior variances, with posterior="gaussian".
-    intercept_ : ndarray of shape (n_classes,), float32
-        Intercepts; zeros without fit_intercept.
+    classes_ : ndarray of shape (n_classes,), distinct labels, sorted
+    coef_, intercept_ : ndarray of shape (n_classes, n_features) and (n_classes,), float32, views
+    coef_var_ : ndarray of shape (n_classes, n_features), float32, posterior variances, with posterior="gaussian"
     elbo_curve_ : ndarray of shape (n_iter_,), float64
         Mean over each pass of the bound in nats per point, at the weights of the visit and q after its local step, from
         the selected classes (which q has just moved towards: an optimistic estimate unless all are selected). `elbo`
         gives the exact value.
-    loss_curve_ : ndarray of shape (n_iter_,), float64
-        -elbo_curve_.
-    n_iter_ : int
-        Passes completed.
-    n_features_in_ : int
-        Features seen in fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, where X has some.
+    loss_curve_ : ndarray of shape (n_iter_,), float64, -elbo_curve_
+    n_iter_ : int, passes completed
+    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features_in_,) where X has names
 
     Notes
     -----
@@ -146,7 +136,6 @@ class AugmentReduceClassifier(LinearClassifier):
     """
 
     _variances: Floats | None
-
     _weights: LinearWeights
 
     def __init__(
@@ -190,36 +179,22 @@ class AugmentReduceClassifier(LinearClassifier):
         callback: Callback | None = None,
         max_seconds: float | None = None,
     ) -> Self:
-        """Fit the model.
+        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Data; made float32. Sparse data train feature-major weights, dense data class-major ones.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
+            Sparse data train feature-major weights, dense data class-major ones.
         y : array-like of shape (n_samples,)
-            Labels of any sortable type, at least two distinct ones.
-        coef_init : array-like of shape (n_classes, n_features), default=None
-            Weights to start from, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
-        intercept_init : array-like of shape (n_classes,), default=None
-            Intercepts to start from.
-        callback : callable, default=None
-            Called after each pass with a `TrainingState`; training stops when it returns True.
-        max_seconds : float, default=None
-            Training stops after this time, counted without callbacks, even within a pass.
+            Labels of any sortable type, two or more.
+        coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
+            Start, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
+        callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
+        max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            For a parameter out of its range, non-finite or wrongly shaped data, or fewer than two classes.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If training diverged or was interrupted, the model being the one reached before.
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
@@ -238,16 +213,11 @@ class AugmentReduceClassifier(LinearClassifier):
         return self
 
     def check_parameters(self) -> ChosenUtility:
-        """Check all parameters as far as that is possible without data, and return the parts that they name.
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
 
         Returns
         -------
         ChosenUtility
-
-        Raises
-        ------
-        ValueError or TypeError
-            For a parameter out of its range.
         """
         check_choice("noise", self.noise, names("noise"))
         check_number("max_iter", self.max_iter, low=1, integer=True)
@@ -320,23 +290,16 @@ class AugmentReduceClassifier(LinearClassifier):
         """Return the bound itself: its mean over points, in nats, with the best q of each and all classes.
 
         Never above the mean log-probability, -`evaluate(X, y)["log_loss"]`, but by rounding; equal to it for Gumbel
-        noise, whose q is exact.
+        noise, whose q is exact. Takes O(n_classes) time a point, some hundred times that of scoring them. Raises
+        ValueError as evaluate(X, y, unseen="error") does, and with posterior="gaussian".
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            True labels, all among `classes_`.
+        X, y : data and their labels, as in fit
 
         Returns
         -------
         float
-            Takes O(n_classes) time a point, some hundred times that of scoring them, and memory for a few points.
-
-        Raises
-        ------
-        ValueError
-            If X and y differ in length or y has a label unseen in fit, or with posterior="gaussian".
         """
         if self._variances is not None:
             raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import NamedParameters, check_choice, check_number, n_threads_from
+from manyclass.checks import check_choice, check_number, n_threads_from, set_named
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
 from manyclass.search.report import ApproximateLosses, SearchReport
@@ -35,7 +35,7 @@ def default_budget(n_rows: int) -> int:
     return -(-n_rows // BUDGET_SHARE)
 
 
-class ClusteredRows(NamedParameters, BaseEstimator):
+class ClusteredRows(BaseEstimator):
     """Rows in clusters. A subclass has the parameters n_jobs and random_state, `_build` and what is not shared."""
 
     n_rows_: int
@@ -50,6 +50,8 @@ class ClusteredRows(NamedParameters, BaseEstimator):
     # What a file of the index is called, and what it holds beside arrays and parameters.
     FORMAT: ClassVar[tuple[str, str]]
     _STATE: ClassVar[dict[str, type]]
+
+    set_params = set_named
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Make the core's part, each row in its cluster of `labels`, or the nearest where they are empty."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from sklearn.base import BaseEstimator
 
-from manyclass.checks import NamedParameters
+from manyclass.checks import set_named
 
 POWER = 0.75  # of word2vec: words are drawn with probability proportional to their count to this power
 
@@ -29,7 +29,7 @@ class CoreObjective:
     carries_normalizers: bool = False
 
 
-class Objective(NamedParameters, BaseEstimator):
+class Objective(BaseEstimator):
     """An objective: its parameters, and facts of its kind.
 
     Attributes
@@ -48,6 +48,8 @@ class Objective(NamedParameters, BaseEstimator):
     draws: ClassVar[bool] = True
     warms_up: ClassVar[bool] = True
     has_tree: ClassVar[bool] = False
+
+    set_params = set_named
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""

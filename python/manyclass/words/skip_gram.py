@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import NamedParameters, check_choice, check_flag, check_number, n_threads_from, seed_from
+from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from, set_named
 from manyclass.words.corpus import Documents, read_corpus
 from manyclass.words.objectives import AnyObjective, objective_from
 from manyclass.words.passes import Callback, SkipGramState
@@ -20,7 +20,7 @@ from manyclass.words.text_model import TextModel, Windows
 from manyclass.words.training import Trained, train
 
 
-class SkipGram(NamedParameters, WordVectorQueries, TransformerMixin, BaseEstimator):
+class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     r"""Skip-gram word vectors: p(y | x) for a word y near the word x.
 
     With a vector h_x for each word as a centre and v_y for each as a context, and n(x, y) the number of times that y
@@ -109,6 +109,8 @@ class SkipGram(NamedParameters, WordVectorQueries, TransformerMixin, BaseEstimat
     >>> model.vectors_.shape
     (4, 4)
     """
+
+    set_params = set_named
 
     def __init__(
         self,
