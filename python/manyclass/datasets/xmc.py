@@ -32,7 +32,9 @@ def load_xmc(
     n_jobs: int | None = None,
     cache: str | os.PathLike[str] | bool | None = None,
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Read a text file ``l1,l2,... j:v j:v ...`` with an optional first line ``N D L``.
+    """Read a text file in the form of the XMC repository.
+
+    Its lines are ``l1,l2,... j:v j:v ...``, after an optional first line ``N D L``.
 
     A line is a row: its labels, separated by commas, then its features, separated by blanks. Both may be
     missing; a line that begins with a blank or with a feature has no labels. Rows are sorted by feature;

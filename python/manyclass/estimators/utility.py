@@ -283,7 +283,7 @@ class AugmentReduceClassifier(LinearClassifier):
 
     @property
     def elbo_curve_(self) -> Doubles:
-        """Mean bound of each pass, (n_iter_,), in nats per point."""
+        """Mean bound of each pass, of shape (``n_iter_``,), in nats per point."""
         return -self.loss_curve_
 
     def elbo(self, X: Data, y: ArrayLike) -> float:

@@ -1,0 +1,62 @@
+"""
+Word vectors
+============
+
+Words that stand in the same places get vectors that point the same way (word2vec's skip-gram). The text is the
+documentation of NumPy, SciPy and scikit-learn, which is on every machine that has manyclass: about a tenth of what
+word vectors need to be good, and enough to see them work.
+"""
+
+# %%
+# Sentences
+# ---------
+# One a line, words between spaces.
+
+import importlib
+import re
+
+import numpy as np
+
+from manyclass import SkipGram
+
+MODULES = """
+numpy numpy.fft numpy.linalg numpy.random scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage
+scipy.optimize scipy.signal scipy.sparse scipy.spatial scipy.special scipy.stats sklearn.cluster
+sklearn.decomposition sklearn.ensemble sklearn.linear_model sklearn.metrics sklearn.model_selection
+sklearn.preprocessing
+""".split()  # noqa: SIM905
+
+descriptions = set()
+for name in MODULES:
+    for thing in vars(importlib.import_module(name)).values():
+        members = vars(thing).values() if isinstance(thing, type) else []
+        descriptions |= {part.__doc__ for part in (thing, *members) if isinstance(getattr(part, "__doc__", None), str)}
+text = " ".join(sorted(descriptions)).lower()
+sentences = [re.findall("[a-z]+", sentence) for sentence in re.split(r"[.:]\s", text)]
+sentences = [words for words in sentences if len(words) > 3]
+print(f"{sum(map(len, sentences)):,} words in {len(sentences):,} sentences")
+
+# %%
+# Train
+# -----
+# The Huffman tree is the objective that does best on little text (`bench/notes/words.md` has the measurements).
+
+model = SkipGram(50, window=5, min_count=10, objective="hierarchical", sample=1e-3, max_iter=8, random_state=0)
+model.fit(sentences)
+for word in ("matrix", "float", "cluster", "probability"):
+    print(f"{word:12}", ", ".join(f"{near} {cosine:.2f}" for near, cosine in model.most_similar(word, k=5)))
+
+# %%
+# Keep and exchange
+# -----------------
+# ``save_word2vec`` writes the format of word2vec, which gensim and others read; ``transform`` gives the vectors of
+# words as rows for another model.
+
+print(np.round(model.similarity("row", "column"), 2), np.round(model.similarity("row", "beta"), 2))
+vectors = model.transform(["row", "column"])
+print(vectors.shape, vectors.dtype)
+
+# %%
+# On the command line::
+#
+#     manyclass skipgram text.txt --output vectors.bin --objective hierarchical
