@@ -39,7 +39,7 @@ PARAMETERS: dict[str, type] = {
     "random_state": int,
 }
 
-_EMBEDDED = {"model": "embedding", "dim": 256, "solver": "adagrad", "decay": 0.5, "max_iter": 4}
+_EMBEDDED = {"model": "embedding", "dim": 512, "solver": "adagrad", "decay": 0.5, "max_iter": 4}
 # The best of a few by F1@5 on 5,000 held-out titles of yso-en (bench/notes/annif.md).
 DEFAULTS: dict[str, dict[str, Any]] = {
     "margin": {**_EMBEDDED, "sampler": "uniform", "n_negatives": 2048, "smoothing": 5.0},
@@ -115,7 +115,8 @@ class SubjectModel:
 
     A subject's score is :math:`1 / (1 + e^{-(a z + b)})`, the estimated probability that the document has the subject,
     whichever others it has; so scores sum to an expected number of subjects, not to one. z is the estimator's score
-    (softmax: the log-probability), and a and b are fitted on documents that the estimator has not seen (Platt 1999).
+    (softmax: the log-probability), and a and b are fitted on documents that the estimator has not seen (Platt's
+    scaling, as in scikit-learn's `CalibratedClassifierCV`).
 
     Attributes
     ----------
