@@ -4,8 +4,9 @@ r"""What "auto" stands for in `SoftmaxClassifier`, from a model of what a visit 
 
 solver
     "lbfgs" where that is predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate,
-    max_iter, sampler, n_negatives, early_stopping, coef_init); "exact" where a visit of a point is predicted to take at most 8 microseconds with all classes (hundreds of them, as
-    a rule), else "implicit"; with embeddings or several labels "adagrad".
+    max_iter, sampler, n_negatives, early_stopping, coef_init); "exact" where a visit of a point is predicted to take at
+    most 8 microseconds with all classes (hundreds of them, as a rule), else "implicit"; with embeddings or several
+    labels "adagrad".
 sampler
     "frequency_block"; in training by minibatches, which has no "head_tail", "all" up to 8,192 classes, else
     "frequency".
@@ -19,17 +20,17 @@ model
 alpha
     0; with solver="auto" one that was tried (`alpha_path_`), if no max_seconds is given. Where "lbfgs" was chosen: the
     best of 1000, 100, ..., 0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by more
-    than the standard error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5
-    and 1e-4 on a tenth of the points, where that is predicted to take at most 20 seconds and 1,000 points are there;
-    untried it is 0.01 / n_samples. W is that of the scaled features where they are.
+    than the standard error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5,
+    3e-5 and 1e-4 on a tenth of the points, where that is predicted to take at most 20 seconds and 1,000 points are
+    there; untried it is 0.01 / n_samples. W is that of the scaled features where they are.
 learning_rate
     c divided by the mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus", 0.01
     for "sgd", 4 / n_classes for "ove", batch_size for "minibatch_implicit" and 6 for the "implicit" that solver="auto"
     chooses; for "adagrad", 1 over the root of that mean. "grid", which is no "auto", is the best of 0.001, 0.01, ...,
     1000 on a tenth of the points, as `manyclass.tune_learning_rate` finds it.
 max_iter
-    20; 10,000 for "lbfgs"; 12 for the "implicit" that solver="auto" chooses; 10 in training by minibatches, and 4 where embeddings were
-    chosen.
+    20; 10,000 for "lbfgs"; 12 for the "implicit" that solver="auto" chooses; 10 in training by minibatches, and 4 where
+    embeddings were chosen.
 
 A rule that depended on a clock would make results depend on it too, so the costs are constants, fitted once to
 measurements (bench/bench_auto.py prints both); only their ratios, and one threshold, matter.

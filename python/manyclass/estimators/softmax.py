@@ -351,8 +351,8 @@ class SoftmaxClassifier(LabelClassifier):
 
         Returns
         -------
-        dict of "primal", this objective in nats per point, "dual", a lower bound of any W's, 0 without alpha, and "gap",
-            primal - dual >= 0; where the model scales features, W is that of features scaled as X says
+        dict of "primal", this objective in nats per point, "dual", a lower bound of any W's (0 without alpha), and
+            "gap", primal - dual >= 0; where the model scales features, W is that of features scaled as X says
         """
         check_is_fitted(self, "_weights")
         if isinstance(self._weights, MappedWeights):
