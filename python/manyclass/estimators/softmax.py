@@ -100,7 +100,7 @@ class SoftmaxClassifier(LabelClassifier):
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
     multilabel_, n_labels_, threshold_ : bool, int and float or None
         Whether y was an indicator matrix; the mean number of labels of its rows; the probability above which rows of X
-        have as many in all as they should, None where n_labels_ for each has a higher micro-F1 on those rows.
+        have as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
     n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features_in_,) where X has names
 
     Examples
