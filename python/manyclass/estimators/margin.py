@@ -83,9 +83,9 @@ class MarginClassifier(LabelClassifier):
         Whether y was an indicator matrix; the mean number of labels of its rows; the score above which rows of X have
         as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
-    loss_curve_ : ndarray of shape (n_iter_,), float64, mean loss over each pass, of the classes that its steps saw
+    loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
     n_iter_, n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Notes
     -----

@@ -94,14 +94,14 @@ class SoftmaxClassifier(LabelClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,), sorted labels; of an indicator matrix, its columns' numbers
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
-    loss_curve_ : ndarray of shape (n_iter_,), float64, log-loss in training, in nats, of drawn classes from below
+    loss_curve_ : ndarray of shape (n_iter,), float64, log-loss in training, in nats, of drawn classes from below
     n_iter_, best_iter_ : int, passes completed, and the one, from 1, whose model was kept
     resolved_params_ : dict, what parameters left open became: as parameters they train the same model
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
     multilabel_, n_labels_, threshold_ : bool, int and float or None
         Whether y was an indicator matrix; the mean number of labels of its rows; the probability above which rows of X
         have as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
-    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features_in_,) where X has names
+    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features,) where X has names
 
     Examples
     --------

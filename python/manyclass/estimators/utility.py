@@ -109,13 +109,13 @@ class AugmentReduceClassifier(LinearClassifier):
     classes_ : ndarray of shape (n_classes,), distinct labels, sorted
     coef_, intercept_ : ndarray of shape (n_classes, n_features) and (n_classes,), float32, views
     coef_var_ : ndarray of shape (n_classes, n_features), float32, posterior variances, with posterior="gaussian"
-    elbo_curve_ : ndarray of shape (n_iter_,), float64
+    elbo_curve_ : ndarray of shape (n_iter,), float64
         Mean over each pass of the bound in nats per point, at the weights of the visit and q after its local step, from
         the selected classes (which q has just moved towards: an optimistic estimate unless all are selected). `elbo`
         gives the exact value.
-    loss_curve_ : ndarray of shape (n_iter_,), float64, -elbo_curve_
+    loss_curve_ : ndarray of shape (n_iter,), float64, minus `elbo_curve_`
     n_iter_ : int, passes completed
-    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features_in_,) where X has names
+    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features,) where X has names
 
     Notes
     -----
