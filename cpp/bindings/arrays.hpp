@@ -95,6 +95,12 @@ std::span<T> mutable_view(Array<T>& a) {
   return {a.mutable_data(), static_cast<std::size_t>(a.size())};
 }
 
+// An array of n entries to be written; pybind11 counts in a signed type.
+template <class T>
+Array<T> empty_array(std::size_t n) {
+  return Array<T>(static_cast<py::ssize_t>(n));
+}
+
 template <class T>
 Array<T> array_of(const std::vector<T>& values) {
   return Array<T>(static_cast<py::ssize_t>(values.size()), values.data());

@@ -10,8 +10,8 @@ namespace {
 
 auto losses_and_ranks(const py::object& x, py::ssize_t n_features, const Weights& w, std::span<const Index> labels,
                       int n_threads, Isa isa) {
-  Array<double> losses(labels.size());
-  Array<Index> ranks(labels.size());
+  auto losses = empty_array<double>(labels.size());
+  auto ranks = empty_array<Index>(labels.size());
   with_data(x, n_features, w, [&](const auto& data, const auto& model) {
     released([&] { log_losses(data, labels, model, n_threads, isa, mutable_view(losses), mutable_view(ranks)); });
   });

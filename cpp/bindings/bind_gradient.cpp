@@ -53,7 +53,8 @@ double gradient(const std::string& loss, const py::object& x, py::ssize_t n_feat
 
 auto totals(const py::object& x, py::ssize_t n_features, const Matrix<const float>& w,
             std::span<const double> intercept, Index n_classes, std::span<const Index> labels, int n_threads, Isa isa) {
-  Array<double> normalizers(labels.size()), losses(labels.size()), sums(n_classes);
+  auto normalizers = empty_array<double>(labels.size()), losses = empty_array<double>(labels.size());
+  Array<double> sums(n_classes);
   const std::span<double> out = mutable_view(normalizers), out_losses = mutable_view(losses),
                           out_sums = mutable_view(sums);
   with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
@@ -66,7 +67,7 @@ auto balanced(const py::object& x, py::ssize_t n_features, const Matrix<const fl
               std::span<const double> intercept, Index n_classes, std::span<const Index> labels,
               std::span<const double> normalizers, std::span<const double> keep, std::span<const double> fill,
               int n_threads, Isa isa) {
-  Array<double> entropies(labels.size()), label_probabilities(labels.size());
+  auto entropies = empty_array<double>(labels.size()), label_probabilities = empty_array<double>(labels.size());
   const std::span<double> out = mutable_view(entropies), out_labels = mutable_view(label_probabilities);
   const double residual =
       with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
@@ -109,7 +110,7 @@ Array<float> projections(const Matrix<const float>& scores, std::span<const Offs
 // One point as the core sees it, for the tests.
 py::tuple one_point(const std::string& name, double smoothing, std::span<const float> positives,
                     std::span<const float> negatives, double rest, float rest_score, Isa isa) {
-  Array<float> of_positives(positives.size()), of_negatives(negatives.size());
+  auto of_positives = empty_array<float>(positives.size()), of_negatives = empty_array<float>(negatives.size());
   const LabelScores z{positives, negatives, rest, rest_score};
   LabelGradient g{mutable_view(of_positives), mutable_view(of_negatives)};
   const auto [value, enough] = label_loss_of(label_loss(name, smoothing), z, isa, g);

@@ -13,7 +13,7 @@ namespace {
 
 template <class F>
 Array<float> block(std::span<const float> x, Isa isa, F f) {
-  Array<float> y(x.size());
+  auto y = empty_array<float>(x.size());
   const float* in = x.data();
   float* out = y.mutable_data();
   const std::size_t n = x.size();

@@ -43,7 +43,7 @@ Array<double> sampled_log_probabilities(const std::string& noise, const Matrix<c
   if (labels.size() != rows.size()) throw std::invalid_argument("psi and labels differ in length");
   if (n_samples < 1) throw std::invalid_argument("n_samples is " + std::to_string(n_samples) + "; it must be positive");
   check_classes(labels, rows.n_classes);
-  Array<double> out(labels.size());
+  auto out = empty_array<double>(labels.size());
   released([&] {
     sampled_utility_log_probabilities(noise_named(noise), rows, labels, n_samples, seed, n_threads, isa,
                                       mutable_view(out));
@@ -53,8 +53,8 @@ Array<double> sampled_log_probabilities(const std::string& noise, const Matrix<c
 
 auto losses_and_ranks(const std::string& noise, const py::object& x, py::ssize_t n_features, const Weights& w,
                       std::span<const Index> labels, int n_threads, Isa isa) {
-  Array<double> losses(labels.size());
-  Array<Index> ranks(labels.size());
+  auto losses = empty_array<double>(labels.size());
+  auto ranks = empty_array<Index>(labels.size());
   with_data(x, n_features, w, [&](const auto& data, const auto& model) {
     released([&] {
       utility_log_losses(noise_named(noise), data, labels, model, n_threads, isa, mutable_view(losses),

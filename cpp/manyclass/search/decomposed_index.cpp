@@ -238,8 +238,8 @@ void DecomposedIndex::search(const DenseView& queries, std::size_t k, const Find
       found.clear();
       for (std::size_t j = 0; j < n_blocks(); ++j) find(j, phi, options, excluded.of(i), memory, found);
       std::ranges::sort(found, {}, &Scored::id);
-      const auto repeated = std::ranges::unique(found, {}, &Scored::id);
-      found.erase(repeated.begin(), repeated.end());
+      const auto same = [](const Scored& a, const Scored& b) { return a.id == b.id; };
+      found.erase(std::unique(found.begin(), found.end(), same), found.end());
       exact_scores(rows(), phi, options.isa, found);
       const std::size_t best = std::min(k, found.size());
       std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(best), found.end());

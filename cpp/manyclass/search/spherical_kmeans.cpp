@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
@@ -73,7 +74,7 @@ std::size_t repair(std::span<Scored> nearest, std::vector<Index>& sizes) {
   if (n_empty == 0) return 0;
   std::vector<Index> worst(nearest.size());
   std::iota(worst.begin(), worst.end(), 0);
-  std::ranges::stable_sort(worst, {}, [&](Index i) { return nearest[at(i)].score; });
+  std::ranges::sort(worst, {}, [&](Index i) { return std::pair(nearest[at(i)].score, i); });
   std::size_t repaired = 0;
   auto next = worst.begin();
   for (std::size_t c = 0; c < sizes.size(); ++c) {
