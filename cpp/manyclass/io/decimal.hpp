@@ -5,6 +5,16 @@
 #include <cstdint>
 #include <system_error>
 
+// The standard library of Apple's compilers lacks std::from_chars of floats before LLVM 20.
+#if defined(__APPLE__) && defined(_LIBCPP_VERSION) && _LIBCPP_VERSION < 200000
+#define MANYCLASS_NO_FROM_CHARS
+#include <xlocale.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#endif
+
 namespace manyclass {
 
 inline bool is_digit(char c) { return static_cast<unsigned char>(c - '0') < 10; }
@@ -62,6 +72,12 @@ inline Decimal read_decimal(const char* p, const char* end) {
   if (n_digits <= 19 && mantissa <= exact_mantissa && exponent >= -10 && exponent <= 10) {
     const auto m = static_cast<float>(mantissa);
     value = exponent < 0 ? m / detail::exact_powers[-exponent] : m * detail::exact_powers[exponent];
+#ifdef MANYCLASS_NO_FROM_CHARS
+  } else {
+    value = strtof_l(std::string(unsigned_begin, p).c_str(), nullptr, nullptr);  // without a locale, that of C
+    if (std::isinf(value)) return {p, 0.0F, true};
+  }
+#else
   } else if (std::from_chars(unsigned_begin, p, value).ec == std::errc::result_out_of_range) {
     // The number is too large or too small for a float. It is < 10^(exponent + n_digits) and at least
     // 10^(exponent + n_digits - 1 - leading zeros).
@@ -70,6 +86,7 @@ inline Decimal read_decimal(const char* p, const char* end) {
     if (magnitude > 0) return {p, 0.0F, true};
     value = 0.0F;
   }
+#endif
   return {p, negative ? -value : value, false};
 }
 
