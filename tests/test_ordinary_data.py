@@ -1,11 +1,14 @@
 """SoftmaxClassifier() on small data in any units: as good as logistic regression, unmoved by useless columns."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference.ordinary_data import SCALINGS, SETS, of_logistic_regression, of_softmax
+from sklearn.exceptions import ConvergenceWarning
 
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, models
 
 # What no one would notice: one point in a hundred, and two hundredths of a nat.
 LESS_ACCURATE, MORE_NATS = 0.01, 0.02
@@ -30,6 +33,20 @@ def test_the_default_is_as_good_as_logistic_regression_on_scaled_features(name, 
 @pytest.mark.parametrize("name", SETS)
 def test_the_default_is_as_good_as_logistic_regression_in_any_units(name, scaling, seed):
     check(name, scaling, seed)
+
+
+def test_full_passes_chosen_by_hand_run_to_their_tolerance():
+    X, y = SETS["iris"](return_X_y=True)
+    model = SoftmaxClassifier(solver="lbfgs", alpha=1e-2).fit(X, y)
+    assert 20 < model.n_iter_ < model.resolved_params_["max_iter"]
+
+
+def test_full_passes_that_end_before_their_tolerance_say_what_to_do():
+    X, y = SETS["wine"](return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match=re.escape("or set model=models.Linear(scaling='standard')")):
+        SoftmaxClassifier(solver="lbfgs", alpha=1e-4).fit(X, y)
+    scaled = SoftmaxClassifier(solver="lbfgs", alpha=1e-4, model=models.Linear(scaling="standard")).fit(X, y)
+    assert scaled.n_iter_ < 1000
 
 
 def planted(seed, n=240):

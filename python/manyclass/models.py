@@ -29,8 +29,8 @@ class Linear(Model):
         the ridge is that of the weights of the scaled features. Dense features have mean 0, if there is an intercept,
         and standard deviation 1 then; those of mostly zeros keep them, and their other values have root mean square 1.
         Sparse ones keep their zeros, too: where these root mean squares differ by a factor of more than 100 each is
-        made 1, else all are divided by one number. Takes a copy of X, of its values where X is sparse. For one label a
-        row. "auto" is "standard" with solver="auto", else "none".
+        made 1, else all are divided by the power of two that brings the length of rows to 1 to 8. Takes a copy of X, of
+        its values where X is sparse. For one label a row. "auto" is "standard" with solver="auto", else "none".
     """
 
     name = "linear"
