@@ -64,6 +64,7 @@ def test_every_command_works_on_a_model_of_every_estimator(tmp_path, data, capsy
     y = first_label(Y)
     found = json.loads(output_of(capsys, "evaluate", tmp_path / "m", data, "--json"))
     expected = loaded.evaluate(X, y)
+    expected.pop("n_unseen", None)  # of which "dropped_rows" tells
     assert {key: found[key] for key in expected} == expected
     assert ("log_loss" in found) == ("ece" in found) == (estimator != "margin")
     assert table(out)["error"] == f"{expected['error']:.6f}"
@@ -191,7 +192,10 @@ def test_a_model_of_first_labels_is_evaluated_on_all_where_asked(tmp_path, sever
     expected = metrics.expected_calibration_error(seen, at[:, 0], confidences, 15)
     assert both["ece"] == pytest.approx(expected, rel=1e-12)
     five = json.loads(output_of(capsys, "evaluate", tmp_path / "m", several, "--json", "--n-bins", "5"))
-    assert five["ece"] != first["ece"]
+    truth = np.searchsorted(loaded.classes_, first_label(Y))
+    for found, n_bins in ((first, 15), (five, 5)):
+        expected = metrics.expected_calibration_error(truth, at[:, 0], confidences, n_bins)
+        assert found["ece"] == pytest.approx(expected, rel=1e-12)
     assert "n_bins is 0" in the_error(capsys, "evaluate", tmp_path / "m", several, "--n-bins", "0")
 
 
@@ -261,17 +265,6 @@ def test_ctrl_c_while_alpha_is_chosen_says_that_there_is_no_model(tmp_path):
     assert err.endswith(f"manyclass: interrupted before there was a model; {tmp_path / 'm'} is not written\n")
     assert "Traceback" not in err
     assert not (tmp_path / "m").exists()
-
-
-def test_ctrl_c_while_modules_are_read_leaves_no_traceback(tmp_path):
-    import subprocess
-    import sys
-
-    code = "import sys, types\nclass Stop:\n    def find_spec(self, name, *rest):\n"
-    code += "        if name == 'manyclass.cli.parser': raise KeyboardInterrupt\nsys.meta_path.insert(0, Stop())\n"
-    code += "import manyclass.cli"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "manyclass: interrupted\n")
 
 
 def test_exit_codes_are_in_the_help(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from manyclass.estimators.tuning import quietly
 from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.progress import progress_bar
 from manyclass.training.validation import fork
 
 LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of the optimum by much less than ridges do
@@ -49,19 +51,23 @@ def cross_validated_ridge(
     losses: dict[float, Doubles] = {}
     if not data:
         return prior, tried
-    for ridge in auto.PRIORS:
-        found = []
-        for at, (x_kept, y_kept, x_out, y_out) in enumerate(data):
-            trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
-            fit = partial(fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[at])
-            starts[at], _ = weights, _ = quietly(fit)
-            found.append(weights.log_losses(x_out, y_out, plan.n_threads)[0])
-        alpha = ridge / len(labels)
-        losses[alpha] = np.concatenate(found)
-        loss = float(np.mean(losses[alpha]))
-        tried[alpha] = loss if math.isfinite(loss) else math.inf
-        if alpha <= prior and auto.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
-            break
+    n_trials = len(auto.PRIORS) * len(data)
+    bar = progress_bar(n_trials, unit="trial", shown=bool(plan.verbose), heading="choosing alpha")
+    with closing(bar):
+        for ridge in auto.PRIORS:
+            found = []
+            for at, (x_kept, y_kept, x_out, y_out) in enumerate(data):
+                trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
+                fit = partial(fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[at])
+                starts[at], _ = weights, _ = quietly(fit)
+                found.append(weights.log_losses(x_out, y_out, plan.n_threads)[0])
+                bar.update()
+            alpha = ridge / len(labels)
+            losses[alpha] = np.concatenate(found)
+            loss = float(np.mean(losses[alpha]))
+            tried[alpha] = loss if math.isfinite(loss) else math.inf
+            if alpha <= prior and auto.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
+                break
     best = min(tried, key=lambda alpha: tried[alpha])
     gain = losses[prior] - losses[best]
     chance = float(np.std(gain) / np.sqrt(len(gain)))
