@@ -12,6 +12,7 @@ from test_cli_signals import start
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load_xmc, metrics, solvers
+from manyclass.cli import parser
 from manyclass.cli.fit import ESTIMATORS
 from manyclass.datasets import first_label
 
@@ -272,3 +273,13 @@ def test_exit_codes_are_in_the_help(capsys):
     shown = capsys.readouterr().out
     for code in (0, 1, 2, 130, 141):
         assert re.search(rf"^  {code} +\w", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", [command.__name__.rpartition(".")[2] for command in parser.COMMANDS])
+def test_every_command_has_help_that_names_it(command, capsys):
+    run(command, "--help")
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: manyclass {command}")
+    assert "%(" not in out
+    run("--help")
+    assert re.search(rf"^    {command} +\w+", capsys.readouterr().out, re.MULTILINE)

@@ -324,3 +324,8 @@ def test_a_named_pipe_is_read_once(tmp_path):
     run("fit", tmp_path / "pipe", "--output", tmp_path / "m", *QUICK)
     writer.join()
     assert manyclass.load(tmp_path / "m").classes_.tolist() == ["animal", "vehicle"]
+
+
+def test_stdin_is_read_once(tmp_path, capsys):
+    message = the_error(capsys, "fit", "-", "--test", "-", "--output", tmp_path / "m")
+    assert message == "- is stdin, which can be read once; data and test are both -"

@@ -253,9 +253,8 @@ def named(records: Records, path: str, name: str) -> Records:
     return replace(records, Y=Y, labels=np.array([own[at] for at in order], dtype=object))
 
 
-def features(args: argparse.Namespace, data: Data, vectorizer: TextVectorizer | None) -> Any:
+def features(args: argparse.Namespace, X: Any, vectorizer: TextVectorizer | None) -> Any:
     """Return the features of rows, of texts through the vectorizer, normalized where that is asked for."""
-    X = data.records.X
     if isinstance(X, list):
         assert vectorizer is not None
         with waiting(f"turning {len(X)} texts into rows"):
@@ -269,7 +268,7 @@ def features(args: argparse.Namespace, data: Data, vectorizer: TextVectorizer | 
 
 
 def rows_of(X: Any, rows: Any) -> Any:
-    """Some rows of a matrix or a table."""
+    """Some rows of a matrix or a table, or some texts."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 

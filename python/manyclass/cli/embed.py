@@ -75,4 +75,4 @@ def _vectors(args: argparse.Namespace) -> tuple[list[str] | None, NDArray[np.flo
         raise ValueError(f"{args.model}: {error}") from error
     expected = Expected.by(model, need_label=False)
     data = read(args, args.data, expected)
-    return None, model.embed(features(args, data, expected.vectorizer))
+    return None, model.embed(features(args, data.records.X, expected.vectorizer))

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     which = args.labels if args.labels != "auto" else "all" if several else "first"
     expected = Expected.by(model, need_label=True)
     data = read(args, args.data, expected)
-    rows = labelled(data, features(args, data, expected.vectorizer), which)
+    rows = labelled(data, features(args, data.records.X, expected.vectorizer), which)
     weights = _propensities(args, model, expected, which) if args.propensities else None
     result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
     if args.json:

@@ -109,7 +109,7 @@ def _fitted(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) ->
     texts = _take_texts(args, data, vectorizer)
     which = _which_labels(args, data)
     args.labels = which
-    rows = labelled(data, features(args, data, vectorizer), which)
+    rows = labelled(data, features(args, data.records.X, vectorizer), which)
     test = _test_rows(args, rows, vectorizer if texts else None) if args.test else None
     read_seconds = time.perf_counter() - begin
 
@@ -177,7 +177,7 @@ def _test_rows(args: argparse.Namespace, rows: Labelled, vectorizer: TextVectori
     several = args.labels == "all"
     expected = Expected(rows.X.shape[1], True, names, vectorizer, several, need_label=True)
     data = read(args, args.test, expected)
-    return labelled(data, features(args, data, vectorizer), args.labels)
+    return labelled(data, features(args, data.records.X, vectorizer), args.labels)
 
 
 def _fit(model: Any, rows: Labelled, max_seconds: float | None, *, several: bool) -> bool:

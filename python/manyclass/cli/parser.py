@@ -15,6 +15,7 @@ from manyclass.cli import demo, embed, evaluate, experiment, fit, info, neighbou
 from manyclass.cli.arguments import HelpFormatter
 from manyclass.cli.completion import add_completion
 from manyclass.cli.interrupts import INTERRUPTED
+from manyclass.cli.sources import STDIN
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
@@ -77,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ConvergenceWarning)
             warnings.showwarning = _show_warning
+            _check_stdin(args)
             code: int = args.run(args)
             sys.stdout.flush()
             return code
@@ -92,6 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"manyclass: error: {_one_line(error)}", file=sys.stderr)
         return USER_ERROR
+
+
+def _check_stdin(args: argparse.Namespace) -> None:
+    """Raise where two arguments want stdin, which can be read once."""
+    asking = [name.replace("_", "-") for name, value in vars(args).items() if value == STDIN]
+    if len(asking) > 1:
+        raise ValueError(f"- is stdin, which can be read once; {' and '.join(asking)} are both -")
 
 
 def _one_line(error: BaseException) -> str:

@@ -84,14 +84,14 @@ def _write(args: argparse.Namespace, model: Any, names: NDArray[Any], k: int, da
     line = _LINES[args.output_format]
     step = max(1, BLOCK_CELLS // k)
     n_rows = data.records.n_rows
-    X = features(args, data, getattr(model, "vectorizer_", None))
+    vectorizer = getattr(model, "vectorizer_", None)
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or 0.95} if args.approximate else {}
     if args.output_format == "xmc":
         out.write(f"{n_rows} {int(names.max()) + 1}\n")
     bar = progress_bar(n_rows, unit="row", shown=shows_progress(args) and bool(args.output))
     with contextlib.closing(bar):
         for first in range(0, n_rows, step):
-            rows = rows_of(X, slice(first, first + step))
+            rows = features(args, rows_of(data.records.X, slice(first, first + step)), vectorizer)
             labels, scores = model.predict_top_k(rows, k, **how)
             shown = names[np.searchsorted(model.classes_, labels)].tolist()
             values = np.exp(scores) if args.probabilities else scores
