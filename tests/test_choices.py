@@ -36,7 +36,8 @@ from manyclass.training.search_head import HeadSearch
 def test_the_ridge_is_the_best_before_the_losses_rise(losses, best, n_tried, monkeypatch, seed):
     plans = []
 
-    def fit_points(plan, x, labels, n_classes, watch):
+    def fit_points(plan, x, labels, n_classes, watch, weights):
+        assert weights is None
         assert len(x) == len(labels) == 90  # a tenth is held out
         plans.append(plan)
         told = np.array([losses[len(plans) - 1]])
@@ -56,7 +57,7 @@ def test_a_ridge_whose_training_ended_early_is_none(monkeypatch, seed):
     n_passes = iter([PLAN.max_iter, PLAN.max_iter - 1, *[PLAN.max_iter] * 3])
     told = iter([2.0, 0.5, 1.0, 1.5, 1.5])
 
-    def fit_points(plan, *_):
+    def fit_points(plan, *_, **__):
         loss = next(told)
         return SimpleNamespace(log_losses=lambda *_: (np.array([loss]), None)), [0.0] * next(n_passes)
 
@@ -95,9 +96,9 @@ def test_rates_are_in_units_of_the_mean_square_of_what_is_tried(fit_intercept, m
 def test_so_many_points_are_tried_with(n, fraction, min_points, expected, monkeypatch, seed):
     seen = []
     monkeypatch.setattr(tuning, "search_grid", lambda log_loss, scale: log_loss(0))
-    monkeypatch.setattr(SoftmaxClassifier, "fit", lambda self, X, y: seen.append(X) or self)
+    monkeypatch.setattr(SoftmaxClassifier, "fit", lambda self, X, y, r: seen.append(X) or self)
     monkeypatch.setattr(SoftmaxClassifier, "n_iter_", 3, raising=False)
-    monkeypatch.setattr(SoftmaxClassifier, "evaluate", lambda self, X, y: {"log_loss": 1.0})
+    monkeypatch.setattr(SoftmaxClassifier, "evaluate", lambda self, X, y, r: {"log_loss": 1.0})
     X = np.random.default_rng(seed).normal(size=(n, 3))
     given = {"fraction": fraction, "min_points": min_points, "criterion": "training", "random_state": seed}
     assert tune_learning_rate(SoftmaxClassifier(solver="exact", max_iter=3), X, np.arange(n) % 2, **given) == 1.0

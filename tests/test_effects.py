@@ -131,6 +131,7 @@ OTHER_PARAMETERS = {
     "early_stopping": True,
     "validation_fraction": 0.3,
     "n_iter_no_change": 1,
+    "class_weight": {0: 3.0},
     "fit_intercept": False,
     "random_state": 1,
     "loss": "triplet",

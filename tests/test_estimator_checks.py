@@ -4,12 +4,31 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 
+UNSCALED = "columns of standard deviation 20 beside an intercept's 1 are not fitted unscaled; test_weighting.py scales"
+
+
+def fails_by_design(estimator):
+    """Checks that fail, each with its reason.
+
+    That a weight is the row so often, bit for bit, is as little true of scikit-learn's SGDClassifier: what is equal is
+    shown in test_sample_weight.py.
+    """
+    full_batch = estimator.get_params().get("solver") == "lbfgs"
+    two = "a row that is there twice makes two steps, at other places of the order and by draws of their own"
+    expected = (
+        {} if full_batch else {f"check_sample_weight_equivalence_on_{kind}_data": two for kind in ("dense", "sparse")}
+    )
+    if isinstance(estimator, SoftmaxClassifier):
+        return expected | {"check_class_weight_classifiers": "it sets n_iter_no_change, refused without early_stopping"}
+    return expected | {"check_class_weight_classifiers": UNSCALED}
+
 
 @parametrize_with_checks(
     [
         SoftmaxClassifier(),
         SoftmaxClassifier(solver="exact"),
         SoftmaxClassifier(solver="umax"),
+        SoftmaxClassifier(solver="lbfgs", alpha=0.01, max_iter=1000),
         SoftmaxClassifier(solver=solvers.Implicit(formulation="raman"), sampler="uniform", n_negatives=1),
         AugmentReduceClassifier(),
         AugmentReduceClassifier(noise="logistic", sampler="uniform", n_negatives=1),
@@ -17,7 +36,8 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
         MarginClassifier(),
         MarginClassifier(sampler=samplers.Search(warm_up=2)),
         SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=4),
-    ]
+    ],
+    expected_failed_checks=fails_by_design,
 )
 def test_estimator_keeps_the_contract_of_scikit_learn(estimator, check):
     check(estimator)

@@ -40,38 +40,51 @@ auto with_model(const py::object& x, py::ssize_t n_features, const Matrix<const 
       data_view(x, n_features));
 }
 
+// Weights of points: none, or one for each.
+void check_weights(std::span<const double> weights, std::span<const Index> labels) {
+  if (weights.empty() || weights.size() == labels.size()) return;
+  throw std::invalid_argument("sample_weight has " + std::to_string(weights.size()) + " values; it must have " +
+                              std::to_string(labels.size()));
+}
+
 double gradient(const std::string& loss, const py::object& x, py::ssize_t n_features, const Matrix<const double>& w,
                 std::span<const double> intercept, Index n_classes, std::span<const Index> labels,
-                std::span<double> w_gradient, std::span<double> intercept_gradient, int n_threads, Isa isa) {
+                std::span<const double> weights, std::span<double> w_gradient, std::span<double> intercept_gradient,
+                int n_threads, Isa isa) {
   if (w_gradient.size() != w.data.size() || intercept_gradient.size() != intercept.size()) {
     throw std::invalid_argument("the gradients do not have the sizes of the weights and the intercept");
   }
+  check_weights(weights, labels);
   return with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
-    return loss_and_gradient(loss, data, labels, model, n_threads, isa, w_gradient, intercept_gradient);
+    return loss_and_gradient(loss, data, labels, weights, model, n_threads, isa, w_gradient, intercept_gradient);
   });
 }
 
 auto totals(const py::object& x, py::ssize_t n_features, const Matrix<const float>& w,
-            std::span<const double> intercept, Index n_classes, std::span<const Index> labels, int n_threads, Isa isa) {
+            std::span<const double> intercept, Index n_classes, std::span<const Index> labels,
+            std::span<const double> weights, int n_threads, Isa isa) {
+  check_weights(weights, labels);
   auto normalizers = empty_array<double>(labels.size()), losses = empty_array<double>(labels.size());
   Array<double> sums(n_classes);
   const std::span<double> out = mutable_view(normalizers), out_losses = mutable_view(losses),
                           out_sums = mutable_view(sums);
   with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
-    softmax_totals(data, labels, model, n_threads, isa, out, out_losses, out_sums);
+    softmax_totals(data, labels, weights, model, n_threads, isa, out, out_losses, out_sums);
   });
   return std::tuple(normalizers, losses, sums);
 }
 
 auto balanced(const py::object& x, py::ssize_t n_features, const Matrix<const float>& w,
               std::span<const double> intercept, Index n_classes, std::span<const Index> labels,
-              std::span<const double> normalizers, std::span<const double> keep, std::span<const double> fill,
-              int n_threads, Isa isa) {
+              std::span<const double> weights, std::span<const double> normalizers, std::span<const double> keep,
+              std::span<const double> fill, int n_threads, Isa isa) {
+  check_weights(weights, labels);
   auto entropies = empty_array<double>(labels.size()), label_probabilities = empty_array<double>(labels.size());
   const std::span<double> out = mutable_view(entropies), out_labels = mutable_view(label_probabilities);
   const double residual =
       with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
-        return balanced_softmax(data, labels, model, {normalizers, keep, fill}, n_threads, isa, out, out_labels);
+        return balanced_softmax(data, labels, weights, model, {normalizers, keep, fill}, n_threads, isa, out,
+                                out_labels);
       });
   return std::tuple(entropies, label_probabilities, residual);
 }
@@ -121,11 +134,13 @@ py::tuple one_point(const std::string& name, double smoothing, std::span<const f
 
 void bind_gradient(py::module_& m) {
   m.def("loss_and_gradient", &gradient, py::kw_only(), "loss"_a, "x"_a, "n_features"_a, "matrix"_a, "intercept"_a,
-        "n_classes"_a, "labels"_a, "gradient"_a, "intercept_gradient"_a, "n_threads"_a, "isa"_a = "auto");
+        "n_classes"_a, "labels"_a, "sample_weight"_a = Array<double>(0), "gradient"_a, "intercept_gradient"_a,
+        "n_threads"_a, "isa"_a = "auto");
   m.def("softmax_totals", &totals, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a,
-        "labels"_a, "n_threads"_a, "isa"_a = "auto");
+        "labels"_a, "sample_weight"_a = Array<double>(0), "n_threads"_a, "isa"_a = "auto");
   m.def("balanced_softmax", &balanced, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a,
-        "labels"_a, "normalizers"_a, "keep"_a, "fill"_a, "n_threads"_a, "isa"_a = "auto");
+        "labels"_a, "sample_weight"_a = Array<double>(0), "normalizers"_a, "keep"_a, "fill"_a, "n_threads"_a,
+        "isa"_a = "auto");
 }
 
 void bind_losses(py::module_& m) {

@@ -84,10 +84,12 @@ py::tuple bound_step(const Plan& plan, const std::string& isa, const Array<float
 
 py::tuple minibatch_prox(const Array<double>& gram, const Array<double>& scores, const Array<double>& shrinks,
                          const Array<double>& log_weights, const std::vector<std::size_t>& labels, bool has_intercept,
-                         double share, double eta, double eta_u, const std::vector<double>& u) {
+                         double share, double eta, double eta_u, const std::vector<double>& u,
+                         std::vector<double> weights) {
+  if (weights.empty()) weights.assign(labels.size(), 1);
   const auto n = static_cast<py::ssize_t>(labels.size());
   if (gram.size() != n * n || scores.size() != n * shrinks.size() || log_weights.size() != shrinks.size() ||
-      u.size() != labels.size()) {
+      u.size() != labels.size() || weights.size() != labels.size()) {
     throw std::invalid_argument("the arrays do not describe one batch");
   }
   for (const std::size_t y : labels) {
@@ -96,9 +98,9 @@ py::tuple minibatch_prox(const Array<double>& gram, const Array<double>& scores,
   std::vector<double> new_u = u;
   Array<double> c(std::vector<py::ssize_t>{shrinks.size(), n}), t(shrinks.size());
   MinibatchProx prox;
-  const auto outcome =
-      prox.solve({view(gram), view(scores), view(shrinks), view(log_weights), labels, has_intercept, share, eta, eta_u},
-                 new_u, mutable_view(c), mutable_view(t));
+  const Minibatch batch{view(gram), view(scores), view(shrinks), view(log_weights), labels, weights, has_intercept,
+                        share,      eta,          eta_u};
+  const auto outcome = prox.solve(batch, new_u, mutable_view(c), mutable_view(t));
   return py::make_tuple(c, t, new_u, outcome.loss, outcome.moved, outcome.error);
 }
 
@@ -134,7 +136,8 @@ void bind_parts(py::module_& m) {
         "item"_a, "(p, label's move, mu, scale, loss) of one step of augment and reduce.");
   m.def("_minibatch_prox", &minibatch_prox, py::kw_only(), "gram"_a.noconvert(), "scores"_a.noconvert(),
         "shrinks"_a.noconvert(), "log_weights"_a.noconvert(), "labels"_a, "has_intercept"_a, "share"_a, "eta"_a,
-        "eta_u"_a, "u"_a, "(c, t, u, loss, largest move of a score, error bound) of one step of a batch.");
+        "eta_u"_a, "u"_a, "weights"_a = std::vector<double>(),
+        "(c, t, u, loss, largest move of a score, error bound) of one step of a batch.");
   m.def(
       "_find_root",
       [](const std::string& finder, double low, double high, double start, double close,

@@ -28,6 +28,7 @@ struct State {
   Matrix<const Index> heads;
   Index n_classes;
   std::span<double> local_scale;  // of q, beside u
+  std::span<const double> sample_weight;
 };
 
 void check_shape(const State& state, const CsrView& x) {
@@ -48,7 +49,8 @@ template <class Rows>
 Problem<Rows> problem_of(const typename Rows::Data& x, const State& s) {
   check_shape(s, x);
   const Rows rows(s.weights.data, x.n_cols);
-  Problem<Rows> problem{x, s.labels, s.x_sq, s.u, {rows, s.intercept, s.scale}, s.n_classes, {}, s.local_scale};
+  Problem<Rows> problem{x,  s.labels,      s.x_sq,         s.u, {rows, s.intercept, s.scale}, s.n_classes,
+                        {}, s.local_scale, s.sample_weight};
   if (!s.squares.empty()) {
     check_size("squares", s.squares.size(), s.weights.data.size());
     problem.adaptive = Adaptive<Rows>{Rows(s.squares, x.n_cols), s.intercept_squares};
@@ -110,6 +112,7 @@ struct LabelArrays {
   std::span<float> class_squares;
   py::ssize_t n_features, n_hidden;
   bool intercept, relu;
+  std::span<const double> sample_weight;
 };
 
 VectorRows vector_rows(std::span<float> rows, std::span<float> squares, std::size_t width, const char* what) {
@@ -126,7 +129,8 @@ LabelProblem problem_of(const LabelArrays& a) {
       {data_view(a.x, a.n_features), vector_rows(a.embeddings, a.embedding_squares, width, "embeddings"),
        static_cast<std::size_t>(a.n_hidden), a.intercept, a.relu},
       {a.labels_indptr, a.labels},
-      vector_rows(a.classes.data, a.class_squares, width, "classes")};
+      vector_rows(a.classes.data, a.class_squares, width, "classes"),
+      a.sample_weight};
   check(problem);
   return problem;
 }
@@ -205,16 +209,17 @@ void bind_train(py::module_& m) {
   using Doubles = std::span<double>;
   py::class_<State>(m, "State")
       .def(py::init<std::span<const Index>, std::span<const float>, Doubles, Matrix<float>, Numbers, Numbers, Doubles,
-                    Numbers, Numbers, Numbers, Numbers, Matrix<const Index>, Index, Doubles>(),
+                    Numbers, Numbers, Numbers, Numbers, Matrix<const Index>, Index, Doubles, std::span<const double>>(),
            py::kw_only(), "labels"_a, "x_sq"_a, "u"_a, "weights"_a, "intercept"_a, "scale"_a, "norm_sq"_a, "squares"_a,
            "intercept_squares"_a, "gradients"_a = Array<float>(0), "intercept_gradients"_a = Array<float>(0), "heads"_a,
-           "n_classes"_a, "local_scale"_a = Array<double>(0), KeepAll());
+           "n_classes"_a, "local_scale"_a = Array<double>(0), "sample_weight"_a = Array<double>(0), KeepAll());
 
   py::class_<LabelArrays>(m, "LabelArrays")
       .def(py::init<py::object, std::span<const Offset>, std::span<const Index>, Numbers, Numbers, Matrix<float>,
-                    Numbers, py::ssize_t, py::ssize_t, bool, bool>(),
+                    Numbers, py::ssize_t, py::ssize_t, bool, bool, std::span<const double>>(),
            py::kw_only(), "x"_a, "labels_indptr"_a, "labels"_a, "embeddings"_a, "embedding_squares"_a, "classes"_a,
-           "class_squares"_a, "n_features"_a, "n_hidden"_a, "intercept"_a, "relu"_a, KeepAll());
+           "class_squares"_a, "n_features"_a, "n_hidden"_a, "intercept"_a, "relu"_a,
+           "sample_weight"_a = Array<double>(0), KeepAll());
 
   py::class_<Progress>(m, "Progress")
       .def_readonly("loss", &Progress::loss)

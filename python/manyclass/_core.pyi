@@ -88,6 +88,7 @@ class State:
         heads: NDArray[np.int32],
         n_classes: int,
         local_scale: NDArray[np.float64] = ...,
+        sample_weight: NDArray[np.float64] = ...,
     ) -> None: ...
 
 class Progress:
@@ -179,6 +180,7 @@ class LabelArrays:
         n_hidden: int,
         intercept: bool,
         relu: bool,
+        sample_weight: NDArray[np.float64] = ...,
     ) -> None: ...
 
 # bind_evaluate
@@ -304,6 +306,7 @@ def loss_and_gradient(
     intercept: NDArray[np.float64],
     n_classes: int,
     labels: NDArray[np.int32],
+    sample_weight: NDArray[np.float64] = ...,
     gradient: NDArray[np.float64],
     intercept_gradient: NDArray[np.float64],
     n_threads: int,
@@ -317,6 +320,7 @@ def softmax_totals(
     intercept: NDArray[np.float64],
     n_classes: int,
     labels: NDArray[np.int32],
+    sample_weight: NDArray[np.float64] = ...,
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
@@ -328,6 +332,7 @@ def balanced_softmax(
     intercept: NDArray[np.float64],
     n_classes: int,
     labels: NDArray[np.int32],
+    sample_weight: NDArray[np.float64] = ...,
     normalizers: NDArray[np.float64],
     keep: NDArray[np.float64],
     fill: NDArray[np.float64],
@@ -611,6 +616,7 @@ def _minibatch_prox(
     eta: float,
     eta_u: float,
     u: list[float],
+    weights: list[float] = ...,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float], float, float, float]: ...
 def _find_root(
     *,

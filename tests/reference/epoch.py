@@ -45,6 +45,7 @@ DEFAULTS = {
     "averaging": "none",
     "max_norm": None,
     "fit_intercept": True,
+    "sample_weight": None,
 }
 
 
@@ -107,6 +108,9 @@ class Training:
     def __init__(self, X: Floats, labels: NDArray[np.int64], n_classes: int, options: dict[str, Any]) -> None:
         self.X, self.options = X, SimpleNamespace(**{**DEFAULTS, **options})
         o, n = self.options, len(labels)
+        # The objective is sum_i w_i loss_i / sum_i w_i: a visit of a uniform point counts w_i / mean w times.
+        given = np.ones(n) if o.sample_weight is None else np.asarray(o.sample_weight, dtype=np.float64)
+        self.sample_weight = given / given.mean()
         self.seed = seed_of(o.random_state)
         order = np.array(class_order(n_classes, self.seed))
         if o.selection == "frequency_block":
@@ -157,7 +161,7 @@ class Training:
             label_score=float(product_y * (s_y if shrinks_first else 1) + self.b[y]),
             x_sq=x_sq * (s_y if shrinks_first else 1) + o.fit_intercept,
             x_sqs=x_sq * s + o.fit_intercept,
-            eta=eta,
+            eta=eta * self.sample_weight[i],
             eta_u=eta_u,
             carried=float(self.carried[i]),
             raman=o.formulation == "raman",
@@ -175,7 +179,7 @@ class Training:
             loss = logsumexp(
                 np.append(point.scores - point.label_score, 0), b=np.append(drawn.alpha * (classes != y), 1)
             )
-        return Move(i, y, drawn, p, rise, s, s_y), float(loss)
+        return Move(i, y, drawn, p, rise, s, s_y), float(loss) * float(self.sample_weight[i])
 
     def apply(self, move: Move) -> None:
         """Move the rows of one visit, and shrink or project them."""

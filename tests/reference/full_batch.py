@@ -33,9 +33,12 @@ def bouchard_roots(z: Floats) -> Floats:
     return (low + high) / 2
 
 
-def objective(loss: str, X: Floats, y: Ints, W: Floats, b: Floats, alpha: float) -> float:
-    """Mean loss + alpha/2 ||W||^2."""
-    return float(np.mean(point_losses(loss, X @ W.T + b, y)) + alpha / 2 * np.sum(W * W))
+def objective(
+    loss: str, X: Floats, y: Ints, W: Floats, b: Floats, alpha: float, sample_weight: Floats | None = None
+) -> float:
+    """Weighted mean loss + alpha/2 ||W||^2."""
+    losses = point_losses(loss, X @ W.T + b, y)
+    return float(np.average(losses, weights=sample_weight) + alpha / 2 * np.sum(W * W))
 
 
 def softmax_optimum(

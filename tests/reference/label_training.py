@@ -58,6 +58,7 @@ class LabelTwin:
     batch_size: int = 32
     shuffle: bool = True
     fit_intercept: bool = True
+    sample_weight: Floats | None = None
     activation: str = "linear"
     learning_rate: float = 1.0
     schedule: str = "adaptive"
@@ -131,8 +132,10 @@ class LabelTwin:
         classes = np.array([*P, *wrong], dtype=np.int64)
         z = self.W[classes] @ phi
         z[len(P) :] += log_alpha
-        loss, g = self.loss_and_gradient(z, range(len(P)), eta * phi @ phi)
-        return Seen(i, phi, classes, g, loss)
+        # The loss of a point is its weight times that of its scores; so are its gradient and the size of its step.
+        r = 1.0 if self.sample_weight is None else float(self.sample_weight[i] / np.mean(self.sample_weight))
+        loss, g = self.loss_and_gradient(z, range(len(P)), r * eta * phi @ phi)
+        return Seen(i, phi, classes, r * g, r * loss)
 
     def wrong_classes(self, t: int, i: int, phi: Floats, named_by: int) -> tuple[list[int], Floats | float]:
         """The wrong classes that the step at point i sees, and what their scores are raised by."""

@@ -18,7 +18,10 @@ BATCHES = 2**64 - 3  # the split into batches, an item of epoch 0
 
 @dataclass
 class Batch:
-    """f_jC of points x (n x D) with labels y among the touched classes (T rows of W), and its proximity terms."""
+    """f_jC of points x (n x D) with labels y among the touched classes (T rows of W), and its proximity terms.
+
+    A point's weight multiplies its terms of f_jC and of the proximity in u, so that u moves as it would with weight 1.
+    """
 
     x: Floats
     y: NDArray[np.int64]
@@ -28,10 +31,12 @@ class Batch:
     has_intercept: bool = True
     eta: float = 1.0
     eta_u: float = 1.0
+    of_points: Floats | None = None
     size: tuple[int, int, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.size = (len(self.x), len(self.weights), self.x.shape[1])
+        self.r = np.ones(len(self.x)) if self.of_points is None else self.of_points
 
     def split(self, flat: Floats) -> tuple[Floats, Floats, Floats]:
         """(u, W, b) of one vector."""
@@ -46,18 +51,18 @@ class Batch:
         e = self.weights * np.exp(z - z[rows, self.y][:, np.newaxis] - u[:, np.newaxis])
         e[rows, self.y] = 0
         total = np.exp(-u) + e.sum(axis=1)
-        value = self.share * np.sum(u + total) + 0.5 * np.sum(self.ridge * (W**2).sum(axis=1))
+        value = self.share * np.sum(self.r * (u + total)) + 0.5 * np.sum(self.ridge * (W**2).sum(axis=1))
         g = e.copy()
         g[rows, self.y] = -e.sum(axis=1)
-        g *= self.share
+        g *= self.share * self.r[:, np.newaxis]
         g_b = g.sum(axis=0) if self.has_intercept else np.zeros(len(b))
         g_w = g.T @ self.x + self.ridge[:, np.newaxis] * W
-        return float(value), np.concatenate([self.share * (1 - total), g_w.ravel(), g_b])
+        return float(value), np.concatenate([self.share * self.r * (1 - total), g_w.ravel(), g_b])
 
     def prox(self, old: Floats) -> Any:
         """The function flat -> value and gradient whose minimiser is the step from `old`."""
         eta = np.full(len(old), self.eta)
-        eta[: self.size[0]] = self.eta_u
+        eta[: self.size[0]] = self.eta_u / self.r
 
         def objective(flat: Floats) -> tuple[float, Floats]:
             value, gradient = self.f(flat)
@@ -68,7 +73,7 @@ class Batch:
 
     def distance_bound(self, flat: Floats, old: Floats) -> float:
         """A bound on the distance of `flat` from the minimiser: the objective is 1/max(eta)-strongly convex."""
-        return max(self.eta, self.eta_u) * float(np.linalg.norm(self.prox(old)(flat)[1]))
+        return max(self.eta, self.eta_u / self.r.min()) * float(np.linalg.norm(self.prox(old)(flat)[1]))
 
     def step(self, old: Floats) -> Floats:
         """The minimiser, by L-BFGS."""
@@ -158,6 +163,7 @@ def train(
     has_intercept: bool,
     passes: int,
     partition: str = "fixed",
+    sample_weight: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """W and b after passes at constant step sizes; `seed` None visits in the order of the data."""
     order = np.array(class_order(n_classes, class_seed))
@@ -168,6 +174,7 @@ def train(
     weights = (
         random_visit_weights(labels, n_classes, n, m) if is_random else visit_weights(batches, labels, n_classes, m)
     )
+    r = np.ones(len(y)) if sample_weight is None else sample_weight / np.mean(sample_weight)
     W, b, u = np.zeros((n_classes, X.shape[1])), np.zeros(n_classes), np.full(len(y), np.log(n_classes))
     for t in range(passes):
         visits = list(range(len(batches))) if seed is None else shuffled(len(batches), Rng(seed, t, VISIT_ORDER))
@@ -181,7 +188,7 @@ def train(
                 classes, a = draw(points, labels, n_classes, m, rng)
             place = np.array([classes.index(k) for k in labels[points]])
             share = 1 / n if is_random else len(batches) / len(y)
-            batch = Batch(X[points], place, a, alpha * weights[classes], share, has_intercept, eta, eta_u)
+            batch = Batch(X[points], place, a, alpha * weights[classes], share, has_intercept, eta, eta_u, r[points])
             old = np.concatenate([u[points], W[classes].ravel(), b[classes]])
             new = batch.step(old)
             assert batch.distance_bound(new, old) < 1e-5

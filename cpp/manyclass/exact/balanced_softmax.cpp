@@ -9,8 +9,9 @@
 namespace manyclass {
 
 template <class Data, class Layout>
-void softmax_totals(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model, int n_threads,
-                    Isa isa, std::span<double> normalizers, std::span<double> losses, std::span<double> totals) {
+void softmax_totals(const Data& x, std::span<const Index> labels, std::span<const double> weights,
+                    const DoubleModel<Layout>& model, int n_threads, Isa isa, std::span<double> normalizers,
+                    std::span<double> losses, std::span<double> totals) {
   const auto width = totals.size();
   const std::size_t n_strips = row_strips(x.n_rows());
   std::vector<double> strips(n_strips * width);
@@ -26,7 +27,7 @@ void softmax_totals(const Data& x, std::span<const Index> labels, const DoubleMo
     normalizers[i] = top + std::log(sum);
     losses[i] = normalizers[i] - label_score;
     double* total = strips.data() + s * width;
-    const double share = 1 / sum;
+    const double share = (weights.empty() ? 1.0 : weights[i]) / sum;
     for (std::size_t k = 0; k < width; ++k) total[k] += share * z[k];
   });
   for (std::size_t k = 0; k < width; ++k) {
@@ -62,8 +63,9 @@ void balanced_rows(const Data& x, std::span<const Index> labels, const DoubleMod
 
 // One chunk of classes at a time.
 template <class Data, class Layout>
-double balanced_residual(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
-                         const Balance& balance, std::span<const double> removed, int n_threads, Isa isa) {
+double balanced_residual(const Data& x, std::span<const Index> labels, std::span<const double> weights,
+                         const DoubleModel<Layout>& model, const Balance& balance, std::span<const double> removed,
+                         int n_threads, Isa isa) {
   // By class, so that the order of the sum does not depend on which chunk is done first.
   std::vector<double> squares(static_cast<std::size_t>(model.n_classes));
   for_each_outer_product(
@@ -76,6 +78,8 @@ double balanced_residual(const Data& x, std::span<const Index> labels, const Dou
         }
         const Index label = labels[i] - classes.begin;
         if (label >= 0 && label < classes.count) z[static_cast<std::size_t>(label)] -= 1;
+        if (weights.empty()) return;
+        for (double& slope : z) slope *= weights[i];
       },
       [&](ClassRange classes, std::span<const double> outer, std::span<const double>) {
         double total = 0;
@@ -90,23 +94,25 @@ double balanced_residual(const Data& x, std::span<const Index> labels, const Dou
 }  // namespace
 
 template <class Data, class Layout>
-double balanced_softmax(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
-                        const Balance& balance, int n_threads, Isa isa, std::span<double> entropies,
-                        std::span<double> label_probabilities) {
+double balanced_softmax(const Data& x, std::span<const Index> labels, std::span<const double> weights,
+                        const DoubleModel<Layout>& model, const Balance& balance, int n_threads, Isa isa,
+                        std::span<double> entropies, std::span<double> label_probabilities) {
   const auto k = static_cast<std::size_t>(model.n_classes);
   if (balance.normalizers.size() != labels.size() || balance.keep.size() != k || balance.fill.size() != k) {
     throw std::invalid_argument("normalizers, keep and fill do not have a value for each point or class");
   }
   std::vector<double> removed(labels.size());
   balanced_rows(x, labels, model, balance, n_threads, isa, removed, entropies, label_probabilities);
-  return balanced_residual(x, labels, model, balance, removed, n_threads, isa);
+  return balanced_residual(x, labels, weights, model, balance, removed, n_threads, isa);
 }
 
-#define MANYCLASS_INSTANTIATE(Data, Layout)                                                                         \
-  template void softmax_totals(const Data&, std::span<const Index>, const DoubleModel<Layout>&, int, Isa,           \
-                               std::span<double>, std::span<double>, std::span<double>);                            \
-  template double balanced_softmax(const Data&, std::span<const Index>, const DoubleModel<Layout>&, const Balance&, \
-                                   int, Isa, std::span<double>, std::span<double>);
+#define MANYCLASS_INSTANTIATE(Data, Layout)                                                                 \
+  template void softmax_totals(const Data&, std::span<const Index>, std::span<const double>,                \
+                               const DoubleModel<Layout>&, int, Isa, std::span<double>, std::span<double>,  \
+                               std::span<double>);                                                          \
+  template double balanced_softmax(const Data&, std::span<const Index>, std::span<const double>,            \
+                                   const DoubleModel<Layout>&, const Balance&, int, Isa, std::span<double>, \
+                                   std::span<double>);
 
 MANYCLASS_INSTANTIATE(CsrView, FeatureMajor<float>)
 MANYCLASS_INSTANTIATE(DenseView, ClassMajor<float>)

@@ -10,13 +10,14 @@
 namespace manyclass {
 
 // Returns the mean loss over the points, one of FullBatchLosses by name, and writes its gradient with respect to W, laid
-// out as the weights are, and to the intercepts. Labels in [0, K).
+// out as the model's is, and to the intercepts. Labels in [0, K). `weights` multiply the points' losses: N of them with
+// mean 1, or empty.
 //
 // Takes one pass for the losses and one for the gradient, each scoring all classes: 3 nnz(X) K multiplications.
 // Throws std::invalid_argument for an unknown loss.
 template <class Data, class Layout>
 double loss_and_gradient(const std::string& loss, const Data& x, std::span<const Index> labels,
-                         const DoubleModel<Layout>& model, int n_threads, Isa isa, std::span<double> gradient,
-                         std::span<double> intercept_gradient);
+                         std::span<const double> weights, const DoubleModel<Layout>& model, int n_threads, Isa isa,
+                         std::span<double> gradient, std::span<double> intercept_gradient);
 
 }  // namespace manyclass

@@ -1,10 +1,11 @@
 // The implicit step of a batch of points: the proximal point of their sampled objective, found in their span.
 //
-//   argmin over (u, W, b)   c sum_i (u_i + e^-u_i d_i) + sum_k rho_k/2 |w_k|^2
-//                           + (|W - W~|^2 + |b - b~|^2) / (2 eta) + |u - u~|^2 / (2 eta_u),
+//   argmin over (u, W, b)   sum_i r_i [c (u_i + e^-u_i d_i) + (u_i - u~_i)^2 / (2 eta_u)]
+//                           + sum_k rho_k/2 |w_k|^2 + (|W - W~|^2 + |b - b~|^2) / (2 eta),
 //   d_i = 1 + sum_{k != y_i} a_k e^{z_ik - z_{i,y_i}},   z_ik = x_i.w_k + b_k
 //
-// (Fagan & Iyengar 2018, F.3). Three reductions:
+// (Fagan & Iyengar 2018, F.3, for weights r_i = 1; a weight leaves what u_i does at given scores as it is). Three
+// reductions:
 // - Ridge and proximity make one square: |w_k - s_k w~_k|^2 / (2 eta s_k), s_k = 1 / (1 + eta rho_k).
 // - The rest sees W through X W' alone, so w_k = s_k w~_k + V a_k with V an orthonormal basis of the span of the
 // points.
@@ -16,9 +17,9 @@
 //   the minimum over u is a function phi of l with phi' = omega / eta_u, phi'' = omega / (1 + omega) / eta_u. It grows
 //   as l^2, so that nothing overflows and any start will do (the paper solves a linear program for one, F.3.5).
 //
-// psi(v) = sum_i phi(l_i) + sum_k v_k'D_k v_k / 2, v_k = (a_k, t_k), D_k = (1/(eta s_k), ..., 1/eta), is minimised by
-// Newton's method: with M = (L, 1) and B the block diagonal second derivative in z, (D + M'BM) step = -(M'g + D v) by
-// conjugate gradients.
+// psi(v) = sum_i r_i phi(l_i) + sum_k v_k'D_k v_k / 2, v_k = (a_k, t_k), D_k = (1/(eta s_k), ..., 1/eta), is minimised
+// by Newton's method: with M = (L, 1) and B the block diagonal second derivative in z, (D + M'BM) step = -(M'g + D v)
+// by conjugate gradients.
 #pragma once
 
 #include <algorithm>
@@ -40,6 +41,7 @@ struct Minibatch {
   std::span<const double> shrinks;      // T, s_k
   std::span<const double> log_weights;  // T, log a_k
   std::span<const std::size_t> labels;  // n, the label's place among the classes
+  std::span<const double> weights;      // n, r_i
   bool has_intercept;
   double share;  // c
   double eta;
@@ -59,7 +61,7 @@ class MinibatchProx {
   };
 
   struct Outcome {
-    double loss;   // sum of the l_i before the step
+    double loss;   // sum of the r_i l_i before the step
     double moved;  // largest |change of a score|
     double error;  // bound on |v - exact| / |v| in the norm of D; 0 where nothing moves
   };
@@ -84,7 +86,7 @@ class MinibatchProx {
     for (std::vector<double>* v : {&z_along_, &b_along_}) v->assign(batch.scores.size(), 0);
     evaluate(now_);
     double loss = 0;
-    for (const double l : now_.log_d) loss += l;
+    for (std::size_t i = 0; i < batch.n(); ++i) loss += batch.weights[i] * now_.log_d[i];
     for (int steps = 0; steps < most_steps && !close() && descend(); ++steps) {
     }
     std::copy(now_.u.begin(), now_.u.end(), u.begin());
@@ -171,7 +173,7 @@ class MinibatchProx {
     at.value += at.v_sq / 2;
   }
 
-  // phi(l_i); fills p, g, u, omega, log_d of point i.
+  // r_i phi(l_i); fills p, g, u, omega, log_d of point i.
   double point(At& at, std::size_t i) const {
     const std::size_t n = batch_->n(), y = batch_->labels[i] * n + i;
     const double z_y = batch_->scores[y] + at.moves[y];
@@ -191,7 +193,7 @@ class MinibatchProx {
     const double omega = wright_omega(std::log(a) + log_d + a - old_u_[i]);
     // The two forms are equal; each is the one that does not cancel.
     const double u = omega < 1 ? old_u_[i] - a + omega : log_d + std::log(a) - std::log(omega);
-    const double slope = omega / batch_->eta_u;
+    const double weight = batch_->weights[i], unweighted = omega / batch_->eta_u, slope = weight * unweighted;
     for (std::size_t k = 0, j = i; k < batch_->n_classes(); ++k, j += n) {
       at.p[j] /= sum;
       at.g[j] = slope * at.p[j];
@@ -201,8 +203,11 @@ class MinibatchProx {
     at.omega[i] = omega;
     at.log_d[i] = log_d;
     const double du = u - old_u_[i];
-    return c * u + slope + du * du / (2 * batch_->eta_u);
+    return weight * (c * u + unweighted + du * du / (2 * batch_->eta_u));
   }
+
+  // r_i phi'(l_i)
+  double slope_of(std::size_t i) const { return batch_->weights[i] * (now_.omega[i] / batch_->eta_u); }
 
   // out = B z. With d_k = z_k - z_y and a = sum p d, that is p_k (phi'' a + phi' (d_k - a)) for the wrong classes, and
   // what makes the sum 0 for the label.
@@ -210,7 +215,7 @@ class MinibatchProx {
     const std::size_t n = batch_->n(), n_classes = batch_->n_classes();
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t y = batch_->labels[i] * n + i;
-      const double slope = now_.omega[i] / batch_->eta_u, second = slope / (1 + now_.omega[i]);
+      const double slope = slope_of(i), second = slope / (1 + now_.omega[i]);
       double a = 0, sum = 0;
       for (std::size_t k = 0, j = i; k < n_classes; ++k, j += n) a += now_.p[j] * (z[j] - z[y]);
       for (std::size_t k = 0, j = i; k < n_classes; ++k, j += n) {
@@ -226,7 +231,7 @@ class MinibatchProx {
     const std::size_t n = batch_->n(), n_classes = batch_->n_classes();
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t y = batch_->labels[i] * n + i;
-      const double slope = now_.omega[i] / batch_->eta_u, second = slope / (1 + now_.omega[i]);
+      const double slope = slope_of(i), second = slope / (1 + now_.omega[i]);
       double wrong = 0;
       for (std::size_t k = 0, j = i; k < n_classes; ++k, j += n) {
         const double p = now_.p[j];

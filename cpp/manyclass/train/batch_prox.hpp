@@ -19,6 +19,8 @@
 //
 // the last being hypergeometric. Labels of other points count only where they are drawn. (E.4 writes weights N/n for
 // the sum over points, which is N times the mean here, and solves another problem, its eq. 28; this is F.3's.)
+//
+// With weights of points the terms of both sums over i are multiplied by them.
 #pragma once
 
 #include <algorithm>
@@ -247,18 +249,20 @@ class BatchProx {
     score(points, stretch.eta);
     labels_.resize(n);
     u_.resize(n);
+    point_weights_.assign(n, 1);
     for (std::size_t i = 0; i < n; ++i) {
       labels_[i] = place_[at(label(points[i]))];
       u_[i] = problem_.u[at(points[i])];
+      if (!problem_.weights.empty()) point_weights_[i] = problem_.weights[at(points[i])];
     }
     for (const Index k : classes_) place_[at(k)] = absent;
     c_.resize(scores_.size());
     t_.resize(classes_.size());
     const double share =
         is_random ? 1 / static_cast<double>(n) : static_cast<double>(n_batches()) / static_cast<double>(n_points());
-    const Minibatch minibatch{gram_,        scores_,     shrinks_,
-                              log_weights_, labels_,     !problem_.model.intercept.empty(),
-                              share,        stretch.eta, stretch.eta_u};
+    const Minibatch minibatch{
+        gram_, scores_,     shrinks_,     log_weights_, labels_, point_weights_, !problem_.model.intercept.empty(),
+        share, stretch.eta, stretch.eta_u};
     const MinibatchProx::Outcome outcome = prox_.solve(minibatch, u_, c_, t_);
     const bool fits = std::all_of(c_.begin(), c_.end(), [](double c) {
       return std::fabs(c) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
@@ -306,7 +310,7 @@ class BatchProx {
   // Of the batch being visited: see Minibatch.
   std::vector<Index> classes_;
   std::vector<std::size_t> labels_;
-  std::vector<double> gram_, scores_, shrinks_, log_weights_, u_, c_, t_;
+  std::vector<double> gram_, scores_, shrinks_, log_weights_, point_weights_, u_, c_, t_;
   std::vector<float> moves_;
   MinibatchProx prox_;
 };

@@ -30,6 +30,7 @@ struct LabelPoint {
   std::span<float> phi;
   double phi_sq = 0;
   std::span<const Index> labels;  // sorted, distinct
+  double weight = 1;              // of its loss; the loop's to multiply by
 };
 
 // dL/dz over classes: of those that the points of the batch have in common, in the source's order, and of the point's

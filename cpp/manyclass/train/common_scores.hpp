@@ -68,7 +68,7 @@ class CommonScores {
           run_with(settings.isa,
                    [&] { out.loss = loss(LabelScores{positives_, z.first(n_wrong)}, gradient, memory_); });
         },
-        loss_of_step(settings, eta, point.phi_sq));
+        loss_of_step(settings, eta, point));
     for (std::size_t i = 0; i < taken_.size(); ++i) std::swap(g[taken_[i]], g[n_wrong + i]);
     for (std::size_t i = 0; i < places.size(); ++i) {
       if (places[i] < n_) {

@@ -74,7 +74,7 @@ class Decomposed final : public ClassSource {
           return approximate_gradient(index_, point.phi.first(settings_.n_columns), point.labels, options_, loss,
                                       memory, out.ids, out.g);
         },
-        loss_of_step(settings_, eta, point.phi_sq));
+        loss_of_step(settings_, eta, point));
     out.largest_score = largest_of(memory.exact);
   }
 

@@ -208,8 +208,11 @@ class Posterior {
     const Spread spread{work.variances, static_cast<double>(variances_.score(x_squares, y))};
     const double loss = terms_->find(point, spread, problem_.u[at], found, work.scores);
     if (!std::isfinite(loss)) run.watch.diverged(i);
-    progress.loss += loss;
+    const double weight = problem_.weights.empty() ? 1.0 : problem_.weights[at];
+    progress.loss += weight * loss;
     for (std::size_t c = 0; c < classes.size(); ++c) {
+      found.slopes[c] *= static_cast<float>(weight);
+      found.curvatures[c] *= static_cast<float>(weight);
       work.of_class[c] += point.x_sq * static_cast<double>(found.curvatures[c]);
     }
   }

@@ -47,6 +47,9 @@ void check(const LabelProblem& problem) {
   if (map.n_hidden < 1 || map.n_columns() > problem.classes.width() || n_features != n) {
     throw std::invalid_argument("the features, the embeddings and the classes do not fit each other");
   }
+  if (!problem.weights.empty() && problem.weights.size() != map.n_points()) {
+    throw std::invalid_argument("sample_weight does not have a number for each point");
+  }
   const Excluded& labels = problem.labels;
   check(labels, map.n_points(), problem.classes.size(), "labels");
   for (std::size_t i = 0; i < map.n_points(); ++i) {

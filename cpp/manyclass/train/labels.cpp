@@ -35,7 +35,10 @@ class Labels {
     });
     source_->gradients(me, std::span<const LabelPoint>(points_).subspan(begin, end - begin), run.stretch.eta,
                        std::span(gradients_).subspan(begin, end - begin));
-    for (std::size_t b = begin; b < end; ++b) check(run, b);
+    for (std::size_t b = begin; b < end; ++b) {
+      if (!problem_.weights.empty()) weigh(points_[b].weight, gradients_[b]);
+      check(run, b);
+    }
     if (problem_.map.learns()) send_back(me, begin, end);
   }
 
@@ -84,10 +87,18 @@ class Labels {
     const Index named_by = settings_.share_classes ? run.order[t] : point.id;
     point.rng =
         Rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, static_cast<std::uint64_t>(named_by));
+    if (!problem_.weights.empty()) point.weight = problem_.weights[static_cast<std::size_t>(point.id)];
     point.phi = row_of(phi_, b);
     point.labels = problem_.labels.of(static_cast<std::size_t>(point.id));
     problem_.map.forward(point.id, point.phi);
     point.phi_sq = squared_norm(point.phi);
+  }
+
+  static void weigh(double weight, ClassGradient& gradient) {
+    const auto factor = static_cast<float>(weight);
+    for (float& g : gradient.common) g *= factor;
+    for (float& g : gradient.g) g *= factor;
+    gradient.loss *= weight;
   }
 
   // A point whose scores have run away, or whose step would take them there, stops training.

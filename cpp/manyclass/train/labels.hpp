@@ -20,6 +20,7 @@ struct LabelProblem {
   FeatureMap map;
   Excluded labels;  // a list for each point, none empty
   VectorRows classes;
+  std::span<const double> weights{};  // of the points, positive with mean 1, or empty: all are 1
 };
 
 // Throws std::invalid_argument where points, labels, embeddings and classes do not fit each other.

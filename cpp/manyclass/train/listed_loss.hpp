@@ -13,11 +13,12 @@
 
 namespace manyclass {
 
-// The loss that a step of size eta takes: an implicit margin step is the gradient of a smoother one.
-inline LabelLoss loss_of_step(const SourceSettings& settings, double eta, double phi_sq) {
+// The loss that a step of size eta takes: an implicit margin step is the gradient of a smoother one. The proximal step
+// of a loss times a weight is one of so many times the size.
+inline LabelLoss loss_of_step(const SourceSettings& settings, double eta, const LabelPoint& point) {
   const auto* margin = std::get_if<SmoothedMargin>(&settings.loss);
   if (!settings.implicit || margin == nullptr) return settings.loss;
-  return implicit_margin(margin->smoothing, eta, phi_sq);
+  return implicit_margin(margin->smoothing, eta * point.weight, point.phi_sq);
 }
 
 // Scores of a point's labels and of some wrong classes, with room for their gradient.
@@ -82,7 +83,7 @@ inline void listed_gradient(const SourceSettings& settings, const LabelPoint& po
         run_with(settings.isa,
                  [&] { out.loss = loss(LabelScores{listed.positives, listed.negatives}, gradient, listed.memory); });
       },
-      loss_of_step(settings, eta, point.phi_sq));
+      loss_of_step(settings, eta, point));
   const auto add = [&](std::span<const Index> ids, std::span<const float> g) {
     for (std::size_t c = 0; c < ids.size(); ++c) {
       if (g[c] == 0) continue;

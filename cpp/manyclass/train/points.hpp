@@ -102,6 +102,9 @@ class Points {
 
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
   double features_sq(Index i) const { return static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]); }
+  double weight(Index i) const {
+    return problem_.weights.empty() ? 1.0 : problem_.weights[static_cast<std::size_t>(i)];
+  }
   double intercept_sq() const { return problem_.model.intercept.empty() ? 0.0 : 1.0; }
 
   Slots<Classes> slots(std::size_t n) const {
@@ -162,6 +165,9 @@ class Points {
                [&] { ridge_.shrink(problem_, step_->shrinks_first(), select_.n_random(slot.classes), slot, point); });
     }
 
+    // After the ridge, which is the visit's and not the point's: its sum over visits does not depend on weights.
+    const double weight = this->weight(i);
+    point.eta *= weight;
     const std::span<float> p = slot.moves.first(size);
     double u = problem_.u[static_cast<std::size_t>(i)];
     slot.move = step_->solve(settings_.isa, point, u, p, scratch.first(2 * size));
@@ -171,6 +177,7 @@ class Points {
       return;
     }
     if (select_.with_label) slot.move.loss = without_label(slot);
+    slot.move.loss *= weight;
     if (std::isfinite(settings_.max_norm)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
     problem_.u[static_cast<std::size_t>(i)] = u;
     for (float& p_k : p) p_k = -p_k;

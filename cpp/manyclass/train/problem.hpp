@@ -54,6 +54,7 @@ void check(const Problem<Rows>& problem, const Plan& plan, std::size_t n_heads) 
   check_size("x_sq", problem.x_sq.size(), n);
   check_size("u", problem.u.size(), n);
   optional("local_scale", problem.local_scale.size(), n);
+  optional("sample_weight", problem.weights.size(), n);
   optional("intercept", problem.model.intercept.size(), k);
   optional("scale", problem.model.scale.size(), k);
   optional("norm_sq", plan.settings.norm_sq.size(), k);

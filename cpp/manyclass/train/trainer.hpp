@@ -23,6 +23,9 @@ struct Adaptive {
 
 // The data, the carried values and the model being trained. Classes are given by their position in the order that
 // training uses, which is random, so that neighbouring classes are a uniform draw.
+//
+// The objective has the mean of weight_i loss_i. What a point carries is its own, and the best that it can be does not
+// depend on the weight: it moves as with weight 1, which is how it moves in each of as many copies of the point.
 template <class Rows>
 struct Problem {
   typename Rows::Data x;
@@ -33,6 +36,7 @@ struct Problem {
   Index n_classes;
   std::optional<Adaptive<Rows>> adaptive{};  // given: the adaptive step is taken
   std::span<double> local_scale{};           // N, or empty: see SampledPoint
+  std::span<const double> weights{};         // N, positive with mean 1, or empty: all are 1
 };
 
 struct Settings {

@@ -29,6 +29,16 @@ from manyclass.checks import (
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
 from manyclass.estimators.targets import check_targets, find_positions, sorted_classes, unseen_error
+from manyclass.estimators.weighting import (
+    ClassWeight,
+    checked_weights,
+    counting,
+    normalized,
+    raw_weights,
+    taken,
+    times_class_weight,
+    weights_left,
+)
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search import class_index
@@ -66,6 +76,14 @@ class Points:
         Whether y was an indicator matrix, and
     sparse_labels : bool
         a sparse one.
+    weights : ndarray of shape (n_samples,), float64, or None
+        Of the points, positive with mean 1; None where all are equal.
+    rows : ndarray of int or None
+        Which rows of X the points are; None: all.
+    mean_weight : float
+        What the weights were divided by.
+    n_given : int
+        Rows of X.
     """
 
     x: Matrix
@@ -74,6 +92,10 @@ class Points:
     features: Features
     several: bool = False
     sparse_labels: bool = False
+    weights: Doubles | None = None
+    rows: NDArray[np.int64] | None = None
+    mean_weight: float = 1.0
+    n_given: int = 0
 
 
 def as_matrix(X: Any) -> Matrix:
@@ -119,6 +141,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     __metadata_request__score: ClassVar = {"unseen": UNUSED}  # the same for all rows
 
+    class_weight: ClassWeight
     n_jobs: int | None
     random_state: Any
     classes_: NDArray[Any]
@@ -143,18 +166,41 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         for name in [name for name in vars(cls) if name.startswith("set_") and name.endswith("_request")]:
             setattr(cls, name, _Brief(vars(cls)[name], name.split("_")[1]))
 
-    def _points(self, X: Data, y: Any) -> Points:
-        """Check the data of a fit, and leave the estimator as it is; raises ValueError for what `fit` documents."""
+    def _points(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Points:
+        """Check the data of a fit, and leave the estimator as it is; raises ValueError for what `fit` documents.
+
+        Rows of weight 0 are left out as if they had not been given, with the labels that no other row has.
+        """
         check_targets(y, several=False)
         shadow = clone(self)  # scikit-learn's check notes the number of features and their names on what it is given
         X, y = validate_data(shadow, X, y, accept_sparse="csr", dtype=np.float32, order="C")
         with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
             warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
             check_classification_targets(y)
+        n_given: int = np.shape(X)[0]
+        weights = raw_weights(sample_weight, n_given)
+        rows = counting(weights)
+        y, weights = (y if rows is None else y[rows]), taken(weights, rows)
         classes, labels = sorted_classes(y)
+        weights = times_class_weight(weights, self.class_weight, labels, classes)
+        left = counting(weights)
+        if left is not None:  # a class of weight 0 has no rows left
+            rows, weights = left if rows is None else rows[left], taken(weights, left)
+            classes, labels = sorted_classes(classes[labels[left]])
         if len(classes) < 2:
-            raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
-        return Points(as_matrix(X), Labels.single(labels.astype(np.int32)), classes, Features.of(shadow))
+            where = "" if rows is None else " in rows whose weight is above 0"
+            raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
+        x = as_matrix(X)
+        return Points(
+            x if rows is None else x[rows],
+            Labels.single(labels.astype(np.int32)),
+            classes,
+            Features.of(shadow),
+            weights=normalized(weights),
+            rows=rows,
+            mean_weight=1.0 if weights is None else float(weights.mean()),
+            n_given=n_given,
+        )
 
     def _take(self, points: Points, weights: LinearWeights | MappedWeights, curve: list[float], **more: Any) -> None:
         """Take over all that a fit has found, at once: one that fails leaves the model as it was."""
@@ -353,20 +399,25 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         # For copies and joblib: all but the index, which can be made again.
         return {name: value for name, value in super().__getstate__().items() if name != "_kept_index"}
 
-    def evaluate(self, X: Data, y: ArrayLike, *, unseen: Unseen = "drop") -> dict[str, float]:
+    def evaluate(
+        self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
+    ) -> dict[str, float]:
         """Return the exact mean "log_loss" in nats, "error", "top5_error" and "n_unseen", without an (N, K) array.
 
-        Points whose label was not seen in fit are left out and counted, or with unseen="error" refused by a ValueError,
-        as is a y of another length than X.
+        Means are weighted by `sample_weight`. Points whose label was not seen in fit are left out and counted, or with
+        unseen="error" refused by a ValueError, as is a y of another length than X.
         """
         x = self._validated(X)
+        weights = checked_weights(sample_weight, x.shape[0])
         positions, seen = self._seen(y, x, unseen)
-        found = summarize(*self._log_losses(some_rows(x, seen), positions))
+        weights = weights_left(weights, seen, "has a label seen in fit")
+        found = summarize(*self._log_losses(some_rows(x, seen), positions), weights)
         return {**found, "n_unseen": x.shape[0] - len(seen)}
 
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
         """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning."""
         x = self._validated(X)
+        weights = checked_weights(sample_weight, x.shape[0])
         positions, seen = self._seen(y, x, unseen)
         if len(seen) < x.shape[0]:
             warnings.warn(
@@ -375,7 +426,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=outer_level(),
             )
-        weights = None if sample_weight is None else np.asarray(sample_weight)[seen]
+        weights = weights_left(weights, seen, "has a label seen in fit")
         return float(np.average(self._top_k(some_rows(x, seen), 1)[0][:, 0] == positions, weights=weights))
 
     def _seen(self, y: Any, x: Matrix, unseen: Unseen) -> tuple[Ids, NDArray[np.intp]]:

@@ -25,6 +25,9 @@ P is made of the model in three steps, each of which keeps D(P) a bound:
 3. P and Y both have these totals, so P_t = (1 - t) P + t Y does for 0 <= t <= 1. It has G_t = (1 - t) G, and H needs
    only H(p_i) and the label's probability, so the best t costs no pass. D(Y) = 0 makes the bound at least 0.
 
+With weights r_i of the points, of mean 1, every term of a sum over i is multiplied by r_i, N being their sum, and n_k
+is the weight of class k; nothing else changes.
+
 At balanced intercepts P is the softmax and F - D = ||grad_W F||^2 / (2 alpha): the gap is of second order.
 """
 
@@ -39,6 +42,7 @@ from scipy.special import xlogy
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.training.core_plan import NO_WEIGHTS
 
 Csr = tuple[NDArray[np.int64], Ids, Floats]
 # Rounds of step 1, one pass each, and the share of all probability in the wrong class that ends them: moving it in
@@ -48,15 +52,23 @@ SMALL_SURPLUS = 1e-6
 
 
 def duality_gap(
-    weights: LinearWeights, x: Matrix, labels: Ids, *, alpha: float, fit_intercept: bool, n_threads: int
+    model: LinearWeights,
+    x: Matrix,
+    labels: Ids,
+    *,
+    weights: Doubles | None = None,
+    alpha: float,
+    fit_intercept: bool,
+    n_threads: int,
 ) -> dict[str, float]:
     """Return the primal, the dual and their gap, in nats per point.
 
     Parameters
     ----------
-    weights : LinearWeights
-        The model.
-    x, labels : data; labels in [0, weights.n_classes)
+    model : LinearWeights
+    x, labels : data; labels in [0, model.n_classes)
+    weights : ndarray of shape (n_samples,), float64, or None
+        Of the points, with mean 1.
     alpha : float
         Ridge per point, >= 0. Without a ridge D(P) is finite only if G = 0; P = Y is such a point, and the dual
         returned is D(Y) = 0, which says no more than that the loss is not negative.
@@ -68,20 +80,21 @@ def duality_gap(
     dict
         "primal" >= optimum >= "dual", and "gap", their difference.
     """
-    data, matrix = _matched(weights, x)
-    n, n_classes = x.shape[0], weights.n_classes
-    intercept = weights.intercept.astype(np.float64)
+    data, matrix = _matched(model, x)
+    n, n_classes = x.shape[0], model.n_classes
+    intercept = model.intercept.astype(np.float64)
     question = {"x": data, "n_features": x.shape[1], "matrix": matrix, "n_classes": n_classes, "labels": labels}
+    question["sample_weight"] = NO_WEIGHTS if weights is None else weights
 
     normalizers, losses, totals = _core.softmax_totals(**question, intercept=intercept, n_threads=n_threads)
-    squares = float(np.einsum("kj,kj->", weights.coef, weights.coef, dtype=np.float64))
-    primal = float(np.mean(losses)) + alpha / 2 * squares
+    squares = float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64))
+    primal = float(np.average(losses, weights=weights)) + alpha / 2 * squares
     if alpha == 0:
         return {"primal": primal, "dual": 0.0, "gap": primal}
 
     keep, fill = np.ones(n_classes), np.zeros(n_classes)
     if fit_intercept:
-        wanted = np.bincount(labels, minlength=n_classes).astype(np.float64)
+        wanted = np.bincount(labels, weights=weights, minlength=n_classes).astype(np.float64)
         for _ in range(MOST_ROUNDS):
             if np.maximum(totals - wanted, 0).sum() <= SMALL_SURPLUS * n:
                 break
@@ -93,7 +106,7 @@ def duality_gap(
     entropies, label_probabilities, residual = _core.balanced_softmax(
         **question, intercept=intercept, normalizers=normalizers, keep=keep, fill=fill, n_threads=n_threads
     )
-    dual = _best_towards_labels(entropies, label_probabilities, residual / (2 * alpha * n**2))
+    dual = _best_towards_labels(entropies, label_probabilities, weights, residual / (2 * alpha * n**2))
     return {"primal": primal, "dual": dual, "gap": primal - dual}
 
 
@@ -105,14 +118,16 @@ def balance(wanted: Doubles, totals: Doubles) -> tuple[Doubles, Doubles]:
     return keep, lack / max(float(lack.sum()), np.finfo(np.float64).tiny)
 
 
-def _matched(weights: LinearWeights, x: Matrix) -> tuple[Csr | Floats, Floats]:
+def _matched(model: LinearWeights, x: Matrix) -> tuple[Csr | Floats, Floats]:
     """Return the data as the core takes it and W in the storage for it, a copy where the model has the other one."""
     if isinstance(x, sp.csr_array):
-        return csr_parts(x), weights.matrix if weights.sparse else np.ascontiguousarray(weights.coef.T)
-    return np.ascontiguousarray(x), np.ascontiguousarray(weights.coef)
+        return csr_parts(x), model.matrix if model.sparse else np.ascontiguousarray(model.coef.T)
+    return np.ascontiguousarray(x), np.ascontiguousarray(model.coef)
 
 
-def _best_towards_labels(entropies: Doubles, label_probabilities: Doubles, penalty: float) -> float:
+def _best_towards_labels(
+    entropies: Doubles, label_probabilities: Doubles, weights: Doubles | None, penalty: float
+) -> float:
     """Return max over t in [0, 1] of D((1 - t) P + t Y), `penalty` being ||G||^2 / (2 alpha).
 
     D is concave in t: entropy is concave, and minus a square is.
@@ -123,7 +138,7 @@ def _best_towards_labels(entropies: Doubles, label_probabilities: Doubles, penal
         s = 1 - t
         moved = s * label_probabilities + t
         entropy = s * rest - xlogy(s, s) * (1 - label_probabilities) - xlogy(moved, moved)
-        return float(np.mean(entropy)) - s * s * penalty
+        return float(np.average(entropy, weights=weights)) - s * s * penalty
 
     best = minimize_scalar(lambda t: -dual(t), bounds=(0, 1), method="bounded", options={"xatol": 1e-8})
     return max(dual(0.0), dual(float(best.x)), 0.0)

@@ -17,8 +17,16 @@ from manyclass import metrics
 from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from
 from manyclass.estimators.base import Features, LinearClassifier, Points, Unseen, as_matrix
 from manyclass.estimators.targets import BINARIZER, check_targets
+from manyclass.estimators.weighting import (
+    checked_weights,
+    counting,
+    normalized,
+    raw_weights,
+    taken,
+    weights_left,
+)
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Data, Floats, Ids, Matrix
+from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.training.plan import Labels
 
 # Rows that `threshold_` is found on: so many, fewer where there are many classes, which takes a part of a pass.
@@ -39,27 +47,44 @@ class LabelClassifier(LinearClassifier):
 
     _scores_are_log_odds = True  # that e^z is a probability but for its normaliser
 
-    def _points(self, X: Any, y: Any) -> Points:
-        """Check the data of a fit; of an indicator matrix, the points that have labels."""
+    def _points(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Points:
+        """Check the data of a fit; of an indicator matrix, the points that have labels and a weight above 0."""
         check_targets(y)
         if not is_indicator(y):
-            return super()._points(X, y)
+            return super()._points(X, y, sample_weight)
+        if self.class_weight is not None:
+            raise ValueError(
+                f"class_weight is {self.class_weight!r}, which is for one label a row; with an indicator matrix y "
+                "leave it None and give fit a sample_weight"
+            )
         shadow = clone(self)
         X = validate_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C")
         lists = indicator_lists(y, X.shape[0])
         if lists.shape[1] < 2:
             raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
-        labelled = np.flatnonzero(np.diff(lists.indptr))
-        if len(labelled) == 0:
+        weights, has_labels = raw_weights(sample_weight, X.shape[0]), np.diff(lists.indptr) > 0
+        rows = counting(has_labels.astype(np.float64) if weights is None else has_labels * weights)
+        if not has_labels.any():
             raise ValueError("y has no label in any row")
+        if rows is not None and len(rows) == 0:
+            raise ValueError("y has no label in any row whose weight is above 0")
         x, classes = as_matrix(X), np.arange(lists.shape[1])
-        if len(labelled) < X.shape[0]:
-            x, lists = x[labelled], lists[labelled]
+        if rows is not None:
+            x, lists, weights = x[rows], lists[rows], taken(weights, rows)
         labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
-        return Points(x, labels, classes, Features.of(shadow), several=True, sparse_labels=sp.issparse(y))
+        return Points(
+            x,
+            labels,
+            classes,
+            Features.of(shadow),
+            several=True,
+            sparse_labels=sp.issparse(y),
+            weights=normalized(weights),
+            rows=rows,
+        )
 
     def _take(self, points: Points, weights: Any, curve: list[float], **more: Any) -> None:
-        n_labels = max(1, round(len(points.labels.ids) / len(points.labels)))
+        n_labels = max(1, round(float(np.average(np.diff(points.labels.indptr), weights=points.weights))))
         super()._take(
             points,
             weights,
@@ -82,15 +107,19 @@ class LabelClassifier(LinearClassifier):
         if not self._scores_are_log_odds:
             values = values + weights.log_normalizers(x, n_threads)[:, np.newaxis]
         right = np.array([[(at, k) in true for k in row] for at, row in enumerate(best.tolist())])
-        ordered = np.sort(values, axis=None)[::-1]
-        if len(true) >= ordered.size or not np.isfinite(ordered).all():
+        r = np.ones((n_some, 1)) if points.weights is None else points.weights[rows, np.newaxis]
+        n_true = float(np.diff(indptr)[rows] @ r[:, 0])  # all counts are of weighted rows
+        order = np.argsort(-values, axis=None, kind="stable")
+        ordered = values.ravel()[order]
+        last = int(np.searchsorted(np.cumsum(np.broadcast_to(r, values.shape).ravel()[order]), n_true))
+        if last + 1 >= ordered.size or not np.isfinite(ordered).all():
             return None
-        limit = (float(ordered[len(true) - 1]) + float(ordered[len(true)])) / 2
+        limit = (float(ordered[last]) + float(ordered[last + 1])) / 2
         above = values > limit
         above[:, 0] = True
         # F = 2 |right and found| / (|found| + |true|), over all rows together.
-        of_threshold = right[above].sum() / (above.sum() + len(true))
-        of_count = right[:, :n_labels].sum() / (n_labels * n_some + len(true))
+        of_threshold = (r * (right & above)).sum() / ((r * above).sum() + n_true)
+        of_count = (r * right[:, :n_labels]).sum() / (n_labels * r.sum() + n_true)
         if of_threshold <= of_count:
             return None
         return float(np.exp(limit)) if self._scores_are_log_odds else limit
@@ -166,8 +195,7 @@ class LabelClassifier(LinearClassifier):
         check_choice("unseen", unseen, ("drop", "error"))
         found = sp.csr_array(self.predict(X))
         wrong = abs(found - self._lists_of(y, found.shape[0])).sum(axis=1)
-        weights = None if sample_weight is None else np.asarray(sample_weight)
-        return float(np.average(wrong == 0, weights=weights))
+        return float(np.average(wrong == 0, weights=checked_weights(sample_weight, found.shape[0])))
 
     def _lists_of(self, y: Any, n_samples: int) -> sp.csr_array:
         """The labels of points, an indicator matrix of as many columns as there are classes."""
@@ -177,26 +205,30 @@ class LabelClassifier(LinearClassifier):
             raise ValueError(f"y has {lists.shape[1]} columns; the model has {len(self.classes_)} classes")
         return lists
 
-    def evaluate(self, X: Data, y: Any, *, unseen: Unseen = "drop") -> dict[str, float]:
-        """Return exact means over rows: "log_loss" (in nats), "error", "top5_error"; and "n_unseen", rows whose label
-        was not seen in fit: these are left out or, with unseen="error", refused. Of an indicator matrix, over rows that
-        have labels: "log_loss" (of a row the mean over them), "error", "precision_at_1", 3 and 5."""
+    def evaluate(
+        self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
+    ) -> dict[str, float]:
+        """Return exact weighted means over rows, "log_loss" (nats), "error", "top5_error"; and "n_unseen", rows whose
+        label was not seen in fit: these are left out or, with unseen="error", refused. Of an indicator matrix, over
+        rows that have labels: "log_loss" (of a row the mean over them), "error", "precision_at_1", 3 and 5."""
         check_choice("unseen", unseen, ("drop", "error"))
         if not getattr(self, "multilabel_", False):
-            return super().evaluate(X, y, unseen=unseen)
+            return super().evaluate(X, y, sample_weight, unseen=unseen)
         x = self._validated(X)
+        weights = checked_weights(sample_weight, x.shape[0])
         lists = self._lists_of(y, x.shape[0])
         ks = [k for k in (1, 3, 5) if k <= len(self.classes_)]
         best, _ = self._top_k(x, ks[-1])
         labelled = np.diff(lists.indptr) > 0
         lists = lists[labelled]
-        precisions = np.atleast_1d(metrics.precision_at_k(lists, best[labelled], k=tuple(ks)))
-        log_loss = {"log_loss": self._log_loss(x[labelled], lists)} if self._scores_are_log_odds else {}
+        weights = weights_left(weights, labelled, "has labels")
+        precisions = _precisions(lists, best[labelled], ks, weights)
+        log_loss = {"log_loss": self._log_loss(x[labelled], lists, weights)} if self._scores_are_log_odds else {}
         named = {f"precision_at_{k}": float(p) for k, p in zip(ks, precisions, strict=True)}
         return {**log_loss, "error": 1 - named["precision_at_1"], **named}
 
-    def _log_loss(self, x: Matrix, lists: sp.csr_array) -> float:
-        """Mean over points of the mean over their labels of -log p, in nats."""
+    def _log_loss(self, x: Matrix, lists: sp.csr_array, weights: Doubles | None) -> float:
+        """Weighted mean over points of the mean over their labels of -log p, in nats."""
         n_threads, total = n_threads_from(self.n_jobs), 0.0
         normalizers = self._weights.log_normalizers(x, n_threads)
         for first, scores in self._weights.score_tiles(x, n_threads):
@@ -204,8 +236,9 @@ class LabelClassifier(LinearClassifier):
             n_labels = np.diff(own.indptr)
             rows = np.repeat(np.arange(len(scores)), n_labels)
             of_labels = normalizers[first + rows] - scores[rows, own.indices]
-            total += float(np.sum(of_labels / n_labels[rows]))
-        return float(total / max(1, x.shape[0]))
+            of_labels /= n_labels[rows]
+            total += float(np.sum(of_labels if weights is None else of_labels * weights[first + rows]))
+        return float(total / (max(1, x.shape[0]) if weights is None else weights.sum()))
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """See `LinearClassifier`: what a model of several labels, or of a feature map, has."""
@@ -233,6 +266,16 @@ class LabelClassifier(LinearClassifier):
         tags: Tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _precisions(lists: sp.csr_array, best: Ids, ks: list[int], weights: Doubles | None) -> Doubles:
+    """P@k over weighted rows, for each k."""
+    if weights is None:
+        return np.atleast_1d(metrics.precision_at_k(lists, best, k=tuple(ks)))
+    n, n_classes = lists.shape
+    true = np.repeat(np.arange(n, dtype=np.int64), np.diff(lists.indptr)) * n_classes + lists.indices
+    right = np.isin(np.arange(n, dtype=np.int64)[:, np.newaxis] * n_classes + best, true)
+    return np.array([np.average(right[:, :k].mean(axis=1), weights=weights) for k in ks])
 
 
 def is_indicator(y: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED_DIM
@@ -14,6 +14,7 @@ from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, resolve_part
@@ -68,6 +69,8 @@ class MarginClassifier(LabelClassifier):
         "adagrad", else 1 / mean :math:`|(x, 1)|^2`; with embeddings the lengths count as 1.
     max_iter : int, default=10
         Passes over the data.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes; see `SoftmaxClassifier`.
     fit_intercept : bool, default=True
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores. Results do not depend on it.
@@ -114,6 +117,7 @@ class MarginClassifier(LabelClassifier):
         dim: int | Literal["auto"] = "auto",
         learning_rate: float | Literal["auto"] = "auto",
         max_iter: int = 10,
+        class_weight: ClassWeight = None,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -128,12 +132,21 @@ class MarginClassifier(LabelClassifier):
         self.dim = dim
         self.learning_rate = learning_rate
         self.max_iter = max_iter
+        self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Data, y: Any, *, callback: Callback | None = None, max_seconds: float | None = None) -> Self:
+    def fit(
+        self,
+        X: Data,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        *,
+        callback: Callback | None = None,
+        max_seconds: float | None = None,
+    ) -> Self:
         """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
         Parameters
@@ -141,6 +154,8 @@ class MarginClassifier(LabelClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of losses, >= 0, by their ratios: a row of weight 2 counts as two, one of weight 0 is left out.
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
 
@@ -150,9 +165,9 @@ class MarginClassifier(LabelClassifier):
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
-        points = self._points(X, y)
+        points = self._points(X, y, sample_weight)
         plan = self._plan(chosen, points)
-        weights, curve = fit_batches(plan, points.x, points.labels, len(points.classes), watch)
+        weights, curve = fit_batches(plan, points.x, points.labels, len(points.classes), watch, points.weights)
         self._take(points, weights, curve)
         return self
 
@@ -164,6 +179,7 @@ class MarginClassifier(LabelClassifier):
         Chosen
         """
         check_choice("loss", self.loss, LOSSES)
+        check_class_weight(self.class_weight)
         check_number("smoothing", self.smoothing, low=0)
         check_number("max_iter", self.max_iter, low=1, integer=True)
         check_loop_numbers(self.get_params(deep=False))
@@ -175,7 +191,7 @@ class MarginClassifier(LabelClassifier):
 
     def _plan(self, chosen: Chosen, points: Points) -> BatchesPlan:
         given = Given(self)
-        for name in ("solver", "sampler", "model", "loss"):
+        for name in ("solver", "sampler", "model", "loss", "class_weight"):
             given.take(name)
         smoothing = float(given.take("smoothing")) if self.loss == "margin" else 0.0
         assert chosen.solver is not None
@@ -228,12 +244,14 @@ class MarginClassifier(LabelClassifier):
         positions, scores, _ = self._best(x, int(k), exclude, best)
         return labels_at(self.classes_, positions), scores
 
-    def evaluate(self, X: Data, y: Any, *, unseen: Unseen = "drop") -> dict[str, float]:
+    def evaluate(
+        self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
+    ) -> dict[str, float]:
         """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
 
         Parameters
         ----------
-        X, y : data and their labels, as in fit
+        X, y, sample_weight : data, their labels and weights, as in fit
         unseen : {"drop", "error"}, default="drop"
             Rows whose label was not seen in fit are left out, or refused by a ValueError.
 
@@ -242,7 +260,7 @@ class MarginClassifier(LabelClassifier):
         dict of means over rows, "error" and "top5_error", and "n_unseen", the rows left out; of an indicator matrix
             "error", "precision_at_1", "precision_at_3" and "precision_at_5", over the rows that have labels
         """
-        found = super().evaluate(X, y, unseen=unseen)
+        found = super().evaluate(X, y, sample_weight, unseen=unseen)
         found.pop("log_loss", None)
         return found
 

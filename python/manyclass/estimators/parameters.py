@@ -34,6 +34,9 @@ def _encoded(name: str, value: Any) -> Any:
         if "index" in own:
             own["index"] = search_name(own["index"])  # an index given as an example is for training
         return {"part": type(value).__name__, "parameters": encode_parameters(own)}
+    if name == "class_weight" and isinstance(value, Mapping):
+        pairs = [[_encoded("a label of class_weight", k), _encoded("class_weight", w)] for k, w in value.items()]
+        return {"pairs": pairs}
     plain = value.item() if isinstance(value, np.generic) else value
     if name == "random_state" and not isinstance(plain, int):
         return None
@@ -56,6 +59,8 @@ def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _decoded(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
+    if isinstance(value.get("pairs"), list):
+        return dict(value["pairs"])
     name = value.get("part")
     if name not in PARTS or not isinstance(value.get("parameters"), dict):
         raise ValueError(f"{name!r} is no solver, sampler or model of this manyclass")

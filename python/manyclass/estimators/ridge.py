@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from manyclass.estimators import auto
 from manyclass.estimators.tuning import quietly
+from manyclass.estimators.weighting import some_of
 from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.probe import standard_error
 from manyclass.training.progress import progress_bar
 from manyclass.training.validation import fork
 
@@ -33,18 +35,20 @@ def folds(labels: Ids, n_folds: int, random: np.random.RandomState) -> NDArray[n
 
 
 def cross_validated_ridge(
-    plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, random_state: Any
+    plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, random_state: Any, weights: Doubles | None = None
 ) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
 
     Ridges are tried from the strongest on, each from the weights of the one before, to 1 / N and until the valley is
     passed. The best one must be better than 1 / N by more than the standard error of the difference, else it is 1 / N:
     the few points of a small set favour other ridges by chance. Where no class has two points nothing can be held out,
-    and it is 1 / N.
+    and it is 1 / N. `weights` of points, with mean 1, are those of their losses; N is the number of points.
     """
     fold = folds(labels, auto.FOLDS, fork(random_state))
     parts = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(auto.FOLDS)]
-    data = [(x[kept], labels[kept], x[out], labels[out]) for kept, out in parts if len(out)]
+    parts = [(kept, out) for kept, out in parts if len(out)]
+    data = [(x[kept], labels[kept], x[out], labels[out], some_of(weights, kept)) for kept, out in parts]
+    r = None if weights is None or not parts else weights[np.concatenate([out for _, out in parts])]
     starts: list[LinearWeights | None] = [None] * len(data)
     prior = auto.PRIOR / len(labels)
     tried: dict[float, float] = {}
@@ -56,19 +60,18 @@ def cross_validated_ridge(
     with closing(bar):
         for ridge in auto.PRIORS:
             found = []
-            for at, (x_kept, y_kept, x_out, y_out) in enumerate(data):
+            for at, (x_kept, y_kept, x_out, y_out, of_kept) in enumerate(data):
                 trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
-                fit = partial(fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[at])
-                starts[at], _ = weights, _ = quietly(fit)
-                found.append(weights.log_losses(x_out, y_out, plan.n_threads)[0])
+                fit = partial(fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[at], of_kept)
+                starts[at], _ = model, _ = quietly(fit)
+                found.append(model.log_losses(x_out, y_out, plan.n_threads)[0])
                 bar.update()
             alpha = ridge / len(labels)
             losses[alpha] = np.concatenate(found)
-            loss = float(np.mean(losses[alpha]))
+            loss = float(np.average(losses[alpha], weights=r))
             tried[alpha] = loss if math.isfinite(loss) else math.inf
             if alpha <= prior and auto.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
                 break
     best = min(tried, key=lambda alpha: tried[alpha])
     gain = losses[prior] - losses[best]
-    chance = float(np.std(gain) / np.sqrt(len(gain)))
-    return (best if np.mean(gain) > chance else prior), tried
+    return (best if np.average(gain, weights=r) > standard_error(gain, r) else prior), tried

@@ -24,7 +24,7 @@ from manyclass.estimators.plans import (
 )
 from manyclass.estimators.ridge import cross_validated_ridge
 from manyclass.estimators.tuning import best_ridge, tune_learning_rate
-from manyclass.model.weights import Floats, Ids, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part
 from manyclass.samplers import SAMPLERS
@@ -42,7 +42,7 @@ ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 U_RATES = {"implicit": 3.0, "bregman": 0.5, "scent": 0.5}
 BATCH_SOLVERS = ("adagrad", "css", "exact")  # with embeddings or several labels
 # Parameters that `Chosen` or the fit itself has taken.
-TAKEN = ("solver", "sampler", "model")
+TAKEN = ("solver", "sampler", "model", "class_weight")
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,20 @@ def linear_model(chosen: Chosen) -> Part:
 
 
 def settle_points(
-    owner: BaseEstimator, chosen: Chosen, x: Matrix, labels: Ids, n_classes: int, *, candidates: bool, timed: bool
+    owner: BaseEstimator,
+    chosen: Chosen,
+    x: Matrix,
+    labels: Ids,
+    n_classes: int,
+    *,
+    candidates: bool,
+    timed: bool,
+    weights: Doubles | None = None,
 ) -> Settled:
     """Leave nothing open: by the rules of `auto`, and by trials.
 
     `candidates`: whether the fit was given some, which only sampled steps use; `timed`: whether it has a limit of
-    seconds, so that nothing is tried out before.
+    seconds, so that nothing is tried out before; `weights`: of the points, with mean 1, those of classes included.
     """
     given = Given(owner)
     shape, x_sq = auto.Shape.of(x, n_classes), row_norms_sq(x)
@@ -115,12 +123,12 @@ def settle_points(
     table: dict[float, float] = {}
     random_state = given.take("random_state")
     if given.take("learning_rate") == "grid":
-        settled = clone(owner).set_params(**_opened_points(owner, plan, solver, chosen))
-        found = tune_learning_rate(settled, x, labels, random_state=random_state)
+        settled = clone(owner).set_params(**_opened_points(owner, plan, solver, chosen), class_weight=None)
+        found = tune_learning_rate(settled, x, labels, sample_weight=weights, random_state=random_state)
         plan = points_plan(owner, solver, chosen, open_, found.best, x_sq, n_classes)
         table = found.table
     if chosen.solver is None and given.is_auto("alpha") and not timed and auto.tries_ridges(plan, shape):
-        alpha, path = best_ridge(plan, x, labels, n_classes, random_state)
+        alpha, path = best_ridge(plan, x, labels, n_classes, random_state, weights)
         plan = replace(plan, alpha=alpha)
     return Settled(plan, _opened_points(owner, plan, solver, chosen), path, table)
 
@@ -224,7 +232,14 @@ def takes_full_passes(owner: BaseEstimator, chosen: Chosen, shape: auto.Shape, *
 
 
 def settle_full_batch(
-    owner: BaseEstimator, chosen: Chosen, x: Matrix, labels: Ids, n_classes: int, *, timed: bool
+    owner: BaseEstimator,
+    chosen: Chosen,
+    x: Matrix,
+    labels: Ids,
+    n_classes: int,
+    *,
+    timed: bool,
+    weights: Doubles | None = None,
 ) -> Settled:
     """The plan of L-BFGS; the ridge by cross-validation where the solver is that of "auto" and nothing is `timed`."""
     given = _given(owner, "random_state")
@@ -251,7 +266,7 @@ def settle_full_batch(
     given.refuse_rest("with solver='lbfgs'")
     path: dict[float, float] = {}
     if chosen.solver is None and given.is_auto("alpha") and not timed:
-        alpha, path = cross_validated_ridge(plan, x, labels, n_classes, given.take("random_state"))
+        alpha, path = cross_validated_ridge(plan, x, labels, n_classes, given.take("random_state"), weights)
         plan = replace(plan, alpha=alpha)
     used = {"solver": solver, "model": linear_model(chosen), "alpha": plan.alpha, "max_iter": plan.max_iter}
     return Settled(plan, _opened(owner, used, solver, {}), path)

@@ -28,9 +28,19 @@ from manyclass.estimators.settle import (
     settle_points,
     takes_full_passes,
 )
+from manyclass.estimators.weighting import (
+    ClassWeight,
+    check_class_weight,
+    counting,
+    normalized,
+    raw_weights,
+    some_of,
+    taken,
+    times_class_weight,
+)
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights
 from manyclass.models import MODELS, ModelName
 from manyclass.parts import Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS, SamplerName
@@ -51,8 +61,8 @@ TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 class SoftmaxClassifier(LabelClassifier):
     r"""Softmax (multinomial logistic) regression by stochastic gradients whose cost is independent of K.
 
-    Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})` and a
-    ridge over W and intercepts; `help(manyclass.solvers)` tells how (Fagan & Iyengar 2018), and
+    Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, weighted
+    by `sample_weight`, and a ridge over W and intercepts; `help(manyclass.solvers)` tells how (Fagan & Iyengar 2018), and
     `help(manyclass.estimators.auto)` what "auto" is. Of several labels P, or with embeddings, it is the cross-entropy
     :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), by minibatches.
 
@@ -81,6 +91,8 @@ class SoftmaxClassifier(LabelClassifier):
         Share of the points that is held out, in ]0, 1[. One point of each class always stays for training.
     n_iter_no_change : int, default=5
         Passes without a lower held-out loss after which early_stopping stops.
+    class_weight : dict, "balanced" or None, default=None
+        What weights of rows are multiplied by; "balanced": n_samples / (n_classes * number of the class's rows).
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     n_jobs : int or None, default=None
@@ -131,6 +143,7 @@ class SoftmaxClassifier(LabelClassifier):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 5,
+        class_weight: ClassWeight = None,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -147,6 +160,7 @@ class SoftmaxClassifier(LabelClassifier):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -156,6 +170,7 @@ class SoftmaxClassifier(LabelClassifier):
         self,
         X: Data,
         y: Any,
+        sample_weight: ArrayLike | None = None,
         *,
         candidates: ArrayLike | None = None,
         coef_init: ArrayLike | None = None,
@@ -170,6 +185,8 @@ class SoftmaxClassifier(LabelClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of losses, >= 0, by their ratios: a row of weight 2 counts as two, one of weight 0 is left out.
         candidates : array-like of shape (n_samples, n_candidates), default=None
             Labels for the heads of sampler="head_tail", which by default are searched for between passes.
         coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
@@ -183,7 +200,7 @@ class SoftmaxClassifier(LabelClassifier):
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
-        points = self._points(X, y)
+        points = self._points(X, y, sample_weight)
         start = Start.of(
             coef_init, intercept_init, len(points.classes), points.x.shape[1], fit_intercept=self.fit_intercept
         )
@@ -206,6 +223,7 @@ class SoftmaxClassifier(LabelClassifier):
         check_flag("early_stopping", self.early_stopping)
         check_number("validation_fraction", self.validation_fraction, low=0, open_low=True, high=0.99)
         check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
+        check_class_weight(self.class_weight)
         check_loop_numbers(self.get_params(deep=False))
         return Chosen(
             part_of("solver", self.solver, SOLVERS, "manyclass.solvers"),
@@ -269,44 +287,46 @@ class SoftmaxClassifier(LabelClassifier):
         embeds = self._chooses_embeddings(chosen, points)
         settled = settle_batches(self, chosen, points.x, len(points.classes), embeds=embeds)
         assert isinstance(settled.plan, BatchesPlan)
-        weights, curve = fit_batches(settled.plan, points.x, points.labels, len(points.classes), watch)
+        weights, curve = fit_batches(settled.plan, points.x, points.labels, len(points.classes), watch, points.weights)
         return self._assign(points, weights, curve, settled, None)
 
     def _fit_one_label(
         self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
     ) -> Self:
         """A linear model of one label a row."""
-        labels, n_classes = points.labels.ids, len(points.classes)
+        labels, n_classes, r = points.labels.ids, len(points.classes), points.weights
         heads = self._candidates(candidates, chosen.sampler, points)
-        scaling = self._scaling(chosen, points.x)
+        scaling = self._scaling(chosen, points)
         x, watch, start = scaled_for_training(scaling, points.x, watch, start)
         timed, stepwise = bool(np.isfinite(watch.max_seconds)), heads is not None or start is not None
         if takes_full_passes(self, chosen, auto.Shape.of(x, n_classes), stepwise=stepwise):
-            settled = settle_full_batch(self, chosen, x, labels, n_classes, timed=timed)
+            settled = settle_full_batch(self, chosen, x, labels, n_classes, timed=timed, weights=r)
         else:
-            settled = settle_points(self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed)
+            settled = settle_points(
+                self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed, weights=r
+            )
         if self.early_stopping:
             held = held_out(labels, self.validation_fraction, fork(self.random_state))
             out, rows = np.flatnonzero(held), np.flatnonzero(~held)
-            validation = Validation(x[out], labels[out], self.n_iter_no_change, settled.plan.n_threads)
-            x, labels = x[rows], labels[rows]
+            validation = Validation(x[out], labels[out], self.n_iter_no_change, settled.plan.n_threads, some_of(r, out))
+            x, labels, r = x[rows], labels[rows], some_of(r, rows)
             heads = None if heads is None else heads[rows]
             watch = replace(watch, validation=validation)
         if isinstance(settled.plan, FullBatchPlan):
             _refuse(start, "with solver='lbfgs', whose optimum does not depend on it")
-            weights, curve = fit_full_batch(settled.plan, x, labels, n_classes, watch)
+            weights, curve = fit_full_batch(settled.plan, x, labels, n_classes, watch, sample_weight=r)
         else:
             assert isinstance(settled.plan, PointsPlan)
-            weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads, start)
+            weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads, start, r)
         if scaling is not None:
             scaling.fold(weights)
         return self._assign(points, weights, curve, settled, watch.validation)
 
-    def _scaling(self, chosen: Chosen, x: Matrix) -> FeatureScaling | None:
+    def _scaling(self, chosen: Chosen, points: Points) -> FeatureScaling | None:
         """How features are scaled for training a linear model."""
         if linear_model(chosen).get_params()["scaling"] == "none":
             return None
-        return FeatureScaling.of(x, centre=bool(self.fit_intercept))
+        return FeatureScaling.of(points.x, centre=bool(self.fit_intercept), weights=points.weights)
 
     def _candidates(self, candidates: ArrayLike | None, sampler: Part | None, points: Points) -> Ids | None:
         if candidates is None:
@@ -314,11 +334,13 @@ class SoftmaxClassifier(LabelClassifier):
         if sampler is None or sampler.name != "head_tail":
             raise ValueError(f"candidates need sampler='head_tail'; it is {self.sampler!r}")
         candidates = np.asarray(candidates)
-        n_samples = points.x.shape[0]
+        n_samples = points.n_given
         if candidates.ndim != 2 or len(candidates) != n_samples or not 1 <= candidates.shape[1] <= MOST_HEAD:
             raise ValueError(
                 f"candidates have shape {candidates.shape}; it must be ({n_samples}, h) with h from 1 to {MOST_HEAD}"
             )
+        if points.rows is not None:
+            candidates = candidates[points.rows]
         return positions_of(candidates, points.classes, "candidates")
 
     def _assign(
@@ -342,12 +364,12 @@ class SoftmaxClassifier(LabelClassifier):
         )
         return self
 
-    def certificate(self, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
+    def certificate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Bound how far the model is from the optimum of the mean log-loss + alpha/2 ||W||^2 on these data.
 
         Parameters
         ----------
-        X, y : the training data, as a rule, of one label a row; passed over three to eleven times, in float64
+        X, y, sample_weight : the training data, as a rule, of one label a row; passed over three to eleven times
 
         Returns
         -------
@@ -357,15 +379,21 @@ class SoftmaxClassifier(LabelClassifier):
         check_is_fitted(self, "_weights")
         if isinstance(self._weights, MappedWeights):
             raise ValueError("the model was fitted with several labels, embeddings or a search; it has no certificate")
-        x, weights = self._validated(X), self._weights
+        x, model = self._validated(X), self._weights
         labels = self._labels_of(y, x)
+        weights = times_class_weight(raw_weights(sample_weight, x.shape[0]), self.class_weight, labels, self.classes_)
+        rows = counting(weights)
+        if rows is not None:
+            x, labels, weights = x[rows], labels[rows], taken(weights, rows)
+        weights = normalized(weights)
         if getattr(self.resolved_params_.get("model", self.model), "scaling", "none") == "standard":
-            scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept))
-            x, weights = scaling.apply(x), scaling.unfold(weights)
+            scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)
+            x, model = scaling.apply(x), scaling.unfold(model)
         return duality_gap(
-            weights,
+            model,
             x,
             labels,
+            weights=weights,
             alpha=self.resolved_params_.get("alpha", self.alpha),
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),

@@ -21,6 +21,7 @@ from manyclass.estimators import auto
 from manyclass.estimators.labels import indicator_lists, is_indicator
 from manyclass.estimators.plans import mean_square, scales_features
 from manyclass.estimators.targets import check_targets
+from manyclass.estimators.weighting import raw_weights, some_of
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Ids, Matrix
 from manyclass.training.passes import warn_user
@@ -64,6 +65,7 @@ def tune_learning_rate(
     X: Data,
     y: ArrayLike,
     *,
+    sample_weight: ArrayLike | None = None,
     fraction: float = 0.1,
     min_points: int = 10_000,
     criterion: str = "validation",
@@ -83,6 +85,8 @@ def tune_learning_rate(
         All its other parameters are used as they are, but early_stopping and verbose, which are off. Left unchanged.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the rows, for training and for the criterion. The estimator's class_weight is for training alone.
     fraction : float, default=0.1
         Share of the points, in ]0, 1].
     min_points : int, default=10000
@@ -117,9 +121,14 @@ def tune_learning_rate(
     check_targets(y)
     several, n = is_indicator(y), x.shape[0]
     labels: Any = indicator_lists(y, n) if several else np.asarray(y)
+    weights = raw_weights(sample_weight, n)
+    if weights is not None and not weights.all():
+        given = np.flatnonzero(weights)
+        x, labels, weights, n = x[given], labels[given], weights[given], len(given)
     size = min(n, max(int(min_points), round(fraction * n), 2))
     rows = np.sort(fork(random_state).permutation(n)[:size])
     x, labels = x[rows], labels[rows]
+    r = None if weights is None else weights[rows]
     judged = np.ones(size, dtype=bool)
     if criterion == "validation":
         # Of a point with several labels the first one stands for it.
@@ -129,17 +138,18 @@ def tune_learning_rate(
     fit_intercept = bool(getattr(estimator, "fit_intercept", False))
     seen = x
     if not several and scales_features(solver, getattr(estimator, "model", None)):
-        seen = FeatureScaling.of(x, centre=fit_intercept).apply(x)
+        seen = FeatureScaling.of(x, centre=fit_intercept, weights=r).apply(x)
     scale = mean_square(row_norms_sq(seen)) + fit_intercept
 
     def loss(exponent: int) -> float:
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)
         if "early_stopping" in model.get_params():
             model.set_params(early_stopping=False, validation_fraction=0.1, n_iter_no_change=5)
-        quietly(lambda: model.fit(x[trained], labels[trained]))
+        of_trained, of_judged = (None if r is None else r[some] for some in (trained, judged))
+        quietly(lambda: model.fit(x[trained], labels[trained], of_trained))
         if model.n_iter_ < getattr(model, "resolved_params_", {}).get("max_iter", model.max_iter):
             return math.inf
-        evaluation = model.evaluate(x[judged], labels[judged])
+        evaluation = model.evaluate(x[judged], labels[judged], of_judged)
         found = evaluation["log_loss" if "log_loss" in evaluation else "error"]
         return found if math.isfinite(found) else math.inf
 
@@ -178,19 +188,21 @@ def quietly(train: Callable[[], T]) -> T:
 
 
 def best_ridge(
-    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, random_state: Any
+    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, random_state: Any, weights: Doubles | None = None
 ) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on points held out, and the log-losses of all that were tried."""
     held = held_out(labels, VALIDATION, fork(random_state))
     kept, out = np.flatnonzero(~held), np.flatnonzero(held)
+    of_kept, of_out = some_of(weights, kept), some_of(weights, out)
     x_kept, x_out, unit = x[kept], x[out], mean_square(row_norms_sq(x))
     tried: dict[float, float] = {}
     for number, ridge in enumerate(auto.RIDGES, 1):
         trial = replace(plan, alpha=ridge * unit)
         watch = Watch(heading=f"choosing alpha, trial {number} of at most {len(auto.RIDGES)}")
-        weights, curve = quietly(partial(fit_points, trial, x_kept, labels[kept], n_classes, watch))
-        losses, _ = weights.log_losses(x_out, labels[out], plan.n_threads)
-        loss = float(np.mean(losses))
+        train = partial(fit_points, trial, x_kept, labels[kept], n_classes, watch, weights=of_kept)
+        model, curve = quietly(train)
+        losses, _ = model.log_losses(x_out, labels[out], plan.n_threads)
+        loss = float(np.average(losses, weights=of_out))
         tried[trial.alpha] = loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf
         # Past the valley, which has one bottom, larger ones are not tried.
         if auto.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:

@@ -15,6 +15,7 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.base import LinearClassifier
 from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
+from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import names
@@ -95,6 +96,8 @@ class AugmentReduceClassifier(LinearClassifier):
         grow with the scores; with schedule="adaptive" it is 0.02.
     max_iter : int, default=20
         Passes over the data.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes; see `SoftmaxClassifier`.
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     n_jobs : int or None, default=None
@@ -150,6 +153,7 @@ class AugmentReduceClassifier(LinearClassifier):
         alpha: float = 0.0,
         learning_rate: float | Literal["auto"] = "auto",
         max_iter: int = 20,
+        class_weight: ClassWeight = None,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -164,6 +168,7 @@ class AugmentReduceClassifier(LinearClassifier):
         self.alpha = alpha
         self.learning_rate = learning_rate
         self.max_iter = max_iter
+        self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -173,6 +178,7 @@ class AugmentReduceClassifier(LinearClassifier):
         self,
         X: Data,
         y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
         coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None,
@@ -187,6 +193,9 @@ class AugmentReduceClassifier(LinearClassifier):
             Sparse data train feature-major weights, dense data class-major ones.
         y : array-like of shape (n_samples,)
             Labels of any sortable type, two or more.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of losses, >= 0, by their ratios: a row of weight 2 counts as two, one of weight 0 is left out. With
+            posterior="gaussian" their sum is the number of observations, which says how wide the posterior is.
         coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
             Start, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
@@ -198,17 +207,19 @@ class AugmentReduceClassifier(LinearClassifier):
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
-        points = self._points(X, y)
+        points = self._points(X, y, sample_weight)
         x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
         start = Start.of(coef_init, intercept_init, n_classes, x.shape[1], fit_intercept=self.fit_intercept)
         plan = self._plan(chosen, row_norms_sq(x), n_classes)
         if chosen.posterior is not None:
             if any(given is not None for given in (callback, max_seconds, start)):
                 raise ValueError("posterior='gaussian' knows no callback, max_seconds or coef_init; they must be None")
-            weights, variances, curve = fit_posterior(plan, x, labels, n_classes)
+            weights, variances, curve = fit_posterior(
+                plan, x, labels, n_classes, points.weights, mean_weight=points.mean_weight
+            )
             self._take(points, weights, curve, _variances=variances)
             return self
-        weights, curve = fit_points(plan, x, labels, n_classes, watch, start=start)
+        weights, curve = fit_points(plan, x, labels, n_classes, watch, start=start, weights=points.weights)
         self._take(points, weights, curve, _variances=None)
         return self
 
@@ -220,6 +231,7 @@ class AugmentReduceClassifier(LinearClassifier):
         ChosenUtility
         """
         check_choice("noise", self.noise, names("noise"))
+        check_class_weight(self.class_weight)
         check_number("max_iter", self.max_iter, low=1, integer=True)
         check_number("alpha", self.alpha, low=0)
         check_loop_numbers(self.get_params(deep=False))
@@ -244,7 +256,7 @@ class AugmentReduceClassifier(LinearClassifier):
 
     def _plan(self, chosen: ChosenUtility, x_sq: Floats, n_classes: int) -> PointsPlan:
         given = Given(self)
-        for name in ("solver", "sampler", "noise", "local_step", "posterior"):
+        for name in ("solver", "sampler", "noise", "local_step", "posterior", "class_weight"):
             given.take(name)
         family = None if self.noise == "gumbel" else self._family(n_classes)
         sampler = chosen.sampler

@@ -40,12 +40,15 @@ class FeatureScaling:
     scale: Doubles
 
     @classmethod
-    def of(cls, x: Matrix, *, centre: bool) -> FeatureScaling:
+    def of(cls, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
         """Measure the data: mean and standard deviation, of features of mostly zeros the root mean square of the rest.
 
         All sparse features count as such. Where these differ by a factor of at most 100, all are divided instead by the
-        power of two, which rounds nothing, that brings the root mean square of the rows' lengths to 1 to 8.
+        power of two, which rounds nothing, that brings the root mean square of the rows' lengths to 1 to 8. All means
+        are weighted.
         """
+        if weights is not None:
+            return cls._of_weighted(x, weights / weights.mean(), centre)
         if isinstance(x, sp.csr_array):
             scale = _sparse_scale(x)
             shift = np.zeros(len(scale))
@@ -56,6 +59,28 @@ class FeatureScaling:
             squares = sum(np.square(block).sum(axis=0) for _, block in _blocks(x, shift))
             scale = np.sqrt(squares / np.where(full, x.shape[0], np.maximum(others, 1)))
             scale = np.maximum(scale, np.abs(shift) / MOST_MEANS)
+        return cls._usable(shift, scale)
+
+    @classmethod
+    def _of_weighted(cls, x: Matrix, r: Doubles, centre: bool) -> FeatureScaling:
+        if isinstance(x, sp.csr_array):
+            scale = _sparse_scale(x, np.repeat(r, np.diff(x.indptr)))
+            return cls._usable(np.zeros(len(scale)), scale)
+        n_features, zeros = x.shape[1], np.zeros(x.shape[1])
+        others, total, squares = zeros.copy(), zeros.copy(), zeros.copy()
+        for first, block in _blocks(x, zeros):
+            some = r[first : first + len(block)]
+            others += some @ (block != 0)
+            total += some @ block
+        full = others > len(r) / 2
+        shift = np.where(full & centre, total / len(r), np.zeros(n_features))
+        for first, block in _blocks(x, shift):
+            squares += r[first : first + len(block)] @ np.square(block)
+        scale = np.sqrt(squares / np.where(full, len(r), np.where(others > 0, others, 1.0)))
+        return cls._usable(shift, np.maximum(scale, np.abs(shift) / MOST_MEANS))
+
+    @classmethod
+    def _usable(cls, shift: Doubles, scale: Doubles) -> FeatureScaling:
         scale[scale == 0] = 1.0
         scale[scale < SMALLEST] = np.inf
         return cls(shift, scale)
@@ -100,11 +125,13 @@ def _blocks(x: Matrix, shift: Doubles) -> Iterator[tuple[int, Doubles]]:
         yield first, x[first : first + step] - shift
 
 
-def _sparse_scale(x: sp.csr_array) -> Doubles:
+def _sparse_scale(x: sp.csr_array, weights: Doubles | None = None) -> Doubles:
+    """`weights` are those of the stored values, by their rows."""
     values = x.data.astype(np.float64)
-    squares = np.bincount(x.indices, np.square(values), minlength=x.shape[1])
-    counts = np.bincount(x.indices[values != 0], minlength=x.shape[1])
-    scale: Doubles = np.sqrt(squares / np.maximum(counts, 1))
+    squares = np.bincount(x.indices, np.square(values) * (1 if weights is None else weights), minlength=x.shape[1])
+    seen_values = (values != 0) if weights is None else weights * (values != 0)
+    counts = np.bincount(x.indices, seen_values, minlength=x.shape[1])
+    scale: Doubles = np.sqrt(squares / np.where(counts > 0, counts, 1))
     seen = scale[scale >= SMALLEST]
     if len(seen) and seen.max() > MOST_SPREAD * seen.min():
         return scale

@@ -11,9 +11,10 @@ from sklearn.base import clone
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Matrix
+from manyclass.model.weights import Doubles, Matrix
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import BatchesPlan, Index, Labels, Watch
@@ -29,9 +30,12 @@ SEARCH_QUERIES = 256  # points by which the number of clusters to probe is chose
 
 
 def fit_batches(
-    plan: BatchesPlan, x: Matrix, labels: Labels, n_classes: int, watch: Watch
+    plan: BatchesPlan, x: Matrix, labels: Labels, n_classes: int, watch: Watch, sample_weight: Doubles | None = None
 ) -> tuple[MappedWeights, list[float]]:
-    """Train on points that have labels and return the weights with the mean loss of each pass."""
+    """Train on points that have labels and return the weights with the mean loss of each pass.
+
+    `sample_weight`, of mean 1, multiplies the losses.
+    """
     weights = MappedWeights.start(
         n_classes,
         x.shape[1],
@@ -40,9 +44,9 @@ def fit_batches(
         relu=plan.relu,
         rng=np.random.default_rng(plan.seed),
     )
-    training = BatchesTraining(plan, x, labels, weights)
+    training = BatchesTraining(plan, x, labels, weights, sample_weight)
     position = np.arange(n_classes, dtype=np.int32)
-    n_labels = len(labels.ids) / len(labels)
+    n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
     at_zero = {"cross_entropy": np.log(n_classes) * n_labels, "margin": 1.0, "triplet": n_classes * n_labels}
     state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
     # Message passing reports a bound that starts far above the loss.
@@ -57,6 +61,7 @@ def fit_batches(
             n_drawn=n_classes if plan.source == "exact" else plan.n_negatives,
             max_iter=plan.max_iter,
             noise=False,
+            weights=sample_weight,
         )
     return weights, run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
 
@@ -64,7 +69,14 @@ def fit_batches(
 class BatchesTraining:
     """The core's trainer of the present pass, and the index that follows it."""
 
-    def __init__(self, plan: BatchesPlan, x: Matrix, labels: Labels, weights: MappedWeights) -> None:
+    def __init__(
+        self,
+        plan: BatchesPlan,
+        x: Matrix,
+        labels: Labels,
+        weights: MappedWeights,
+        sample_weight: Doubles | None = None,
+    ) -> None:
         self._plan, self._x, self._labels, self._weights = plan, x, labels, weights
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
@@ -83,6 +95,7 @@ class BatchesTraining:
             n_hidden=weights.n_hidden,
             intercept=weights.intercept_column,
             relu=weights.relu,
+            sample_weight=NO_WEIGHTS if sample_weight is None else sample_weight,
         )
         self._trainer, self._made_for = self._make(self._source(0)), self._source(0)
 

@@ -11,6 +11,7 @@ from manyclass.model.weights import Floats, Ids, LinearWeights
 from manyclass.training.plan import PointsPlan, Utility
 
 EMPTY = np.zeros(0, dtype=np.float32)
+NO_WEIGHTS = np.zeros(0)  # of points: all count the same
 
 
 def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:

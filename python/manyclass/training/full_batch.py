@@ -11,6 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
+from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.passes import TrainingState, warn_user
 from manyclass.training.plan import FullBatchPlan, Watch
 from manyclass.training.progress import progress_bar
@@ -22,15 +23,18 @@ HISTORY = 10
 
 
 class _Objective:
-    """Mean loss + alpha/2 ||W||^2 as a function of one vector: W in the layout of the data, then the intercepts."""
+    """Weighted mean loss + alpha/2 ||W||^2 of one vector: W in the layout of the data, then the intercepts."""
 
-    def __init__(self, plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int) -> None:
+    def __init__(
+        self, plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, sample_weight: Doubles | None = None
+    ) -> None:
         self.sparse = isinstance(x, sp.csr_array)
         self.n_classes, self.n_features = n_classes, x.shape[1]
         self.shape = (self.n_features, n_classes) if self.sparse else (n_classes, self.n_features)
         self.size = n_classes * (self.n_features + plan.fit_intercept)
         self._data = csr_parts(x) if isinstance(x, sp.csr_array) else np.ascontiguousarray(x)
         self._labels = labels
+        self._sample_weight = NO_WEIGHTS if sample_weight is None else sample_weight
         self._loss = plan.loss
         self._alpha = plan.alpha
         self._n_threads = plan.n_threads
@@ -53,6 +57,7 @@ class _Objective:
             intercept=b,
             n_classes=self.n_classes,
             labels=self._labels,
+            sample_weight=self._sample_weight,
             gradient=W_gradient,
             intercept_gradient=b_gradient,
             n_threads=self._n_threads,
@@ -143,7 +148,13 @@ class _Iterations:
 
 
 def fit_full_batch(
-    plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, watch: Watch, start: LinearWeights | None = None
+    plan: FullBatchPlan,
+    x: Matrix,
+    labels: Ids,
+    n_classes: int,
+    watch: Watch,
+    start: LinearWeights | None = None,
+    sample_weight: Doubles | None = None,
 ) -> tuple[LinearWeights, list[float]]:
     """Minimise the mean loss + alpha/2 ||W||^2; the intercepts are not penalised.
 
@@ -155,6 +166,8 @@ def fit_full_batch(
         Points held out say when to stop, and which iterate is returned.
     start : LinearWeights, optional
         Where to begin; W = 0 by default.
+    sample_weight : ndarray of shape (n_samples,), float64, or None
+        Weights of the points, with mean 1.
 
     Returns
     -------
@@ -169,7 +182,7 @@ def fit_full_batch(
         If the gradient is still larger than `tol` at the end: after `max_iter` iterations, when an interrupt came, or
         where rounding lets the objective fall no further.
     """
-    objective = _Objective(plan, x, labels, n_classes)
+    objective = _Objective(plan, x, labels, n_classes, sample_weight)
     weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=objective.sparse)
     iterations = _Iterations(plan, objective, weights, watch)
     if start is not None:

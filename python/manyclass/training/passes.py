@@ -239,12 +239,15 @@ class TrainingState:
 Callback = Callable[[TrainingState], bool | None]
 
 
-def summarize(losses: Doubles, ranks: Ids) -> dict[str, float]:
-    """Mean log-loss in nats, error and top-5 error."""
+def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> dict[str, float]:
+    """Mean log-loss in nats, error and top-5 error, of weighted points where weights are given."""
+    if weights is not None:  # a loss may be infinite, and does not count with weight 0
+        counts = weights > 0
+        losses, ranks, weights = losses[counts], ranks[counts], weights[counts]
     return {
-        "log_loss": float(np.mean(losses)),
-        "error": float(np.mean(ranks > 0)),
-        "top5_error": float(np.mean(ranks >= 5)),
+        "log_loss": float(np.average(losses, weights=weights)),
+        "error": float(np.average(ranks > 0, weights=weights)),
+        "top5_error": float(np.average(ranks >= 5, weights=weights)),
     }
 
 

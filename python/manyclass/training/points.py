@@ -12,7 +12,7 @@ from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
-from manyclass.training.core_plan import EMPTY, core_plan, core_state
+from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import Labels, PointsPlan, Watch
@@ -167,8 +167,10 @@ class PointsTraining:
         candidates: Ids | None,
         watch: Watch,
         start: Start | None = None,
+        weights: Doubles | None = None,
     ) -> None:
         self.plan, self.watch, self.n_classes = plan, watch, n_classes
+        self.sample_weight = NO_WEIGHTS if weights is None else weights
         self.batch = batch_size_of(plan, labels, n_classes)
         plan.check_sharing(self.batch, len(labels), n_classes)
         order = class_order(plan, labels, n_classes)
@@ -194,9 +196,10 @@ class PointsTraining:
     def _trainer(self, x: Matrix, labels: Ids, start: Start | None) -> _core.Trainer:
         plan, memory, n_classes = self.plan, self.memory, self.n_classes
         kept = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
-        arrays = {name: getattr(memory, name) for name in kept}
+        arrays: dict[str, Floats | Doubles] = {name: getattr(memory, name) for name in kept}
         if start is not None:
             arrays |= self._begin(start, x, labels)
+        arrays["sample_weight"] = self.sample_weight
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
         u_max = np.inf
@@ -252,12 +255,14 @@ def fit_points(
     watch: Watch,
     candidates: Ids | None = None,
     start: Start | None = None,
+    weights: Doubles | None = None,
 ) -> tuple[LinearWeights, list[float]]:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
-    With points held out they are those of the pass that did best on them.
+    With points held out they are those of the pass that did best on them. `weights`, of mean 1, multiply the losses of
+    the points.
     """
-    training = PointsTraining(plan, x, labels, n_classes, candidates, watch, start)
+    training = PointsTraining(plan, x, labels, n_classes, candidates, watch, start, weights)
     noise = plan.utility.noise if plan.utility else "gumbel"
     scale, position = training.memory.scale, training.position
     state = TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise)
@@ -274,6 +279,7 @@ def fit_points(
             n_drawn=n_classes if every else plan.n_negatives,
             max_iter=plan.max_iter,
             noise=noise != "gumbel",
+            weights=weights,
         )
     # A model that ends well above W = 0 is worse than none.
     curve = run_passes(training, plan, watch, state, len(labels), most=2 * at_zero, probe=probe)

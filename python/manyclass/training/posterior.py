@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
-from manyclass.training.core_plan import core_plan, core_state
+from manyclass.training.core_plan import NO_WEIGHTS, core_plan, core_state
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import row_norms_sq
 
@@ -24,14 +24,24 @@ class GaussianTraining:
     The variances of a pass are those of the precisions that the passes before have collected, and 0 in the first.
     """
 
-    def __init__(self, plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int) -> None:
+    def __init__(
+        self,
+        plan: PointsPlan,
+        x: Matrix,
+        labels: Ids,
+        n_classes: int,
+        weights: Doubles | None = None,
+        mean_weight: float = 1.0,
+    ) -> None:
         assert plan.utility is not None
         self.n_samples, self.n_classes, self.alpha = len(labels), n_classes, plan.alpha
+        self.mean_weight = mean_weight
         self.means = LinearWeights.zeros(n_classes, x.shape[1], sparse=sp.issparse(x))
         self.variances = aligned_zeros(*self.means.matrix.shape)
         self.collected = aligned_zeros(*self.means.matrix.shape)
         self.precisions = aligned_zeros(*self.means.matrix.shape)  # but for the prior's
-        state = core_state(plan, self.means, labels, row_norms_sq(x))
+        sample_weight = NO_WEIGHTS if weights is None else weights
+        state = core_state(plan, self.means, labels, row_norms_sq(x), sample_weight=sample_weight)
         data = csr_parts(x) if isinstance(x, sp.csr_array) else x
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         batch = min(plan.batch_size or BATCH, self.n_samples)
@@ -53,20 +63,29 @@ class GaussianTraining:
         loss = self.visit(t, eta, 0, self.n_samples)
         gain = (1 + t) ** -0.9
         self.precisions *= np.float32(1 - gain)
-        self.precisions += np.float32(gain) * self.collected
+        self.precisions += np.float32(gain * self.mean_weight) * self.collected
         self.collected[:] = 0
-        prior = self.n_samples * self.alpha
+        prior = self.mean_weight * self.n_samples * self.alpha
         np.divide(1, np.float32(prior) + self.precisions, out=self.variances)
         m, v = (self._by_feature(a)[:, : self.n_classes] for a in (self.means.matrix, self.variances))
         divergence = 0.5 * float(np.sum(prior * (np.square(m) + v) - 1 - np.log(prior * v), dtype=np.float64))
-        return (loss + divergence) / self.n_samples
+        return (loss + divergence / self.mean_weight) / self.n_samples
 
 
 def fit_posterior(
-    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int
+    plan: PointsPlan,
+    x: Matrix,
+    labels: Ids,
+    n_classes: int,
+    weights: Doubles | None = None,
+    *,
+    mean_weight: float = 1.0,
 ) -> tuple[LinearWeights, Floats, list[float]]:
-    """Return the means, the variances (stored as the means are) and the loss of each pass."""
-    training = GaussianTraining(plan, x, labels, n_classes)
+    """Return the means, the variances (stored as the means are) and the loss of each pass.
+
+    A point counts as `mean_weight` times `weights` (of mean 1) observations.
+    """
+    training = GaussianTraining(plan, x, labels, n_classes, weights, mean_weight)
     curve = [training.make_pass(t, plan.schedule.at(t)[0]) for t in range(plan.max_iter)]
     return training.means, training.variances, curve
 

@@ -27,6 +27,14 @@ COST_OF_NOISE = 100
 TOO_HIGH, TOO_MUCH = 1.1, 0.25
 
 
+def standard_error(values: Doubles, weights: Doubles | None) -> float:
+    """Of the weighted mean, a ratio of two means."""
+    if weights is None:
+        return float(np.std(values) / np.sqrt(len(values)))
+    away = values - np.average(values, weights=weights)
+    return float(np.sqrt(np.sum(np.square(weights * away))) / weights.sum())
+
+
 @dataclass
 class Probe:
     """Looks at the exact loss of some points.
@@ -38,6 +46,8 @@ class Probe:
         Loss of W = 0, in nats.
     after : frozenset of int
         Passes after which to look, beside the last one.
+    weights : ndarray of shape (n_points,) or None
+        Of the points.
     looks : dict of int to (float, float)
         The mean loss and its standard error, by pass.
     """
@@ -46,11 +56,21 @@ class Probe:
     labels: Labels
     at_zero: float
     after: frozenset[int]
+    weights: Doubles | None = None
     looks: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, x: Matrix, labels: Labels, n_classes: int, *, at_zero: float, n_drawn: int, max_iter: int, noise: bool
+        cls,
+        x: Matrix,
+        labels: Labels,
+        n_classes: int,
+        *,
+        at_zero: float,
+        n_drawn: int,
+        max_iter: int,
+        noise: bool,
+        weights: Doubles | None = None,
     ) -> Probe:
         """Choose points and passes; `n_drawn` classes make a step, `noise` is that of random utilities."""
         n_points = len(labels)
@@ -63,7 +83,8 @@ class Probe:
         rows = np.sort(np.random.default_rng(0).choice(n_points, size, replace=False))
         ids = labels.some(rows)
         indptr = np.append(0, np.cumsum([len(some) for some in ids])).astype(np.int64)
-        return cls(x[rows], Labels(indptr, np.concatenate(ids)), at_zero, frozenset(passes))
+        some = None if weights is None else weights[rows]
+        return cls(x[rows], Labels(indptr, np.concatenate(ids)), at_zero, frozenset(passes), some)
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
         """Note the loss of the iterate after so many passes; return whether training is to stop, since it is no number.
@@ -72,7 +93,8 @@ class Probe:
         """
         with np.errstate(invalid="ignore", over="ignore"):
             found = self._losses(state)
-            mean, error = float(np.mean(found)), float(np.std(found) / np.sqrt(len(found)))
+            mean = float(np.average(found, weights=self.weights))
+            error = standard_error(found, self.weights)
         self.looks[n_iter] = (mean, error)
         return not np.isfinite(mean)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from manyclass.model.weights import Floats, Ids, LinearWeights, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 
 UNUSED_SCALE = np.zeros(0, dtype=np.float32)
 
@@ -63,6 +63,8 @@ class Validation:
     n_iter_no_change : int
         Training stops after so many passes in a row that were not better than the best one.
     n_threads : int
+    weights : ndarray of shape (n_points,) or None
+        Of the points.
     curve : list of float
         Exact log-loss on these points after each pass, in nats.
     best_iter : int
@@ -73,6 +75,7 @@ class Validation:
     labels: Ids
     n_iter_no_change: int
     n_threads: int
+    weights: Doubles | None = None
     curve: list[float] = field(default_factory=list)
     best_iter: int = 0
     _best: LinearWeights | None = None
@@ -84,7 +87,7 @@ class Validation:
         Class k stands in place position[k] of `model`, whose rows are to be multiplied by `scale` unless it is empty.
         """
         losses, _ = model.log_losses(self.x, position[self.labels], self.n_threads, scale)
-        self.curve.append(float(np.mean(losses)))
+        self.curve.append(float(np.average(losses, weights=self.weights)))
         if self.curve[-1] < (self.curve[self.best_iter - 1] if self.best_iter else math.inf):
             self.best_iter = len(self.curve)
             if self._best is None:

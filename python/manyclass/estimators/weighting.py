@@ -1,0 +1,175 @@
+"""Weights of points: checks of `sample_weight`, what `class_weight` makes of it, and the points that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass.model.weights import Doubles
+
+# A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
+# then far from the smallest double, and its part of the objective is far below a rounding of it.
+LEAST_SHARE = 1e-100
+
+ClassWeight = Mapping[Any, float] | Literal["balanced"] | None
+
+
+def checked_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles | None:
+    """Return weights of points as float64, the largest being 1; None where none are given.
+
+    Parameters
+    ----------
+    sample_weight : float, array-like of shape (n_samples,) or None
+        A number is the weight of each point.
+    n_samples : int
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), float64, or None
+
+    Raises
+    ------
+    ValueError
+        If they are no finite numbers of at least 0, are none but 0, or have another shape.
+    """
+    raw = raw_weights(sample_weight, n_samples)
+    return None if raw is None else raw / raw.max()
+
+
+def raw_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles | None:
+    """Return the weights as `checked_weights` does, but as they were given."""
+    if sample_weight is None:
+        return None
+    given = np.asarray(sample_weight)
+    if given.dtype.kind in "USMmcV":
+        raise ValueError(f"sample_weight has dtype {given.dtype}; it must hold real numbers")
+    try:
+        weights = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as fault:
+        raise ValueError(f"sample_weight has dtype {given.dtype}; it must hold real numbers") from fault
+    if weights.ndim == 0:
+        weights = np.full(n_samples, weights)
+    if weights.shape != (n_samples,):
+        raise ValueError(
+            f"X has {n_samples} rows, sample_weight has shape {weights.shape}; it must be a number or have shape "
+            f"({n_samples},)"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(wrong):
+        raise ValueError(f"sample_weight[{wrong[0]}] is {weights[wrong[0]]}; weights must be finite and at least 0")
+    if n_samples and not weights.any():
+        raise ValueError("sample_weight is zero for every row; at least one weight must be above 0")
+    return weights
+
+
+def check_class_weight(class_weight: ClassWeight) -> None:
+    """Check the parameter as far as that is possible without data.
+
+    Raises
+    ------
+    ValueError
+        If it is neither None, "balanced" nor a dict of finite numbers of at least 0.
+    """
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f"class_weight is {class_weight!r}; it must be None, 'balanced' or a dict of a weight for each label"
+        )
+    for label, weight in class_weight.items():
+        try:
+            right = bool(np.isfinite(weight) and weight >= 0)
+        except TypeError:
+            right = False
+        if not right or isinstance(weight, bool):
+            raise ValueError(f"class_weight[{label!r}] is {weight!r}; it must be a finite number of at least 0")
+
+
+def times_class_weight(
+    weights: Doubles | None, class_weight: ClassWeight, labels: NDArray[Any], classes: NDArray[Any]
+) -> Doubles | None:
+    """Multiply weights of points by those of their classes.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_samples,), float64, or None
+    class_weight : dict, "balanced" or None
+        "balanced": n_samples / (n_classes * count) for a class of so many points, all counted by their weights, as in
+        scikit-learn. Classes that a dict does not name have weight 1.
+    labels : ndarray of shape (n_samples,)
+        Positions in
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), float64, or None
+
+    Raises
+    ------
+    ValueError
+        If a dict names labels that y does not have while others have no weight, which is a slip, or the weights of all
+        points become 0.
+    """
+    if class_weight is None:
+        return weights
+    if isinstance(class_weight, Mapping):
+        of_classes = _of_classes(class_weight, classes)
+    else:
+        counts = np.bincount(labels, weights=weights, minlength=len(classes))
+        present = counts > 0
+        of_classes = np.zeros(len(classes))
+        of_classes[present] = counts.sum() / (present.sum() * counts[present])
+    product: Doubles = of_classes[labels] if weights is None else weights * of_classes[labels]
+    if not product.any():
+        raise ValueError("class_weight and sample_weight leave all rows with weight zero; at least one must be above 0")
+    return product
+
+
+def _of_classes(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> Doubles:
+    labels = classes.tolist()
+    unknown = set(class_weight).difference(labels)
+    if unknown and len(class_weight) - len(unknown) < len(labels):
+        named = sorted(map(repr, unknown))
+        raise ValueError(
+            f"class_weight has a weight for {', '.join(named[:5])}, which y does not have, while other labels have "
+            f"none; labels of y are {', '.join(map(repr, labels[:5]))}{', ...' if len(labels) > 5 else ''}"
+        )
+    return np.array([class_weight.get(label, 1.0) for label in labels], dtype=np.float64)
+
+
+def counting(weights: Doubles | None) -> NDArray[np.int64] | None:
+    """Return the points with a weight above 0, in order; None where that is all of them."""
+    if weights is None:
+        return None
+    counts = weights > LEAST_SHARE * weights.max(initial=0)
+    return None if counts.all() else np.flatnonzero(counts)
+
+
+def taken(weights: Doubles | None, rows: NDArray[np.int64] | None) -> Doubles | None:
+    """Return the weights of some points; `rows` None: of all."""
+    return weights if weights is None or rows is None else weights[rows]
+
+
+def weights_left(weights: Doubles | None, rows: NDArray[Any], what: str) -> Doubles | None:
+    """Return the weights of some rows, those that `what`; raises ValueError where all of these are 0."""
+    left = None if weights is None else weights[rows]
+    if left is not None and not left.any():
+        raise ValueError(f"sample_weight is zero for every row that {what}; at least one weight must be above 0")
+    return left
+
+
+def normalized(weights: Doubles | None) -> Doubles | None:
+    """Return the weights with mean 1; None where all are equal, which is as if there were none."""
+    if weights is None or len(weights) == 0 or weights.min() == weights.max():
+        return None
+    scaled: Doubles = weights / weights.max()
+    scaled /= scaled.mean()
+    return scaled
+
+
+def some_of(weights: Doubles | None, rows: NDArray[np.int64]) -> Doubles | None:
+    """Return the weights of some points, with mean 1 among themselves."""
+    return normalized(taken(weights, rows))
