@@ -61,10 +61,10 @@ TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 class SoftmaxClassifier(LabelClassifier):
     r"""Softmax (multinomial logistic) regression by stochastic gradients whose cost is independent of K.
 
-    Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, weighted
-    by `sample_weight`, and a ridge over W and intercepts; `help(manyclass.solvers)` tells how (Fagan & Iyengar 2018), and
-    `help(manyclass.estimators.auto)` what "auto" is. Of several labels P, or with embeddings, it is the cross-entropy
-    :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), by minibatches.
+    Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, rows
+    weighted by `sample_weight`, and a ridge on W, over W and intercepts; `help(manyclass.solvers)` tells how (Fagan &
+    Iyengar 2018), `help(manyclass.estimators.auto)` what "auto" is. Of several labels P, or with embeddings, it is the
+    cross-entropy :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), by minibatches.
 
     Parameters
     ----------
