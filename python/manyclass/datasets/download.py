@@ -194,9 +194,9 @@ class _Transfer:
                 except _PassingError as error:
                     failed = 1 if self.at() - before >= PROGRESS else failed + 1
                     if failed >= self.patience.attempts:
+                        kept = f". The {at} bytes that came are kept, for another call" if (at := self.at()) else ""
                         raise DownloadError(
-                            f"{self.file.url}: {error}; given up after {failed} attempts in a row. The "
-                            f"{self.at()} bytes that came are kept, and another call goes on from there"
+                            f"{self.file.url}: {error}; given up after {failed} attempts in a row{kept}"
                         ) from error
                     time.sleep(min(max(self.patience.wait * 2 ** (failed - 1), error.wait), LONGEST_WAIT))
             self.out.flush()
