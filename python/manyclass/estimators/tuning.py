@@ -145,11 +145,11 @@ def tune_learning_rate(
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)
         if "early_stopping" in model.get_params():
             model.set_params(early_stopping=False, validation_fraction=0.1, n_iter_no_change=5)
-        of_trained, of_judged = (None if r is None else r[some] for some in (trained, judged))
-        quietly(lambda: model.fit(x[trained], labels[trained], of_trained))
+        of_trained, of_judged = ({} if r is None else {"sample_weight": r[some]} for some in (trained, judged))
+        quietly(lambda: model.fit(x[trained], labels[trained], **of_trained))
         if model.n_iter_ < getattr(model, "resolved_params_", {}).get("max_iter", model.max_iter):
             return math.inf
-        evaluation = model.evaluate(x[judged], labels[judged], of_judged)
+        evaluation = model.evaluate(x[judged], labels[judged], **of_judged)
         found = evaluation["log_loss" if "log_loss" in evaluation else "error"]
         return found if math.isfinite(found) else math.inf
 
