@@ -11,13 +11,10 @@ def fails_by_design(estimator):
     """Checks that fail, each with its reason.
 
     That a weight is the row so often, bit for bit, is as little true of scikit-learn's SGDClassifier: what is equal is
-    shown in test_sample_weight.py.
+    shown in test_sample_weight.py. It is true of "lbfgs", which test_full_batch.py checks.
     """
-    full_batch = estimator.get_params().get("solver") == "lbfgs"
     two = "a row that is there twice makes two steps, at other places of the order and by draws of their own"
-    expected = (
-        {} if full_batch else {f"check_sample_weight_equivalence_on_{kind}_data": two for kind in ("dense", "sparse")}
-    )
+    expected = {f"check_sample_weight_equivalence_on_{kind}_data": two for kind in ("dense", "sparse")}
     if isinstance(estimator, SoftmaxClassifier):
         return expected | {"check_class_weight_classifiers": "it sets n_iter_no_change, refused without early_stopping"}
     return expected | {"check_class_weight_classifiers": UNSCALED}
@@ -28,7 +25,6 @@ def fails_by_design(estimator):
         SoftmaxClassifier(),
         SoftmaxClassifier(solver="exact"),
         SoftmaxClassifier(solver="umax"),
-        SoftmaxClassifier(solver="lbfgs", alpha=0.01, max_iter=1000),
         SoftmaxClassifier(solver=solvers.Implicit(formulation="raman"), sampler="uniform", n_negatives=1),
         AugmentReduceClassifier(),
         AugmentReduceClassifier(noise="logistic", sampler="uniform", n_negatives=1),
