@@ -170,14 +170,23 @@ def test_ways_to_write_the_same_data_give_the_same_model(tmp_path, data):
     assert load_notes(tmp_path / "m")["one_based"]
 
 
-def test_the_plot_is_a_png(tmp_path, data, capsys):
-    run("fit", data, "--output", tmp_path / "m", "--plot", tmp_path / "curve", "--max-iter", 2)
-    assert (tmp_path / "curve").read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_the_plot_is_what_its_name_says(tmp_path, data, capsys, ending, start):
+    path = tmp_path / f"curve.{ending}"
+    run("fit", data, "--output", tmp_path / "m", "--plot", path, "--max-iter", 2, "--early-stopping")
+    assert path.read_bytes().startswith(start)
+    assert ending == "png" or b"held out" in path.read_bytes()
+
+
+def test_a_plot_of_another_form_is_refused_before_training(tmp_path, data, capsys):
+    message = the_error(capsys, "fit", data, "--output", tmp_path / "m", "--plot", tmp_path / "curve.jpg")
+    assert message.endswith("is no name of a picture; it must end in '.svg' or '.png'")
+    assert not (tmp_path / "m").exists()
 
 
 def test_without_matplotlib_the_plot_is_refused_before_training(tmp_path, data, capsys, monkeypatch):
     monkeypatch.setattr(fit.importlib.util, "find_spec", lambda name: None)
-    message = the_error(capsys, "fit", data, "--output", tmp_path / "m", "--plot", tmp_path / "curve")
+    message = the_error(capsys, "fit", data, "--output", tmp_path / "m", "--plot", tmp_path / "curve.svg")
     assert message == "--plot needs matplotlib: pip install 'manyclass[plot]'"
     assert not (tmp_path / "m").exists()
 

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import manyclass
-from manyclass import _core, cli, metrics, plot
+from manyclass import _core, cli, datasets, metrics, plot
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "python/docs"
@@ -77,6 +77,9 @@ def folder(tmp_path, monkeypatch):
         rows = [f"{i % 4} {i % 4}:1 {4 + rng.integers(3)}:{rng.uniform(0.1, 1):.3f}" for i in range(n)]
         Path(name).write_text("\n".join([f"{n} 7 4", *rows]) + "\n")
     Path("text.txt").write_text("\n".join(" ".join(words) for words in sentences()))
+    Path("fast.txt").write_text("\n".join(f"__label__{words[0]} {' '.join(words)}" for words in sentences()))
+    Path("labelled.tsv").write_text("\n".join(f"{' '.join(words)}\t{words[0]}" for words in sentences()))
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "data"))
     Path("questions.txt").write_text(": colours\nred green one two\n")
     Path("pairs.csv").write_text("red green 9\nred one 1\ntwo one 8\n")
     return tmp_path
@@ -112,7 +115,7 @@ def literals(page: Path) -> list[str]:
     """The code in the second column of the tables of a page."""
     cells = re.findall(r"^     - (.*(?:\n       .*)*)", page.read_text("utf-8"), re.M)
     code = [literal for cell in cells for literal in re.findall(r"``([^`]+)``", cell)]
-    return [text for text in code if text.startswith("manyclass ") or re.search(r"[(]| = |^model\.", text)]
+    return [text for text in code if text.startswith("manyclass ") or re.search(r"[(]| = |^model\.|^vectors", text)]
 
 
 @pytest.mark.filterwarnings("ignore:.*converge")  # as above
@@ -127,13 +130,16 @@ def test_every_line_of_the_first_hour_runs(folder, capsys):
     known = {
         **{part.__name__: part for part in parts},
         **{name: getattr(manyclass, name) for name in manyclass.__all__},
-        **{"metrics": metrics, "plot": plot, "X": X, "y": y, "Y": Y, "X_sparse": sp.csr_array(X)},
+        **{"datasets": datasets, "metrics": metrics, "plot": plot, "X": X, "y": y, "Y": Y, "X_sparse": sp.csr_array(X)},
         **{"sentences": sentences(), "texts": [" ".join(words) for words in sentences()]},
         "text_labels": ["colour", "number"] * 100,
     }
     for line in code:
         if line.startswith("manyclass "):
             run_command(line)
+        elif "fetch(" in line:  # what it needs was downloaded before
+            with pytest.raises(FileNotFoundError):
+                exec(compile(line, line, "exec"), known)
         elif "to_keyed_vectors" not in line or importlib.util.find_spec("gensim"):
             exec(compile(line, line, "exec"), known)
 

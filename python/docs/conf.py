@@ -50,6 +50,8 @@ html_sidebars = {
     "index": [],
     "choose": [],
     "first_hour": [],
+    "annif": [],
+    "command_line": [],
     "method": [],
     "experiments": [],
     "add_a_part": [],

@@ -62,10 +62,9 @@ print("popular", top_k_accuracy(following[test], np.tile(popular, (test.sum(), 1
 # %%
 # Not what they have already
 # --------------------------
-# A shop does not offer what the visitor has just bought: ask for as many more as there are past items, and drop those.
+# A shop does not offer what the visitor has just bought: ``exclude`` takes the labels, or a matrix, of what a row is
+# not to get.
 
-asked, log_probabilities = model.predict_top_k(X[test], 5 + PAST)
-for visitor in range(3):
-    had = set(past[test][visitor].tolist())
-    offered = [item for item in asked[visitor].tolist() if item not in had][:5]
-    print(f"had {sorted(had)}: offer {offered}")
+offered, _ = model.predict_top_k(X[test][:3], 5, exclude=list(past[test][:3]))
+for had, items in zip(past[test], offered, strict=False):
+    print(f"had {sorted(set(had.tolist()))}: offer {items.tolist()}")

@@ -100,7 +100,7 @@ confusion = plot.confusion(softmax, X_test, y_test, n_classes=8)
 # %%
 # On the command line
 # -------------------
-# Files in the form of the XMC repository (``tag,tag word:value word:value``) need no Python::
+# A file with a text a line, its tags behind a tab, needs no Python; the model keeps what it counted::
 #
-#     manyclass fit train.txt --output model.safetensors --test test.txt
-#     manyclass predict model.safetensors new.txt -k 5
+#     manyclass fit texts.tsv --text --estimator margin --output model.safetensors --test test.tsv
+#     manyclass predict model.safetensors new.txt --text -k 5

@@ -44,7 +44,7 @@ print(f"{sum(map(len, sentences)):,} words in {len(sentences):,} sentences")
 model = SkipGram(50, window=5, min_count=10, objective="hierarchical", sample=1e-3, max_iter=8, random_state=0)
 model.fit(sentences)
 for word in ("matrix", "float", "cluster", "probability"):
-    print(f"{word:12}", ", ".join(f"{near} {cosine:.2f}" for near, cosine in model.most_similar(word, k=5)))
+    print(f"{word:12}", ", ".join(f"{near} {cosine:.2f}" for near, cosine in model.most_similar(word, topn=5)))
 
 # %%
 # Keep and exchange
@@ -53,6 +53,7 @@ for word in ("matrix", "float", "cluster", "probability"):
 # words as rows for another model.
 
 print(np.round(model.similarity("row", "column"), 2), np.round(model.similarity("row", "beta"), 2))
+print("not like the others:", model.doesnt_match(["gamma", "normal", "poisson", "matrix"]))
 vectors = model.transform(["row", "column"])
 print(vectors.shape, vectors.dtype)
 
@@ -60,3 +61,4 @@ print(vectors.shape, vectors.dtype)
 # On the command line::
 #
 #     manyclass skipgram text.txt --output vectors.bin --objective hierarchical
+#     manyclass neighbours vectors.bin matrix

@@ -45,6 +45,8 @@ from manyclass.estimators.files import save_model
 from manyclass.estimators.margin import MarginClassifier
 from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.estimators.utility import AugmentReduceClassifier
+from manyclass.plot import learning_curve
+from manyclass.plot.style import form_of
 
 ESTIMATORS: dict[str, type[Any]] = {
     "softmax": SoftmaxClassifier,
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--estimator", choices=tuple(ESTIMATORS), default=DEFAULT, help="what is fitted, see above")
     parser.add_argument("--test", metavar="FILE", help="evaluate on this data after training")
     parser.add_argument("--evaluate", action="store_true", help="evaluate on the training data after training")
-    parser.add_argument("--plot", metavar="PNG", help="draw the running loss by pass (needs matplotlib)")
+    parser.add_argument("--plot", metavar="FILE", help="draw the loss by pass, as .svg or .png (needs matplotlib)")
     parser.add_argument("--max-seconds", type=float, metavar="S", help="train for at most S seconds")
     parser.add_argument(
         "--labels",
@@ -147,6 +149,8 @@ def _check_before_work(args: argparse.Namespace, model: Any, vectorizer: TextVec
         raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
     for path in filter(None, (args.output, args.plot)):
         check_writable(path)
+    if args.plot:
+        form_of(args.plot)
     if args.plot and importlib.util.find_spec("matplotlib") is None:
         raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
 
@@ -232,19 +236,4 @@ def _plot(model: Any, path: str) -> None:
     if model.n_iter_ == 0:
         note(f"{path} not drawn: no pass was completed")
         return
-    # The object interface needs no display and leaves the state of pyplot alone.
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(np.arange(1, model.n_iter_ + 1), model.loss_curve_, marker="o")
-    axes.axhline(np.log(len(model.classes_)), color="gray", linestyle=":", label="W = 0 (log K)")
-    axes.set(
-        xlabel="pass over the data",
-        ylabel="running loss [nats]",
-        title=f"solver {getattr(model, 'resolved_params_', {}).get('solver', model.solver)}",
-    )
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend()
-    figure.savefig(path, dpi=150, format="png")
+    learning_curve(model).save(path)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number
+from manyclass.metrics import expected_calibration_error
 from manyclass.plot.style import COLOURS, GREY, Panel, Picture, Series, canvas, drawing, figures, line_chart
 
 CONFIDENCE = 0.95
@@ -56,7 +57,7 @@ def learning_curve(model: Any) -> Picture:
     series = [Series("training", _passes(curve), list(curve), "-o")]
     if len(held_out):
         series.append(Series("held out", _passes(held_out), held_out.tolist(), "-o"))
-    picture = line_chart([Panel("Loss by pass", series)], "pass over the data", _unit(model))
+    picture = line_chart([Panel("Loss by pass", series)], "pass", _unit(model))
     from matplotlib.ticker import MaxNLocator
 
     axes = picture.figure.axes[0]
@@ -76,9 +77,8 @@ def learning_curve(model: Any) -> Picture:
 def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -> Picture:
     """Draw how often the most probable label is right against the probability that the model gave it.
 
-    Rows are sorted by that probability and cut into bins of equal size. The expected calibration error (ECE) is the
-    mean distance of a bin's share of right labels from its mean probability (Naeini, Cooper & Hauskrecht, AAAI 2015,
-    there with bins of equal width).
+    Rows are sorted by that probability and cut into bins of equal size. The expected calibration error (ECE) beside
+    them is that of `manyclass.metrics.expected_calibration_error`, whose 15 bins have equal width.
 
     Parameters
     ----------
@@ -109,8 +109,7 @@ def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -
     bins = np.array_split(np.argsort(confidence, kind="stable"), n_bins)
     mean = np.array([confidence[rows].mean() for rows in bins])
     share = np.array([right[rows].mean() for rows in bins])
-    sizes = np.array([len(rows) for rows in bins])
-    ece = float(np.average(np.abs(share - mean), weights=sizes))
+    ece = expected_calibration_error((~right).astype(np.int64), np.zeros(len(right), np.int64), confidence)
     low, high = np.array([_interval(int(right[rows].sum()), len(rows)) for rows in bins]).T
     with drawing():
         figure, (axes,) = canvas(1, width=4.6, height=4.3)
@@ -119,7 +118,7 @@ def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -
         spans = np.maximum([share - low, high - share], 0)
         axes.errorbar(mean, share, spans, fmt="-o", color=COLOURS[0], elinewidth=1, capsize=2, clip_on=False)
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability given to the first label", ylabel="share that is right")
-        axes.set_title(f"Calibration error {ece:.3f}")
+        axes.set_title(f"Expected calibration error {ece:.3f}")
     pairs = ", ".join(f"{figures(m)} said and {figures(s)} right" for m, s in zip(mean, share, strict=True))
     return Picture(
         figure,
@@ -197,7 +196,8 @@ def _most_probable(model: Any, X: Any) -> tuple[NDArray[Any], NDArray[np.float64
     """The most probable label of each row, and its probability."""
     if hasattr(model, "predict_top_k"):
         labels, log_probabilities = model.predict_top_k(X, 1)
-        return labels[:, 0], np.exp(log_probabilities[:, 0], dtype=np.float64)
+        # Rounding may leave the logarithm of a sure label a little above 0.
+        return labels[:, 0], np.exp(np.minimum(log_probabilities[:, 0], 0), dtype=np.float64)
     probabilities = np.asarray(model.predict_proba(X))
     return model.classes_[probabilities.argmax(axis=1)], probabilities.max(axis=1).astype(np.float64)
 

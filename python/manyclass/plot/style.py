@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +143,7 @@ def form_of(path: str | os.PathLike[str]) -> str:
     """Return "png" or "svg", by the end of a file's name; raises ValueError for another."""
     form = Path(path).suffix.removeprefix(".").lower()
     if form not in FORMS:
-        raise ValueError(f"{os.fspath(path)!r} ends in {'.' + form!r}; a picture's name must end in '.svg' or '.png'")
+        raise ValueError(f"{os.fspath(path)!r} is no name of a picture; it must end in '.svg' or '.png'")
     return form
 
 
@@ -244,6 +243,8 @@ def name_lines(axes: Axes, ends: Sequence[tuple[str, Any, Any]], colours: Sequen
 
 def spread(wanted: Sequence[float] | Any, gap: float) -> Any:
     """Return the places nearest to those wanted, by least squares, of which no two are nearer than `gap`."""
+    from scipy.optimize import isotonic_regression  # slow to load, and the command line loads this file
+
     wanted = np.asarray(wanted, dtype=np.float64)
     order = np.argsort(wanted, kind="stable")
     steps = gap * np.arange(len(order))
