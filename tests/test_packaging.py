@@ -168,7 +168,7 @@ def environment_with(wheel: Path, folder: Path) -> Path:
     command = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
     subprocess.run(command, check=True)
     # After the environment's own folder, so that the wheel's package is found first.
-    (Path(own) / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (Path(own) / "libraries.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
     return python
 
 

@@ -28,7 +28,8 @@ struct SoftmaxLoss {
     memo = {normalizer, std::expm1(z[y] - normalizer)};
     return normalizer - z[y];
   }
-  static double slope(double z, const Memo& memo) { return std::exp(z - memo.at); }
+  // No score exceeds the normaliser, but a compiler may round the scores of two passes in two ways.
+  static double slope(double z, const Memo& memo) { return z > memo.at ? 1.0 : std::exp(z - memo.at); }
 };
 
 // sum_{k != y} log(1 + e^{z_k - z_y}): minus the log of a lower bound of p_y, a product over pairs of classes
