@@ -12,7 +12,15 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load_xmc, tune_learning_rate
+from manyclass import (
+    AugmentReduceClassifier,
+    DecomposedIndex,
+    MarginClassifier,
+    SoftmaxClassifier,
+    SphericalClusterIndex,
+    load_xmc,
+    tune_learning_rate,
+)
 from manyclass.cli.parser import main
 from manyclass.datasets import first_label, l2_normalize
 
@@ -190,6 +198,17 @@ def test_a_row_of_a_sparse_array_is_one_row_everywhere(name, kind, problem):
         np.testing.assert_array_equal(model.embed(row), model.embed(whole[[0]]))
 
 
+@pytest.mark.parametrize("index", [SphericalClusterIndex(3, random_state=0), DecomposedIndex(2, random_state=0)])
+def test_an_index_takes_a_row_of_a_sparse_array_as_it_takes_a_vector(index, seed):
+    W = np.random.default_rng(seed).standard_normal((40, D)).astype(np.float32)
+    index = clone(index).fit(W)
+    row, seen = sp.csr_array(W)[3], sp.csr_array(np.arange(40) % 3 == 0)
+    for given in ({}, {"exclude": seen[[0]] if seen.ndim == 2 else seen}):
+        for of_row, of_vector in zip(index.query(row, 4, **given), index.query(W[3], 4, **given), strict=True):
+            np.testing.assert_array_equal(of_row, of_vector)
+            assert of_row.shape == (4,)
+
+
 @EACH
 def test_a_dense_vector_is_asked_whether_it_is_a_row(name, problem):
     X, y = problem
@@ -256,6 +275,9 @@ def test_the_weights_of_points_that_are_dropped_are_dropped(problem):
         found = model.score(X[:, :1], np.where(seen, y, 77), weights)
     right = model.predict(X[:, :1]) == y
     assert found == pytest.approx(np.average(right[seen], weights=weights[seen]), rel=1e-12)
+    evaluated = model.evaluate(X[:, :1], np.where(seen, y, 77), weights)
+    assert evaluated["error"] == pytest.approx(1 - found, rel=1e-12)
+    assert evaluated["n_unseen"] == N - seen.sum()
 
 
 @OF_SEVERAL

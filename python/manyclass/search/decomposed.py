@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
@@ -148,7 +147,8 @@ class DecomposedIndex(ClusteredRows):
         index = self._fitted()
         check_number("k", k, low=1, high=self.n_rows_, integer=True)
         queries = dense_queries(Q, self.n_features_in_)
-        single = not sp.issparse(Q) and np.asarray(Q).ndim == 1
+        given: Any = Q
+        single = np.ndim(given) == 1  # a sparse row, too
         indptr, ids = exclusions(exclude, len(queries), single, self.n_rows_)
         scores, found = index.query(
             queries,

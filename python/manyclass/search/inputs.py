@@ -68,9 +68,11 @@ def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
     if type(given) is np.ndarray and given.dtype == np.float32 and given.shape == (n_features,):
         return np.ascontiguousarray(given).reshape(1, -1), 1, True  # a single query waits for each microsecond
     if _is_sparse(given):
+        single = given.ndim == 1  # what a row of a csr_array is
+        given = given.reshape(1, -1) if single else given
         if given.ndim != 2 or given.shape[1] != n_features:
             raise ValueError(f"Q has shape {given.shape}; it must have {n_features} columns, as the index")
-        return csr_parts(canonical_csr(sp.csr_array(given))), given.shape[0], False
+        return csr_parts(canonical_csr(sp.csr_array(given))), given.shape[0], single
     dense = _as_float32("Q", given)
     single = dense.ndim == 1
     if single:
@@ -143,6 +145,8 @@ def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
     if exclude is None:
         return _NOTHING
     given: Any = exclude
+    if _is_sparse(given) and given.ndim == 1:
+        given = given.reshape(1, -1)
     if single and not _is_sparse(given) and np.ndim(given[0] if len(given) else 0) == 0:
         given = [given]
     return _lists("exclude", given, n, n_rows)
