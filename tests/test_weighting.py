@@ -16,6 +16,7 @@ from sklearn.utils.class_weight import compute_class_weight
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.estimators.weighting import normalized, times_class_weight
+from manyclass.model.scaling import FeatureScaling
 from manyclass.training.plan import Labels
 from manyclass.training.probe import Probe
 from manyclass.training.validation import fork, held_out
@@ -215,6 +216,40 @@ def test_ridges_and_rates_are_compared_by_the_weighted_loss(seed, monkeypatch):
     assert min(tables[0].values()) < min(tables[1].values())
     found = manyclass.tune_learning_rate(grid.set_params(learning_rate="auto"), X, y, sample_weight=weights)
     assert found.losses.min() < min(tables[1].values())
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_the_scales_of_features_are_those_of_the_rows_as_often_as_they_weigh(storage, seed):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(50, 6)) * (rng.random((50, 6)) < [1, 1, 0.8, 0.5, 0.2, 0])).astype(np.float32)
+    X *= [1, 1e4, 1e-3, 1, 1, 1]  # so far apart that sparse features, too, are scaled one by one
+    X += [3, 0, 0, 0, 0, 0]
+    times = rng.integers(1, 5, size=50)
+    for x in (storage(X), storage(X[:, :1])):
+        weighted = FeatureScaling.of(x, centre=True, weights=times.astype(float))
+        repeated = FeatureScaling.of(x[np.repeat(np.arange(50), times)], centre=True)
+        np.testing.assert_allclose(weighted.scale, repeated.scale, rtol=1e-6)
+        np.testing.assert_allclose(weighted.shift, repeated.shift, rtol=1e-6, atol=1e-6 * np.abs(X).max())
+
+
+def test_the_ridge_of_full_passes_is_chosen_by_the_weighted_loss(seed):
+    X, y = planted(np.random.default_rng(seed), 200, 4, 5)
+    weights = np.where(y == 0, 50.0, 1.0)
+    weighted, unweighted = (SoftmaxClassifier(random_state=0).fit(X, y, w) for w in (weights, None))
+    assert weighted.alpha_path_.keys() & unweighted.alpha_path_.keys()
+    # Nearly all of the weight is on class 0, which a model of these weights is nearly sure of.
+    assert min(weighted.alpha_path_.values()) < 0.5 * min(unweighted.alpha_path_.values())
+
+
+def test_how_many_labels_are_predicted_is_that_of_weighted_rows(seed):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(60, 5)).astype(np.float32), np.zeros((60, 8), dtype=int)
+    Y[np.arange(60), rng.integers(0, 8, 60)] = 1
+    Y[:20, :5] = 1  # a third of the rows have five labels or six, the others one
+    few, many = (SoftmaxClassifier(random_state=0).fit(X, Y, np.where(np.arange(60) < 20, w, 1)) for w in (1e-3, 1e3))
+    assert few.n_labels_ == 1
+    assert many.n_labels_ in (5, 6)
+    assert few.predict(X).sum() < many.predict(X).sum()
 
 
 def test_the_probe_weighs_its_points(seed):
