@@ -11,6 +11,7 @@ from test_cli import K, run, write_data
 
 import manyclass
 from manyclass import load_xmc
+from manyclass.cli import skipgram
 from manyclass.datasets import first_label
 
 
@@ -53,3 +54,14 @@ def test_a_reader_that_leaves_ends_predict_quietly(tmp_path, data, capsys):
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(timeout=60) == 141
+
+
+def test_word_vectors_reached_by_ctrl_c_are_written_with_exit_code_130(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(skipgram, "was_interrupted", lambda train: train() is None or True)
+    (tmp_path / "text").write_text("the ant and the bee and the cow\n" * 20)
+    options = ("--min-count", 1, "--dim", 4, "--max-iter", 1, "--random-state", 0, "--evaluate", "--no-progress")
+    run("skipgram", tmp_path / "text", "--output", tmp_path / "v.bin", *options, code=130)
+    out, err = capsys.readouterr()
+    assert err == f"manyclass: interrupted; {tmp_path / 'v.bin'} has the vectors reached so far\n"
+    assert "objective" not in out
+    assert "ant" in manyclass.WordVectors.load_word2vec(tmp_path / "v.bin").vocabulary_
