@@ -103,6 +103,16 @@ def test_a_panel_has_at_most_six_lines_and_each_its_name_beside_it():
     assert "line 13 15 at 2" in picture.alt
 
 
+@pytest.mark.parametrize("log_y", [False, True])
+def test_a_name_stands_beside_the_end_of_its_line(log_y):
+    series = [Series(f"line {n}", [1, 2], [10.0 - n, 1.0 + 2 * n]) for n in range(4)]
+    (axes,) = line_chart([Panel("p", series)], "x", "y", log_y=log_y).figure.axes
+    for text, one in zip(axes.texts, series, strict=True):
+        end = (axes.transScale + axes.transLimits).transform((2, one.y[-1]))[1]
+        # Ends are further apart than names; log axes draw two of them together by a name's height at most.
+        assert abs(text.xyann[1] - end) < (0.08 if log_y else 1e-6)
+
+
 def test_points_without_a_value_or_a_logarithm_are_left_out():
     series = [Series("a", [1, 2, None, 4], [1.0, None, 2.0, -1.0]), Series("b", [1, 2], [0.0, np.nan])]
     picture = line_chart([Panel("p", series)], "x", "y", log_y=True)

@@ -31,13 +31,16 @@ numpydoc_class_members_toctree = False
 
 html_math_renderer = "mathml"  # see extension.py: browsers show it without a script from elsewhere
 html_theme = "pydata_sphinx_theme"
-html_title = f"manyclass {release}"
+html_title = "manyclass"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_sourcelink = False
 html_copy_source = False
+toc_object_entries_show_parents = "hide"
 html_theme_options = {
     "navbar_align": "left",
+    "navbar_persistent": ["search-button"],
+    "header_links_before_dropdown": 6,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": True,

@@ -18,7 +18,7 @@ def double_sum() -> Picture:
     labels = rng.integers(CLASSES, size=POINTS)
     step = 2  # the point of the step that is shown
     with drawing():
-        figure, both = canvas(2, width=7.4, height=2.55, most_columns=1)
+        figure, both = canvas(2, width=8.0, height=1.75, most_columns=1)
         for axes, title, drawn in zip(both, TITLES, (CLASSES, DRAWN), strict=True):
             wrong = np.setdiff1d(np.arange(CLASSES), labels[step])
             seen = set(wrong.tolist() if drawn == CLASSES else rng.choice(wrong, size=drawn, replace=False).tolist())
@@ -29,7 +29,7 @@ def double_sum() -> Picture:
                 if k == labels[i]:
                     colour = LABEL if i == step else "#F3D9C6"
                 axes.add_patch(Rectangle((k + 0.06, i + 0.06), 0.88, 0.88, facecolor=colour, edgecolor="none"))
-            axes.set(xlim=(0, CLASSES), ylim=(POINTS, 0), aspect="equal", xlabel="classes 1 … K", ylabel="points 1 … N")
+            axes.set(xlim=(0, CLASSES), ylim=(POINTS, 0), xlabel="classes 1 … K", ylabel="points 1 … N")
             axes.set_title(title)
             axes.grid(False)
             axes.set_xticks([])
@@ -46,7 +46,7 @@ def double_sum() -> Picture:
                 va="center",
                 fontsize=FONT_POINTS + 4,
             )
-            both[1].annotate(words, (1.05, 0.8 - 0.22 * row), xycoords="axes fraction", va="center")
+            both[1].annotate(words, (1.055, 0.8 - 0.22 * row), xycoords="axes fraction", va="center")
     return Picture(
         figure,
         "Two fields of cells, a row for each point and a column for each class. In the upper one, exact softmax, a "

@@ -102,6 +102,11 @@ def plain_words(_app: Sphinx, _what: str, _name: str, _thing: Any, _options: Any
     lines[:] = "".join(parts).split("\n")
 
 
+def skip_requests(_app: Sphinx, _what: str, name: str, _thing: Any, _skip: bool, _options: Any) -> bool | None:
+    """Leave out what scikit-learn generates, whose texts refer to its own pages; None leaves it to others."""
+    return True if re.fullmatch(r"set_\w+_request|set_output|get_metadata_routing", name) else None
+
+
 def no_signature(_app: Sphinx, _what: str, _name: str, thing: Any, *_rest: Any) -> tuple[None, None] | None:
     """Keep numpydoc from giving a ufunc a signature, for which Sphinx has no place; its docstring tells it."""
     return (None, None) if isinstance(thing, np.ufunc) else None
@@ -112,10 +117,12 @@ def no_signature(_app: Sphinx, _what: str, _name: str, thing: Any, *_rest: Any) 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
     """A table as reStructuredText."""
+    # A lone dash would be a list, and P@1 an address.
+    rows = [["–" if cell == "-" else cell for cell in row] for row in rows]
     lines = [".. list-table::", "   :header-rows: 1", "   :class: figures", ""]
     for row in (header, *rows):
         for place, cell in enumerate(row):
-            lines.append(f"   {'*' if place == 0 else ' '} - {cell}")
+            lines.append(f"   {'*' if place == 0 else ' '} - {cell.replace('@', chr(92) + '@')}")
     return "\n".join(lines) + "\n"
 
 
@@ -195,7 +202,8 @@ class CommandHelp(SphinxDirective):
 DRAWN: dict[str, Callable[[], plot.Picture]] = {
     "recall_against_speed": lambda: plot.recall_against_speed(records("index")),
     "recall_one_thread": lambda: plot.recall_against_speed(records("index"), way="one_thread"),
-    "loss_against_seconds": lambda: plot.loss_against_seconds(records("curves")),
+    "loss_against_seconds": lambda: plot.loss_against_seconds([r for r in records("curves") if "best" in r]),
+    "loss_without_certificate": lambda: plot.loss_against_seconds([r for r in records("curves") if "best" not in r]),
     "double_sum": double_sum,
 }
 
@@ -259,7 +267,7 @@ class ReadingOrder:
 
 def without_limits(tex: str) -> str:
     """The few commands that docutils does not know, in those it does."""
-    return re.sub(r"\\[bB]igl?r?\b|\\Bigl|\\Bigr|\\bigl|\\bigr", "", tex).replace(r"\,", " ").replace(r"\;", " ")
+    return re.sub(r"\\[bB]igl?r?\b|\\Bigl|\\Bigr|\\bigl|\\bigr", "", tex)
 
 
 def mathml(translator: Any, node: Any, *, block: bool) -> None:
@@ -273,6 +281,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register all of it."""
     app.connect("config-inited", write_reference)
     app.connect("autodoc-process-docstring", plain_words, priority=100)  # before numpydoc
+    app.connect("autodoc-skip-member", skip_requests)
     app.connect("autodoc-process-signature", no_signature, priority=100)
     app.add_directive("measured", FromFrontPage)
     app.add_directive("parts", Parts)

@@ -17,7 +17,7 @@ import re
 
 import numpy as np
 
-from manyclass import SkipGram
+from manyclass import SkipGram, plot
 
 MODULES = """
 numpy numpy.fft numpy.linalg numpy.random scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage
@@ -43,6 +43,7 @@ print(f"{sum(map(len, sentences)):,} words in {len(sentences):,} sentences")
 
 model = SkipGram(50, window=5, min_count=10, objective="hierarchical", sample=1e-3, max_iter=8, random_state=0)
 model.fit(sentences)
+curve = plot.learning_curve(model)
 for word in ("matrix", "float", "cluster", "probability"):
     print(f"{word:12}", ", ".join(f"{near} {cosine:.2f}" for near, cosine in model.most_similar(word, topn=5)))
 

@@ -217,6 +217,7 @@ def name_lines(axes: Axes, ends: Sequence[tuple[str, Any, Any]], colours: Sequen
     """Write names beside axes of so many inches, each near the end (x, y) of its line and below the name above it."""
     if not ends:
         return
+    axes.get_xlim(), axes.get_ylim()  # which settles the limits that the next line uses
     to_axes = axes.transScale + axes.transLimits
     wanted = np.clip([to_axes.transform((x, y))[1] for _, x, y in ends], 0, 1)
     places = spread(wanted, NAME_INCHES / height)
