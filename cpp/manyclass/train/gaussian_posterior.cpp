@@ -249,8 +249,7 @@ class Posterior {
         work.features.insert(work.features.end(), indices.begin(), indices.end());
       }
       std::ranges::sort(work.features);
-      const auto repeated = std::ranges::unique(work.features);
-      work.features.erase(repeated.begin(), repeated.end());
+      work.features.erase(std::unique(work.features.begin(), work.features.end()), work.features.end());
       for (const Index j : work.features) {
         const double rarity = static_cast<double>(rarity_[static_cast<std::size_t>(j)]);
         problem_.model.rows.multiply(j, classes, static_cast<float>(1 / (1 + pull * rarity)));

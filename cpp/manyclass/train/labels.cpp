@@ -30,8 +30,8 @@ class Labels {
 
   void look(Member me, const Run& run, Visits visits) {
     const auto [begin, end] = me.share(visits.size);
-    run_with(settings_.isa, [&] {
-      for (std::size_t b = begin; b < end; ++b) look_up(run, visits.begin, b);
+    run_with(settings_.isa, [&, first = begin, last = end] {  // Clang before 16 captures no structured binding
+      for (std::size_t b = first; b < last; ++b) look_up(run, visits.begin, b);
     });
     source_->gradients(me, std::span<const LabelPoint>(points_).subspan(begin, end - begin), run.stretch.eta,
                        std::span(gradients_).subspan(begin, end - begin));
@@ -67,8 +67,7 @@ class Labels {
       if (source_->follows()) moved_.insert(moved_.end(), gradient.ids.begin(), gradient.ids.end());
     }
     std::ranges::sort(moved_);
-    const auto repeated = std::ranges::unique(moved_);
-    moved_.erase(repeated.begin(), repeated.end());
+    moved_.erase(std::unique(moved_.begin(), moved_.end()), moved_.end());
   }
 
   void follow(Member me, Visits visits) {
