@@ -42,12 +42,15 @@ class Objective(BaseEstimator):
         Whether passes of negative sampling come before its own.
     has_tree : bool
         Whether the context vectors are those of the inner nodes of a tree.
+    is_softmax : bool
+        Whether it is the loss of a softmax of the scores as they are, so that its exact value tells how training went.
     """
 
     name: ClassVar[str]
     draws: ClassVar[bool] = True
     warms_up: ClassVar[bool] = True
     has_tree: ClassVar[bool] = False
+    is_softmax: ClassVar[bool] = False
 
     set_params = set_named
 

@@ -85,6 +85,7 @@ class SampledSoftmax(_Sampled):
     """
 
     name = "sampled_softmax"
+    is_softmax = True
     solver = "css"
 
 
@@ -149,6 +150,7 @@ class Softmax(StepObjective):
     """
 
     name = "softmax"
+    is_softmax = True
 
     def __init__(
         self,

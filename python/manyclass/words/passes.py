@@ -10,6 +10,7 @@ import numpy as np
 from manyclass import _core
 from manyclass.words.collapsed import Descent
 from manyclass.words.corpus import NO_PAIRS
+from manyclass.words.probe import divergence
 from manyclass.words.text_model import TextModel
 
 FIRST_SLICE = 256  # sentences
@@ -89,9 +90,11 @@ class TextPasses:
     advice = ADVICE
     fault: str | None = None  # a step that is too large is refused, and training goes on
 
-    def __init__(self, trainer: _core.Trainer, state: SkipGramState, rates: Rates, worst_loss: float) -> None:
+    def __init__(
+        self, trainer: _core.Trainer, state: SkipGramState, rates: Rates, worst_loss: float, *, is_softmax: bool
+    ) -> None:
         corpus = state.model.corpus
-        self.trainer, self.state, self.rates = trainer, state, rates
+        self.trainer, self.state, self.rates, self.is_softmax = trainer, state, rates, is_softmax
         self.n_passes = rates.n_passes
         self.n_visits, self.length = len(corpus.sentences) - 1, len(corpus.tokens)
         self.first_pass = state.n_iter  # random draws are named by passes from the first of the warm-up on
@@ -134,7 +137,10 @@ class TextPasses:
         """Say if steps were refused, or if the model is worse than none."""
         if self.refused:
             return f"{self.refused} steps were too large to take"
-        return None if last_loss <= self.worst_loss else f"the loss of the last pass is {last_loss:.4g} nats"
+        if not last_loss <= self.worst_loss:
+            return f"the loss of the last pass is {last_loss:.4g} nats"
+        model = self.state.model
+        return divergence(model.corpus, model.tables, model.windows.window, model.seed) if self.is_softmax else None
 
 
 class DescentPasses:

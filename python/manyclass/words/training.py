@@ -37,7 +37,7 @@ def train(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None) -
     curve: list[float] = []
     if plan.warm_up:
         state.objective = "negative_sampling"
-        first = _text_passes(plan, objective.warm_up, plan.warm_up, WARM_UP_RATE, state)
+        first = _text_passes(plan, objective.warm_up, plan.warm_up, WARM_UP_RATE, state, is_softmax=False)
         curve, complete = _drive(plan, first, state, callback)
         if not complete:
             return Trained(curve, state.seconds)
@@ -45,7 +45,8 @@ def train(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None) -
     if isinstance(objective, DescentObjective):
         more, _ = _drive(plan, DescentPasses(_descent(plan, objective, state), plan.max_iter, state), state, callback)
         return Trained(curve + more, warm_up_seconds)
-    passes = _text_passes(plan, objective.core, plan.max_iter, plan.learning_rate, state)
+    rate, is_softmax = plan.learning_rate, objective.is_softmax
+    passes = _text_passes(plan, objective.core, plan.max_iter, rate, state, is_softmax=is_softmax)
     more, _ = _drive(plan, passes, state, callback)
     return Trained(curve + more, state.seconds)
 
@@ -57,7 +58,13 @@ def _drive(
 
 
 def _text_passes(
-    plan: SkipGramPlan, core: CoreObjective, n_passes: int, learning_rate: float, state: SkipGramState
+    plan: SkipGramPlan,
+    core: CoreObjective,
+    n_passes: int,
+    learning_rate: float,
+    state: SkipGramState,
+    *,
+    is_softmax: bool,
 ) -> TextPasses:
     model = state.model
     n_words = len(model.corpus.counts)
@@ -79,7 +86,8 @@ def _text_passes(
     )
     # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
     worst_loss = 2 * (np.log(n_words) + plan.n_negatives + 1)
-    return TextPasses(trainer, state, Rates(learning_rate, n_passes, core.u_learning_rate), worst_loss)
+    rates = Rates(learning_rate, n_passes, core.u_learning_rate)
+    return TextPasses(trainer, state, rates, worst_loss, is_softmax=is_softmax)
 
 
 def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> Descent:

@@ -1,0 +1,68 @@
+"""The watch for a skip-gram's divergence: pairs and losses by their definition, and what it says of a training."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+from test_skip_gram import small, topical
+
+from manyclass.words.collapsed import Tables
+from manyclass.words.corpus import Corpus
+from manyclass.words.objectives import OBJECTIVES, SampledSoftmax
+from manyclass.words.probe import divergence, pair_losses, some_pairs
+
+
+def text(lengths, n_words=9, seed=0):
+    tokens = np.random.default_rng(seed).integers(n_words, size=sum(lengths)).astype(np.int32)
+    ends = np.append(0, np.cumsum(lengths)).astype(np.int64)
+    return Corpus(tokens, ends, [f"w{i}" for i in range(n_words)], np.bincount(tokens, minlength=n_words))
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_pairs_are_all_of_a_place_and_a_word_in_its_window(window, seed):
+    corpus = text([4, 1, 7, 2], n_words=14)
+    corpus.tokens[:] = np.arange(14)  # a word tells its place
+    sentence = np.repeat(np.arange(4), [4, 1, 7, 2])
+    centres, contexts = some_pairs(corpus, window, 4000, seed)
+    near = (np.abs(np.subtract.outer(np.arange(14), np.arange(14))) <= window) & ~np.eye(14, dtype=bool)
+    possible = near & (sentence[:, np.newaxis] == sentence)
+    found = np.zeros((14, 14))
+    np.add.at(found, (centres, contexts), 1)
+    assert ((found > 0) == possible).all()
+    expected = 4000 / 14 * possible / np.maximum(possible.sum(axis=1, keepdims=True), 1)
+    assert np.abs(found - expected).max() < 6 * np.sqrt(expected.max())  # six standard deviations of a count
+
+
+def test_losses_are_those_of_the_softmax(seed):
+    rng = np.random.default_rng(seed)
+    h, v = (rng.normal(size=(9, 16)).astype(np.float32) for _ in range(2))
+    centres, contexts = rng.integers(9, size=(2, 30)).astype(np.int32)
+    z = h[centres].astype(float) @ v.T.astype(float)
+    expected = logsumexp(z, axis=1) - z[np.arange(30), contexts]
+    np.testing.assert_allclose(pair_losses(Tables(h, v), centres, contexts), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [1e20, np.inf, np.nan])
+def test_scores_that_overflow_are_told_without_a_warning(bad):
+    corpus = text([50])
+    h = np.full((9, 16), bad, dtype=np.float32)
+    assert "of equal probabilities, 2.197" in divergence(corpus, Tables(h, -h), 2, 0)
+
+
+def test_a_text_without_pairs_shows_nothing():
+    tables = Tables(np.ones((9, 16), np.float32), np.ones((9, 16), np.float32))
+    assert divergence(text([1] * 20), tables, 5, 0) is None
+
+
+def test_a_divergence_that_the_running_loss_hides_is_told():
+    # Between a step of 0.5, which ends near log 40, and one of 0.53, whose running loss is above all bounds. Over four
+    # texts the running loss of one drawn word is 2.8 to 10.4 here, and what no training should end above 2 (log 40 + 2).
+    model = small(objective=SampledSoftmax(), learning_rate=0.515, n_negatives=1)
+    with pytest.warns(ConvergenceWarning, match="the exact loss of 256 pairs, .*Lower learning_rate"):
+        model.fit(topical(0))
+    assert model.loss_curve_[-1] < 2 * (np.log(40) + 2)
+    assert model.objective_value() > 1.1 * np.log(40)
+
+
+def test_the_softmaxes_are_watched():
+    assert {name for name, kind in OBJECTIVES.items() if kind.is_softmax} == {"softmax", "sampled_softmax"}
