@@ -386,7 +386,7 @@ def test_a_posterior_counts_its_weights_as_observations(seed):
 
     def fit(X, y, sample_weight=None):
         model = AugmentReduceClassifier(
-            noise="gumbel", posterior="gaussian", sampler="all", alpha=0.01, max_iter=40, random_state=0
+            noise="gumbel", posterior="gaussian", sampler="all", alpha=0.1, max_iter=40, random_state=0
         )
         return model.fit(X, y, sample_weight)
 
