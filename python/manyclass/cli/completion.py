@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
-FILES = ("DATA", "FILE", "MODEL", "PATH", "PNG", "CORPUS")  # how the arguments that are files are written
+FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS")  # how the arguments that are files are written
 
 
 class PrintCompletion(argparse.Action):
