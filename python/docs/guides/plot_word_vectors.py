@@ -41,7 +41,7 @@ print(f"{sum(map(len, sentences)):,} words in {len(sentences):,} sentences")
 # -----
 # The Huffman tree is the objective that does best on little text (`bench/notes/words.md` has the measurements).
 
-model = SkipGram(50, window=5, min_count=10, objective="hierarchical", sample=1e-3, max_iter=8, random_state=0)
+model = SkipGram(50, window=5, min_count=10, objective="hierarchical", sample=1e-3, max_iter=3, random_state=0)
 model.fit(sentences)
 curve = plot.learning_curve(model)
 for word in ("matrix", "float", "cluster", "probability"):
