@@ -55,8 +55,8 @@ def test_a_text_without_pairs_shows_nothing():
 
 
 def test_a_divergence_that_the_running_loss_hides_is_told():
-    # Between a step of 0.5, which ends near log 40, and one of 0.53, whose running loss is above all bounds. Over four
-    # texts the running loss of one drawn word is 2.8 to 10.4 here, and what no training should end above 2 (log 40 + 2).
+    # Between a step of 0.5, which ends near log 40, and one of 0.53, whose running loss is above all bounds. On four
+    # texts the running loss of one drawn word is 2.8 to 10.4 here; none should end above 2 (log 40 + 2).
     model = small(objective=SampledSoftmax(), learning_rate=0.515, n_negatives=1)
     with pytest.warns(ConvergenceWarning, match="the exact loss of 256 pairs, .*Lower learning_rate"):
         model.fit(topical(0))

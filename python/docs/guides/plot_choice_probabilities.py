@@ -1,5 +1,4 @@
-"""
-Choice probabilities
+"""Choice probabilities
 ====================
 
 People choose one of many alternatives, the one with the largest utility: a score that depends on what is known of

@@ -1,5 +1,4 @@
-"""
-Faces and other embeddings
+"""Faces and other embeddings
 ==========================
 
 A network has turned each picture into a vector, and there are thousands of people to tell apart. Rows are dense, and

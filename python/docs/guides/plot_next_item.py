@@ -1,5 +1,4 @@
-"""
-The next item
+"""The next item
 =============
 
 What will a visitor open, buy or listen to next, given what they had before? Items are classes, and there are many of

@@ -1,5 +1,4 @@
-"""
-Tags for texts
+"""Tags for texts
 ==============
 
 Each text gets the tags that fit it: subjects for a title, labels for a ticket. The texts here are the descriptions of

@@ -1,5 +1,4 @@
-"""
-Word vectors
+"""Word vectors
 ============
 
 Words that stand in the same places get vectors that point the same way (word2vec's skip-gram). The text is the
