@@ -10,9 +10,10 @@ import scipy.sparse as sp
 
 from manyclass.model.weights import Doubles, LinearWeights, Matrix
 
-# The score of a feature whose mean is so many times its spread is rounded by 1e-2 of its share in float32; one that
-# varies less counts as if it varied so much, and the ridge keeps its weight small.
-MOST_MEANS = 1e5
+# The score of a feature whose mean is so many times its spread is rounded by a tenth of its share in float32. One that
+# varies less counts as if it varied so much, and the ridge keeps its weight small; a weighted mean of constants is so
+# near to them that they need this.
+MOST_MEANS = 1e6
 # Weights of features with a smaller scale might overflow in float32; they stay 0, since nothing is left of the feature.
 SMALLEST = 1e-32
 # Scales of sparse features that differ by less are left as they are: the values of rare and frequent words do, by 15 on

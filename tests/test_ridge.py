@@ -1,0 +1,81 @@
+"""The ridge of full passes: folds, losses against scikit-learn's optimum, and when another than 1 / N is taken."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from manyclass.estimators import auto
+from manyclass.estimators.ridge import cross_validated_ridge, folds
+from manyclass.training.full_batch import fit_full_batch
+from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.validation import fork
+
+PLAN = FullBatchPlan(
+    loss="softmax", alpha=1e-3, tol=1e-6, max_iter=1000, fit_intercept=True, n_threads=1, verbose=0
+)  # fmt: skip
+
+
+def problem(seed, n=150, n_features=6, signal=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, n_features)).astype(np.float32)
+    y = (signal * X[:, :3] + rng.gumbel(size=(n, 3))).argmax(axis=1).astype(np.int32)
+    y[:6] = [0, 1, 2, 0, 1, 2]
+    return X, y
+
+
+def test_folds_are_even_in_each_class_and_leave_it_a_point(seed):
+    labels = np.random.default_rng(seed).permutation(np.repeat([0, 1, 2, 3], [23, 10, 2, 1])).astype(np.int32)
+    found = folds(labels, 5, fork(seed))
+    assert found[labels == 3].tolist() == [-1]
+    for label in range(3):
+        counts = np.bincount(found[labels == label], minlength=5)
+        assert counts.max() - counts.min() <= 1
+        assert np.count_nonzero(counts) > 1  # so that each fold leaves some for training
+
+
+def test_losses_are_those_of_scikit_learns_optima_on_the_same_folds(seed):
+    X, y = problem(seed)
+    _, tried = cross_validated_ridge(PLAN, X, y, 3, seed)
+    fold = folds(y, auto.FOLDS, fork(seed))
+    for ridge in auto.PRIORS[: len(tried)]:
+        losses = []
+        for part in range(auto.FOLDS):
+            kept, out = fold != part, fold == part
+            # Its C weighs the sum of losses; ours is the mean, with ridge / N.
+            theirs = LogisticRegression(C=1 / ridge, tol=1e-8, max_iter=10_000).fit(X[kept], y[kept])
+            losses.extend(-theirs.predict_log_proba(X[out])[np.arange(out.sum()), y[out]])
+        # Trials stop at a gradient of 1e-4, from which held-out losses differ in the third digit at most.
+        assert tried[ridge / len(y)] == pytest.approx(np.mean(losses), rel=1e-2)
+
+
+def noise(seed):
+    """Labels that no feature tells: nothing is better than the strongest ridge."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(100, 40)).astype(np.float32), (np.arange(100) % 2).astype(np.int32)
+
+
+def test_a_ridge_is_taken_that_is_clearly_better_than_1_over_n(seed):
+    X, y = noise(seed)
+    alpha, tried = cross_validated_ridge(PLAN, X, y, 2, seed)
+    assert alpha == min(tried, key=tried.get) > auto.PRIOR / 100
+
+
+def test_a_ridge_that_is_better_by_chance_is_not_taken(seed, monkeypatch):
+    X, y = noise(seed)
+    monkeypatch.setattr("manyclass.estimators.ridge.standard_error", lambda *_: 1e3)
+    alpha, tried = cross_validated_ridge(PLAN, X, y, 2, seed)
+    assert alpha == auto.PRIOR / 100 != min(tried, key=tried.get)
+
+
+def test_nothing_is_tried_where_nothing_can_be_held_out():
+    X = np.eye(4, dtype=np.float32)
+    assert cross_validated_ridge(PLAN, X, np.arange(4, dtype=np.int32), 4, 0) == (auto.PRIOR / 4, {})
+
+
+def test_a_fit_from_its_own_optimum_is_done_at_once(seed):
+    X, y = problem(seed)
+    first, curve = fit_full_batch(PLAN, X, y, 3, Watch())
+    again, short = fit_full_batch(PLAN, X, y, 3, Watch(), first)
+    assert len(curve) > 5
+    assert len(short) <= 3  # the optimum was rounded to float32
+    np.testing.assert_allclose(again.coef, first.coef, atol=1e-3)
