@@ -185,8 +185,7 @@ class SoftmaxClassifier(LabelClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of losses, >= 0, by their ratios: a row of weight 2 counts as two, one of weight 0 is left out.
+        sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         candidates : array-like of shape (n_samples, n_candidates), default=None
             Labels for the heads of sampler="head_tail", which by default are searched for between passes.
         coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
