@@ -37,7 +37,7 @@ def test_the_quick_demo_tells_accuracies_beside_scikit_learn_and_the_rule(capsys
 
 
 def test_what_the_demo_says_to_type_works(tmp_path, capsys, monkeypatch):
-    typed = demo.story(200, 1000, (RESULT, RESULT, RESULT), 10)[-3:]
+    typed = demo.story(1000, (RESULT, RESULT, RESULT), 10)[-3:]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.txt").write_text("a cat\tanimal\na dog\tanimal\na car\tthing\na bus\tthing\n" * 5)
     run(*typed[0].split()[1:])
@@ -57,12 +57,12 @@ RESULT = Result("manyclass", 1000, 1.0, 0.5, 0.75)
 def test_the_story_says_what_scikit_learn_had_time_for_only_where_it_had_not_all():
     all_rows, part = Result("peer", 1000, 1.0, 0.4, 0.6), Result("peer", 500, 1.0, 0.4, 0.6)
     rule = Result("the rule", None, None, 0.6, 0.8)
-    assert not any("had time for" in line for line in demo.story(20, 1000, (RESULT, all_rows, rule), 20))
-    told = demo.story(20, 1000, (RESULT, part, rule), 17)
+    assert not any("had time for" in line for line in demo.story(1000, (RESULT, all_rows, rule), 20))
+    told = demo.story(1000, (RESULT, part, rule), 17)
     assert any("it had time for these rows, of 17 classes" in line for line in told)
-    assert len(told) <= MOST_LINES
+    assert len(demo.opening(20, 1000)) + len(told) <= MOST_LINES
     assert "50.0 %" in "\n".join(told)
-    assert "a guess is right in 5 %" in told[1]
+    assert "a guess is right in 5 %" in demo.opening(20, 1000)[1]
 
 
 def test_the_demo_ends_at_ctrl_c(capsys, monkeypatch):

@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     check_number("n_samples", n_samples, low=100, integer=True)
     check_number("max_seconds", args.max_seconds, low=0, open_low=True)
     n_threads = n_threads_from(args.n_jobs)
+    print("\n".join(opening(n_classes, n_samples)), flush=True)
     with waiting("making the data", shown=shows_progress(args)):
         data = make_planted(
             n_samples,
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     ours = _manyclass(args, data)
     peer, n_peer_classes = _scikit_learn(args, data, max(LEAST_SECONDS, ours.seconds or 0))
     rule = _measured("the rule itself, which nothing can beat", data, _rule(data, n_threads))
-    print("\n".join(story(n_classes, n_samples, (ours, peer, rule), n_peer_classes)))
+    print("\n".join(story(n_samples, (ours, peer, rule), n_peer_classes)))
     return 0
 
 
@@ -146,15 +147,21 @@ def _measured(name: str, data: Planted, best: Best, rows: int | None = None, sec
     return Result(name, rows, seconds, float(first), float(first_five))
 
 
-def story(n_classes: int, n_samples: int, results: tuple[Result, Result, Result], n_peer_classes: int) -> list[str]:
-    """Return the lines that are shown: what was done, how well, and what to type next."""
-    _, peer, _ = results
-    told = [
-        f"Made {n_samples:,} rows of {n_classes:,} classes by a known rule: {NNZ} of {N_FEATURES} features are on in a "
-        "row.",
+def opening(n_classes: int, n_samples: int) -> list[str]:
+    """Return the lines that are shown first: what the data are, and the job."""
+    return [
+        f"Makes {n_samples:,} rows of {n_classes:,} classes by a known rule: {NNZ} of {N_FEATURES} features are on in "
+        "each.",
         f"The job: find the right one of {n_classes:,}, as for subjects, products or faces; a guess is right in "
         f"{100 / n_classes:.2g} %.",
         "",
+    ]
+
+
+def story(n_samples: int, results: tuple[Result, Result, Result], n_peer_classes: int) -> list[str]:
+    """Return the lines that are shown last: how well it went, and what to type next."""
+    _, peer, _ = results
+    told = [
         f"{f'on {SAMPLE:,} new rows':<41}{'rows learnt':>12}{'seconds':>9}{'right':>10}{'in first 5':>12}",
     ]
     for r in results:
