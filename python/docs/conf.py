@@ -51,6 +51,7 @@ html_theme_options = {
 }
 html_sidebars = {
     "index": [],
+    "reference/parts": [],
     "choose": [],
     "first_hour": [],
     "annif": [],
