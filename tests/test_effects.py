@@ -16,7 +16,12 @@ NO_EFFECT = {
     "root": "both find the same root, to rounding",
 }
 # Values that what is left open may stand for; every other one changes the fit or is refused.
-LEFT_OPEN = {"averaging": {"none"}, "share_classes": {True, False}, "family": {"normal", "logistic", "gumbel"}}
+LEFT_OPEN = {
+    "averaging": {"none"},
+    "share_classes": {True, False},
+    "family": {"normal", "logistic", "gumbel"},
+    "scaling": {"standard", "none"},
+}
 # Parts with what makes their parameters matter, and the estimator that uses them.
 HEADS = {"solver": "implicit", "n_negatives": 2, "max_iter": 12}
 BATCHED = {"n_negatives": 3, "learning_rate": 0.1}
@@ -39,6 +44,8 @@ IN_USE = [
     (softmax, "sampler", samplers.Frequency(), {"solver": "adagrad", "n_negatives": 3}),
     (softmax, "sampler", samplers.Search(budget=5), {"n_negatives": 3}),
     (softmax, "model", models.Embedding(), {"dim": 4}),
+    (softmax, "model", models.Linear(), {"solver": "implicit", "n_negatives": 3}),
+    (softmax, "model", models.Linear(), {}),
     (margin, "model", models.Embedding(), {"dim": 4}),
     *[(margin, "solver", solvers.SOLVERS[name](), {}) for name in ("adagrad", "sgd", "implicit")],
     *[

@@ -62,7 +62,7 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     """
     name = type(model).__name__
     if _CLASSES.get(name) is not type(model):
-        raise TypeError(f"model is a {name}; it must be one of {', '.join(_CLASSES)}")
+        raise TypeError(f"model is a {name}; it must be one of {', '.join(sorted(_CLASSES))}")
     check_is_fitted(model)
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)

@@ -22,7 +22,10 @@ PIECE_BYTES = 1 << 22  # of text read at a time
 PIECE_TOKENS = 1 << 22  # of tokens renumbered at a time
 LONGEST_SENTENCE = 10_000  # words; a longer line is cut, so that threads can share a text of one line
 
-NO_PAIRS = "the corpus has no pair of words within a window: every sentence has one word left"
+NO_PAIRS = (
+    "the corpus has no pair of words within a window: every sentence has one word left; "
+    "sample=0 keeps the frequent words, which are nearly all of a small text, min_count=1 the rare ones"
+)
 
 Documents = Iterable[Iterable[str]]
 
