@@ -194,6 +194,7 @@ def test_a_callback_sees_the_model_of_each_pass(max_norm, storage, problem):
     assert [updates for _, _, updates, *_ in seen] == [90 * 5, 2 * 90 * 5, 3 * 90 * 5]  # 4 classes and the label
     assert 0 < seen[0][3] < seen[1][3] < seen[2][3]
     after = fitted.evaluate(data, y)
+    assert after.pop("n_unseen") == 0
     # The classes are summed over in another order now.
     assert seen[-1][-1] == pytest.approx(after, rel=1e-6)
     assert seen[0][-1]["log_loss"] != seen[-1][-1]["log_loss"]

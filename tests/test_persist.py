@@ -231,7 +231,7 @@ def test_what_the_format_lacks_is_refused_before_anything_is_written(tmp_path):
         _with_classes(model, model.classes_.astype(complex)).save(path)
     with pytest.raises(TypeError, match=r"the labels are objects such as \(0, 1\); only booleans"):
         _with_classes(model, _objects([(0, 1), (0, 2)])).save(path)
-    with pytest.raises(TypeError, match="model is a Sub; it must be one of .*MarginClassifier, SoftmaxClassifier"):
+    with pytest.raises(TypeError, match=r"model is a Sub; it must be one of .*MarginClassifier, SoftmaxClassifier"):
         type("Sub", (SoftmaxClassifier,), {})(max_iter=1).fit(*problem()).save(path)
     assert os.listdir(tmp_path) == []
 

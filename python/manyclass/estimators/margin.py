@@ -172,12 +172,7 @@ class MarginClassifier(LabelClassifier):
         return self
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
-
-        Returns
-        -------
-        Chosen
-        """
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError."""
         check_choice("loss", self.loss, LOSSES)
         check_class_weight(self.class_weight)
         check_number("smoothing", self.smoothing, low=0)
