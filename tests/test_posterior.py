@@ -29,12 +29,13 @@ def small(seed, n=60, n_classes=7, n_features=5):
     return X, y
 
 
-def training_of(noise, x, y, *, n_nodes=5, **parameters):
+def training_of(noise, x, y, *, n_nodes=5, weights=None, mean_weight=1.0, **parameters):
     """The passes of a posterior over 7 classes, and the family of its q (none for Gumbel noise)."""
     local_step = "natural" if noise == "gumbel" else solvers.Natural(family="normal", n_nodes=n_nodes)
     estimator = AugmentReduceClassifier(noise=noise, local_step=local_step, posterior="gaussian", **parameters)
     plan = estimator._plan(estimator.check_parameters(), row_norms_sq(x), 7)
-    return GaussianTraining(plan, x, y.astype(np.int32), 7), plan.utility.family
+    training = GaussianTraining(plan, x, y.astype(np.int32), 7, weights, mean_weight)
+    return training, plan.utility.family
 
 
 def minus_bound(noise, family, d, alpha, mu, s):
@@ -91,12 +92,15 @@ def test_the_softmax_takes_the_mean_of_its_exponentials(seed):
     assert np.exp(u[0]) == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
 
 
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 @pytest.mark.parametrize("n_negatives", [3, 7])
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
 @pytest.mark.parametrize("noise", ["gumbel", *BOTH])
-def test_passes_equal_their_twin(noise, storage, n_negatives, seed):
+def test_passes_equal_their_twin(noise, storage, n_negatives, weighted, seed):
     X, y = small(seed)
     x = sp.csr_array(X) if storage == "sparse" else X
+    r = np.random.default_rng(seed).uniform(0.2, 3, len(y))
+    weights = {"weights": r / r.mean(), "mean_weight": r.mean()} if weighted else {}
     training, family = training_of(
         noise,
         x,
@@ -106,10 +110,10 @@ def test_passes_equal_their_twin(noise, storage, n_negatives, seed):
         random_state=seed,
         fit_intercept=seed % 2 == 0,
         solver=solvers.Implicit(batch_size=8),
+        **weights,
     )
-    twin = Posterior(
-        X.astype(float), y, 7, noise, family, n_negatives, 0.02, 8, seed_of(seed), seed % 2 == 0, storage == "sparse"
-    )
+    options = (n_negatives, 0.02, 8, seed_of(seed), seed % 2 == 0, storage == "sparse")
+    twin = Posterior(X.astype(float), y, 7, noise, family, *options, **weights)
     for t in range(3):
         # Single precision in the core, some 24 batches of steps that follow each other's scores.
         assert training.make_pass(t, 0.5) == pytest.approx(twin.make_pass(t, 0.5), rel=1e-4)

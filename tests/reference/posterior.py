@@ -75,6 +75,8 @@ class Posterior:
     seed: int
     fit_intercept: bool = True
     sparse: bool = True
+    weights: Floats | float = 1.0  # of the points, (n,), their mean 1
+    mean_weight: float = 1.0  # observations that a point counts as, in the mean
 
     def __post_init__(self) -> None:
         n, shape = len(self.labels), (self.x.shape[1], self.n_classes)
@@ -116,6 +118,8 @@ class Posterior:
         var_y = np.einsum("ij,ji->i", x**2, self.V[:, y])
         terms = self.terms(t, points, d, x**2 @ self.V[:, drawn], var_y, alpha)
 
+        r = np.broadcast_to(self.weights, len(self.labels))[points]  # a point is there r times
+        terms = Terms(r[:, np.newaxis] * terms.slopes, r[:, np.newaxis] * terms.curvatures, r * terms.losses)
         x_sq = (x**2).sum(axis=1) + self.fit_intercept
         curvatures = x_sq @ terms.curvatures + (x_sq * terms.curvatures.sum(axis=1))[:, np.newaxis]
         p = eta * terms.slopes / (1 + eta * curvatures)
@@ -137,8 +141,10 @@ class Posterior:
         order = shuffled(n, Rng(self.seed, t, VISIT_ORDER))
         loss = sum(self.step(order[a : a + self.batch], t, eta) for a in range(0, n, self.batch))
         gain = (1 + t) ** -0.9
-        self.precisions = (1 - gain) * self.precisions + gain * self.T
+        self.precisions = (1 - gain) * self.precisions + gain * self.mean_weight * self.T
         self.T[:] = 0
-        prior = n * self.alpha
+        observations = self.mean_weight * n
+        prior = observations * self.alpha
         self.V = 1 / (prior + self.precisions)
-        return float(loss + 0.5 * np.sum(prior * (self.W**2 + self.V) - 1 - np.log(prior * self.V))) / n
+        divergence = 0.5 * np.sum(prior * (self.W**2 + self.V) - 1 - np.log(prior * self.V))
+        return float(self.mean_weight * loss + divergence) / observations

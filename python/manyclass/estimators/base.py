@@ -321,8 +321,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        k : int in [1, n_classes]
+        X, k : {array-like, sparse matrix} of shape (n_samples, n_features), and int in [1, n_classes]
         exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
             What a row is not to get: the entries of a matrix that are not 0, in the order of `classes_`, or labels.
         approximate, recall, return_std : bool, float in ]0, 1], bool, default=False, 0.95, False

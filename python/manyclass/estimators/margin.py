@@ -154,8 +154,7 @@ class MarginClassifier(LabelClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of losses, >= 0, by their ratios: a row of weight 2 counts as two, one of weight 0 is left out.
+        sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
 
@@ -172,7 +171,12 @@ class MarginClassifier(LabelClassifier):
         return self
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters without data, and return their parts; raises ValueError or TypeError."""
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
+
+        Returns
+        -------
+        Chosen
+        """
         check_choice("loss", self.loss, LOSSES)
         check_class_weight(self.class_weight)
         check_number("smoothing", self.smoothing, low=0)

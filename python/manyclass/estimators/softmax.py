@@ -213,7 +213,12 @@ class SoftmaxClassifier(LabelClassifier):
         return self._fit_one_label(chosen, points, watch, candidates, start)
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters without data, and return their parts; raises ValueError or TypeError."""
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
+
+        Returns
+        -------
+        Chosen
+        """
         check_flag("early_stopping", self.early_stopping)
         check_number("validation_fraction", self.validation_fraction, low=0, open_low=True, high=0.99)
         check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)

@@ -224,7 +224,12 @@ class AugmentReduceClassifier(LinearClassifier):
         return self
 
     def check_parameters(self) -> ChosenUtility:
-        """Check all parameters without data, and return their parts; raises ValueError or TypeError."""
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
+
+        Returns
+        -------
+        ChosenUtility
+        """
         check_choice("noise", self.noise, names("noise"))
         check_class_weight(self.class_weight)
         check_number("max_iter", self.max_iter, low=1, integer=True)
