@@ -63,7 +63,7 @@ class MarginClassifier(LabelClassifier):
     model : {"linear", "embedding"} or object of manyclass.models, default="linear"
         See `SoftmaxClassifier`.
     dim : int or "auto", default="auto"
-        Length of the embeddings; "auto" is 192.
+        Length of the embeddings; "auto": 192.
     learning_rate : float or "auto", default="auto"
         Step size, > 0; embeddings take half of it. "auto" is 1 over the root mean square of the rows' lengths with
         "adagrad", else 1 / mean :math:`|(x, 1)|^2`; with embeddings the lengths count as 1.
@@ -87,8 +87,7 @@ class MarginClassifier(LabelClassifier):
         as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
-    n_iter_, n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
+    n_iter_, n_features_in_, feature_names_in_ : int, int and ndarray of shape (n_features,), where X has names
 
     Notes
     -----
