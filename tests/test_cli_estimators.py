@@ -220,6 +220,55 @@ def test_k_above_the_number_of_classes_is_told_and_all_are_printed(tmp_path, dat
     assert "error" in output_of(capsys, "evaluate", tmp_path / "m", tmp_path / "two")
 
 
+@pytest.mark.parametrize("name", ["softmax", "margin", "posterior"])
+def test_a_threshold_leaves_the_labels_above_it(tmp_path, data, capsys, name):
+    estimator, options = FITS[name]
+    run("fit", data, "--output", tmp_path / "m", "--estimator", estimator, *options, *QUICK)
+    X, _ = load_xmc(data)
+    model = manyclass.load(tmp_path / "m")
+    labels, scores = model.predict_top_k(X, 3)
+    distinct = np.unique(scores.astype(float))
+    middle = np.argmax(np.diff(distinct[len(distinct) // 4 : -len(distinct) // 4])) + len(distinct) // 4
+    least = float(distinct[middle : middle + 2].mean())  # far from every score, which a logarithm rounds
+    given = least if name == "margin" else float(np.exp(least))
+    lines = output_of(capsys, "predict", tmp_path / "m", data, "-k", 3, "--threshold", repr(given)).splitlines()
+    found = [line.split("\t")[::2] if line else [] for line in lines]
+    expected = [[str(label) for label in row[above]] for row, above in zip(labels, scores > least, strict=True)]
+    assert found == expected
+    assert {len(row) for row in found} != {3}
+
+
+@pytest.mark.parametrize("output_format", ["tsv", "jsonl", "xmc"])
+def test_labels_of_the_data_are_excluded(tmp_path, several, capsys, output_format):
+    run("fit", several, "--output", tmp_path / "m", "--labels", "all", "--estimator", "margin", *QUICK)
+    model = manyclass.load(tmp_path / "m")
+    X, Y = load_xmc(several)
+    how = ("-k", 9, "--exclude-labels", "--output-format", output_format)
+    lines = output_of(capsys, "predict", tmp_path / "m", several, *how).splitlines()[output_format == "xmc" :]
+    read = {
+        "tsv": lambda line: [int(label) for label in line.split("\t")[::2]],
+        "jsonl": lambda line: json.loads(line)["labels"],
+        "xmc": lambda line: [int(pair.split(":")[0]) for pair in line.split()],
+    }[output_format]
+    ranked, _ = model.predict_top_k(X, 9)
+    for i, line in enumerate(lines):
+        seen = set(Y[[i]].indices.tolist())
+        assert read(line) == [label for label in ranked[i].tolist() if label not in seen]
+    assert len(lines) == 120
+
+
+def test_what_thresholds_and_exclusions_cannot_do_is_refused(tmp_path, data, capsys):
+    run("fit", data, "--output", tmp_path / "m", *QUICK)
+    capsys.readouterr()
+    message = the_error(capsys, "predict", tmp_path / "m", data, "--threshold", 1.5)
+    assert message.startswith("threshold is 1.5; it must be")
+    header, *lines = data.read_text().splitlines()
+    bare = tmp_path / "bare.txt"
+    bare.write_text("\n".join([header, *[" " + line.partition(" ")[2] for line in lines]]) + "\n")
+    message = the_error(capsys, "predict", tmp_path / "m", bare, "--exclude-labels")
+    assert message.endswith("has no labels, so that --exclude-labels has no effect")
+
+
 def test_what_predict_cannot_do_is_refused(tmp_path, data, capsys):
     run("fit", data, "--estimator", "margin", "--output", tmp_path / "m", *QUICK)
     capsys.readouterr()

@@ -353,3 +353,12 @@ def among(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
         known = known[order]
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[at] == wanted, order[at], -1)
+
+
+def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
+    """Return the labels of the rows that a model knows, (n_rows, n_classes), ones by the places of its classes."""
+    position = among(classes, labels)[Y.indices]
+    known = position >= 0
+    counts = np.concatenate([[0], np.cumsum(known)])[Y.indptr]
+    ones = np.ones(int(known.sum()), dtype=np.float32)
+    return sp.csr_array((ones, position[known].astype(np.int32), counts), shape=(Y.shape[0], len(classes)))

@@ -29,6 +29,7 @@ from manyclass.cli.data import (
     among,
     apply_notes,
     features,
+    known_labels,
     labelled,
     read,
     rows_of,
@@ -119,20 +120,14 @@ class _Rows:
 
     @classmethod
     def of(cls, model: LinearClassifier, data: Labelled) -> _Rows:
-        position = among(model.classes_, data.labels)[data.Y.indices]
-        known = position >= 0
-        counts = np.concatenate([[0], np.cumsum(known)])[data.Y.indptr]
-        Y = sp.csr_array(
-            (np.ones(int(known.sum()), np.float32), position[known].astype(np.int32), counts),
-            shape=(data.Y.shape[0], len(model.classes_)),
-        )
-        kept = np.diff(counts) > 0
+        Y = known_labels(model.classes_, data.labels, data.Y)
+        kept = np.diff(Y.indptr) > 0
         dropped = {**data.dropped, "with_unseen_label": int(np.sum(~kept))}
         if dropped["with_unseen_label"]:
             note(f"dropped {dropped['with_unseen_label']} rows whose label the model has not seen")
         if not kept.any():
             raise ValueError(_nothing_known(model, data))
-        lost = int(np.sum(~known & np.repeat(kept, np.diff(data.Y.indptr))))
+        lost = int((np.diff(data.Y.indptr) - np.diff(Y.indptr))[kept].sum())
         if lost:
             dropped["unseen_labels_of_other_rows"] = lost
         if kept.all():

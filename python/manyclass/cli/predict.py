@@ -15,14 +15,16 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
 from manyclass.cli.arguments import add_progress, shows_progress
-from manyclass.cli.data import Data, Expected, add_data_options, features, read, rows_of
+from manyclass.cli.data import Data, Expected, add_data_options, features, known_labels, read, rows_of
 from manyclass.cli.evaluate import add_model_arguments, load_model
 from manyclass.cli.forms import lines_of
 from manyclass.cli.messages import check_writable, note
@@ -40,6 +42,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add_model_arguments(parser)
     parser.add_argument("-k", type=int, help=f"labels a row; default: {K}; all of them where there are fewer")
+    parser.add_argument(
+        "--threshold", type=float, help="of the k labels only those whose probability (a margin's score) is above this"
+    )
+    parser.add_argument(
+        "--exclude-labels",
+        action="store_true",
+        help="leave out the labels that a row has in DATA, seen before",
+    )
     parser.add_argument("--output", metavar="FILE", help="file for the predictions, else stdout")
     parser.add_argument(
         "--output-format", choices=tuple(_LINES), default="tsv", help="form of the predictions, see above"
@@ -86,17 +96,41 @@ def _write(args: argparse.Namespace, model: Any, names: NDArray[Any], k: int, da
     n_rows = data.records.n_rows
     vectorizer = getattr(model, "vectorizer_", None)
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or 0.95} if args.approximate else {}
+    seen = _labels_to_exclude(model, data) if args.exclude_labels else None
+    least = _least_score(args.threshold, model)
     if args.output_format == "xmc":
         out.write(f"{n_rows} {int(names.max()) + 1}\n")
     bar = progress_bar(n_rows, unit="row", shown=shows_progress(args) and bool(args.output))
     with contextlib.closing(bar):
         for first in range(0, n_rows, step):
-            rows = features(args, rows_of(data.records.X, slice(first, first + step)), vectorizer)
-            labels, scores = model.predict_top_k(rows, k, **how)
-            shown = names[np.searchsorted(model.classes_, labels)].tolist()
-            values = np.exp(scores) if args.probabilities else scores
-            out.writelines(map(line, range(first, first + len(labels)), shown, values.tolist()))
+            some = slice(first, first + step)
+            rows = features(args, rows_of(data.records.X, some), vectorizer)
+            labels, scores = model.predict_top_k(rows, k, **how, exclude=None if seen is None else seen[some])
+            found = scores > least  # the score of a label that is missing is -inf
+            shown = names[np.searchsorted(model.classes_, labels[found])].tolist()
+            values = (np.exp(scores) if args.probabilities else scores)[found].tolist()
+            ends = np.cumsum(found.sum(axis=1)).tolist()
+            for row, (begin, end) in enumerate(pairwise([0, *ends]), start=first):
+                out.write(line(row, shown[begin:end], values[begin:end]))
             bar.update(len(labels))
+
+
+def _labels_to_exclude(model: Any, data: Data) -> sp.csr_array:
+    if data.records.Y.nnz == 0:
+        raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
+    seen = known_labels(model.classes_, data.records.labels, data.records.Y)
+    seen.sort_indices()
+    return seen
+
+
+def _least_score(threshold: float | None, model: Any) -> float:
+    """What a score is to be above: scores of a model with probabilities are their logarithms."""
+    if threshold is None:
+        return -np.inf
+    if not hasattr(model, "predict_proba"):
+        return threshold
+    check_number("threshold", threshold, low=0, high=1)
+    return float(np.log(threshold)) if threshold > 0 else -np.inf
 
 
 def _names(args: argparse.Namespace, model: Any) -> NDArray[Any]:
