@@ -79,7 +79,7 @@ def test_what_a_type_checker_reads_is_what_is_loaded():
 def test_a_misspelt_name_is_an_error_of_types(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import manyclass\nreveal_type(manyclass.SoftmaxClassifier())\nmanyclass.SoftmaxClasifier\n")
-    root = PACKAGE.parents[1]
+    root = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-m", "mypy", "--config-file", root / "pyproject.toml", program]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert 'Revealed type is "manyclass.estimators.softmax.SoftmaxClassifier"' in done.stdout
