@@ -28,7 +28,7 @@ from manyclass.checks import (
 )
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
-from manyclass.estimators.targets import check_targets, find_positions, sorted_classes, unseen_error
+from manyclass.estimators.targets import check_targets, find_positions, positions_of, sorted_classes, unseen_error
 from manyclass.estimators.weighting import (
     ClassWeight,
     checked_weights,
@@ -486,29 +486,3 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         tags: Tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
-    """Return the position of each label among the sorted classes, or raise ValueError for labels that have none.
-
-    Parameters
-    ----------
-    labels : ndarray of any shape
-    classes : ndarray of shape (n_classes,)
-        Distinct and sorted.
-    what : str
-        What the labels are, for the message.
-
-    Returns
-    -------
-    ndarray of the shape of `labels`, int32
-
-    Raises
-    ------
-    ValueError
-        If a label is not among the classes.
-    """
-    positions = find_positions(labels, classes, what)
-    if np.any(positions < 0):
-        raise unseen_error(labels, positions, what)
-    return positions

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators import auto
-from manyclass.estimators.base import Points, positions_of
+from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
@@ -28,6 +28,7 @@ from manyclass.estimators.settle import (
     settle_points,
     takes_full_passes,
 )
+from manyclass.estimators.targets import positions_of
 from manyclass.estimators.weighting import (
     ClassWeight,
     check_class_weight,

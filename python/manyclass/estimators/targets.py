@@ -179,3 +179,11 @@ def unseen_error(labels: NDArray[Any], positions: Ids, what: str) -> ValueError:
         f"{what} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
         "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
     )
+
+
+def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
+    """Return the positions that `find_positions` finds; raise ValueError for labels that have none."""
+    positions = find_positions(labels, classes, what)
+    if np.any(positions < 0):
+        raise unseen_error(labels, positions, what)
+    return positions

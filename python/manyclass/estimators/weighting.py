@@ -100,7 +100,7 @@ def times_class_weight(
         "balanced": n_samples / (n_classes * count) for a class of so many points, all counted by their weights, as in
         scikit-learn. Classes that a dict does not name have weight 1.
     labels : ndarray of shape (n_samples,)
-        Positions in
+        Positions in `classes`.
     classes : ndarray of shape (n_classes,)
 
     Returns
