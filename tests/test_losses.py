@@ -93,7 +93,7 @@ def test_gradient_of_a_loss_with_kinks_is_a_subgradient(name, seed):
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("loss", ["cross_entropy", "margin", "triplet"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "margin", "triplet", "decoupled", "logistic"])
 def test_every_instruction_set_gives_the_same_losses(loss, isa, seed):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(3, 1000)).astype(np.float32)
@@ -101,6 +101,66 @@ def test_every_instruction_set_gives_the_same_losses(loss, isa, seed):
     expected = _core.losses(z, indptr, ids, loss=loss, smoothing=1.0, isa="baseline")
     for got, want in zip(_core.losses(z, indptr, ids, loss=loss, smoothing=1.0, isa=isa), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=8 * ULP, atol=1e-7 * (loss == "margin"))  # fused multiply-adds
+
+
+# Losses of several labels that only training uses
+
+
+def by_core(loss, z, P, isa="auto"):
+    values, gradients = _core.losses(
+        z.astype(np.float32)[np.newaxis], np.array([0, len(P)]), np.sort(P).astype(np.int32), loss=loss, isa=isa
+    )
+    return values[0], gradients[0].astype(np.float64)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", ["pick_all_normalized", "decoupled", "logistic"])
+def test_reductions_are_their_twins(name, isa, seed):
+    rng = np.random.default_rng(seed)
+    for n_classes in (2, 3, 15, 16, 17, 33, 130, 700):
+        z, P = some_point(rng, n_classes)
+        value, gradient = by_core(name, z, P, isa)
+        expected, slopes = getattr(twin, name)(z, P)
+        # As above: sums of floats stay below 32 ulp, a term of them below 12.
+        assert value == pytest.approx(expected, rel=44 * ULP, abs=1e-11)
+        # A label's gradient in the twin is a softmax less 1, whose double has 1e-16.
+        np.testing.assert_allclose(gradient, slopes, rtol=44 * ULP, atol=1e-15 * n_classes)
+
+
+@pytest.mark.parametrize("name", ["pick_all_normalized", "decoupled", "logistic"])
+def test_reductions_have_the_slope_of_their_value(name, seed):
+    rng = np.random.default_rng(seed)
+    z, P = some_point(rng, 7)
+    slow, step = getattr(twin, name), 1e-5
+    slopes = [(slow(z + step * e, P)[0] - slow(z - step * e, P)[0]) / (2 * step) for e in np.eye(len(z))]
+    np.testing.assert_allclose(by_core(name, z, P)[1], slopes, rtol=0, atol=2 * step + 1e-6)
+
+
+@pytest.mark.parametrize("name", ["pick_all_normalized", "decoupled"])
+def test_reductions_of_one_label_are_the_softmax(name, seed):
+    z, P = some_point(np.random.default_rng(seed), 40, n_positives=1)
+    value, gradient = by_core(name, z, P)
+    expected, slopes = by_core("cross_entropy", z, P)
+    assert value == pytest.approx(expected, rel=10 * ULP)
+    np.testing.assert_allclose(gradient, slopes, rtol=40 * ULP)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "pick_all_normalized", "decoupled", "logistic"])
+def test_the_rest_counts_as_so_many_classes_of_its_score(name, seed):
+    rng = np.random.default_rng(seed)
+    positives, negatives = rng.normal(size=2), rng.normal(size=5)
+    whole = listed(name, 0.0, positives, np.append(negatives, np.full(7, 0.25)))
+    value, of_labels, of_listed, of_rest, _ = listed(name, 0.0, positives, negatives, rest=7.0, rest_score=0.25)
+    assert value == pytest.approx(whole[0], rel=20 * ULP)
+    np.testing.assert_allclose(of_labels, whole[1], rtol=20 * ULP)
+    np.testing.assert_allclose(of_listed, whole[2][:5], rtol=20 * ULP)
+    assert of_rest == pytest.approx(whole[2][5], rel=20 * ULP)
+
+
+def test_where_every_class_is_a_label_the_decoupled_softmax_is_zero():
+    value, gradient = by_core("decoupled", np.array([1.0, -2.0, 3.0]), np.array([0, 1, 2]))
+    assert value == 0
+    assert not gradient.any()
 
 
 # Cross-entropy

@@ -18,6 +18,7 @@ PYBIND11_MODULE(_core, m) {
   bind_losses(m);
   bind_math(m);
   bind_parts(m);
+  bind_postings(m);
   bind_search(m);
   bind_skip_gram(m);
 }

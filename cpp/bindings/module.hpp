@@ -13,6 +13,7 @@ void bind_output_layer(pybind11::module_& m);
 void bind_utilities(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);
 void bind_math(pybind11::module_& m);
+void bind_postings(pybind11::module_& m);
 void bind_parts(pybind11::module_& m);
 void bind_registry(pybind11::module_& m);
 void bind_search(pybind11::module_& m);

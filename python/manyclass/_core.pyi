@@ -670,3 +670,59 @@ def skip_gram_trainer(
     n_threads: int,
     isa: str,
 ) -> Trainer: ...
+
+# bind_postings
+
+def support(
+    x: _Csr,
+    n_features: int,
+    labels_indptr: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    n_classes: int,
+    min_count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
+def postings_trainer(
+    *,
+    x: _Csr,
+    n_features: int,
+    labels_indptr: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    indptr: NDArray[np.int64],
+    classes: NDArray[np.int32],
+    values: NDArray[np.float32],
+    squares: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    intercept_squares: NDArray[np.float32],
+    offset: float,
+    intercept_offset: float,
+    sample_weight: NDArray[np.float64],
+    loss: str,
+    rounding: float,
+    seed: int,
+    n_threads: int,
+    batch: int,
+    hogwild: bool,
+    shuffle: bool,
+    isa: str,
+) -> Trainer: ...
+
+class PostingWeights:
+    def __init__(
+        self,
+        *,
+        indptr: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        values: NDArray[np.float32],
+        intercept: NDArray[np.float32],
+        rows: NDArray[np.float32],
+    ) -> None: ...
+    def log_losses(
+        self, x: _Csr, phi: NDArray[np.float32], labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+    def log_normalizers(
+        self, x: _Csr, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
+    ) -> NDArray[np.float64]: ...
+    def top_k(
+        self, x: _Csr, phi: NDArray[np.float32], k: int, n_threads: int, isa: str = "auto"
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+    def scores(self, x: _Csr, phi: NDArray[np.float32], n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...

@@ -7,7 +7,7 @@ from typing import Literal
 from manyclass.parts import Part, Setting
 
 # What may be given as `model=` by name, for editors and type checkers; a test holds it to `MODELS`.
-ModelName = Literal["auto", "linear", "embedding"]
+ModelName = Literal["auto", "linear", "embedding", "sparse"]
 
 
 class Model(Part):
@@ -58,6 +58,32 @@ class Embedding(Model):
         super().__init__(activation=activation)
 
 
-MODELS: dict[str, type[Part]] = {"linear": Linear, "embedding": Embedding}
+_MIN_COUNT = Setting("min_count", 1, "Rows that a pair must have to get a weight.", "integer", low=1)
+_PRUNE = Setting("prune", 0.0, "Share of the weights that are dropped after training, the smallest.", low=0, high=0.99)
 
-__all__ = ["Embedding", "Linear"]
+
+class Sparse(Model):
+    """Scores are S x + b, S having a weight for each pair of a feature and a class that occur together in training.
+
+    The other pairs, most of all by far where texts are short, have weight 0. A row costs the number of classes that its
+    features occur with, so that the loss and its gradient are exact, over all classes, and no class is drawn. `coef_`
+    is a `scipy.sparse.csc_array`.
+
+    Parameters
+    ----------
+    min_count : int, default=1
+        Rows that a pair must have to get a weight.
+    prune : float, default=0.0
+        Share of the weights that are dropped after training, the smallest, in [0, 0.99].
+    """
+
+    name = "sparse"
+    settings = (_MIN_COUNT, _PRUNE)
+
+    def __init__(self, *, min_count: int = 1, prune: float = 0.0) -> None:
+        super().__init__(min_count=min_count, prune=prune)
+
+
+MODELS: dict[str, type[Part]] = {"linear": Linear, "embedding": Embedding, "sparse": Sparse}
+
+__all__ = ["Embedding", "Linear", "Sparse"]

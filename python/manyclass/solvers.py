@@ -173,6 +173,14 @@ LOG_Q = Setting(
     "so that the mean of the sampled sum is the true one (Jean et al. 2015).",
     "flag",
 )
+REDUCTION = Setting(
+    "reduction",
+    "auto",
+    "How the labels of a row share a loss.",
+    "choice",
+    ("pick_all", "pick_all_normalized", "decoupled", "logistic"),
+    ("auto",),
+)
 FAMILY = Setting(
     "family",
     "auto",
@@ -262,7 +270,9 @@ _ADAGRAD = (
     BATCH_SIZE,
     SHARE_CLASSES,
     SHUFFLE,
+    PARALLEL,
     LOG_Q,
+    REDUCTION,
 )
 
 SOLVERS: dict[str, type[Part]] = {

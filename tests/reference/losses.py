@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import expit, logsumexp, softmax
 
 Floats = NDArray[np.float64]
 Loss = tuple[float, Floats]
@@ -24,6 +24,31 @@ def cross_entropy(z: Floats, positives: Sequence[int]) -> Loss:
     gradient = len(P) * softmax(z)
     gradient[P] -= 1
     return float(np.sum(logsumexp(z) - z[P])), gradient
+
+
+def pick_all_normalized(z: Floats, positives: Sequence[int]) -> Loss:
+    """The mean over P of [log sum e^z - z_k]."""
+    value, gradient = cross_entropy(z, positives)
+    return value / len(positives), gradient / len(positives)
+
+
+def decoupled(z: Floats, positives: Sequence[int]) -> Loss:
+    """Each label in a softmax with the wrong classes alone, one after the other."""
+    P, N = split(z, positives)
+    value, gradient = 0.0, np.zeros_like(z)
+    for label in P:
+        beside = np.append(label, N)
+        value += float(logsumexp(z[beside]) - z[label])
+        gradient[beside] += softmax(z[beside])
+        gradient[label] -= 1
+    return value, gradient
+
+
+def logistic(z: Floats, positives: Sequence[int]) -> Loss:
+    """-log of the probability of each class's own answer."""
+    y = np.zeros_like(z)
+    y[np.asarray(positives, dtype=np.int64)] = 1
+    return float(np.sum(np.logaddexp(0, np.where(y == 1, -z, z)))), expit(z) - y
 
 
 def max_margin(z: Floats, positives: Sequence[int]) -> Loss:

@@ -11,6 +11,7 @@
 #include "manyclass/model/linear.hpp"
 #include "manyclass/weights/class_rows.hpp"
 #include "manyclass/weights/feature_rows.hpp"
+#include "manyclass/weights/posting_rows.hpp"
 
 namespace manyclass {
 
@@ -22,6 +23,8 @@ struct Model {
 
 using SparseModel = Model<FeatureRows<const float>>;
 using DenseModel = Model<ClassRows<const float>>;
+using PostingsModel = Model<PostingRows<const float>>;
+using PairedModel = Model<PairedRows>;
 
 // Classes scored before the next point is taken up. Feature-major rows are read as streams, the longer the better, as
 // long as a point's scores stay in the first-level cache (16 kB): 6 times faster per class than chunks of 64
@@ -37,6 +40,14 @@ Index chunk_of(const ClassRows<Float>&, Index n_features) {
   constexpr Index cache_floats = 1 << 18;
   return std::clamp(cache_floats / std::max(n_features, 1), static_cast<Index>(line_floats), 4096);
 }
+
+// The first class of a chunk is searched for in every posting: chunks are as long as the second-level cache allows.
+template <class Float>
+Index chunk_of(const PostingRows<Float>&, Index) {
+  return 1 << 16;
+}
+
+inline Index chunk_of(const PairedRows& rows, Index) { return chunk_of(rows.classes, rows.classes.n_features()); }
 
 // Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
 // one thread at a time.

@@ -5,13 +5,16 @@
 #include <variant>
 
 #include "manyclass/objective/cross_entropy.hpp"
+#include "manyclass/objective/decoupled.hpp"
+#include "manyclass/objective/logistic.hpp"
+#include "manyclass/objective/pick_all_normalized.hpp"
 #include "manyclass/objective/smoothed_margin.hpp"
 #include "manyclass/objective/triplet.hpp"
 
 namespace manyclass {
 
 // The list of them; the registry reads it.
-using LabelLoss = std::variant<CrossEntropy, SmoothedMargin, Triplet>;
+using LabelLoss = std::variant<CrossEntropy, PickAllNormalized, Decoupled, LogisticOfEach, SmoothedMargin, Triplet>;
 
 // `smoothing` is that of the margin, >= 0; the others have none.
 inline LabelLoss label_loss(std::string_view name, double smoothing) {

@@ -21,6 +21,8 @@ class ClassRows {
   ClassRows(std::span<Float> weights, Index n_features)
       : weights_(weights.data()), n_features_(static_cast<std::size_t>(n_features)) {}
 
+  Index n_features() const { return static_cast<Index>(n_features_); }
+
   float score(DenseRow x, Index k) const {
     // With sixteen running sums the compiler vectorises although it may not reorder a sum.
     constexpr std::size_t lanes = 16;

@@ -39,8 +39,8 @@ from manyclass.estimators.weighting import (
     times_class_weight,
     weights_left,
 )
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.model.kinds import Weights
+from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.search import class_index
 from manyclass.training.passes import summarize
 from manyclass.training.plan import Labels
@@ -147,7 +147,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     loss_curve_: Doubles
     n_iter_: int
-    _weights: LinearWeights | MappedWeights
+    _weights: Weights
 
     set_params = set_named
 
@@ -202,7 +202,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             n_given=n_given,
         )
 
-    def _take(self, points: Points, weights: LinearWeights | MappedWeights, curve: list[float], **more: Any) -> None:
+    def _take(self, points: Points, weights: Weights, curve: list[float], **more: Any) -> None:
         """Take over all that a fit has found, at once: one that fails leaves the model as it was."""
         state = {
             "classes_": points.classes,
@@ -218,8 +218,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             del self.__dict__["feature_names_in_"]
 
     @property
-    def coef_(self) -> Floats:
-        """Weights, (n_classes, n_features), float32; a view."""
+    def coef_(self) -> Any:
+        """Weights, (n_classes, n_features), float32; a view, of a sparse model a `scipy.sparse.csc_array`."""
         check_is_fitted(self, "_weights")
         return self._weights.coef
 
@@ -459,8 +459,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", and "weight_bytes", what they take in memory."""
         check_is_fitted(self, "_weights")
-        layout = "feature-major (for sparse data)" if self._weights.sparse else "class-major (for dense data)"
-        return {"weights": layout, "weight_bytes": self._weights.matrix.nbytes}
+        return {"weights": self._weights.layout, "weight_bytes": self._weights.nbytes}
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """What a file holds of the fit beside weights, classes and the loss curve.

@@ -14,7 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.datasets import TextVectorizer
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
+from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
+from manyclass.model.postings import SparseWeights
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
 from manyclass.version import __version__
@@ -66,11 +68,7 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     check_is_fitted(model)
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)
-    tensors = {"weights": weights.matrix, "intercept": weights.intercept}
-    if isinstance(weights, MappedWeights):
-        tensors["intercept"] = np.ascontiguousarray(weights.intercept)  # it is a column of the weights
-        if weights.embeddings.size:
-            tensors["embeddings"] = weights.embeddings
+    tensors = _tensors_of(weights)
     beside, arrays = model._beside_weights()
     tensors |= arrays
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
@@ -184,7 +182,26 @@ def _open_model(path: PathLike) -> TensorFile:
     return file
 
 
-def _layout(weights: LinearWeights | MappedWeights) -> str:
+def _tensors_of(weights: Weights) -> dict[str, NDArray[Any]]:
+    """The arrays of a model's weights, by their names in the file."""
+    if isinstance(weights, SparseWeights):
+        return {
+            "postings.indptr": weights.indptr,
+            "postings.classes": weights.classes,
+            "postings.values": weights.values,
+            "intercept": weights.intercept,
+        }
+    tensors: dict[str, NDArray[Any]] = {"weights": weights.matrix, "intercept": weights.intercept}
+    if isinstance(weights, MappedWeights):
+        tensors["intercept"] = np.ascontiguousarray(weights.intercept)  # it is a column of the weights
+        if weights.embeddings.size:
+            tensors["embeddings"] = weights.embeddings
+    return tensors
+
+
+def _layout(weights: Weights) -> str:
+    if isinstance(weights, SparseWeights):
+        return "postings"
     if isinstance(weights, MappedWeights):
         return "mapped"
     return "feature_major" if weights.sparse else "class_major"
@@ -210,12 +227,13 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     n_classes, n_features = len(model.classes_), model.n_features_in_
     if info["layout"] == "mapped":
         model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
+    elif info["layout"] == "postings":
+        model._weights = _read_postings(file, n_classes, n_features, mmap)
     else:
         model._weights = _read_weights(file, info["layout"], n_classes, n_features, mmap)
-    shape = model._weights.matrix.shape
-    arrays = {
-        name: file.read(_checked(file, name, np.float32, shape)) for name in ("variances",) if name in file.entries
-    }
+    arrays = {}
+    if "variances" in file.entries:
+        arrays["variances"] = file.read(_checked(file, "variances", np.float32, model._weights.matrix.shape))
     try:
         model._take_beside_weights(info, arrays)
         if "vectorizer" in info:
@@ -271,6 +289,21 @@ def _read_mapped(
     elif n_hidden != n_features:
         raise ValueError(f"{file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {n_features}")
     return MappedWeights(read("weights", n_classes), embeddings, n_hidden, intercept, relu)
+
+
+def _read_postings(file: TensorFile, n_classes: int, n_features: int, mmap: bool) -> SparseWeights:
+    indptr = file.read(_checked(file, "postings.indptr", np.int64, (n_features + 1,)))
+    if indptr[0] != 0 or np.any(np.diff(indptr) < 0):
+        raise ValueError(f"{file.path} is damaged: the offsets of 'postings' do not start at 0 or decrease")
+    shape, read = (int(indptr[-1]),), file.map if mmap else file.read
+    classes = read(_checked(file, "postings.classes", np.int32, shape))
+    values = read(_checked(file, "postings.values", np.float32, shape))
+    weights = SparseWeights(indptr, classes, values, file.read(_checked(file, "intercept", np.float32, (n_classes,))))
+    try:
+        weights.check()
+    except ValueError as error:
+        raise ValueError(f"{file.path} is damaged: {error}") from error
+    return weights
 
 
 def _count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:

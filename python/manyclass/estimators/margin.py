@@ -25,6 +25,7 @@ from manyclass.training.passes import Callback
 from manyclass.training.plan import BatchesPlan, Watch
 
 LOSSES = ("margin", "triplet")
+MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
 MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
 MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
 
@@ -184,7 +185,7 @@ class MarginClassifier(LabelClassifier):
         return Chosen(
             resolve_part("solver", self.solver, MARGIN_SOLVERS, "manyclass.solvers"),
             resolve_part("sampler", self.sampler, MARGIN_SAMPLERS, "manyclass.samplers"),
-            resolve_part("model", self.model, MODELS, "manyclass.models"),
+            resolve_part("model", self.model, MARGIN_MODELS, "manyclass.models"),
         )
 
     def _plan(self, chosen: Chosen, points: Points) -> BatchesPlan:

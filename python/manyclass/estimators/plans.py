@@ -28,7 +28,19 @@ TINY = float(np.finfo(np.float32).tiny)
 # length 1, is a multiple of it: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best there; for the softmax, of 0.25, 0.5,
 # 1, 1.5 and 2, the best on yso-en by log-loss (bench/notes/defaults.md).
 ADAGRAD_RATE = 1.0
-EMBEDDING_SHARE = {"cross_entropy": 1.5, "margin": 0.5, "triplet": 0.5}
+# The core's names of the losses of several labels that a solver's `reduction` names.
+REDUCTIONS = {
+    "pick_all": "cross_entropy",
+    "pick_all_normalized": "pick_all_normalized",
+    "decoupled": "decoupled",
+    "logistic": "logistic",
+}
+EMBEDDING_SHARE = {
+    **dict.fromkeys(REDUCTIONS.values(), 1.5),
+    **dict.fromkeys(("margin", "triplet"), 0.5),
+}
+# Losses with the logarithm of a sum over classes: the weight of a drawn class enters it.
+LOG_Q_LOSSES = ("cross_entropy", "pick_all_normalized", "decoupled")
 # budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
 MARGIN_BUDGET = 64
 SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
@@ -297,7 +309,7 @@ def batches_plan(
     if of_solver.take("schedule") == "adaptive":
         raise ValueError("schedule is 'adaptive'; with several labels, embeddings or a margin that is solver='adagrad'")
     fit_intercept = bool(given.take("fit_intercept"))
-    square = 1.0 if dim is not None else _mean_square(x)
+    square = 1.0 if dim is not None else mean_square_of(x)
     rate = ADAGRAD_RATE / square**0.5 if adagrad else 1 / (square + fit_intercept)
     rate = float(given.take("learning_rate", rate))
     plan = BatchesPlan(
@@ -307,7 +319,7 @@ def batches_plan(
         adagrad=adagrad,
         n_negatives=n_negatives,
         # A margin compares scores with 1: an inclusion probability has no place in them.
-        log_q=loss == "cross_entropy" and (not draws or bool(of_solver.take("log_q", True))),
+        log_q=loss in LOG_Q_LOSSES and (not draws or bool(of_solver.take("log_q", True))),
         dim=dim,
         relu=relu,
         schedule=schedule_of(of_solver, rate, rate * EMBEDDING_SHARE[loss], open_.decay),
@@ -319,6 +331,8 @@ def batches_plan(
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
         **run_fields(given),
     )
+    if loss in REDUCTIONS.values():
+        of_solver.take("reduction")
     of_solver.refuse_rest("with several labels, embeddings or a margin")
     return plan
 
@@ -330,7 +344,7 @@ def _budget(given: int | None, loss: str, n_classes: int) -> int:
     return int(min(given, n_classes))
 
 
-def _mean_square(x: Matrix) -> float:
+def mean_square_of(x: Matrix) -> float:
     """Mean of |x|^2 in double precision, more than 0."""
     total = x.data @ x.data if isinstance(x, sp.csr_array) else np.einsum("ij,ij->", x, x, dtype=np.float64)
     return float(max(float(total) / x.shape[0], TINY))

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, clone
 
 from manyclass.estimators import auto
 from manyclass.estimators.plans import (
+    REDUCTIONS,
     TINY,
     Chosen,
     Open,
@@ -29,7 +30,7 @@ from manyclass.models import MODELS
 from manyclass.parts import Given, Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, PostingsPlan
 from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
 
 # learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
@@ -51,14 +52,14 @@ class Settled:
 
     Attributes
     ----------
-    plan : PointsPlan, BatchesPlan or FullBatchPlan
+    plan : PointsPlan, BatchesPlan, PostingsPlan or FullBatchPlan
     params : dict
         Values of the parameters that were left open, for `set_params`.
     alpha_path, rates : dict
         Log-loss by ridge and by learning rate, where they were tried.
     """
 
-    plan: PointsPlan | BatchesPlan | FullBatchPlan
+    plan: PointsPlan | BatchesPlan | PostingsPlan | FullBatchPlan
     params: dict[str, Any]
     alpha_path: dict[float, float] = field(default_factory=dict)
     rates: dict[float, float] = field(default_factory=dict)
@@ -69,7 +70,8 @@ def is_open(value: Any) -> bool:
     return isinstance(value, str) and value in ("auto", "grid")
 
 
-def _given(owner: BaseEstimator, *taken: str) -> Given:
+def given_of(owner: BaseEstimator, *taken: str) -> Given:
+    """The parameters of an estimator, but for those that were taken before."""
     given = Given(owner)
     for name in (*TAKEN, *taken):
         given.take(name)
@@ -137,7 +139,7 @@ def points_plan(
     owner: BaseEstimator, solver: Part, chosen: Chosen, open_: Open, rate: float | None, x_sq: Floats, n_classes: int
 ) -> PointsPlan:
     """The plan with `solver`; `rate` is what learning_rate="auto" or "grid" stands for, None: the solver's own."""
-    given = _given(owner)
+    given = given_of(owner)
     _take_early_stopping(given)
     sampler = default_sampler(solver, chosen.sampler)
     fields, of_solver = point_fields(given, solver, sampler, open_)
@@ -198,10 +200,10 @@ def _opened_points(owner: BaseEstimator, plan: PointsPlan, solver: Part, chosen:
     inner: dict[str, Any] = {"averaging": plan.averaging, "u_learning_rate": plan.schedule.u_learning_rate}
     if plan.schedule.name in ("exponential", "adaptive"):
         inner["decay"] = plan.schedule.decay
-    return _opened(owner, used, solver, inner)
+    return opened(owner, used, solver, inner)
 
 
-def _opened(owner: BaseEstimator, used: Mapping[str, Any], solver: Part, inner: Mapping[str, Any]) -> dict[str, Any]:
+def opened(owner: BaseEstimator, used: Mapping[str, Any], solver: Part, inner: Mapping[str, Any]) -> dict[str, Any]:
     """Those of `used` that were open, the solver with those of `inner` that it leaves open filled in."""
     given = Given(owner)
     found = {name: value for name, value in used.items() if is_open(given.take(name))}
@@ -242,7 +244,7 @@ def settle_full_batch(
     weights: Doubles | None = None,
 ) -> Settled:
     """The plan of L-BFGS; the ridge by cross-validation where the solver is that of "auto" and nothing is `timed`."""
-    given = _given(owner, "random_state")
+    given = given_of(owner, "random_state")
     solver = chosen.solver or SOLVERS["lbfgs"]()
     _take_early_stopping(given)
     own = solver.get_params()
@@ -269,7 +271,7 @@ def settle_full_batch(
         alpha, path = cross_validated_ridge(plan, x, labels, n_classes, given.take("random_state"), weights)
         plan = replace(plan, alpha=alpha)
     used = {"solver": solver, "model": linear_model(chosen), "alpha": plan.alpha, "max_iter": plan.max_iter}
-    return Settled(plan, _opened(owner, used, solver, {}), path)
+    return Settled(plan, opened(owner, used, solver, {}), path)
 
 
 # By minibatches
@@ -277,7 +279,7 @@ def settle_full_batch(
 
 def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: int, *, embeds: bool) -> Settled:
     """The plan for several labels, embeddings or a search; `embeds`: embeddings are what "auto" stands for."""
-    given = _given(owner)
+    given = given_of(owner)
     solver = _batch_solver(given, chosen)
     if given.take("alpha") not in ("auto", 0):
         raise ValueError(
@@ -291,20 +293,35 @@ def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: i
     sampler = SAMPLERS["all"]() if solver.name == "exact" and chosen.sampler is None else chosen.sampler
     if solver.name == "exact" and sampler is not None and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
+    loss = _batch_loss(solver, sampler)
+    source = batch_source(sampler, n_classes, sampled=embeds, draws=SAMPLERS["frequency"]())
+    if loss == "logistic" and source["source"] != "exact":
+        raise ValueError(
+            "reduction is 'logistic', a sum over all classes, which those drawn do not stand for; set sampler='all' "
+            "or another reduction"
+        )
     plan = batches_plan(
         given,
         replace(chosen, solver=solver),
         x,
         n_classes,
-        loss="cross_entropy",
+        loss=loss,
         smoothing=0.0,
         open_=auto.EMBEDDED if embeds else auto.BATCHES,
         dim=dim,
         relu=relu,
-        source=batch_source(sampler, n_classes, sampled=embeds, draws=SAMPLERS["frequency"]()),
+        source=source,
     )
     given.refuse_rest("with several labels, embeddings or a search")
     return Settled(plan, _opened_batches(owner, plan, solver))
+
+
+def _batch_loss(solver: Part, sampler: Part | None) -> str:
+    """The loss of several labels that a solver asks for; those of `batches_plan` that a search serves are fewer."""
+    reduction = getattr(solver, "reduction", "auto")
+    if reduction not in ("auto", "pick_all") and sampler is not None and sampler.name == "search":
+        raise ValueError(f"reduction is {reduction!r}; with sampler='search' it must be 'pick_all'")
+    return REDUCTIONS["pick_all" if reduction == "auto" else reduction]
 
 
 def _batch_solver(given: Given, chosen: Chosen) -> Part:
@@ -333,4 +350,6 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
         used["dim"] = plan.dim
     if plan.source != "exact":
         used["n_negatives"] = plan.n_negatives
-    return _opened(owner, used, solver, {"decay": plan.schedule.decay} if plan.schedule.name == "exponential" else {})
+    inner: dict[str, Any] = {} if plan.schedule.name != "exponential" else {"decay": plan.schedule.decay}
+    inner["reduction"] = next(name for name, loss in REDUCTIONS.items() if loss == plan.loss)
+    return opened(owner, used, solver, inner)

@@ -19,6 +19,7 @@ from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
+from manyclass.estimators.postings import settle_sparse
 from manyclass.estimators.settle import (
     BATCH_SOLVERS,
     Settled,
@@ -39,7 +40,7 @@ from manyclass.estimators.weighting import (
     taken,
     times_class_weight,
 )
-from manyclass.model.mapped import MappedWeights
+from manyclass.model.kinds import Weights
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights
 from manyclass.models import MODELS, ModelName
@@ -49,8 +50,9 @@ from manyclass.solvers import SOLVERS, SolverName
 from manyclass.training.batches import fit_batches
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import Callback
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, Watch
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, PostingsPlan, Watch
 from manyclass.training.points import fit_points
+from manyclass.training.postings import fit_postings
 from manyclass.training.scaled import scaled_for_training
 from manyclass.training.start import Start
 from manyclass.training.validation import Validation, fork, held_out
@@ -75,9 +77,9 @@ class SoftmaxClassifier(LabelClassifier):
         Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
     n_negatives : int or "auto", default="auto"
         Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
-    model : {"auto", "linear", "embedding"} or object of manyclass.models, default="auto"
+    model : {"auto", "linear", "embedding", "sparse"} or object of manyclass.models, default="auto"
         Scores are W phi(x) + b, phi(x) being x, by `models.Linear` scaled in training, or the sum of the embeddings of
-        its features ("auto": of sparse, wide data).
+        its features ("auto": of sparse, wide data); "sparse" has weights where feature and class occur together.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192.
     alpha : float or "auto", default="auto"
@@ -204,12 +206,13 @@ class SoftmaxClassifier(LabelClassifier):
         start = Start.of(
             coef_init, intercept_init, len(points.classes), points.x.shape[1], fit_intercept=self.fit_intercept
         )
+        if chosen.model is not None and chosen.model.name == "sparse":
+            _refuse(start, "with model='sparse'")
+            _refuse_candidates(candidates)
+            return self._fit_postings(chosen, points, watch)
         if self._trains_by_batches(chosen, points):
             _refuse(start, "with several labels or embeddings")
-            if candidates is not None:
-                raise ValueError(
-                    "candidates are given; they are for sampler='head_tail' with a linear model of one label"
-                )
+            _refuse_candidates(candidates)
             return self._fit_batches(chosen, points, watch)
         return self._fit_one_label(chosen, points, watch, candidates, start)
 
@@ -283,6 +286,13 @@ class SoftmaxClassifier(LabelClassifier):
         open_ = chosen == Chosen(None, None, None) and not self.early_stopping and self.alpha == "auto"
         return open_ and self.learning_rate != "grid" and auto.embeds(auto.Shape.of(points.x, len(points.classes)))
 
+    def _fit_postings(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
+        settled = settle_sparse(self, chosen, points.x)
+        assert isinstance(settled.plan, PostingsPlan)
+        n_classes = len(points.classes)
+        weights, curve = fit_postings(settled.plan, points.x, points.labels, n_classes, watch, points.weights)
+        return self._assign(points, weights, curve, settled, None)
+
     def _fit_batches(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
         embeds = self._chooses_embeddings(chosen, points)
         settled = settle_batches(self, chosen, points.x, len(points.classes), embeds=embeds)
@@ -346,7 +356,7 @@ class SoftmaxClassifier(LabelClassifier):
     def _assign(
         self,
         points: Points,
-        weights: LinearWeights | MappedWeights,
+        weights: Weights,
         curve: list[float],
         settled: Settled,
         validation: Validation | None,
@@ -377,8 +387,10 @@ class SoftmaxClassifier(LabelClassifier):
             "gap", primal - dual >= 0; where the model scales features, W is that of features scaled as X says
         """
         check_is_fitted(self, "_weights")
-        if isinstance(self._weights, MappedWeights):
-            raise ValueError("the model was fitted with several labels, embeddings or a search; it has no certificate")
+        if not isinstance(self._weights, LinearWeights):
+            raise ValueError(
+                "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"
+            )
         x, model = self._validated(X), self._weights
         labels = self._labels_of(y, x)
         weights = times_class_weight(raw_weights(sample_weight, x.shape[0]), self.class_weight, labels, self.classes_)
@@ -398,6 +410,11 @@ class SoftmaxClassifier(LabelClassifier):
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )
+
+
+def _refuse_candidates(candidates: ArrayLike | None) -> None:
+    if candidates is not None:
+        raise ValueError("candidates are given; they are for sampler='head_tail' with a linear model of one label")
 
 
 def _refuse(start: Start | None, where: str) -> None:

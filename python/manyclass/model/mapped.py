@@ -38,6 +38,7 @@ class MappedWeights:
     relu: bool
 
     sparse = False
+    layout = "class-major (for dense data)"
 
     @classmethod
     def start(
@@ -64,6 +65,11 @@ class MappedWeights:
     def n_classes(self) -> int:
         """K."""
         return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that W takes."""
+        return self.rows.nbytes
 
     @property
     def matrix(self) -> Floats:

@@ -61,6 +61,16 @@ class LinearWeights:
         return len(self.intercept)
 
     @property
+    def layout(self) -> str:
+        """How the weights are stored, in words."""
+        return "feature-major (for sparse data)" if self.sparse else "class-major (for dense data)"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that W takes."""
+        return self.matrix.nbytes
+
+    @property
     def coef(self) -> Floats:
         """W as a (n_classes, n_features) view."""
         return self.matrix[:, : self.n_classes].T if self.sparse else self.matrix

@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
+from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
@@ -106,12 +107,12 @@ def search_cost(n_classes: int, width: int, share: float) -> float:
     return SEARCHED_ROW + width * looked_at
 
 
-def slower(weights: LinearWeights | MappedWeights, x: Matrix, n_probe: int | None, recall: float) -> str:
+def slower(weights: Weights, x: Matrix, n_probe: int | None, recall: float) -> str:
     """Say why scoring all classes is predicted to be faster than a search, or nothing.
 
     Parameters
     ----------
-    weights : LinearWeights or MappedWeights
+    weights : of any kind
     x : csr_array or ndarray of shape (n_rows, n_features)
         As the model takes it, before its feature map.
     n_probe : int or None
@@ -122,6 +123,8 @@ def slower(weights: LinearWeights | MappedWeights, x: Matrix, n_probe: int | Non
     -------
     str
     """
+    if not isinstance(weights, LinearWeights | MappedWeights):
+        return "the weights of a row's features are lists of classes, which are scored in one pass; no index is needed"
     n_classes, n_rows = weights.n_classes, x.shape[0]
     width = weights.coef.shape[1] + 1
     sparse = weights.sparse and not isinstance(weights, MappedWeights)
@@ -151,7 +154,8 @@ class ClassIndex:
         For building it.
     """
 
-    def __init__(self, weights: LinearWeights | MappedWeights, seed: int, n_threads: int) -> None:
+    def __init__(self, weights: Weights, seed: int, n_threads: int) -> None:
+        assert isinstance(weights, LinearWeights | MappedWeights)  # `slower` sends others away
         self._seed = seed
         index = SphericalClusterIndex(_clusters(weights.n_classes), random_state=seed % 2**32, n_jobs=n_threads)
         self._index = index.fit(class_rows(weights, bool(weights.intercept.any())))

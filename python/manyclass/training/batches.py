@@ -47,7 +47,14 @@ def fit_batches(
     training = BatchesTraining(plan, x, labels, weights, sample_weight)
     position = np.arange(n_classes, dtype=np.int32)
     n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
-    at_zero = {"cross_entropy": np.log(n_classes) * n_labels, "margin": 1.0, "triplet": n_classes * n_labels}
+    at_zero = {
+        "cross_entropy": np.log(n_classes) * n_labels,
+        "pick_all_normalized": np.log(n_classes),
+        "decoupled": np.log(n_classes) * n_labels,
+        "logistic": np.log(2) * n_classes,
+        "margin": 1.0,
+        "triplet": n_classes * n_labels,
+    }
     state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
     # Message passing reports a bound that starts far above the loss.
     most = np.inf if plan.source == "messages" else 2 * at_zero[plan.loss]

@@ -15,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
 from manyclass.checks import canonical_csr
-from manyclass.model.mapped import MappedWeights
+from manyclass.model.kinds import Weights
 from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.progress import Progress, progress_bar
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
@@ -191,7 +191,7 @@ class TrainingState:
     seconds: float
     loss: float
     class_updates: int
-    _weights: LinearWeights | MappedWeights = field(repr=False)
+    _weights: Weights = field(repr=False)
     _scale: Floats = field(repr=False)
     _position: Ids = field(repr=False)
     _n_threads: int = field(repr=False)
@@ -223,6 +223,8 @@ class TrainingState:
     def squared_norm(self) -> float:
         """Return ||W||^2 of the current iterate, without intercepts."""
         W = self._weights.coef
+        if sp.issparse(W):
+            return float(np.sum(np.square(W.data, dtype=np.float64)))
         if self._scaling is not None:
             W = (W / self._scaling.scale).astype(np.float32)
         squares = np.einsum("kj,kj->k", W, W, dtype=np.float64)

@@ -147,7 +147,7 @@ class BatchesPlan(Plan):
 
     Attributes
     ----------
-    loss : {"cross_entropy", "margin", "triplet"}
+    loss : {"cross_entropy", "pick_all_normalized", "decoupled", "logistic", "margin", "triplet"}
     smoothing : float
         Of the margin.
     implicit, adagrad : bool
@@ -191,6 +191,32 @@ class BatchesPlan(Plan):
     warm_up: int = 1
     dim: int | None
     relu: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostingsPlan(Plan):
+    """Training of weights on the pairs of a feature and a class that occur together.
+
+    Attributes
+    ----------
+    loss : {"cross_entropy", "pick_all_normalized", "decoupled", "logistic"}
+    offset : float
+        What is added to Adagrad's sums of squares.
+    rounding : float
+        Smaller gradients are rounded at random.
+    min_count : int
+        Rows that a pair must have.
+    prune : float
+        Share of the weights that are dropped in the end.
+    hogwild : bool
+    """
+
+    loss: str
+    offset: float
+    rounding: float
+    min_count: int
+    prune: float
+    hogwild: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

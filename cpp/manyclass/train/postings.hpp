@@ -1,0 +1,47 @@
+// Training of weights on a support: the loss and its gradient are exact, over all K classes, and Adagrad moves the
+// weights in the postings of a row's features.
+//
+// Points of a batch see the same weights. Every thread takes a share of the points to their gradients, then moves the
+// weights of its own classes point by point: the result is the same for any number of threads. With `hogwild` threads
+// visit points alone and race on the weights.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "manyclass/objective/label_loss.hpp"
+#include "manyclass/train/trainer.hpp"
+#include "manyclass/weights/posting_rows.hpp"
+
+namespace manyclass {
+
+// Adagrad of one kind of weights: the sums of squares, one for each, and what is added to them.
+struct Squares {
+  std::span<float> sums;
+  float offset = 0;
+};
+
+struct PostingsProblem {
+  CsrView x;
+  Excluded labels;  // a list for each point, none empty
+  Support support;
+  std::span<float> values;     // of the support
+  std::span<float> intercept;  // K; learned unless its squares are empty
+  Squares squares, intercept_squares;
+  std::span<const double> weights{};  // of the points, positive with mean 1, or empty: all are 1
+  LabelLoss loss;
+  // Gradients smaller than this are rounded to 0 or to it, at random and without bias, before the weights move: of
+  // 26,000 classes some hundreds are left.
+  float rounding = 0;
+
+  Index n_classes() const { return static_cast<Index>(intercept.size()); }
+};
+
+// Throws std::invalid_argument where the parts of the problem do not fit each other.
+//
+// Of the settings, the seed, the threads, the batch, hogwild, whether visits are shuffled and the instruction set have
+// an effect. In a Stretch, eta is the rate of the weights, eta_u that of the intercepts. Progress counts the sum of the
+// points' losses.
+std::unique_ptr<Trainer> postings_trainer(const PostingsProblem& problem, const Settings& settings);
+
+}  // namespace manyclass

@@ -1,0 +1,54 @@
+// See support.hpp.
+#include "manyclass/train/support.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace manyclass {
+
+namespace {
+
+// The rows that have each feature: the pattern of the transpose.
+OwnedSupport rows_of_features(const CsrView& x) {
+  OwnedSupport found;
+  const auto n_features = static_cast<std::size_t>(x.n_cols);
+  found.indptr.assign(n_features + 1, 0);
+  for (const Index j : x.indices) ++found.indptr[static_cast<std::size_t>(j) + 1];
+  for (std::size_t j = 0; j < n_features; ++j) found.indptr[j + 1] += found.indptr[j];
+  std::vector<Offset> next(found.indptr.begin(), found.indptr.end() - 1);
+  found.classes.resize(x.indices.size());
+  for (Index i = 0; i < x.n_rows(); ++i) {
+    for (const Index j : x.row(i).indices) {
+      found.classes[static_cast<std::size_t>(next[static_cast<std::size_t>(j)]++)] = i;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+OwnedSupport support_of(const CsrView& x, const Excluded& labels, Index n_classes, Index min_count) {
+  check(labels, static_cast<std::size_t>(x.n_rows()), static_cast<std::size_t>(n_classes), "labels");
+  if (min_count < 1) throw std::invalid_argument("min_count must be at least 1");
+  const OwnedSupport rows = rows_of_features(x);
+  OwnedSupport support;
+  support.indptr = {0};
+  std::vector<Index> counts(static_cast<std::size_t>(n_classes)), seen;
+  for (Index j = 0; j < x.n_cols; ++j) {
+    for (const Index i : Excluded{rows.indptr, rows.classes}.of(static_cast<std::size_t>(j))) {
+      for (const Index k : labels.of(static_cast<std::size_t>(i))) {
+        if (counts[static_cast<std::size_t>(k)]++ == 0) seen.push_back(k);
+      }
+    }
+    std::ranges::sort(seen);
+    for (const Index k : seen) {
+      if (counts[static_cast<std::size_t>(k)] >= min_count) support.classes.push_back(k);
+      counts[static_cast<std::size_t>(k)] = 0;
+    }
+    seen.clear();
+    support.indptr.push_back(static_cast<Offset>(support.classes.size()));
+  }
+  return support;
+}
+
+}  // namespace manyclass

@@ -1,0 +1,19 @@
+// The support of sparse weights: which pairs of a feature and a class occur together in the training data.
+#pragma once
+
+#include <vector>
+
+#include "manyclass/core/csr.hpp"
+#include "manyclass/core/lists.hpp"
+
+namespace manyclass {
+
+struct OwnedSupport {
+  std::vector<Offset> indptr;  // D + 1
+  std::vector<Index> classes;  // of each feature, sorted and distinct
+};
+
+// The pairs of a stored feature and a label that at least `min_count` rows of x have; a list of labels for each row.
+OwnedSupport support_of(const CsrView& x, const Excluded& labels, Index n_classes, Index min_count);
+
+}  // namespace manyclass

@@ -1,0 +1,147 @@
+// Weights on a support: each feature has a weight for some classes only, its postings (CSR over features).
+//
+// A row's scores are one pass over the postings of its features into a vector of all classes. What it costs is the
+// length of the postings, not the number of classes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "manyclass/core/csr.hpp"
+#include "manyclass/core/lists.hpp"
+#include "manyclass/weights/class_range.hpp"
+#include "manyclass/weights/class_rows.hpp"
+
+// The classes of a posting are distinct, so that no step of a loop over them reads what another one wrote.
+#ifdef __clang__
+#define MANYCLASS_DISTINCT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define MANYCLASS_DISTINCT _Pragma("GCC ivdep")
+#else
+#define MANYCLASS_DISTINCT
+#endif
+
+namespace manyclass {
+
+// The classes of each feature, sorted and distinct: a list for each of D features.
+using Support = Excluded;
+
+// Positions [first, second) in the arrays of a support.
+using Postings = std::pair<std::size_t, std::size_t>;
+
+// Those of feature j with classes in a range of the K there are.
+inline Postings postings_of(const Support& support, Index j, ClassRange range, Index n_classes) {
+  const auto at = static_cast<std::size_t>(j);
+  const auto first = static_cast<std::size_t>(support.indptr[at]);
+  const auto last = static_cast<std::size_t>(support.indptr[at + 1]);
+  if (range.begin == 0 && range.end() == n_classes) return {first, last};
+  const auto begin = support.ids.begin();
+  const auto from = std::lower_bound(begin + static_cast<std::ptrdiff_t>(first),
+                                     begin + static_cast<std::ptrdiff_t>(last), range.begin);
+  const auto to = std::lower_bound(from, begin + static_cast<std::ptrdiff_t>(last), range.end());
+  return {static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - begin)};
+}
+
+template <class Float>  // float, or const float for weights that are only read
+class PostingRows {
+ public:
+  using Weight = Float;
+  using Data = CsrView;
+
+  PostingRows(const Support& support, std::span<Float> values, Index n_classes)
+      : support_(support), values_(values), n_classes_(n_classes) {}
+
+  // z_k = sum_j x_j s_jk of a range of classes.
+  void scores(SparseRow x, ClassRange classes, std::span<float> z) const {
+    std::fill_n(z.data(), classes.size(), 0.0F);
+    add_scores(x, classes, z);
+  }
+
+  void add_scores(SparseRow x, ClassRange classes, std::span<float> z) const {
+    const Index* const ids = support_.ids.data();
+    const Float* const s = values_.data();
+    float* const to = z.data() - classes.begin;
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const auto [first, last] = postings_of(support_, x.indices[n], classes, n_classes_);
+      const float value = x.values[n];
+      MANYCLASS_DISTINCT
+      for (std::size_t p = first; p < last; ++p) to[ids[p]] += value * s[p];
+    }
+  }
+
+  // s_jk -= rate g / sqrt(G + offset) with g = x_j g_k and G the sum of g^2 so far, this one included (Adagrad, with a
+  // sum for each weight), of a range of classes. Most g_k are 0: their lines are read, not written.
+  void descend(SparseRow x, ClassRange classes, std::span<const float> g, std::span<float> squares, float rate,
+               float offset) const
+    requires(!std::is_const_v<Float>)
+  {
+    constexpr std::size_t lanes = line_floats;
+    const Index* const ids = support_.ids.data();
+    float some[lanes];
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const auto [first, last] = postings_of(support_, x.indices[n], classes, n_classes_);
+      const float value = x.values[n];
+      std::size_t p = first;
+      for (; p + lanes <= last; p += lanes) {
+        int moved = 0;
+        for (std::size_t l = 0; l < lanes; ++l) {
+          some[l] = value * g[static_cast<std::size_t>(ids[p + l])];
+          moved |= some[l] != 0 ? 1 : 0;
+        }
+        if (moved == 0) continue;
+        Float* const s = values_.data() + p;
+        float* const square = squares.data() + p;
+        for (std::size_t l = 0; l < lanes; ++l) {
+          square[l] += some[l] * some[l];
+          s[l] -= rate * some[l] / std::sqrt(square[l] + offset);
+        }
+      }
+      for (; p < last; ++p) {
+        const float slope = value * g[static_cast<std::size_t>(ids[p])];
+        if (slope == 0) continue;
+        squares[p] += slope * slope;
+        values_[p] -= rate * slope / std::sqrt(squares[p] + offset);
+      }
+    }
+  }
+
+ private:
+  Support support_;
+  std::span<Float> values_;
+  Index n_classes_;
+};
+
+// Rows of sparse features x beside the rows of dense ones, phi, that something else made of them.
+struct PairedView {
+  struct Row {
+    SparseRow x;
+    DenseRow phi;
+  };
+
+  CsrView x;
+  DenseView phi;
+  Index n_cols = 0;  // of x
+
+  Index n_rows() const { return x.n_rows(); }
+  Row row(Index i) const { return {x.row(i), phi.row(i)}; }
+};
+
+// z_k = sum_j x_j s_jk + w_k.phi.
+struct PairedRows {
+  using Weight = const float;
+  using Data = PairedView;
+
+  PostingRows<const float> postings;
+  ClassRows<const float> classes;
+
+  void scores(const PairedView::Row& row, ClassRange range, std::span<float> z) const {
+    classes.scores(row.phi, range, z);
+    postings.add_scores(row.x, range, z);
+  }
+};
+
+}  // namespace manyclass

@@ -1,0 +1,9 @@
+"""The kinds of weights that a fitted model can have: each answers the same questions."""
+
+from __future__ import annotations
+
+from manyclass.model.mapped import MappedWeights
+from manyclass.model.postings import SparseWeights
+from manyclass.model.weights import LinearWeights
+
+Weights = LinearWeights | MappedWeights | SparseWeights

@@ -1,0 +1,118 @@
+"""Weights on the (feature, class) pairs that occur together in training: one sparse matrix and its exact scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass import _core
+from manyclass.checks import csr_parts
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+
+NOTHING = np.zeros((0, 0), dtype=np.float32)
+TILE_FLOATS = 1 << 22  # scores in hand at once: 16 MB
+
+
+@dataclass
+class SparseWeights:
+    """The weights and the intercept, and the questions put to them; for a model they take the place of `LinearWeights`.
+
+    Attributes
+    ----------
+    indptr : ndarray of shape (n_features + 1,), int64
+        The weights of feature j are `values[indptr[j]:indptr[j + 1]]`,
+    classes : ndarray of shape (n_pairs,), int32
+        for these classes, sorted and distinct;
+    values : ndarray of shape (n_pairs,), float32
+        never written to by a question; read-only memory maps will do.
+    intercept : ndarray of shape (n_classes,), float32
+        Zeros if the model has none.
+    """
+
+    indptr: NDArray[np.int64]
+    classes: Ids
+    values: Floats
+    intercept: Floats
+
+    sparse = True
+    layout = "postings (the classes of each feature)"
+
+    @classmethod
+    def zeros(cls, indptr: NDArray[np.int64], classes: Ids, n_classes: int) -> SparseWeights:
+        """All-zero weights on a support."""
+        return cls(indptr, classes, np.zeros(len(classes), np.float32), np.zeros(n_classes, np.float32))
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.intercept)
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return len(self.indptr) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the weights take."""
+        return self.indptr.nbytes + self.classes.nbytes + self.values.nbytes + self.intercept.nbytes
+
+    @property
+    def coef(self) -> sp.csc_array:
+        """W as a sparse (n_classes, n_features) matrix that shares the memory of the weights."""
+        return sp.csc_array((self.values, self.classes, self.indptr), shape=(self.n_classes, self.n_features))
+
+    def check(self) -> None:
+        """Raise ValueError where the classes of a feature are not sorted, distinct and in range."""
+        self._core_weights()
+
+    def pruned(self, share: float) -> SparseWeights:
+        """Return the weights without this share of them, the smallest in absolute value."""
+        n_less = int(share * len(self.values))
+        if n_less == 0:
+            return self
+        kept = np.ones(len(self.values), dtype=bool)
+        kept[np.argpartition(np.abs(self.values), n_less - 1)[:n_less]] = False
+        before = np.concatenate(([0], np.cumsum(kept)))
+        indptr: NDArray[np.int64] = before[self.indptr].astype(np.int64)
+        return SparseWeights(indptr, self.classes[kept], self.values[kept], self.intercept)
+
+    def _core_weights(self) -> _core.PostingWeights:
+        return _core.PostingWeights(
+            indptr=self.indptr, classes=self.classes, values=self.values, intercept=self.intercept, rows=NOTHING
+        )
+
+    def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
+        """Return all scores, (n_samples, n_classes); `scale`, which rows of other weights have, is left out."""
+        return self._core_weights().scores(csr_parts(as_csr(X)), NOTHING, n_threads)
+
+    def log_losses(
+        self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
+    ) -> tuple[Doubles, Ids]:
+        """Return each point's log-loss in nats and the rank of its class, as `LinearWeights.log_losses` does."""
+        own = np.ascontiguousarray(labels)
+        return self._core_weights().log_losses(csr_parts(as_csr(X)), NOTHING, own, n_threads)
+
+    def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
+        """Return classes and log-probabilities, (n_samples, k), best first."""
+        return self._core_weights().top_k(csr_parts(as_csr(X)), NOTHING, k, n_threads)
+
+    def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
+        """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
+        weights, x = self._core_weights(), as_csr(X)
+        step = max(1, TILE_FLOATS // self.n_classes)
+        for first in range(0, x.shape[0], step):
+            yield first, weights.scores(csr_parts(x[first : first + step]), NOTHING, n_threads)
+
+    def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
+        """Return log sum_k e^{z_k} of each point."""
+        return self._core_weights().log_normalizers(csr_parts(as_csr(X)), NOTHING, n_threads)
+
+
+def as_csr(X: Matrix) -> sp.csr_array:
+    """Data by its stored values; of a dense array those that are not 0."""
+    return X if isinstance(X, sp.csr_array) else sp.csr_array(X)

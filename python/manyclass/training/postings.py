@@ -1,0 +1,109 @@
+"""Training of weights on the pairs of a feature and a class that occur together: exact losses by single rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+
+from manyclass import _core
+from manyclass.checks import csr_parts
+from manyclass.model.postings import SparseWeights, as_csr
+from manyclass.model.weights import Doubles, Floats, Matrix
+from manyclass.training.core_plan import EMPTY, NO_WEIGHTS
+from manyclass.training.loop import run_passes
+from manyclass.training.passes import TrainingState
+from manyclass.training.plan import Labels, PostingsPlan, Watch
+
+# Points that see the same weights, so that threads can share the work; and fewer where there are few classes, because
+# the steps of points that move the same weight are added.
+BATCH_POINTS = 8
+CLASSES_PER_BATCHED_POINT = 64
+# What is added to Adagrad's sums of squares, for rows of length 1: of .01, .1 and 1 the best on yso-en. It keeps the
+# first step of a weight, which would be the whole rate, as small as its gradient.
+OFFSET = 0.1
+# Gradients below this are rounded to 0 or to it, at random and without bias: it leaves some 300 of 26,091 on yso-en,
+# where a pass without it takes twice the time for the same model.
+ROUNDING = 0.003
+FEWEST = 0.5  # rows that a class without any counts as having
+
+
+def fit_postings(
+    plan: PostingsPlan, x: Matrix, labels: Labels, n_classes: int, watch: Watch, sample_weight: Doubles | None = None
+) -> tuple[SparseWeights, list[float]]:
+    """Train on points that have labels and return the weights with the mean loss of each pass.
+
+    `sample_weight`, of mean 1, multiplies the losses.
+    """
+    csr = as_csr(x)
+    parts = csr_parts(csr)
+    support = _core.support(parts, csr.shape[1], labels.indptr, labels.ids, n_classes, plan.min_count)
+    weights = SparseWeights.zeros(*support, n_classes)
+    if plan.fit_intercept:
+        weights.intercept[:] = _log_frequency(labels, n_classes, sample_weight, odds=plan.loss == "logistic")
+    training = _PostingsTraining(plan, parts, csr.shape[1], labels, weights, sample_weight)
+    n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
+    at_zero = {"logistic": n_classes * np.log(2), "pick_all_normalized": np.log(n_classes)}
+    most = 2 * at_zero.get(plan.loss, n_labels * np.log(n_classes))
+    position = np.arange(n_classes, dtype=np.int32)
+    state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
+    curve = run_passes(training, plan, watch, state, len(labels), most=most)
+    return weights.pruned(plan.prune), curve
+
+
+def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None, *, odds: bool) -> Floats:
+    """The log of each class's share of the rows, or its log-odds."""
+    n_rows, of_labels = len(labels), None
+    if sample_weight is not None:
+        of_labels = np.repeat(sample_weight, np.diff(labels.indptr))
+    counts = np.bincount(labels.ids, weights=of_labels, minlength=n_classes)
+    share = np.clip(counts, FEWEST, n_rows - FEWEST) / n_rows
+    return (logit(share) if odds else np.log(share)).astype(np.float32)
+
+
+class _PostingsTraining:
+    """The core's trainer."""
+
+    def __init__(
+        self,
+        plan: PostingsPlan,
+        x: Any,
+        n_features: int,
+        labels: Labels,
+        weights: SparseWeights,
+        sample_weight: Doubles | None,
+    ) -> None:
+        by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
+        self.batch = min(plan.batch_size or by_classes, len(labels))
+        self._trainer = _core.postings_trainer(
+            x=x,
+            n_features=n_features,
+            labels_indptr=labels.indptr,
+            labels=labels.ids,
+            indptr=weights.indptr,
+            classes=weights.classes,
+            values=weights.values,
+            squares=np.zeros_like(weights.values),
+            intercept=weights.intercept,
+            intercept_squares=np.zeros_like(weights.intercept) if plan.fit_intercept else EMPTY,
+            offset=plan.offset,
+            intercept_offset=OFFSET,
+            sample_weight=NO_WEIGHTS if sample_weight is None else sample_weight,
+            loss=plan.loss,
+            rounding=plan.rounding,
+            seed=plan.seed,
+            n_threads=plan.n_threads,
+            batch=self.batch,
+            hogwild=plan.hogwild and plan.n_threads > 1,
+            shuffle=plan.shuffle,
+            isa="auto",
+        )
+
+    def run(self, **stretch: Any) -> _core.Progress:
+        """Make some visits of a pass."""
+        return self._trainer.run(**stretch)
+
+    def after_pass(self, n_iter: int) -> bool:
+        """Nothing comes between passes."""
+        return False
