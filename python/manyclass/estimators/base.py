@@ -17,6 +17,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from manyclass.brief import brief_requests, get_named, get_routing
 from manyclass.checks import (
     canonical_csr,
     check_choice,
@@ -121,18 +122,6 @@ def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
     return x if len(rows) == x.shape[0] else x[rows]
 
 
-class _Brief:
-    """A method that scikit-learn makes, with a line instead of its forty; they are the same in every class."""
-
-    def __init__(self, made: Any, method: str) -> None:
-        self._made, self._method = made, method
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        found = self._made.__get__(instance, owner)
-        found.__doc__ = f"Say which metadata routing passes to `{self._method}`; see scikit-learn's metadata routing."
-        return found
-
-
 class LinearClassifier(ClassifierMixin, BaseEstimator):
     """A fitted W with its classes: all that does not depend on how W was found, under the softmax.
 
@@ -150,21 +139,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     _weights: Weights
 
     set_params = set_named
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters and, with `deep`, those of parts by names such as solver__decay."""
-        found: dict[str, Any] = super().get_params(deep)
-        return found
-
-    def get_metadata_routing(self) -> Any:
-        """Return what scikit-learn's metadata routing passes to each method."""
-        return super().get_metadata_routing()
+    get_params = get_named
+    get_metadata_routing = get_routing
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Say of each method that scikit-learn makes here what it does in a line."""
         super().__init_subclass__(**kwargs)
-        for name in [name for name in vars(cls) if name.startswith("set_") and name.endswith("_request")]:
-            setattr(cls, name, _Brief(vars(cls)[name], name.split("_")[1]))
+        brief_requests(cls)
 
     def _points(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Points:
         """Check the data of a fit, and leave the estimator as it is; raises ValueError for what `fit` documents.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass.brief import brief_requests, get_named, get_routing
 from manyclass.checks import check_choice, check_number, n_threads_from, set_named
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
@@ -52,6 +53,13 @@ class ClusteredRows(BaseEstimator):
     _STATE: ClassVar[dict[str, type]]
 
     set_params = set_named
+    get_params = get_named
+    get_metadata_routing = get_routing
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Say of each method that scikit-learn makes here what it does in a line."""
+        super().__init_subclass__(**kwargs)
+        brief_requests(cls)
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Make the core's part, each row in its cluster of `labels`, or the nearest where they are empty."""
@@ -88,17 +96,9 @@ class ClusteredRows(BaseEstimator):
         return np.asarray(self._fitted().labels())
 
     def save(self, path: PathLike) -> None:
-        """Write rows, clusters and parameters to a safetensors file; a `random_state` that is no int is left out.
+        """Write rows, clusters and parameters to a safetensors file, replaced when all is written, or not at all.
 
-        Parameters
-        ----------
-        path : str or path-like
-            Replaced at once when all is written, or not at all.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
+        A `random_state` that is no int is left out. Raises OSError if the file cannot be written.
         """
         index = self._fitted()
         parameters = self.get_params()
@@ -114,24 +114,9 @@ class ClusteredRows(BaseEstimator):
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
-        """Read an index that `save` has written; it answers every query as the saved one does.
+        """Read an index that `save` has written; it answers every query as the saved one. Nothing in it is executed.
 
-        Parameters
-        ----------
-        path : str or path-like
-            Nothing in the file is executed.
-
-        Returns
-        -------
-        Self
-            The index.
-
-        Raises
-        ------
-        ValueError
-            If the file is not such an index, damaged, or of a newer format.
-        OSError
-            If it cannot be read.
+        Raises ValueError if the file is not such an index, damaged, or of a newer format; OSError if it cannot be read.
         """
         file = open_tensors(path)
         found, (expected, what) = file.metadata.get("format"), cls.FORMAT

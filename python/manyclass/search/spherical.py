@@ -1,4 +1,25 @@
-"""Maximum inner product search over rows that move: a spherical clustering index that follows training."""
+"""Maximum inner product search over rows that move: a spherical clustering index that follows training.
+
+Rows stand in C clusters of similar direction; a query scans the clusters whose unit centroids c have the largest
+products with it (Yen et al. 2018, section 4). A scan reads rows as bytes with a bound on the error of each score, then
+computes in single precision the scores of the few rows that may be among the best: the answer is that of a scan of all
+probed rows in single precision, equal scores by id.
+
+`SphericalClusterIndex.update` makes the clusters anew, with recluster="auto", when a check says so: the imbalance
+C sum n_c^2 / K^2, the mean cost of a probe against that of equal clusters, is twice what it was after `fit`; or the
+recall of 256 rows as queries, measured each time K / 2 rows have been replaced, has fallen by 0.1.
+
+`loss_and_gradient` is Algorithm 1 of Yen et al. (ICML 2018): rows of W are classes, of which a search finds those of
+highest score; scores of labels are computed in any case.
+
+- Without `budget` and `threshold` it finds K / 100 wrong classes, rounded up; for cross-entropy with rest="mask" twice
+  as many, in twice as many clusters, as long as the classes that were not found may have a share of more than
+  `tolerance` of the normaliser if they score no higher than those found.
+- rest="mask" leaves out the classes that were not found, "zero" counts them with score 0, their gradients left out. The
+  paper's 0 is within `threshold` of their scores, and the default with one: the loss is then within threshold times its
+  Lipschitz constant (margin: 2; cross-entropy: twice the number of labels). Classes below the highest are left out by
+  default: 0 would count those of negative scores too much.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +49,8 @@ CHECK_EVERY = 0.5
 class SphericalClusterIndex(ClusteredRows):
     r"""Index over the rows of W for the largest :math:`w_k \cdot q`, that follows changes of W.
 
-    Rows stand in C clusters of similar direction; a query scans the `n_probe` clusters whose unit centroids c have the
-    largest :math:`c \cdot q` (Yen et al. 2018, section 4). A scan reads rows as bytes with a
-    bound on the error of each score, then computes in single precision the scores of the few rows that may be among the
-    best: the answer is that of a scan of all probed rows in single precision, equal scores by id.
+    Rows stand in C clusters of similar direction, of which a query scans `n_probe`, exactly; how is told by
+    `help(manyclass.search.spherical)`, with what `update` and `loss_and_gradient` do.
 
     Parameters
     ----------
@@ -49,9 +68,7 @@ class SphericalClusterIndex(ClusteredRows):
         k-means sees so many rows per cluster, drawn at random, or all (None). Each row is put into its nearest cluster
         in any case.
     recluster : {"auto", "never"}, default="auto"
-        Whether `update` makes the clusters anew when a check says so: the imbalance C sum n_c^2 / K^2, the mean cost of
-        a probe against that of equal clusters, is twice what it was after `fit`; or the recall of 256 rows as queries,
-        measured each time K / 2 rows have been replaced, has fallen by 0.1.
+        Whether `update` makes the clusters anew when a check says that their sizes or the recall have become worse.
     n_jobs : int or None, default=None
         Threads (-1: all cores). Results do not depend on it. A single query uses one thread unless it reads 16 MB.
     random_state : int, RandomState or None, default=None
@@ -112,7 +129,7 @@ class SphericalClusterIndex(ClusteredRows):
         self.random_state = random_state
 
     def fit(self, W: Rows) -> Self:
-        """Cluster the rows of W and index a copy of them.
+        """Cluster the rows of W and index a copy of them; a ValueError if a parameter or a value is out of range.
 
         Parameters
         ----------
@@ -122,11 +139,6 @@ class SphericalClusterIndex(ClusteredRows):
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            If a parameter or a value of W is out of range.
         """
         rows = checked_rows("W", W)
         check_choice("recluster", self.recluster, ("auto", "never"))
@@ -147,6 +159,8 @@ class SphericalClusterIndex(ClusteredRows):
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Find the k rows of largest inner product with each query among those of the probed clusters.
 
+        A ValueError if a query is not finite or longer than 2**62, or an argument is out of range.
+
         Parameters
         ----------
         Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
@@ -164,11 +178,6 @@ class SphericalClusterIndex(ClusteredRows):
             Best first, equal scores by id; -inf where there are fewer than k rows.
         ids : ndarray of shape (n, k) or (k,), int64
             -1 there.
-
-        Raises
-        ------
-        ValueError
-            If a query is not finite or longer than 2**62, or an argument is out of range.
         """
         index = self._fitted()
         if type(k) is not int or not 1 <= k <= self.n_rows_:  # the check takes a third of the time of a query
@@ -193,14 +202,8 @@ class SphericalClusterIndex(ClusteredRows):
         -------
         indptr : ndarray of shape (n + 1,), int64
             Rows of query i stand at indptr[i]:indptr[i + 1] of the next two.
-        ids : ndarray of int64
+        ids, scores : ndarrays of int64 and float32
             Best first, equal scores by id.
-        scores : ndarray of float32
-
-        Raises
-        ------
-        ValueError
-            As `query`, or if a threshold is NaN.
         """
         index = self._fitted()
         queries, _, options = self._request(Q, n_probe, exclude)
@@ -216,20 +219,15 @@ class SphericalClusterIndex(ClusteredRows):
     def update(self, ids: ArrayLike, rows: Rows) -> Self:
         """Replace rows, each of which goes to its nearest cluster, at the cost of C inner products a row.
 
+        A ValueError if an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed.
+
         Parameters
         ----------
-        ids : array-like of shape (m,), int
-            Distinct, in [0, K).
-        rows : array-like or sparse matrix of shape (m, n_features)
+        ids, rows : distinct int in [0, K), of shape (m,), and array-like or sparse matrix of shape (m, n_features)
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            If an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed then.
         """
         self.follow_training(self._replace(ids, rows))
         return self
@@ -244,8 +242,7 @@ class SphericalClusterIndex(ClusteredRows):
 
         Returns
         -------
-        bool
-            Whether the clusters were made anew.
+        bool, whether the clusters were made anew
         """
         self._replaced += n_replaced
         if self.recluster != "auto" or not self._has_worn():
@@ -332,7 +329,7 @@ class SphericalClusterIndex(ClusteredRows):
     ) -> ApproximateLosses:
         """Approximate losses of the scores z = W q, and their gradients in z, from the classes that a search finds.
 
-        Algorithm 1 of Yen et al. (ICML 2018). Rows of W are classes; scores of labels are computed in any case.
+        A ValueError if an argument is out of range, or a query is not finite or longer than 2**62.
 
         Parameters
         ----------
@@ -343,21 +340,15 @@ class SphericalClusterIndex(ClusteredRows):
         smoothing : float, default=1.0
             mu of the smoothed margin, >= 0.
         budget : int, optional
-            Wrong classes of highest score to be found, in [1, K]. If neither this nor `threshold` is given, K / 100
-            rounded up; for cross-entropy with `rest="mask"` twice as many, in twice as many clusters, as long as the
-            classes that were not found may have a share of more than `tolerance` of the normaliser if they score no
-            higher than those found.
+            Wrong classes of highest score to be found, in [1, K]; without it and `threshold` K / 100 or more.
         threshold : float, optional
             Find all classes of the probed clusters with a score above this in magnitude instead, >= 0.
         n_probe : int, optional
             As of `query`.
         tolerance : float, default=1e-3
-            Of cross-entropy: the share above; and its gradients that add up to less than this share are left out.
+            Of cross-entropy: the share of the normaliser that may be missed; and of gradients, which are left out.
         rest : {"mask", "zero"}, optional
-            Whether classes that were not found are left out, or count with score 0, their gradients left out. The
-            paper's 0 is within `threshold` of their scores, and the default with one: the loss is then within threshold
-            times its Lipschitz constant (margin: 2; cross-entropy: twice the number of labels). Classes below the
-            highest are left out by default: 0 would count those of negative scores too much.
+            Whether classes that were not found are left out, or count with score 0, the default with a threshold.
 
         Returns
         -------
@@ -365,11 +356,6 @@ class SphericalClusterIndex(ClusteredRows):
         gradients : csr_array of shape (n, K), float32
             The pair has an attribute `report`, a `SearchReport`: for each query what the search cost, and whether the
             answer is certified, with what that means for each loss.
-
-        Raises
-        ------
-        ValueError
-            If an argument is out of range, or a query is not finite or longer than 2**62.
         """
         return self._losses_and_gradients(Q, Y, loss, smoothing, budget, threshold, n_probe, tolerance, rest)
 

@@ -102,27 +102,7 @@ class KeyedTable:
         return self.vectors[rows]
 
     def get_index(self, word: str, default: int | None = None) -> int:
-        """Row of a word.
-
-        Parameters
-        ----------
-        word : str
-            A word.
-        default : int, optional
-            What is returned for an unknown word.
-
-        Returns
-        -------
-        int
-            The row.
-
-        Raises
-        ------
-        KeyError
-            If the word is not in the vocabulary and there is no default. The text names close words.
-        TypeError
-            If the word is not a str.
-        """
+        """Row of a word; of an unknown one the default or, without one, a KeyError that names close words."""
         if not isinstance(word, str):
             raise TypeError(
                 f"a word is {word!r}; it must be a str. A row is vectors_[row], and its word index_to_key[row]"
@@ -133,25 +113,7 @@ class KeyedTable:
         return row
 
     def get_vector(self, word: str, norm: bool = False) -> Floats:
-        """Give a copy of a word's vector.
-
-        Parameters
-        ----------
-        word : str
-            A word of the vocabulary.
-        norm : bool, default=False
-            Whether to divide it by its Euclidean norm.
-
-        Returns
-        -------
-        ndarray of shape (dim,), float32
-            The vector; zeros stay zeros.
-
-        Raises
-        ------
-        KeyError
-            If the word is not in the vocabulary.
-        """
+        """Give a copy of a word's vector of shape (dim,), with `norm` divided by its norm; zeros stay zeros."""
         vector: Floats = self.vectors[self.get_index(word)].copy()
         return _unit(vector).astype(np.float32) if norm else vector
 
@@ -163,32 +125,10 @@ class KeyedTable:
         post_normalize: bool = False,
         ignore_missing: bool = True,
     ) -> Floats:
-        """Weighted mean of vectors, divided by the sum of the weights' absolute values.
+        """Weighted mean of words' vectors, or of one's own, divided by the sum of the weights' absolute values.
 
-        Parameters
-        ----------
-        keys : sequence of str or ndarray of shape (dim,)
-            Words, or vectors of one's own, which are taken as they are.
-        weights : array-like of shape (n_keys,), optional
-            1 each if not given.
-        pre_normalize : bool, default=True
-            Whether to divide words' vectors by their norms.
-        post_normalize : bool, default=False
-            Whether to divide the mean by its norm.
-        ignore_missing : bool, default=True
-            Whether to leave unknown words out; else they are an error.
-
-        Returns
-        -------
-        ndarray of shape (dim,), float32
-            The mean; zeros if no word is known.
-
-        Raises
-        ------
-        KeyError
-            If a word is not in the vocabulary, with ignore_missing=False.
-        ValueError
-            If there are no keys, or not as many weights as keys, or a vector of another size.
+        Words' vectors are divided by their norms first with `pre_normalize`, the mean by its own with `post_normalize`.
+        Unknown words are left out, or a KeyError without `ignore_missing`; the mean is 0 if none is known.
         """
         if len(keys) == 0:
             raise ValueError("keys is empty; a mean needs at least one word")

@@ -77,22 +77,9 @@ class WordVectorQueries(KeyedTable):
             Words whose unit vectors are added and taken away, or vectors of one's own. Words are not among the answers.
             A pair (word, weight) has a weight in place of 1, or of -1 in `negative`. A number in place of `negative` is
             `topn`: most_similar("man", 3), where gensim takes away the word in row 3.
-        topn : int or None, default=10
-            How many answers; None for the cosines of all words.
-        restrict_vocab : int, optional
-            Look among so many first words only, which are the most frequent ones in a model that was trained here.
-
-        Returns
-        -------
-        list of (str, float), or ndarray of shape (n_words,), float32
-            Words and cosines, nearest first; with topn=None the cosine of each row.
-
-        Raises
-        ------
-        KeyError
-            If a word is not in the vocabulary. The text names close words.
-        ValueError
-            If there is neither word nor vector, or a number is out of range.
+        topn, restrict_vocab : int or None, default=10, None
+            How many answers, None for the cosines of all words, float32 of shape (n_words,), in place of words with
+            cosines, nearest first; and among how many first words (of a model trained here, the most frequent ones).
         """
         if isinstance(negative, int | np.integer):
             if topn != N_ANSWERS:
@@ -123,35 +110,11 @@ class WordVectorQueries(KeyedTable):
         return self.most_similar([np.asarray(vector)], topn=topn, restrict_vocab=restrict_vocab)
 
     def analogy(self, a: str, b: str, c: str, topn: int = 1) -> Answers:
-        """Answer "a is to b as c is to ...": the words nearest to b - a + c.
-
-        Parameters
-        ----------
-        a, b, c : str
-            Words of the vocabulary.
-        topn : int, default=1
-            How many answers.
-
-        Returns
-        -------
-        list of (str, float)
-            Words and cosines, nearest first.
-        """
+        """Answer "a is to b as c is to ...": the words nearest to b - a + c, with cosines, nearest first."""
         return self.most_similar([b, c], [a], topn)
 
     def similarity(self, w1: str, w2: str) -> float:
-        """Cosine of two words.
-
-        Parameters
-        ----------
-        w1, w2 : str
-            Words of the vocabulary.
-
-        Returns
-        -------
-        float
-            In [-1, 1]; 0 if a vector is zero.
-        """
+        """Cosine of two words, in [-1, 1]; 0 if a vector is zero."""
         return _cosine(self._vector_of(w1, unit=False), self._vector_of(w2, unit=False))
 
     def distance(self, w1: str, w2: str) -> float:
@@ -159,61 +122,19 @@ class WordVectorQueries(KeyedTable):
         return 1.0 - self.similarity(w1, w2)
 
     def distances(self, word: Key, other_words: Sequence[str] = ()) -> Floats:
-        """One minus the cosine of a word, or of a vector, with others.
-
-        Parameters
-        ----------
-        word : str or ndarray of shape (dim,)
-            A word of the vocabulary, or a vector.
-        other_words : sequence of str, default=()
-            Words of the vocabulary; none: all, itself too.
-
-        Returns
-        -------
-        ndarray of shape (n_others,), float32
-            Distances in [0, 2].
-        """
+        """One minus the cosine of a word or vector with each of others; without others with all words, itself too."""
         cosines = self._cosines(self._vector_of(word, unit=True))
         rows = [self.get_index(other) for other in other_words]
         distances: Floats = np.subtract(1, cosines[rows] if rows else cosines, dtype=np.float32)
         return distances
 
     def n_similarity(self, ws1: Sequence[str], ws2: Sequence[str]) -> float:
-        """Cosine of the mean vectors of two lists of words.
-
-        Parameters
-        ----------
-        ws1, ws2 : sequence of str
-            Lists that are not empty. As in gensim, unknown words are left out.
-
-        Returns
-        -------
-        float
-            In [-1, 1]; 0 if a list has no known word.
-        """
+        """Cosine of the mean vectors of two lists of words, unknown ones left out as in gensim; 0 if none is known."""
         means = [self.get_mean_vector(words, pre_normalize=False).astype(np.float64) for words in (ws1, ws2)]
         return _cosine(*means)
 
     def doesnt_match(self, words: Sequence[str]) -> str:
-        """Find the word that does not go with the others: the one farthest from the mean of all unit vectors.
-
-        Parameters
-        ----------
-        words : sequence of str
-            Words of the vocabulary.
-
-        Returns
-        -------
-        str
-            One of them.
-
-        Raises
-        ------
-        KeyError
-            If a word is not in the vocabulary, which gensim leaves out.
-        ValueError
-            If there are no words.
-        """
+        """Find the word farthest from the mean of all unit vectors; an unknown one, unlike in gensim, is a KeyError."""
         if isinstance(words, str):
             raise TypeError(f"words is {words!r}; it must be a list of words, such as {words.split()!r}")
         mean = self.get_mean_vector(words, ignore_missing=False).astype(np.float64)
@@ -231,18 +152,9 @@ class WordVectorQueries(KeyedTable):
         return len(self.closer_than(key1, key2)) + 1
 
     def score_similarity(self, pairs: str | os.PathLike[str] | Pairs) -> dict[str, float]:
-        """Spearman's correlation of cosines with human scores.
+        """Find "spearman", the correlation of cosines with human scores, of a file or what `load_word_pairs` gives.
 
-        Parameters
-        ----------
-        pairs : path or list of (str, str, float)
-            A file for `load_word_pairs`, or what it gives.
-
-        Returns
-        -------
-        dict
-            "spearman": the correlation, NaN with fewer than two pairs; "n_pairs": how many had both words in the
-            vocabulary (the others are left out); "n_missing": how many had not.
+        It is of "n_pairs" of known words, NaN for fewer than two; "n_missing" is how many pairs are left out.
         """
         found = load_word_pairs(pairs) if isinstance(pairs, str | os.PathLike) else list(pairs)
         known = [p for p in found if p[0] in self.vocabulary_ and p[1] in self.vocabulary_]
@@ -253,17 +165,9 @@ class WordVectorQueries(KeyedTable):
         return {"spearman": spearman, "n_pairs": len(known), "n_missing": len(found) - len(known)}
 
     def score_analogies(self, path: str | os.PathLike[str]) -> dict[str, float]:
-        """Share of the analogies answered right, the three words of the question left out of the answers.
+        """Find "accuracy", of answers that are no word of the question, to "n_questions" of `load_analogies`.
 
-        Parameters
-        ----------
-        path : path
-            A file for `load_analogies`.
-
-        Returns
-        -------
-        dict
-            "accuracy", NaN without questions; "n_questions": how many had all words in the vocabulary.
+        Questions with unknown words are left out; without any other the accuracy is NaN.
         """
         questions = [q for section in load_analogies(path).values() for q in section]
         known = np.array(
@@ -281,20 +185,7 @@ class WordVectorQueries(KeyedTable):
         return {"accuracy": right / len(known) if len(known) else np.nan, "n_questions": len(known)}
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
-        """Write the vectors in word2vec's text or binary format.
-
-        Parameters
-        ----------
-        path : path
-            The file; replaced if it exists.
-        binary : bool, default=False
-            The binary format keeps every bit; the text format, too, has digits enough to read back the same floats.
-
-        Raises
-        ------
-        ValueError
-            If a word holds white space, which neither format can.
-        """
+        """Write word2vec's text or binary format, which give back the same floats; no word may hold white space."""
         words = self.index_to_key
         for word in words:
             if len(word.split()) != 1 or word.split()[0] != word:
@@ -311,29 +202,25 @@ class WordVectorQueries(KeyedTable):
                     file.write(f"{word} {' '.join(map(str, vector))}\n".encode())
 
     def to_keyed_vectors(self) -> KeyedVectors:
-        """Return the vectors as gensim's KeyedVectors, which must be installed.
-
-        Returns
-        -------
-        gensim.models.KeyedVectors
-            A copy of the vectors, and of a model trained here the counts too, as its attribute "count".
-
-        Raises
-        ------
-        ImportError
-            Without gensim.
-        """
+        """Return a copy as gensim's KeyedVectors, of a trained model with each word's "count"; needs gensim."""
         try:
             models = importlib.import_module("gensim.models")
         except ImportError as error:
             raise ImportError("to_keyed_vectors needs gensim: pip install gensim") from error
         keyed: KeyedVectors = models.KeyedVectors(self.vectors_.shape[1])
         keyed.add_vectors(self.index_to_key, np.ascontiguousarray(self.vectors))
+        for name, numbers in self._numbers_of_words().items():
+            keyed.allocate_vecattrs([name], [numbers.dtype.type])
+            keyed.expandos[name][:] = numbers
         return keyed
 
     def get_normed_vectors(self) -> Floats:
         """Every vector divided by its Euclidean norm, of shape (n_words, dim); zeros stay zeros."""
         return np.divide(self.vectors, _norms(self.vectors)[:, np.newaxis], dtype=np.float32)
+
+    def _numbers_of_words(self) -> dict[str, NDArray[Any]]:
+        """What is known of each word beside its vector, by gensim's names."""
+        return {}
 
     def _cosines(self, query: Doubles, n_first: int | None = None) -> Floats:
         """Cosine of the first words, or of all, with a vector; 0 where one of the two is zero."""

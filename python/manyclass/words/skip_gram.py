@@ -1,21 +1,50 @@
-"""SkipGram: word vectors by the skip-gram model, with the true softmax or what others put in its place."""
+r"""SkipGram: word vectors by the skip-gram model, with the true softmax or what others put in its place.
+
+With a vector h_x for each word as a centre and v_y for each as a context, and n(x, y) the number of times that y stands
+within a window around x, objective="softmax" minimises the mean of -log p(y | x) over all such pairs,
+
+.. math:: \sum_x q_x \Bigl[\log \sum_{y'} e^{h_x \cdot v_{y'}} - \sum_y q_{y|x}\, h_x \cdot v_y\Bigr],
+
+without normalising in the loop. log Z_x is a number carried for each word, and with it the objective is a sum over
+pairs *and* words, of which a few drawn words give an unbiased gradient (Fagan & Iyengar 2018).
+
+The other objectives, of which `manyclass.words.objectives` has the parameters:
+
+- "descent": gradient descent on the exact softmax, by passes over both tables.
+- "negative_sampling": tell y from n_negatives drawn words.
+- "hierarchical": a Huffman tree over the words, which is normalised but another model; gensim's hs=1.
+- "ove": one-vs-each, a bound; its gradient is a sum over all words, hence its small automatic step.
+- "nce": negative sampling with the draws' probabilities taken out of the scores.
+- "sampled_softmax": the softmax over y and the draws, each weighted by one over its expected number of draws.
+
+All but "descent" replace the softmax by something else; `SkipGram.objective_value` says what that costs: it is the
+collapsed objective of the softmax of the vectors, whatever they were trained for, and of "hierarchical" that of the
+tree's probabilities. Explicit steps on the softmax diverge at steps much larger than their automatic 0.003.
+
+`window`, `min_count` and `sample` have gensim's meaning, and its defaults but for the window, which is 5 there.
+Elsewhere the names are those of this package's estimators: `dim` is gensim's vector_size, `max_iter` its epochs,
+`n_jobs` its workers, `n_negatives` its negative. Phrases are left to gensim: what its Phrases make of a text is a text
+for `fit`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass.brief import brief_requests, fit_transformed, get_named, get_routing, set_container
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from, set_named
 from manyclass.words.corpus import Documents, read_corpus
 from manyclass.words.objectives import AnyObjective, objective_from
 from manyclass.words.passes import Callback, SkipGramState
 from manyclass.words.plan import SkipGramPlan, drawn_words, warm_up_passes
-from manyclass.words.queries import KeyedVectors, WordVectorQueries
+from manyclass.words.queries import WordVectorQueries
 from manyclass.words.text_model import TextModel, Windows
 from manyclass.words.training import Trained, train
 
@@ -23,21 +52,10 @@ from manyclass.words.training import Trained, train
 class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     r"""Skip-gram word vectors: p(y | x) for a word y near the word x.
 
-    With a vector h_x for each word as a centre and v_y for each as a context, and n(x, y) the number of times that y
-    stands within a window around x, objective="softmax" minimises the mean of -log p(y | x) over all such pairs,
-
-    .. math:: \sum_x q_x \Bigl[\log \sum_{y'} e^{h_x \cdot v_{y'}} - \sum_y q_{y|x}\, h_x \cdot v_y\Bigr],
-
-    without normalising in the loop. log Z_x is a number carried for each word, and with it the objective is a sum over
-    pairs *and* words, of which a few drawn words give an unbiased gradient (Fagan & Iyengar 2018). "descent" minimises
-    the same by passes over both tables. Every other objective replaces the softmax by something else;
-    `objective_value` says what that costs.
-
-    `window`, `min_count` and `sample` have gensim's meaning, and its defaults but for the window, which is 5 there.
-    Elsewhere the names are those of this package's estimators: `dim` is gensim's vector_size, `max_iter` its epochs,
-    `n_jobs` its workers, `n_negatives` its negative, and the objective "hierarchical" its hs=1. A fitted model answers
-    what gensim's KeyedVectors answers, as ``model["king"]`` or ``model.most_similar("king", topn=3)``. Phrases are left
-    to gensim: what its Phrases make of a text is a text for `fit`.
+    With a vector h_x for each word as a centre and v_y for each as a context, it minimises the mean of -log p(y | x),
+    p being the softmax of the products h_x . v_y over all words y, or another objective. These, and how the parameters
+    compare with gensim's, are told by `help(manyclass.words.skip_gram)`. A fitted model answers what gensim's
+    KeyedVectors answers, as ``model["king"]`` or ``model.most_similar("king", topn=3)``.
 
     Parameters
     ----------
@@ -56,17 +74,12 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         authors and gensim programmed it. "sqrt": min(1, sqrt(sample / f)), as they printed it.
     objective : {"softmax", "negative_sampling", "hierarchical", "ove", "nce", "sampled_softmax", "descent"} or object
         What is minimised, and how; "softmax" unless given. An object of `manyclass.words.objectives` has the parameters
-        of its own, and a string stands for the object with its defaults. "negative_sampling": tell y from n_negatives
-        drawn words. "hierarchical": a Huffman tree over the words, which is normalised but another model. "ove":
-        one-vs-each, a bound. "nce": negative sampling with the draws' probabilities taken out of the scores.
-        "sampled_softmax": the softmax over y and the draws, each weighted by one over its expected number of draws.
-        "descent": gradient descent on the exact softmax.
+        of its own, and a string stands for the object with its defaults.
     n_negatives : int or "auto", default="auto"
         Words drawn for each pair, in the warm-up too. "auto" is 5. "hierarchical" draws none.
     learning_rate : float or "auto", default="auto"
         Step size at the beginning; it falls linearly over the words of all passes, to 0.004 times itself. "auto" is
-        0.025, but 0.003 for explicit steps on the softmax, which larger ones make diverge, 0.00001 for "ove", whose
-        gradient is a sum over all words, and 1 for "descent", which finds its own.
+        0.025, 0.003 for explicit steps on the softmax, 0.00001 for "ove", and 1 for "descent", which finds its own.
     max_iter : int, default=5
         Passes over the corpus; of "descent", over both tables.
     warm_up : int or "auto", default="auto"
@@ -81,36 +94,33 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    vectors_ : ndarray of shape (n_words, dim), float32
-        h_x, a view of rows that are padded to whole cache lines.
-    context_vectors_ : ndarray of shape (n_words, dim), float32
-        v_y. For "hierarchical", of the n_words - 1 inner nodes of the tree.
-    vocabulary_ : dict of str to int
-        Row of each word, most frequent first.
-    counts_ : ndarray of shape (n_words,), int64
-        How often each word occurs.
-    loss_curve_ : list of float
-        Mean over each pass of the objective as trained on, in nats a pair, those of the warm-up first. Estimates by a
-        few drawn words; `objective_value` is exact.
-    pass_seconds_ : list of float
-        Time of each of these passes, callbacks excluded; of a search, the making of its index is in its first.
-    n_iter_ : int
-        Passes made, those of the warm-up among them.
-    words_per_second_ : float
-        Words of the corpus, before sub-sampling, per second of training; for "descent", of the warm-up, NaN without
-        one.
+    vectors_, context_vectors_ : ndarray of shape (n_words, dim), float32
+        h_x, a view of rows padded to cache lines; and v_y, for "hierarchical" of the tree's n_words - 1 inner nodes.
+    vocabulary_, counts_ : dict of str to int, and ndarray of shape (n_words,), int64
+        Row of each word, most frequent first; and how often each word occurs.
+    loss_curve_, pass_seconds_ : lists of float
+        Of each pass, those of the warm-up first: the mean of the objective as trained on, in nats a pair, estimated by
+        a few drawn words (`objective_value` is exact); and its time, callbacks excluded, with making a search's index.
+    n_iter_, words_per_second_ : int, and float
+        Passes, those of the warm-up too; words before sub-sampling per second ("descent": of the warm-up, or NaN).
 
     Examples
     --------
     >>> from manyclass import SkipGram
-    >>> from manyclass.words.objectives import NegativeSampling
-    >>> text = [["ant", "bee"], ["cow", "dog"]] * 50
-    >>> model = SkipGram(dim=4, window=1, objective=NegativeSampling(power=0.5), sample=0, random_state=0).fit(text)
-    >>> model.vectors_.shape
+    >>> SkipGram(dim=4, window=1, sample=0, random_state=0).fit([["ant", "bee"], ["cow", "dog"]] * 50).vectors_.shape
     (4, 4)
     """
 
     set_params = set_named
+    get_params = get_named
+    get_metadata_routing = get_routing
+    fit_transform = fit_transformed
+    set_output = set_container
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Say of each method that scikit-learn makes here what it does in a line."""
+        super().__init_subclass__(**kwargs)
+        brief_requests(cls)
 
     def __init__(
         self,
@@ -148,30 +158,21 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     def fit(
         self, X: str | os.PathLike[str] | Documents, y: object = None, *, callback: Callback | None = None
     ) -> SkipGram:
-        """Read a corpus and train.
+        """Read a corpus and train; Ctrl-C ends it with the vectors reached. An error leaves an earlier fit as it was.
 
-        Ctrl-C ends training, and the vectors are those reached so far. An error leaves an earlier fit as it was.
+        A ValueError of a parameter, or of a corpus without two words, frequent enough, that are near each other.
 
         Parameters
         ----------
         X : path or iterable of lists of str
             A text file, plain, ``.gz`` or ``.xz``: words between white space, a sentence a line. Or the sentences.
             Either is read once. A sentence of more than 10,000 words is cut.
-        y : None
-            Ignored.
-        callback : callable, optional
-            Called with a SkipGramState after each pass; training ends when it returns True.
+        y, callback : None, and callable, optional
+            Ignored; called with a SkipGramState after each pass, and training ends when it returns True.
 
         Returns
         -------
         SkipGram
-            The estimator itself.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range or without effect, or the corpus has fewer than two words that are frequent
-            enough or no two of them near each other.
         """
         plan = self._plan()
         model = TextModel.start(
@@ -187,28 +188,19 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         return self
 
     def objective_value(self, sample: int | None = None) -> float:
-        """Evaluate the objective exactly, by scoring all words for each centre word.
+        """Evaluate the objective of the softmax, or of the tree, exactly, by scoring all words for each centre word.
 
-        It is the collapsed objective of the softmax of the vectors, whatever they were trained for; for
-        objective="hierarchical", of the tree's probabilities. The pairs are those of one sub-sampling of the corpus,
-        that of the first pass, with windows that shrink counted by their probabilities. Counting runs on n_jobs
-        threads, matrix products on as many as BLAS takes.
+        The pairs are those of the first pass's sub-sampling, with windows that shrink counted by their probabilities,
+        on n_jobs threads. A ValueError of an estimator loaded from a file or copied: the corpus stayed behind.
 
         Parameters
         ----------
         sample : int, optional
-            Take the mean over so many centre words, drawn by their share of the pairs: an unbiased estimate. None for
-            all centre words.
+            Take the mean over so many centre words, drawn by their share of the pairs: an unbiased estimate. None: all.
 
         Returns
         -------
-        float
-            Nats per co-occurrence.
-
-        Raises
-        ------
-        ValueError
-            If the estimator was loaded from a file or copied between processes: the corpus stayed behind.
+        float, nats per co-occurrence
         """
         check_is_fitted(self, "vocabulary_")
         if self._model is None:
@@ -220,13 +212,11 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : iterable of str or of lists of str
-            Documents; a str is split at white space.
+        X : iterable of str, which are split at white space, or of lists of str
 
         Returns
         -------
-        ndarray of shape (n_documents, dim), float32
-            Means over the words of the vocabulary; zeros for a document without any.
+        ndarray of shape (n_documents, dim), float32; zeros for a document without words of the vocabulary
         """
         check_is_fitted(self, "vocabulary_")
         if isinstance(X, str):
@@ -240,13 +230,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         return np.array(means, dtype=np.float32).reshape(-1, dim)
 
     def check_parameters(self) -> None:
-        """Raise what `fit` would raise of the parameters, before a corpus is read.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter is out of range, or would be without effect.
-        """
+        """Raise the ValueError or TypeError that `fit` would raise of the parameters, before a corpus is read."""
         self._plan()
 
     def __getstate__(self) -> dict[str, object]:
@@ -257,28 +241,13 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         state.pop("_listed", None)  # is made again when it is asked for
         return state
 
-    def to_keyed_vectors(self) -> KeyedVectors:
-        """Return the vectors and counts as gensim's KeyedVectors, which must be installed.
-
-        Returns
-        -------
-        gensim.models.KeyedVectors
-            Copies; how often a word occurs is ``get_vecattr(word, "count")``.
-
-        Raises
-        ------
-        ImportError
-            Without gensim.
-        """
-        keyed = super().to_keyed_vectors()
-        keyed.allocate_vecattrs(["count"], [np.int64])
-        keyed.expandos["count"][:] = self.counts_
-        return keyed
-
     @property
     def wv(self) -> SkipGram:
         """The estimator itself, for code that asks gensim's Word2Vec for its vectors."""
         return self
+
+    def _numbers_of_words(self) -> dict[str, NDArray[Any]]:
+        return {"count": self.counts_}
 
     def _keep(self, state: SkipGramState, trained: Trained) -> None:
         model = state.model
@@ -319,3 +288,6 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             n_jobs=self.n_jobs,
             verbose=self.verbose > 0,
         )
+
+
+brief_requests(SkipGram)
