@@ -14,13 +14,14 @@ from manyclass.registry import names, own_parameters, parts
 
 KINDS = {
     *("solver", "selection", "schedule", "noise", "local_step", "local_family", "label_loss", "full_batch_loss"),
-    *("formulation", "root", "partition", "source"),
+    *("formulation", "root", "partition", "source", "reduction", "label_solver"),
 }
 FLAGS = {
     "solver": {"u", "u_step", "formulations", "implicit", "root", "draws_label", "batch", "all_classes", "bound"},
     "selection": {"label", "heads", "counts", "all_classes"},
     "source": {"all_classes"},
 }
+FLAGS["label_solver"] = FLAGS["solver"]
 POINT_SOLVERS = names("solver", without="batch")
 PARAMETERS = [
     pytest.param(kind, facts["name"], parameter, id=f"{kind} {facts['name']} {parameter['name']}")
@@ -60,6 +61,12 @@ def test_names_are_distinct_within_a_kind_and_parameters_within_a_plan():
         for selection in names("selection"):
             own = own_parameters("solver", solver) + own_parameters("selection", selection)
             assert len(set(own)) == len(own)
+
+
+def test_solvers_of_labels_are_solvers():
+    assert {name: facts.sentence for name, facts in parts("label_solver").items()} == {
+        name: parts("solver")[name].sentence for name in names("label_solver")
+    }
 
 
 def test_flags_agree_with_the_twins():

@@ -11,6 +11,7 @@
 #include "manyclass/core/rng.hpp"
 #include "manyclass/math/root.hpp"
 #include "manyclass/step/minibatch_prox.hpp"
+#include "manyclass/train/label_steps.hpp"
 #include "manyclass/train/plan.hpp"
 
 namespace manyclass {
@@ -66,6 +67,24 @@ py::tuple step(const std::string& solver, const std::string& formulation, const 
                            eta_u,        visits,      label_alpha, view(x_sqs), view(times)};
   const Move move = step_named(plan)->solve(isa_named(isa), point, u, mutable_view(p), scratch);
   return py::make_tuple(p, move.label, u, move.loss, move.total);
+}
+
+py::tuple labels_step(const std::string& rule, const std::string& reduction, const std::string& formulation,
+                      const Options& options, const std::string& isa, const Array<float>& scores,
+                      const Array<float>& alpha, const Array<float>& labels, double x_sq, double eta, double eta_u,
+                      double local, int visits) {
+  if (scores.size() != alpha.size() || labels.size() == 0) {
+    throw std::invalid_argument("scores and alpha differ in length, or there is no label");
+  }
+  const auto step = label_step({rule, reduction, formulation, options});
+  Array<float> of_scores(scores.size()), of_labels(labels.size());
+  double mean = 0;
+  for (const float z : view(labels)) mean += static_cast<double>(z);
+  mean /= static_cast<double>(labels.size());
+  const SampledPoint point{view(scores), view(alpha), mean, x_sq, eta, eta_u, visits};
+  LabelGradient g{mutable_view(of_labels), mutable_view(of_scores)};
+  const double value = step->solve(isa_named(isa), point, view(labels), local, g);
+  return py::make_tuple(of_scores, of_labels, local, value);
 }
 
 py::tuple bound_step(const Plan& plan, const std::string& isa, const Array<float>& scores, const Array<float>& alpha,
@@ -131,6 +150,9 @@ void bind_parts(py::module_& m) {
         "scores"_a.noconvert(), "alpha"_a.noconvert(), "label_score"_a, "x_sq"_a, "eta"_a, "eta_u"_a, "u"_a,
         "visits"_a = 0, "label_alpha"_a = 1.0F, "x_sqs"_a = Array<float>(0), "times"_a = Array<float>(0),
         "(p, label's move, u, loss, total) of one step.");
+  m.def("_label_step", &labels_step, py::kw_only(), "rule"_a, "reduction"_a, "formulation"_a, "options"_a, "isa"_a,
+        "scores"_a.noconvert(), "alpha"_a.noconvert(), "labels"_a.noconvert(), "x_sq"_a, "eta"_a, "eta_u"_a, "local"_a,
+        "visits"_a = 0, "(gradient of scores, of labels, carried number, value) of one step of several labels.");
   m.def("_bound_step", &bound_step, py::kw_only(), "plan"_a, "isa"_a, "scores"_a.noconvert(), "alpha"_a.noconvert(),
         "label_score"_a, "x_sq"_a, "eta"_a, "mu"_a, "scale"_a, "visits"_a, "x_sqs"_a.noconvert(), "seed"_a, "epoch"_a,
         "item"_a, "(p, label's move, mu, scale, loss) of one step of augment and reduce.");

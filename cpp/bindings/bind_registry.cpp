@@ -8,6 +8,7 @@
 #include "manyclass/step/schedule.hpp"
 #include "manyclass/train/batch_prox.hpp"
 #include "manyclass/train/class_source.hpp"
+#include "manyclass/train/label_steps.hpp"
 #include "manyclass/train/plan.hpp"
 
 namespace manyclass {
@@ -59,6 +60,8 @@ py::list registry() {
   add("root", root_finder_facts);
   add("partition", partition_facts);
   add("source", class_source_facts);
+  add("reduction", reduction_facts);
+  add("label_solver", label_solver_facts());
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include "bindings/module.hpp"
 #include "manyclass/step/schedule.hpp"
 #include "manyclass/train/gaussian_posterior.hpp"
+#include "manyclass/train/label_steps.hpp"
 #include "manyclass/train/labels.hpp"
 #include "manyclass/train/plan.hpp"
 #include "manyclass/train/problem.hpp"
@@ -113,6 +114,7 @@ struct LabelArrays {
   py::ssize_t n_features, n_hidden;
   bool intercept, relu;
   std::span<const double> sample_weight;
+  std::span<double> local;
 };
 
 VectorRows vector_rows(std::span<float> rows, std::span<float> squares, std::size_t width, const char* what) {
@@ -130,7 +132,8 @@ LabelProblem problem_of(const LabelArrays& a) {
        static_cast<std::size_t>(a.n_hidden), a.intercept, a.relu},
       {a.labels_indptr, a.labels},
       vector_rows(a.classes.data, a.class_squares, width, "classes"),
-      a.sample_weight};
+      a.sample_weight,
+      a.local};
   check(problem);
   return problem;
 }
@@ -139,14 +142,20 @@ std::unique_ptr<Trainer> labels(const LabelArrays& arrays, const std::string& lo
                                 const std::string& source, const std::string& selection, Index n_negatives,
                                 const Options& options, bool log_alpha, bool share, const py::object& index,
                                 Index budget, Index n_probe, int n_iter, std::string step, float tolerance,
-                                std::uint64_t seed, int n_threads, Index batch, bool shuffle, Isa isa) {
+                                std::string rule, std::string reduction, std::string formulation,
+                                const Options& rule_options, double local_step, std::uint64_t seed, int n_threads,
+                                Index batch, bool shuffle, Isa isa) {
   const LabelProblem problem = problem_of(arrays);
   SourceChoice choice{source, selection, n_negatives, options, log_alpha, share, {}, budget, n_probe};
   choice.messages = {n_iter, std::move(step), tolerance};
   if (py::isinstance<ClusterIndex>(index)) choice.index = index.cast<ClusterIndex*>();
   if (py::isinstance<DecomposedIndex>(index)) choice.index = index.cast<DecomposedIndex*>();
-  const SourceSettings settings{
+  SourceSettings settings{
       problem.classes, problem.map.n_columns(), label_loss(loss, smoothing), implicit, n_threads, isa};
+  if (!rule.empty()) {
+    settings.step = label_step({std::move(rule), std::move(reduction), std::move(formulation), rule_options});
+    settings.local_step = local_step;
+  }
   Settings loop;
   loop.seed = seed;
   loop.n_threads = n_threads;
@@ -216,10 +225,10 @@ void bind_train(py::module_& m) {
 
   py::class_<LabelArrays>(m, "LabelArrays")
       .def(py::init<py::object, std::span<const Offset>, std::span<const Index>, Numbers, Numbers, Matrix<float>,
-                    Numbers, py::ssize_t, py::ssize_t, bool, bool, std::span<const double>>(),
+                    Numbers, py::ssize_t, py::ssize_t, bool, bool, std::span<const double>, Doubles>(),
            py::kw_only(), "x"_a, "labels_indptr"_a, "labels"_a, "embeddings"_a, "embedding_squares"_a, "classes"_a,
            "class_squares"_a, "n_features"_a, "n_hidden"_a, "intercept"_a, "relu"_a,
-           "sample_weight"_a = Array<double>(0), KeepAll());
+           "sample_weight"_a = Array<double>(0), "local"_a = Array<double>(0), KeepAll());
 
   py::class_<Progress>(m, "Progress")
       .def_readonly("loss", &Progress::loss)
@@ -237,8 +246,9 @@ void bind_train(py::module_& m) {
                   KeepAll())
       .def_static("labels", &labels, "arrays"_a, py::kw_only(), "loss"_a, "smoothing"_a, "implicit"_a, "source"_a,
                   "selection"_a, "n_negatives"_a, "options"_a, "log_alpha"_a, "share"_a, "index"_a, "budget"_a,
-                  "n_probe"_a, "n_iter"_a = 1, "step"_a = "full", "tolerance"_a = 1e-3F, "seed"_a, "n_threads"_a,
-                  "batch"_a, "shuffle"_a, "isa"_a, KeepAll())
+                  "n_probe"_a, "n_iter"_a = 1, "step"_a = "full", "tolerance"_a = 1e-3F, "rule"_a = "",
+                  "reduction"_a = "pick_all", "formulation"_a = "proposed", "rule_options"_a = Options{},
+                  "local_step"_a = 1.0, "seed"_a, "n_threads"_a, "batch"_a, "shuffle"_a, "isa"_a, KeepAll())
       .def(
           "run",
           [](Trainer& self, int epoch, double eta, double eta_u, Offset first, Offset last, double loss,

@@ -147,6 +147,11 @@ class Trainer:
         n_iter: int = ...,
         step: str = ...,
         tolerance: float = ...,
+        rule: str = ...,
+        reduction: str = ...,
+        formulation: str = ...,
+        rule_options: dict[str, float] = ...,
+        local_step: float = ...,
         seed: int,
         n_threads: int,
         batch: int,
@@ -181,6 +186,7 @@ class LabelArrays:
         intercept: bool,
         relu: bool,
         sample_weight: NDArray[np.float64] = ...,
+        local: NDArray[np.float64] = ...,
     ) -> None: ...
 
 # bind_evaluate
@@ -587,6 +593,22 @@ def _step(
     x_sqs: NDArray[np.float32] = ...,
     times: NDArray[np.float32] = ...,
 ) -> tuple[NDArray[np.float32], float, float, float, float]: ...
+def _label_step(
+    *,
+    rule: str,
+    reduction: str,
+    formulation: str,
+    options: dict[str, float],
+    isa: str,
+    scores: NDArray[np.float32],
+    alpha: NDArray[np.float32],
+    labels: NDArray[np.float32],
+    x_sq: float,
+    eta: float,
+    eta_u: float,
+    local: float,
+    visits: int = ...,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], float, float]: ...
 def _bound_step(
     *,
     plan: Plan,

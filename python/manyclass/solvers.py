@@ -4,8 +4,11 @@ With a number :math:`u_i` per point the mean log-loss is the minimum over u of
 :math:`\frac1N\sum_i [u_i + e^{-u_i}(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})] - 1`, a sum over points *and*
 classes, so that a few sampled classes give an unbiased gradient (Fagan & Iyengar 2018, eq. 5-6). Unbiased are
 "implicit", "minibatch_implicit", "umax", "sgd", "bregman" and "scent" and, as their gain vanishes, "augment_reduce" and
-"scgd"; "exact" and "lbfgs" see all classes. In training by minibatches ("adagrad", several labels, embeddings) the
-logarithm of a sampled sum is trained where classes are drawn, which is biased.
+"scgd"; "exact" and "lbfgs" see all classes.
+
+Several labels and embeddings are trained by minibatches. "adagrad" and "css" then train the logarithm of a sampled sum,
+which is biased. "umax", "sgd", "scent", "ema", "augment_reduce" and "scgd" train the double sum there too, by Adagrad's
+steps and with one number for each row; "implicit" makes the proximal step of several labels of a linear model.
 
 The classes are made from the registry of the core, where each solver says its own parameters with defaults and ranges;
 `help(manyclass.solvers.UMax)` tells what it is and where it comes from. A string stands for an object with its
@@ -143,6 +146,7 @@ U_INIT = Setting(
     "choice",
     ("log_n_classes", "zero"),
 )
+LABEL_SOLVERS = tuple(names("label_solver"))  # of the double sum, by points or by minibatches
 FIRST_VISIT_SETS_U = ("augment_reduce", "scgd")  # their gain falls from 1: where u starts has no effect
 FORMULATION = Setting(
     "formulation",
@@ -240,6 +244,7 @@ def _settings(facts: Facts) -> tuple[Setting, ...]:
         SHUFFLE,
         *([PARALLEL, MAX_NORM] if not has("batch") else []),
         *([LOG_Q] if facts.name == "css" else []),
+        *([REDUCTION] if facts.name in LABEL_SOLVERS else []),
     ]
     return tuple(chosen)
 

@@ -1,4 +1,5 @@
-// The sampled sum A = 1 + sum_S alpha e^d, without overflow.
+// The sampled sum A = sum_P e^{z_l - o} + sum_S alpha e^{z_k - o}, without overflow. The origin o is the mean score of
+// the labels P: of one label A = 1 + sum_S alpha e^d.
 #pragma once
 
 #include <cmath>
@@ -13,8 +14,9 @@
 namespace manyclass {
 
 struct SampledSum {
-  double shift;   // M >= 0, at least every d_k
-  double scaled;  // sum_S alpha e^(d - M)
+  double shift;   // M >= 0, at least every z_k - o
+  double labels;  // sum_P e^(z_l - o - M)
+  double scaled;  // sum_S alpha e^(z_k - o - M)
   double log_a;   // log A
 };
 
@@ -27,16 +29,29 @@ inline SampledSum sampled_sum(const SampledPoint& point, std::span<float> terms)
     terms[k] = point.alpha[k] * vec::exp(point.scores[k] - top);
   }
   const double scaled = sum_of(terms);
-  return {shift, scaled, shift + std::log(std::exp(-shift) + scaled)};
+  const double label = std::exp(-shift);
+  return {shift, label, scaled, shift + std::log(label + scaled)};
 }
 
-// log(1 + sum_S e^d), each class once: never above log A of all classes. `terms` are those of `sum`.
+// That of several labels with scores `labels`, whose mean is the point's label_score.
+inline SampledSum sampled_sum(const SampledPoint& point, std::span<const float> labels, std::span<float> terms) {
+  const float top = max_of(point.scores, max_of(labels, labels[0]));
+  const double shift = static_cast<double>(top) - point.label_score;
+  for (std::size_t k = 0; k < point.size(); ++k) terms[k] = point.alpha[k] * vec::exp(point.scores[k] - top);
+  double own = 0;
+  for (const float z : labels) own += std::exp(static_cast<double>(z) - static_cast<double>(top));
+  const double scaled = sum_of(terms);
+  return {shift, own, scaled, shift + std::log(own + scaled)};
+}
+
+// log(sum_P e^{z_l - o} + sum_S e^{z_k - o}), each class once: never above log A of all classes. `terms` are those of
+// `sum`.
 inline double bound_from_below(const SampledPoint& point, const SampledSum& sum, std::span<const float> terms) {
   double once = 0;
   for (std::size_t k = 0; k < point.size(); ++k) {
     once += point.alpha[k] > 0 ? static_cast<double>(terms[k] / point.alpha[k]) : 0.0;
   }
-  return sum.shift + std::log(std::exp(-sum.shift) + once);
+  return sum.shift + std::log(sum.labels + once);
 }
 
 }  // namespace manyclass

@@ -14,7 +14,10 @@ constexpr std::size_t list_share = 8;
 class EveryClass final : public ClassSource {
  public:
   explicit EveryClass(const SourceSettings& settings)
-      : settings_(settings), work_(static_cast<std::size_t>(settings.n_threads)), all_(settings.classes.size()) {
+      : settings_(settings),
+        work_(static_cast<std::size_t>(settings.n_threads)),
+        all_(settings.classes.size()),
+        alpha_(settings.step == nullptr ? 0 : all_.size(), 1.0F) {
     std::iota(all_.begin(), all_.end(), 0);
   }
 
@@ -25,7 +28,7 @@ class EveryClass final : public ClassSource {
       run_with(settings_.isa, [&] { work.scores.score(settings_.classes, all_, points.subspan(b, n)); });
       for (std::size_t p = 0; p < n; ++p) {
         work.places.assign(points[b + p].labels.begin(), points[b + p].labels.end());
-        work.scores.gradient(settings_, points[b + p], eta, work.scores.of(p), work.places, out[b + p]);
+        work.scores.gradient(settings_, points[b + p], eta, work.scores.of(p), work.places, alpha_, out[b + p]);
         make_list(out[b + p]);
       }
     }
@@ -55,7 +58,8 @@ class EveryClass final : public ClassSource {
 
   SourceSettings settings_;
   std::vector<Work> work_;
-  std::vector<Index> all_;  // 0, 1, ...
+  std::vector<Index> all_;    // 0, 1, ...
+  std::vector<float> alpha_;  // of each, where steps are those of the double sum
 };
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "manyclass/search/cluster_index.hpp"
 #include "manyclass/search/decomposed_index.hpp"
 #include "manyclass/select/any_select.hpp"
+#include "manyclass/step/label_step.hpp"
 #include "manyclass/weights/vector_rows.hpp"
 
 namespace manyclass {
@@ -31,6 +32,8 @@ struct LabelPoint {
   double phi_sq = 0;
   std::span<const Index> labels;  // sorted, distinct
   double weight = 1;              // of its loss; the loop's to multiply by
+  double* local = nullptr;        // what it carries between visits, where steps are those of the double sum
+  int visits = 0;                 // how often it was visited before
 };
 
 // dL/dz over classes: of those that the points of the batch have in common, in the source's order, and of the point's
@@ -94,6 +97,8 @@ struct SourceSettings {
   bool implicit = false;  // the margin's proximal step instead of its gradient
   int n_threads = 1;
   Isa isa = Isa::baseline;
+  std::shared_ptr<const LabelStep> step{};  // of the double sum, instead of the loss
+  double local_step = 1;                    // its step size for what points carry, in units of eta
 };
 
 // All K classes.

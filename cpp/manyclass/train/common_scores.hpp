@@ -42,9 +42,10 @@ class CommonScores {
   std::span<float> of(std::size_t p) { return std::span(scores_).subspan(p * n_, n_); }
 
   // The gradient from the scores z of the classes in common, which it changes; `places` are those of the point's labels
-  // among them, and no place, n, for a label that is not.
+  // among them, and no place, n, for a label that is not. `alpha` are the weights of the classes for a step of the
+  // double sum.
   void gradient(const SourceSettings& settings, const LabelPoint& point, double eta, std::span<float> z,
-                std::span<const std::size_t> places, ClassGradient& out) {
+                std::span<const std::size_t> places, std::span<const float> alpha, ClassGradient& out) {
     out.clear();
     positives_.resize(places.size());
     positive_g_.resize(places.size());
@@ -56,6 +57,28 @@ class CommonScores {
     }
     run_with(settings.isa, [&] { out.largest_score = std::max(largest_of(z), largest_of(positives_)); });
     if (!(out.largest_score <= static_cast<float>(runaway))) return;
+    if (settings.step != nullptr) {
+      alpha_.assign(alpha.begin(), alpha.end());
+      for (const std::size_t place : taken_) alpha_[place] = 0;
+      out.common.resize(n_);
+      LabelGradient gradient{positive_g_, out.common};
+      out.loss = step_gradient(settings, point, eta, z, alpha_, positives_, gradient);
+    } else {
+      gradient_of_loss(settings, point, eta, z, out);
+    }
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (places[i] < n_) {
+        out.common[places[i]] = positive_g_[i];
+      } else if (positive_g_[i] != 0) {
+        out.ids.push_back(point.labels[i]);
+        out.g.push_back(positive_g_[i]);
+      }
+    }
+  }
+
+ private:
+  void gradient_of_loss(const SourceSettings& settings, const LabelPoint& point, double eta, std::span<float> z,
+                        ClassGradient& out) {
     // The labels' scores change places with the last ones, and the gradients back.
     std::ranges::sort(taken_);
     const std::size_t n_wrong = n_ - taken_.size();
@@ -70,22 +93,14 @@ class CommonScores {
         },
         loss_of_step(settings, eta, point));
     for (std::size_t i = 0; i < taken_.size(); ++i) std::swap(g[taken_[i]], g[n_wrong + i]);
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      if (places[i] < n_) {
-        g[places[i]] = positive_g_[i];
-      } else if (positive_g_[i] != 0) {
-        out.ids.push_back(point.labels[i]);
-        out.g.push_back(positive_g_[i]);
-      }
-    }
   }
 
- private:
   std::size_t n_ = 0;
   std::vector<float> columns_;  // width x scored_points
   std::vector<float> scores_;   // scored_points x n
   std::vector<float> positives_, positive_g_;
   std::vector<std::size_t> taken_;  // places of labels in common
+  std::vector<float> alpha_;        // of one point, whose labels have 0
   LossMemory memory_;
 };
 

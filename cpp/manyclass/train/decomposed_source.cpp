@@ -99,7 +99,7 @@ class Decomposed final : public ClassSource {
       score_labels(settings_.classes, point, work.listed);
       score_wrong(settings_.classes, point, work.listed);
     });
-    listed_gradient(settings_, point, eta, work.listed, out);
+    listed_gradient(settings_, point, eta, work.listed, {}, out);
   }
 
   // Inner products of whole rows that the searches of all blocks cost.

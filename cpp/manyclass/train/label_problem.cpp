@@ -50,6 +50,9 @@ void check(const LabelProblem& problem) {
   if (!problem.weights.empty() && problem.weights.size() != map.n_points()) {
     throw std::invalid_argument("sample_weight does not have a number for each point");
   }
+  if (!problem.local.empty() && problem.local.size() != map.n_points()) {
+    throw std::invalid_argument("local does not have a number for each point");
+  }
   const Excluded& labels = problem.labels;
   check(labels, map.n_points(), problem.classes.size(), "labels");
   for (std::size_t i = 0; i < map.n_points(); ++i) {
@@ -60,6 +63,12 @@ void check(const LabelProblem& problem) {
 std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const LabelProblem& problem,
                                           const SourceSettings& settings) {
   const std::string& name = choice.name;
+  if (settings.step != nullptr) {
+    if (problem.local.empty()) throw std::invalid_argument("steps of the double sum need a number for each point");
+    if (name != "exact" && name != "sampled") {
+      throw std::invalid_argument("source is '" + name + "'; steps of the double sum need 'exact' or 'sampled'");
+    }
+  }
   if (name == "exact") return all_classes_source(settings);
   if (name == "sampled") {
     return sampled_source(settings, label_selection(choice, problem), choice.log_alpha, choice.share);

@@ -87,6 +87,8 @@ class Labels {
     point.rng =
         Rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, static_cast<std::uint64_t>(named_by));
     if (!problem_.weights.empty()) point.weight = problem_.weights[static_cast<std::size_t>(point.id)];
+    if (!problem_.local.empty()) point.local = &problem_.local[static_cast<std::size_t>(point.id)];
+    point.visits = run.stretch.pass;
     point.phi = row_of(phi_, b);
     point.labels = problem_.labels.of(static_cast<std::size_t>(point.id));
     problem_.map.forward(point.id, point.phi);

@@ -21,6 +21,7 @@ struct LabelProblem {
   Excluded labels;  // a list for each point, none empty
   VectorRows classes;
   std::span<const double> weights{};  // of the points, positive with mean 1, or empty: all are 1
+  std::span<double> local{};          // what points carry between visits, for steps of the double sum; or empty
 };
 
 // Throws std::invalid_argument where points, labels, embeddings and classes do not fit each other.

@@ -21,6 +21,19 @@ inline LabelLoss loss_of_step(const SourceSettings& settings, double eta, const 
   return implicit_margin(margin->smoothing, eta * point.weight, point.phi_sq);
 }
 
+// The step of the double sum: the answer to scores z of classes with weights alpha, of which those with alpha 0 do not
+// count, and to the labels' scores.
+inline double step_gradient(const SourceSettings& settings, const LabelPoint& point, double eta,
+                            std::span<const float> z, std::span<const float> alpha, std::span<const float> labels,
+                            LabelGradient& g) {
+  double mean = 0;
+  for (const float score : labels) mean += static_cast<double>(score);
+  mean /= static_cast<double>(labels.size());
+  // As in loss_of_step, a weight lengthens a proximal step.
+  const SampledPoint seen{z, alpha, mean, point.phi_sq, eta * point.weight, eta * settings.local_step, point.visits};
+  return settings.step->solve(settings.isa, seen, labels, *point.local, g);
+}
+
 // Scores of a point's labels and of some wrong classes, with room for their gradient.
 struct ListedScores {
   std::vector<Index> wrong;
@@ -68,9 +81,10 @@ inline float largest_of(std::span<const float> scores) {
   return any_bad == 0 ? largest : INFINITY;
 }
 
-// Leaves the gradient with respect to the labels' and the listed classes' scores in `out`.
+// Leaves the gradient with respect to the labels' and the listed classes' scores in `out`; `alpha` are the weights of
+// the latter for a step of the double sum.
 inline void listed_gradient(const SourceSettings& settings, const LabelPoint& point, double eta, ListedScores& listed,
-                            ClassGradient& out) {
+                            std::span<const float> alpha, ClassGradient& out) {
   out.clear();
   run_with(settings.isa,
            [&] { out.largest_score = std::max(largest_of(listed.positives), largest_of(listed.negatives)); });
@@ -78,12 +92,16 @@ inline void listed_gradient(const SourceSettings& settings, const LabelPoint& po
   listed.negative_g.resize(listed.negatives.size());
   listed.positive_g.resize(listed.positives.size());
   LabelGradient gradient{listed.positive_g, listed.negative_g};
-  std::visit(
-      [&](const auto& loss) {
-        run_with(settings.isa,
-                 [&] { out.loss = loss(LabelScores{listed.positives, listed.negatives}, gradient, listed.memory); });
-      },
-      loss_of_step(settings, eta, point));
+  if (settings.step != nullptr) {
+    out.loss = step_gradient(settings, point, eta, listed.negatives, alpha, listed.positives, gradient);
+  } else {
+    std::visit(
+        [&](const auto& loss) {
+          run_with(settings.isa,
+                   [&] { out.loss = loss(LabelScores{listed.positives, listed.negatives}, gradient, listed.memory); });
+        },
+        loss_of_step(settings, eta, point));
+  }
   const auto add = [&](std::span<const Index> ids, std::span<const float> g) {
     for (std::size_t c = 0; c < ids.size(); ++c) {
       if (g[c] == 0) continue;

@@ -10,7 +10,8 @@ namespace manyclass {
 namespace {
 
 // Adds log alpha to the scores of drawn classes, so that the sum of their e^z estimates that over all wrong classes
-// (Jean et al. 2015, Botev et al. 2017). Nowhere else do weights enter a loss of labels.
+// (Jean et al. 2015, Botev et al. 2017). The logarithm of that estimate is biased; steps of the double sum take the
+// weights as they are instead. Nowhere else do weights enter a loss of labels.
 void weigh(std::span<float> z, std::span<const float> log_alpha) {
   for (std::size_t c = 0; c < z.size(); ++c) z[c] += log_alpha[c];
 }
@@ -20,7 +21,7 @@ class Sampled final : public ClassSource {
   Sampled(const SourceSettings& settings, AnySelect select, bool log_alpha, bool share)
       : settings_(settings),
         select_(std::move(select)),
-        log_alpha_(log_alpha),
+        log_alpha_(log_alpha && settings.step == nullptr),
         share_(share),
         work_(static_cast<std::size_t>(settings.n_threads)) {
     const std::size_t capacity = std::visit([](const auto& draws) { return draws.capacity(); }, select_);
@@ -47,7 +48,7 @@ class Sampled final : public ClassSource {
         score_wrong(settings_.classes, points[b], listed);
       });
       if (log_alpha_) weigh(listed.negatives, work.log_alpha);
-      listed_gradient(settings_, points[b], eta, listed, out[b]);
+      listed_gradient(settings_, points[b], eta, listed, work.drawn_alpha, out[b]);
     }
   }
 
@@ -62,7 +63,8 @@ class Sampled final : public ClassSource {
     std::vector<Index> list;  // room for a draw
     std::vector<float> alpha, times;
     std::vector<Index> drawn;           // the classes that count, distinct
-    std::vector<float> log_alpha;       // of each
+    std::vector<float> drawn_alpha;     // of each,
+    std::vector<float> log_alpha;       // and its log
     std::vector<std::uint32_t> places;  // K: where a class is in `drawn`
     std::vector<std::size_t> of_labels;
     ListedScores listed;
@@ -89,7 +91,7 @@ class Sampled final : public ClassSource {
         const std::span<float> z = work.scores.of(p);
         // A label counts once, whether it is drawn or not.
         if (log_alpha_) keep(z, work, [&] { weigh(z, work.log_alpha); });
-        work.scores.gradient(settings_, point, eta, z, work.of_labels, out[b + p]);
+        work.scores.gradient(settings_, point, eta, z, work.of_labels, work.drawn_alpha, out[b + p]);
       }
     }
     for (const Index k : work.drawn) work.places[static_cast<std::size_t>(k)] = absent;
@@ -109,6 +111,7 @@ class Sampled final : public ClassSource {
 
   void draw(const LabelPoint& point, std::span<const Index> labels, Work& work) const {
     work.drawn.clear();
+    work.drawn_alpha.clear();
     work.log_alpha.clear();
     std::visit(
         [&](const auto& select) {
@@ -116,6 +119,7 @@ class Sampled final : public ClassSource {
           for (std::size_t c = 0; c < classes.size(); ++c) {
             if (work.alpha[c] == 0) continue;  // a label among its neighbours
             work.drawn.push_back(classes[c]);
+            work.drawn_alpha.push_back(work.alpha[c]);
             work.log_alpha.push_back(std::log(work.alpha[c]));
           }
         },

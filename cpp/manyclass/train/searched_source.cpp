@@ -44,7 +44,7 @@ class Searched final : public ClassSource {
         score_labels(settings_.classes, points[b], listed);
         score_wrong(settings_.classes, points[b], listed);  // the index may be some batches behind
       });
-      listed_gradient(settings_, points[b], eta, listed, out[b]);
+      listed_gradient(settings_, points[b], eta, listed, {}, out[b]);
     });
   }
 

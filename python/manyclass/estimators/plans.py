@@ -17,10 +17,14 @@ from manyclass.model.weights import Floats, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
+from manyclass.solvers import LABEL_SOLVERS
 from manyclass.training.local_family import LocalFamily
 from manyclass.training.passes import Schedule
-from manyclass.training.plan import BatchesPlan, PointsPlan, Utility
+from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Utility
 
+# Step sizes of u for u_learning_rate="auto". Of 1, 3, 5, 10, 30 and 100 for the implicit step, 3 never lost to the tied
+# one: larger ones fit real data faster at first (eurlex57k), but with noise of sampling that planted data punish.
+U_RATES = {"implicit": 3.0, "bregman": 0.5, "scent": 0.5}
 TINY = float(np.finfo(np.float32).tiny)
 
 # With embeddings, Adagrad's rate for learning_rate="auto", over the root mean square of |x|: how far a row moves at
@@ -305,9 +309,14 @@ def batches_plan(
     of_solver = Given(solver, f"{solver.name}: ")
     draws = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
     n_negatives = int(given.take("n_negatives", open_.n_negatives)) if draws else open_.n_negatives
-    adagrad = solver.name == "adagrad"
+    unbiased = loss == "cross_entropy" and solver.name in LABEL_SOLVERS
+    # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/notes).
+    adagrad = solver.name == "adagrad" or (unbiased and solver.name != "implicit")
     if of_solver.take("schedule") == "adaptive":
-        raise ValueError("schedule is 'adaptive'; with several labels, embeddings or a margin that is solver='adagrad'")
+        other = "what the solver does anyway; leave it" if adagrad else "solver='adagrad'; set"
+        raise ValueError(
+            f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
+        )
     fit_intercept = bool(given.take("fit_intercept"))
     square = 1.0 if dim is not None else mean_square_of(x)
     rate = ADAGRAD_RATE / square**0.5 if adagrad else 1 / (square + fit_intercept)
@@ -315,13 +324,14 @@ def batches_plan(
     plan = BatchesPlan(
         loss=loss,
         smoothing=smoothing,
-        implicit=solver.name == "implicit",
+        implicit=solver.name == "implicit" and not unbiased,
         adagrad=adagrad,
         n_negatives=n_negatives,
         # A margin compares scores with 1: an inclusion probability has no place in them.
         log_q=loss in LOG_Q_LOSSES and (not draws or bool(of_solver.take("log_q", True))),
         dim=dim,
         relu=relu,
+        double_sum=double_sum(solver.name, of_solver, source["source"], rate, dim) if unbiased else None,
         schedule=schedule_of(of_solver, rate, rate * EMBEDDING_SHARE[loss], open_.decay),
         max_iter=int(given.take("max_iter", open_.max_iter)),
         batch_size=of_solver.take("batch_size"),
@@ -335,6 +345,43 @@ def batches_plan(
         of_solver.take("reduction")
     of_solver.refuse_rest("with several labels, embeddings or a margin")
     return plan
+
+
+def double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int | None) -> DoubleSum:
+    """The steps of the solver `rule` on the double sum of minibatches; `rate` is the step size of W."""
+    if source not in ("exact", "sampled"):
+        raise ValueError(f"sampler is 'search'; solver {rule!r} needs one that leaves no class out")
+    reduction, formulation = of_solver.take("reduction", "pick_all"), of_solver.take("formulation")
+    if reduction == "logistic":
+        raise ValueError("reduction is 'logistic', which has no number for each row; that is solver='adagrad'")
+    if reduction == "decoupled" and formulation != "proposed":
+        raise ValueError(f"formulation is {formulation!r}, which has no effect with reduction='decoupled'")
+    if rule == "implicit":
+        _check_implicit(reduction, formulation, dim)
+    own = registered("solver")[rule].parameters
+    asked = of_solver.take("u_learning_rate", U_RATES.get(rule, rate)) if of_solver.has("u_learning_rate") else rate
+    return DoubleSum(
+        rule=rule,
+        options={number.name: float(of_solver.take(number.name)) for number in own},
+        reduction=reduction,
+        formulation=formulation,
+        u_init=of_solver.take("u_init", "log_n_classes"),
+        step=1.0 if asked == "tied" else float(asked) / rate,
+    )
+
+
+def _check_implicit(reduction: str, formulation: str, dim: int | None) -> None:
+    """Refuse what proximal steps of several labels do not have."""
+    allowed = {
+        "reduction": (reduction, ("pick_all", "pick_all_normalized")),
+        "formulation": (formulation, ("proposed",)),
+    }
+    for name, (value, choices) in allowed.items():
+        if value not in choices:
+            listed = ", ".join(map(repr, choices))
+            raise ValueError(f"{name} is {value!r}; with several labels and solver='implicit' it must be {listed}")
+    if dim is not None:
+        raise ValueError("solver is 'implicit', whose steps are those of a linear model; choose another for embeddings")
 
 
 def _budget(given: int | None, loss: str, n_classes: int) -> int:

@@ -12,6 +12,7 @@ from manyclass.estimators import auto
 from manyclass.estimators.plans import (
     REDUCTIONS,
     TINY,
+    U_RATES,
     Chosen,
     Open,
     batch_source,
@@ -29,7 +30,7 @@ from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part
 from manyclass.samplers import SAMPLERS
-from manyclass.solvers import SOLVERS
+from manyclass.solvers import LABEL_SOLVERS, SOLVERS
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, PostingsPlan
 from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
 
@@ -38,10 +39,7 @@ from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
 AUTO_RATE = {"umax": 0.1, "sgd": 0.01, "softplus": 0.1}
 AUTO_RATE_OVE = 4.0  # over n_classes
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
-# Step sizes of u for u_learning_rate="auto". Of 1, 3, 5, 10, 30 and 100 for the implicit step, 3 never lost to the tied
-# one: larger ones fit real data faster at first (eurlex57k), but with noise of sampling that planted data punish.
-U_RATES = {"implicit": 3.0, "bregman": 0.5, "scent": 0.5}
-BATCH_SOLVERS = ("adagrad", "css", "exact")  # with embeddings or several labels
+BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
 # Parameters that `Chosen` or the fit itself has taken.
 TAKEN = ("solver", "sampler", "model", "class_weight")
 
@@ -294,7 +292,8 @@ def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: i
     if solver.name == "exact" and sampler is not None and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     loss = _batch_loss(solver, sampler)
-    source = batch_source(sampler, n_classes, sampled=embeds, draws=SAMPLERS["frequency"]())
+    draws = embeds or solver.name in LABEL_SOLVERS
+    source = batch_source(sampler, n_classes, sampled=draws, draws=SAMPLERS["frequency"]())
     if loss == "logistic" and source["source"] != "exact":
         raise ValueError(
             "reduction is 'logistic', a sum over all classes, which those drawn do not stand for; set sampler='all' "
@@ -317,7 +316,12 @@ def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: i
 
 
 def _batch_loss(solver: Part, sampler: Part | None) -> str:
-    """The loss of several labels that a solver asks for; those of `batches_plan` that a search serves are fewer."""
+    """The loss of several labels that a solver asks for; those of `batches_plan` that a search serves are fewer.
+
+    Solvers of the double sum have their reductions in a `DoubleSum` of the plan.
+    """
+    if solver.name in LABEL_SOLVERS:
+        return REDUCTIONS["pick_all"]
     reduction = getattr(solver, "reduction", "auto")
     if reduction not in ("auto", "pick_all") and sampler is not None and sampler.name == "search":
         raise ValueError(f"reduction is {reduction!r}; with sampler='search' it must be 'pick_all'")
@@ -350,6 +354,10 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
         used["dim"] = plan.dim
     if plan.source != "exact":
         used["n_negatives"] = plan.n_negatives
-    inner: dict[str, Any] = {} if plan.schedule.name != "exponential" else {"decay": plan.schedule.decay}
-    inner["reduction"] = next(name for name, loss in REDUCTIONS.items() if loss == plan.loss)
+    inner: dict[str, Any] = {"decay": plan.schedule.decay} if plan.schedule.name == "exponential" else {}
+    if plan.double_sum is None:
+        inner["reduction"] = next(name for name, loss in REDUCTIONS.items() if loss == plan.loss)
+    else:
+        inner["reduction"] = plan.double_sum.reduction
+        inner["u_learning_rate"] = plan.double_sum.step * plan.schedule.learning_rate
     return opened(owner, used, solver, inner)

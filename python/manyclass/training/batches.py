@@ -55,11 +55,14 @@ def fit_batches(
         "margin": 1.0,
         "triplet": n_classes * n_labels,
     }
+    if plan.double_sum is not None:
+        at_zero["cross_entropy"] = _loss_at_zero(plan.double_sum.reduction, labels, n_classes, sample_weight)
     state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
     # Message passing reports a bound that starts far above the loss.
     most = np.inf if plan.source == "messages" else 2 * at_zero[plan.loss]
     probe = None
-    if plan.loss == "cross_entropy" and plan.log_q:  # the other losses have no logarithm of a sampled sum
+    # Other losses have no logarithm of a sampled sum, and the double sum shows a divergence itself.
+    if plan.loss == "cross_entropy" and plan.log_q and plan.double_sum is None:
         probe = Probe.of(
             x,
             labels,
@@ -71,6 +74,17 @@ def fit_batches(
             weights=sample_weight,
         )
     return weights, run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
+
+
+def _loss_at_zero(reduction: str, labels: Labels, n_classes: int, sample_weight: Doubles | None) -> float:
+    """The mean loss of W = 0, in nats."""
+    n_labels = np.diff(labels.indptr)
+    losses = {
+        "pick_all": n_labels * np.log(n_classes),
+        "pick_all_normalized": np.full(len(n_labels), np.log(n_classes)),
+        "decoupled": n_labels * np.log1p(n_classes - n_labels),
+    }
+    return float(np.average(losses[reduction], weights=sample_weight))
 
 
 class BatchesTraining:
@@ -86,10 +100,15 @@ class BatchesTraining:
     ) -> None:
         self._plan, self._x, self._labels, self._weights = plan, x, labels, weights
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
+        if plan.double_sum is not None and plan.double_sum.rule == "implicit":
+            by_classes = 1  # a sum of proximal steps is none
         self.batch = min(plan.batch_size or by_classes, len(labels))
         plan.check_sharing(self.batch, len(labels), weights.n_classes)
         self._index: Index | None = None
         self._moved = 0
+        local = 0 if plan.double_sum is None else len(labels)
+        zero = plan.double_sum is not None and plan.double_sum.u_init == "zero"
+        self._local = np.full(local, 0.0 if zero else np.log(weights.n_classes))
         self._arrays = _core.LabelArrays(
             x=csr_parts(x) if isinstance(x, sp.csr_array) else x,
             labels_indptr=labels.indptr,
@@ -103,6 +122,7 @@ class BatchesTraining:
             intercept=weights.intercept_column,
             relu=weights.relu,
             sample_weight=NO_WEIGHTS if sample_weight is None else sample_weight,
+            local=self._local,
         )
         self._trainer, self._made_for = self._make(self._source(0)), self._source(0)
 
@@ -148,12 +168,26 @@ class BatchesTraining:
             step=plan.step,
             tolerance=plan.tolerance,
             n_probe=1 if self._index is None else self._index.n_probe_,
+            **self._double_sum(),
             seed=plan.seed,
             n_threads=plan.n_threads,
             batch=self.batch,
             shuffle=plan.shuffle,
             isa="auto",
         )
+
+    def _double_sum(self) -> dict[str, Any]:
+        """What the core has of the double sum."""
+        chosen = self._plan.double_sum
+        if chosen is None:
+            return {}
+        return {
+            "rule": chosen.rule,
+            "rule_options": dict(chosen.options),
+            "reduction": chosen.reduction,
+            "formulation": chosen.formulation,
+            "local_step": chosen.step,
+        }
 
     def _new_index(self, source: str) -> Index:
         """An index of the present rows that probes as many clusters as points of the training data need."""

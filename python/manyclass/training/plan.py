@@ -141,6 +141,33 @@ class PointsPlan(Plan):
     utility: Utility | None = None
 
 
+@dataclass(frozen=True)
+class DoubleSum:
+    """Steps of minibatches on the double sum, with a number for each point.
+
+    Attributes
+    ----------
+    rule : str
+        The solver that moves the number.
+    options : mapping of str to float
+        Numbers that the rule owns.
+    reduction : {"pick_all", "pick_all_normalized", "decoupled"}
+        How the labels of a row share a loss.
+    formulation : {"proposed", "raman"}
+        What is carried: u, or the log-normaliser.
+    u_init : {"log_n_classes", "zero"}
+    step : float
+        Step size of the number, in units of that of W.
+    """
+
+    rule: str
+    options: Mapping[str, float]
+    reduction: str
+    formulation: str
+    u_init: str
+    step: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchesPlan(Plan):
     """Training by minibatches on embeddings, several labels, or searches.
@@ -161,6 +188,8 @@ class BatchesPlan(Plan):
     n_negatives : int
     log_q : bool
         Whether the weights of drawn classes enter the loss.
+    double_sum : DoubleSum or None
+        None: the logarithm of a sampled sum, or a margin.
     index : index or None
         An example of the index to search with.
     budget : int
@@ -183,6 +212,7 @@ class BatchesPlan(Plan):
     options: Mapping[str, float] = field(default_factory=dict)
     n_negatives: int
     log_q: bool
+    double_sum: DoubleSum | None = None
     index: Index | None = None
     budget: int
     n_iter: int = 1
