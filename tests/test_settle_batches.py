@@ -60,7 +60,8 @@ SOFTMAX = BatchesPlan(
 UNIFORM = {"source": "sampled", "sampler": "uniform", "options": {}}
 # The double sum draws classes by default; its number moves by 0.5, in units of the step of W, which is 1.
 SCENT = {"source": "sampled"}
-U = DoubleSum("scent", {}, "pick_all", "proposed", "log_n_classes", 0.5)
+U = DoubleSum("scent", {}, "pick_all", "raman", "log_n_classes", 0.5)
+DECOUPLED = replace(U, reduction="decoupled", formulation="proposed")
 
 
 def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
@@ -106,8 +107,8 @@ def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
         ({"solver": solvers.SCENT(u_learning_rate="tied")}, SCENT | {"double_sum": replace(U, step=1.0)}),
         ({"solver": solvers.SCENT(u_learning_rate=2.0)}, SCENT | {"double_sum": replace(U, step=2.0)}),
         ({"solver": solvers.SCENT(u_init="zero")}, SCENT | {"double_sum": replace(U, u_init="zero")}),
-        ({"solver": solvers.SCENT(formulation="raman")}, SCENT | {"double_sum": replace(U, formulation="raman")}),
-        ({"solver": solvers.SCENT(reduction="decoupled")}, SCENT | {"double_sum": replace(U, reduction="decoupled")}),
+        ({"solver": solvers.SCENT(formulation="proposed")}, SCENT | {"double_sum": replace(U, formulation="proposed")}),
+        ({"solver": solvers.SCENT(reduction="decoupled")}, SCENT | {"double_sum": DECOUPLED}),
         (
             {"solver": solvers.EMA(gain=0.25)},
             SCENT | {"double_sum": replace(U, rule="ema", options={"gain": 0.25}, step=1.0)},

@@ -150,10 +150,12 @@ LABEL_SOLVERS = tuple(names("label_solver"))  # of the double sum, by points or 
 FIRST_VISIT_SETS_U = ("augment_reduce", "scgd")  # their gain falls from 1: where u starts has no effect
 FORMULATION = Setting(
     "formulation",
-    "proposed",
-    "What is carried between visits of a point: u, or u + x.w_y in Raman's form (Fagan & Iyengar 2018, eq. 8).",
+    "auto",
+    "What is carried between visits of a point: u, or in Raman's form the log-normaliser u + x.w_y (Fagan & Iyengar "
+    '2018, eq. 8); "auto": "proposed", but "raman" with several labels or embeddings, which move x.w_y far.',
     "choice",
     _CHOICES["formulation"],
+    ("auto",),
 )
 ROOT = Setting(
     "root",

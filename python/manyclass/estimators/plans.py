@@ -351,7 +351,9 @@ def double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int |
     """The steps of the solver `rule` on the double sum of minibatches; `rate` is the step size of W."""
     if source not in ("exact", "sampled"):
         raise ValueError(f"sampler is 'search'; solver {rule!r} needs one that leaves no class out")
-    reduction, formulation = of_solver.take("reduction", "pick_all"), of_solver.take("formulation")
+    reduction = of_solver.take("reduction", "pick_all")
+    form = "proposed" if rule == "implicit" or reduction == "decoupled" else "raman"
+    formulation = of_solver.take("formulation", form)
     if reduction == "logistic":
         raise ValueError("reduction is 'logistic', which has no number for each row; that is solver='adagrad'")
     if reduction == "decoupled" and formulation != "proposed":

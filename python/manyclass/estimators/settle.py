@@ -144,8 +144,9 @@ def points_plan(
     if not of_solver.take("log_q", True):
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
     own = solver.get_params()
-    fields |= {name: of_solver.take(name) for name in ("formulation", "root", "partition", "u_init") if name in own}
-    if fields["max_norm"] is not None and fields.get("formulation", "proposed") != "proposed":
+    fields |= {name: of_solver.take(name) for name in ("root", "partition", "u_init") if name in own}
+    fields["formulation"] = of_solver.take("formulation", "proposed")
+    if fields["max_norm"] is not None and fields["formulation"] != "proposed":
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
     if fields.get("partition") == "random" and not fields["shuffle"]:
         raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
@@ -358,6 +359,6 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
     if plan.double_sum is None:
         inner["reduction"] = next(name for name, loss in REDUCTIONS.items() if loss == plan.loss)
     else:
-        inner["reduction"] = plan.double_sum.reduction
+        inner |= {"reduction": plan.double_sum.reduction, "formulation": plan.double_sum.formulation}
         inner["u_learning_rate"] = plan.double_sum.step * plan.schedule.learning_rate
     return opened(owner, used, solver, inner)
