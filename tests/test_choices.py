@@ -10,8 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from test_settle_points import BASE as PLAN
 
 from manyclass import SoftmaxClassifier
-from manyclass.estimators import auto, tuning
-from manyclass.estimators.tuning import best_ridge, search_grid, tune_learning_rate
+from manyclass.estimators import auto, trials, tuning
+from manyclass.estimators.trials import Trials, best_ridge
+from manyclass.estimators.tuning import search_grid, tune_learning_rate
 from manyclass.model.weights import LinearWeights
 from manyclass.search.class_index import ClassIndex, class_rows, queries, recall_error
 from manyclass.search.spherical import SphericalClusterIndex
@@ -43,9 +44,9 @@ def test_the_ridge_is_the_best_before_the_losses_rise(losses, best, n_tried, mon
         told = np.array([losses[len(plans) - 1]])
         return SimpleNamespace(log_losses=lambda x, y, n: (told, None)), [0.0] * plan.max_iter
 
-    monkeypatch.setattr(tuning, "fit_points", fit_points)
+    monkeypatch.setattr(trials, "fit_points", fit_points)
     X, y = np.full((100, 4), 1.5, dtype=np.float32), (np.arange(100) % 5).astype(np.int32)
-    alpha, tried = best_ridge(PLAN, X, y, 5, seed)
+    alpha, tried = best_ridge(Trials(np.inf), PLAN, X, y, auto.Shape.of(X, 5), seed, None)
     unit = 9.0  # the mean of |x|^2
     assert [plan.alpha for plan in plans] == [ridge * unit for ridge in auto.RIDGES[:n_tried]]
     assert alpha == auto.RIDGES[best] * unit
@@ -61,9 +62,9 @@ def test_a_ridge_whose_training_ended_early_is_none(monkeypatch, seed):
         loss = next(told)
         return SimpleNamespace(log_losses=lambda *_: (np.array([loss]), None)), [0.0] * next(n_passes)
 
-    monkeypatch.setattr(tuning, "fit_points", fit_points)
+    monkeypatch.setattr(trials, "fit_points", fit_points)
     X, y = np.ones((50, 1), dtype=np.float32), (np.arange(50) % 5).astype(np.int32)
-    assert best_ridge(PLAN, X, y, 5, seed)[0] == auto.RIDGES[2]
+    assert best_ridge(Trials(np.inf), PLAN, X, y, auto.Shape.of(X, 5), seed, None)[0] == auto.RIDGES[2]
 
 
 @pytest.mark.parametrize("solver", ["exact", "implicit"])

@@ -19,7 +19,9 @@ N, D, K = 24, 4, 6
 MEAN_SQUARE = 4.0  # of |x|^2 for rows of ones
 LABELS = (np.arange(N) % K).astype(np.int32)
 
-# The defaults of a solver chosen by hand, its step size being 1 / (4 + 1): the 1 is the intercept's.
+# The defaults of the implicit step chosen by hand, its step size being 6 / (4 + 1), the 1 being the intercept's, which
+# falls to a twentieth; and of the others.
+DECAY = 20 ** (-1 / 11)
 BASE = PointsPlan(
     solver="implicit",
     formulation="proposed",
@@ -27,16 +29,16 @@ BASE = PointsPlan(
     u_init="log_n_classes",
     averaging="none",
     sampler="frequency_block",
-    n_negatives=64,
-    options={"power": 0.75},
+    n_negatives=256,
+    options={"power": 1.0},
     n_head=16,
     refresh=10,
     alpha=0.0,
     max_norm=None,
     hogwild=False,
     utility=None,
-    schedule=Schedule("exponential", 0.2, 3.0, 0.9),
-    max_iter=20,
+    schedule=Schedule("exponential", 1.2, 30.0, DECAY),
+    max_iter=12,
     batch_size=None,
     shuffle=True,
     share_classes=None,
@@ -44,6 +46,9 @@ BASE = PointsPlan(
     seed=seed_from(0),
     n_threads=1,
     verbose=0,
+)
+OTHERS = replace(
+    BASE, n_negatives=64, options={"power": 0.75}, max_iter=20, schedule=Schedule("exponential", 0.2, 1, 0.9)
 )
 
 
@@ -54,7 +59,7 @@ def settled(x=None, *, candidates=False, timed=False, **parameters):
     return settle_points(owner, chosen, x, LABELS, K, candidates=candidates, timed=timed)
 
 
-def steps(rate, u_rate, name="exponential", decay=0.9):
+def steps(rate, u_rate, name="exponential", decay=DECAY):
     return {"schedule": Schedule(name, rate, u_rate, decay)}
 
 
@@ -62,17 +67,17 @@ FIELDS = [
     ({}, {}),
     ({"n_negatives": 7}, {"n_negatives": 7}),
     ({"alpha": 0.25}, {"alpha": 0.25}),
-    ({"max_iter": 3}, {"max_iter": 3}),
+    ({"max_iter": 3}, {"max_iter": 3, **steps(1.2, 30.0, decay=20**-0.5)}),
     ({"n_jobs": 3}, {"n_threads": 3}),
     ({"verbose": 1}, {"verbose": 1}),
     ({"random_state": 5}, {"seed": seed_from(5)}),
-    ({"learning_rate": 0.7}, steps(0.7, 3.0)),
-    ({"fit_intercept": False}, {"fit_intercept": False, **steps(1 / MEAN_SQUARE, 3.0)}),
-    ({"solver": solvers.Implicit(decay=0.5)}, steps(0.2, 3.0, decay=0.5)),
-    ({"solver": solvers.Implicit(schedule="inverse")}, steps(0.2, 3.0, "inverse")),
-    ({"solver": solvers.Implicit(schedule="constant")}, steps(0.2, 3.0, "constant")),
-    ({"solver": solvers.Implicit(u_learning_rate=0.4)}, steps(0.2, 0.4)),
-    ({"solver": solvers.Implicit(u_learning_rate="tied")}, steps(0.2, 0.2)),
+    ({"learning_rate": 0.7}, steps(0.7, 30.0)),
+    ({"fit_intercept": False}, {"fit_intercept": False, **steps(6 / MEAN_SQUARE, 30.0)}),
+    ({"solver": solvers.Implicit(decay=0.5)}, steps(1.2, 30.0, decay=0.5)),
+    ({"solver": solvers.Implicit(schedule="inverse")}, steps(1.2, 30.0, "inverse")),
+    ({"solver": solvers.Implicit(schedule="constant")}, steps(1.2, 30.0, "constant")),
+    ({"solver": solvers.Implicit(u_learning_rate=0.4)}, steps(1.2, 0.4)),
+    ({"solver": solvers.Implicit(u_learning_rate="tied")}, steps(1.2, 1.2)),
     ({"solver": solvers.Implicit(u_learning_rate="tied"), "learning_rate": 0.7}, steps(0.7, 0.7)),
     ({"solver": solvers.Implicit(u_init="zero")}, {"u_init": "zero"}),
     ({"solver": solvers.Implicit(formulation="raman")}, {"formulation": "raman"}),
@@ -88,7 +93,7 @@ FIELDS = [
     ({"sampler": "uniform"}, {"sampler": "uniform", "options": {}}),
     ({"sampler": "block"}, {"sampler": "block", "options": {}}),
     ({"sampler": "all"}, {"sampler": "all", "options": {}}),
-    ({"sampler": "frequency"}, {"sampler": "frequency"}),
+    ({"sampler": "frequency"}, {"sampler": "frequency", "options": {"power": 0.75}}),
     ({"sampler": samplers.Frequency(power=0.5)}, {"sampler": "frequency", "options": {"power": 0.5}}),
     ({"sampler": samplers.FrequencyBlock(power=0)}, {"options": {"power": 0.0}}),
     ({"sampler": "head_tail"}, {"sampler": "head_tail", "options": {}}),
@@ -107,7 +112,7 @@ def test_each_parameter_changes_its_own_field_of_the_plan_and_no_other(parameter
 # By solver: what the docstring gives for c of the learning rate, for the step of u, and the numbers that it owns. u has
 # the step c where the learning rate is left open, and that of W where it is given.
 BY_SOLVER = {
-    "implicit": (1.0, 3.0, {}),
+    "implicit": (6.0, 30.0, {}),
     "umax": (0.1, 0.1, {"delta": 1.0}),
     "sgd": (0.01, 0.01, {}),
     "exact": (1.0, 1.0, {}),
@@ -136,13 +141,15 @@ def test_each_row_is_that_of_a_solver_of_the_core():
 def test_defaults_of_a_solver_are_those_of_its_docstring(solver):
     numbers = {number.name: number.default for number in parts("solver")[solver].parameters}
     c, c_of_u, own = BY_SOLVER.get(solver, (1.0, 1.0, numbers))  # a new solver has nothing of its own
-    changes = {"solver": solver, **steps(c / (MEAN_SQUARE + 1), c_of_u), **NEEDS.get(solver, {})}
-    changes["options"] = own | changes.get("options", {"power": 0.75})
+    base = BASE if solver == "implicit" else OTHERS
+    decay = base.schedule.decay
+    changes = {"solver": solver, **steps(c / (MEAN_SQUARE + 1), c_of_u, decay=decay), **NEEDS.get(solver, {})}
+    changes["options"] = own | changes.get("options", dict(base.options))
     plan = settled(solver=solver).plan
-    assert plan == replace(BASE, **changes)
+    assert plan == replace(base, **changes)
     given = settled(solver=solver, learning_rate=0.3).plan
-    u_rate = {"implicit": 3.0, "bregman": 0.5, "scent": 0.5}.get(solver, 0.3)
-    assert given == replace(BASE, **changes | steps(0.3, u_rate))
+    u_rate = {"implicit": 30.0, "bregman": 0.5, "scent": 0.5}.get(solver, 0.3)
+    assert given == replace(base, **changes | steps(0.3, u_rate, decay=decay))
 
 
 @pytest.mark.parametrize(
@@ -168,11 +175,11 @@ def test_a_batch_of_the_minibatch_solver_makes_its_step_as_large_as_it_has_point
 
 
 def test_the_adaptive_schedule_has_a_step_of_its_own_whatever_the_data():
-    adaptive = {"solver": "css", **steps(0.02, 1.0, "adaptive")}
-    assert settled(solver=solvers.CSS(schedule="adaptive")).plan == replace(BASE, **adaptive)
+    adaptive = {"solver": "css", **steps(0.02, 1.0, "adaptive", 0.9)}
+    assert settled(solver=solvers.CSS(schedule="adaptive")).plan == replace(OTHERS, **adaptive)
     assert settled(
         10 * np.ones((N, D), dtype=np.float32), solver=solvers.CSS(schedule="adaptive", decay=1.0)
-    ).plan == replace(BASE, **adaptive | steps(0.02, 1.0, "adaptive", 1.0))
+    ).plan == replace(OTHERS, **adaptive | steps(0.02, 1.0, "adaptive", 1.0))
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -182,7 +189,7 @@ def test_the_learning_rate_follows_the_mean_square_of_the_rows(sparse, seed):
     x = sp.csr_array(X) if sparse else X
     for fit_intercept in (False, True):
         rate = settled(x, fit_intercept=fit_intercept).plan.schedule.learning_rate
-        assert rate == pytest.approx(1 / (mean + fit_intercept), rel=D * 2**-22)  # float32 squares of D numbers
+        assert rate == pytest.approx(6 / (mean + fit_intercept), rel=D * 2**-22)  # float32 squares of D numbers
 
 
 def test_rows_of_zeros_leave_a_finite_learning_rate():
@@ -212,8 +219,9 @@ def test_auto_samples_where_something_was_said_of_samples(given, solver):
     assert found.params["solver"].name == solver
     c, passes = {"exact": (1.0, 20), "implicit": (6.0, 12)}[solver]
     passes = given.get("max_iter", passes)
-    # The step size ends where 20 passes with decay 0.9 end.
-    assert found.plan.schedule.decay**passes == pytest.approx(0.9**20, rel=1e-12)
+    # The exact step's size ends where 20 passes with decay 0.9 end, that of the last sampled one is a twentieth.
+    decay = 0.9 ** (20 / passes) if solver == "exact" else 20 ** (-1 / (passes - 1))
+    assert found.plan.schedule.decay == pytest.approx(decay, rel=1e-12)
     assert found.plan.schedule.learning_rate == c / (MEAN_SQUARE + 1)
     assert found.plan.averaging == "suffix"
     assert found.plan.max_iter == passes
@@ -224,9 +232,9 @@ def test_what_was_open_is_told_and_what_was_given_is_not():
     found = settled()
     assert set(found.params) == {"solver", "sampler", "model", "n_negatives", "alpha", "learning_rate", "max_iter"}
     inner = found.params["solver"].get_params()
-    assert (inner["averaging"], inner["u_learning_rate"], inner["decay"]) == ("none", 3.0, 0.9)
-    assert found.params["sampler"].get_params() == {"power": 0.75}
-    assert (found.params["n_negatives"], found.params["alpha"], found.params["max_iter"]) == (64, 0.0, 20)
+    assert (inner["averaging"], inner["u_learning_rate"], inner["decay"]) == ("none", 30.0, DECAY)
+    assert found.params["sampler"].get_params() == {"power": 1.0}
+    assert (found.params["n_negatives"], found.params["alpha"], found.params["max_iter"]) == (256, 0.0, 12)
     given = settled(
         solver=solvers.UMax(decay=0.5, averaging="none", u_learning_rate=1.0),
         sampler="uniform",
@@ -244,7 +252,7 @@ def test_what_was_open_is_told_and_what_was_given_is_not():
 def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_open(monkeypatch):
     asked = []
 
-    def best_ridge(plan, *_):
+    def best_ridge(_, plan, *__):
         asked.append(plan)
         return 0.125, {0.125: 1.0}
 
@@ -257,7 +265,7 @@ def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_op
         assert other.alpha_path == {}
         assert other.plan.alpha != 0.125
     assert len(asked) == 1
-    monkeypatch.setattr(auto, "MOST_TO_TRY", 0.0)
+    monkeypatch.setattr(auto, "QUICK", 0.0)  # and five trials take more than a third of a fit
     assert settled(solver="auto").alpha_path == {}
 
 

@@ -1,6 +1,11 @@
-r"""What "auto" stands for in `SoftmaxClassifier`, from a model of what a visit of a point costs and of what it teaches.
+r"""What "auto" stands for in `SoftmaxClassifier`: short trials on the user's own rows, and rules for what is not tried.
 
-    shape ─▶ microseconds a visit, by solver ─▶ exact or m sampled classes ─▶ step, averaging, ridge
+    shape ─▶ microseconds a visit, by solver ─▶ solver ─▶ trials: step size ─▶ ridge or model ─▶ fit
+
+Trials keep to 30 % of the predicted seconds of the fit, or to 3 predicted seconds where that is more. Predictions are
+constants times visits, so that equal seeds try and choose alike on any machine and with any number of threads.
+`auto_report_` has a line for each trial, and with `verbose=1` each is printed as it ends. Nothing is tried with fewer
+than 1,000 rows or a limit of seconds (max_seconds), nor what was set by hand.
 
 solver
     "lbfgs" where that is predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate,
@@ -8,57 +13,62 @@ solver
     most 8 microseconds with all classes (hundreds of them, as a rule), else "implicit"; with embeddings or several
     labels "adagrad".
 sampler
-    "frequency_block"; in training by minibatches, which has no "head_tail", "all" up to 8,192 classes, else
-    "frequency".
+    "frequency_block", of "implicit" with power=1; in training by minibatches, which has no "head_tail", "all" up to
+    8,192 classes, else "frequency".
 n_negatives
-    64, and 1,024 in training by minibatches; with solver="auto" it balances what a class costs with the noise of having
-    few: 64 to 512.
+    64, of "implicit" 256, and 1,024 in training by minibatches.
 model
-    "linear", but "embedding" where X is sparse, W would take more than 256 MB and it would have more than 30 numbers
-    for each one stored in X, if nothing is set that embeddings do not use. With solver="auto" a linear model is trained
-    on scaled features: see `help(manyclass.models.Linear)`.
-alpha
-    0; with solver="auto" one that was tried (`alpha_path_`), if no max_seconds is given. Where "lbfgs" was chosen: the
-    best of 1000, 100, ..., 0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by more
-    than the standard error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5,
-    3e-5 and 1e-4 on a tenth of the points, where that is predicted to take at most 20 seconds and 1,000 points are
-    there; untried it is 0.01 / n_samples. W is that of the scaled features where they are.
+    "linear" of dense data, few classes or small data. Of others with one label a row and W of at most 2 GB, "linear" or
+    "embedding" by trials, if nothing is set that one of them does not use: both are fitted to whole classes of 2,500
+    and of 10,000 rows, and the one with the less log-loss on held-out ones, in the mean, is taken. Where nothing is
+    tried, "embedding" if X is sparse, W would take more than 256 MB and it would
+    have more than 30 numbers for each one stored in X. With solver="auto" a linear model is trained on scaled features:
+    see `help(manyclass.models.Linear)`.
 learning_rate
-    c divided by the mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.1 for "umax" and "softplus", 0.01
-    for "sgd", 4 / n_classes for "ove", batch_size for "minibatch_implicit" and 6 for the "implicit" that solver="auto"
-    chooses; for "adagrad", 1 over the root of that mean. "grid", which is no "auto", is the best of 0.001, 0.01, ...,
-    1000 on a tenth of the points, as `manyclass.tune_learning_rate` finds it.
+    By trials, of every solver but "negative_sampling", "adagrad" and schedule="adaptive": two passes over *whole
+    classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and the search goes on while
+    the best is at an end. The smallest within 1 % of the least log-loss is taken, divided by what the steps of all
+    passes add up to over 2, where that is more. Untried it is c divided by the mean of \|x_i\|^2 (plus 1 with an
+    intercept), c being 1, but 6 for "implicit", 0.1 for "umax" and "softplus", 0.01 for "sgd", 4 / n_classes for "ove"
+    and batch_size for "minibatch_implicit"; for "adagrad", 1 over the root of that mean. "grid", which is no "auto", is
+    the best of 0.001, 0.01, ..., 1000 on a tenth of the points, as `manyclass.tune_learning_rate` finds it.
+alpha
+    0; with solver="auto" one that was tried (`alpha_path_`). Where "lbfgs" was chosen: the best of 1000, 100, ...,
+    0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by more than the standard
+    error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a
+    tenth of the points, where the budget of the trials is enough for five fits; untried it is 0.01 / n_samples. W is
+    that of the scaled features where they are.
 max_iter
-    20; 10,000 for "lbfgs"; 12 for the "implicit" that solver="auto" chooses; 10 in training by minibatches, and 4 where
-    embeddings were chosen.
+    20; 10,000 for "lbfgs"; 12 for "implicit"; 10 in training by minibatches, and 4 where embeddings were chosen.
 
 A rule that depended on a clock would make results depend on it too, so the costs are constants, fitted once to
-measurements (bench/bench_auto.py prints both); only their ratios, and one threshold, matter.
+measurements (bench/bench_auto.py prints both); only their ratios, and the thresholds in seconds, matter.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import scipy.sparse as sp
 
 from manyclass.estimators.plans import Open
 from manyclass.model.weights import LINE, Matrix
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan
 
 # What "auto" stands for where the solver was chosen by hand: nothing that is not in the solver's definition.
 BY_HAND = Open(n_negatives=64, max_iter=20, decay=0.9)
+# Sampled implicit steps, chosen by hand or not. On nine sets of first labels 12 passes of half the step gain up to 0.1
+# nats over 6, and 256 classes up to 0.06 over 112; 512 gain at most 0.03 more in 2.5 times the time. Steps fall to a
+# twentieth (bench/notes/auto.md).
+PASSES_SAMPLED, NEGATIVES_SAMPLED, LAST_STEP = 12, 256, 1 / 20
+# Classes are drawn by their frequency itself: best, or within 0.035 nats, of the powers 0.5, 0.75 and 1 on each.
+POWER_SAMPLED = 1.0
 
 # Up to so many microseconds a visit all classes are worth their time: no noise of sampling, no u to learn, and twenty
 # passes over 10^5 points still end in 16 s. bibtex takes 4, delicious 2.5, eurlex57k 150.
 MOST_EXACT = 8.0
-# m sampled classes make the gradient noisier than all do, by a factor of about 1 + K / (VARIANCE m): fitted to the m
-# that does best for test log-loss in equal time, 64 to 256 on eurlex57k and 512 (of 64, 256, 512, 768) on yso-en.
-VARIANCE = 6.0
-FEWEST, MOST = 64, 512
-# Passes. Sampled steps at the rate below overfit after about a dozen; exact ones, for few classes, take no time.
-PASSES_SAMPLED, PASSES_EXACT = 12, 20
+PASSES_EXACT = 20  # of exact steps, which are for few classes and take no time
 LAST_CACHE = 32.0  # megabytes
 # In units of 1 / mean |x|^2, intercept included. A sampled step is implicit and bears 6, which on eurlex57k and yso-en
 # learns in 12 passes what 2 does not in 20; the exact one is explicit, and has few classes.
@@ -71,19 +81,37 @@ MOST_FOR_AVERAGE = 2 << 30
 # and 1.1 nats there, in less time; eurlex57k has 1.3 and loses 0.3 by them. Between these, nothing was tried.
 LEAST_TO_EMBED = 256 << 20
 NUMBERS_A_VALUE = 30
+# Larger ones are not tried for a linear model, whose fit would need as much memory again.
+LARGEST_CONTESTED = 2 << 30
 # Of 128, 192 and 256 with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy on yso-en.
 EMBEDDED_DIM = 192
 EMBEDDED = Open(n_negatives=1024, max_iter=4, decay=0.5)
 # Minibatches otherwise.
 BATCHES = Open(n_negatives=1024, max_iter=10, decay=0.9)
 
+# Trials. All before a fit take at most this share of its predicted seconds, or QUICK seconds where that is more, which
+# nobody waits for. With fewer rows a tenth held out would say nothing.
+MOST_OF_FIT, QUICK = 0.3, 3.0
+FEWEST_TO_TRY, MOST_TO_TRY = 1000, 20_000
+# Step sizes are tried on so many rows, in RATES trials as a rule, for two passes, the second of a quarter of the step,
+# in steps of a third of a decade: a valley is wider than that. The first three surround the constants below.
+RATES = 6
+TRIAL_PASSES, TRIAL_DECAY = 2, 0.25
+RATE_RATIO = 10 ** (1 / 3)
+FIRST_RATES, FURTHEST_RATE = (-1, 0, 1), (-6, 6)
+# The smallest step with a log-loss of no more than 1 % above the least: fewer rows want larger steps, so that where the
+# valley is flat the fit wants its lower end (yso-en and panlex in bench/notes/auto.md).
+AS_GOOD = 1.01
+# Whole classes that make up the rows of a trial; fewer would be another problem than that of all.
+LEAST_CLASSES = 25
+# Of the steps of all passes, in units of the pick; it is 2.0 for 12 passes of half the pick that fall to a twentieth.
+SUM_OF_STEPS = 2.0
+
 # Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where trying takes no more than so many predicted
 # seconds it is the best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no
 # function of K, D and N was found that says so. Else RIDGE / N, a weak one: of 0, 1e-8 and 4e-8 none is clearly ahead
 # on yso-en, and eurlex57k gains up to 0.06 nats by 1e-6.
 RIDGES = (0.0, 3e-6, 1e-5, 3e-5, 1e-4)
-MOST_TO_TRY = 20.0
-FEWEST_TO_TRY = 1000
 PAST_THE_VALLEY = 1.02
 RIDGE = 0.01
 
@@ -179,11 +207,13 @@ def embeds(shape: Shape) -> bool:
     return shape.sparse and shape.bytes >= LEAST_TO_EMBED and numbers >= NUMBERS_A_VALUE * stored
 
 
-def best_n_negatives(shape: Shape) -> int:
-    """Minimise cost times noise, (a + b m) (1 + V / m) with V = K / VARIANCE: m = sqrt(V a / b), in whole lines."""
-    a, b = _sampled_cost(shape)
-    m = math.sqrt(shape.n_classes / VARIANCE * a / b)
-    return int(min(max(LINE * round(m / LINE), FEWEST), MOST))
+def is_contested(shape: Shape) -> bool:
+    """Whether linear models and embeddings are tried where that is left open; else `embeds` decides.
+
+    Dense data, few classes and small data are linear: embeddings lose there, and take longer.
+    """
+    small = visit_cost(shape, None) <= MOST_EXACT or full_cost(shape) <= MOST_FULL
+    return shape.sparse and not small and shape.bytes <= LARGEST_CONTESTED
 
 
 def choose(shape: Shape, *, sampling: bool, max_iter: int | None) -> tuple[str, Open]:
@@ -191,14 +221,19 @@ def choose(shape: Shape, *, sampling: bool, max_iter: int | None) -> tuple[str, 
 
     `sampling`: something was set that only sampled steps use; `max_iter`: passes, where they were set.
     """
-    solver = "implicit" if sampling or visit_cost(shape, None) > MOST_EXACT else "exact"
-    passes = max_iter or (PASSES_EXACT if solver == "exact" else PASSES_SAMPLED)
-    return solver, Open(
-        n_negatives=best_n_negatives(shape),
-        max_iter=passes,
-        decay=BY_HAND.decay ** (BY_HAND.max_iter / passes),  # to the same last step
-        averaging="suffix" if shape.bytes <= MOST_FOR_AVERAGE else "none",
-    )
+    if sampling or visit_cost(shape, None) > MOST_EXACT:
+        return "implicit", sampled(max_iter, averaging=shape.bytes <= MOST_FOR_AVERAGE)
+    passes = max_iter or PASSES_EXACT
+    decay = BY_HAND.decay ** (BY_HAND.max_iter / passes)  # to the same last step
+    averaging = "suffix" if shape.bytes <= MOST_FOR_AVERAGE else "none"
+    return "exact", replace(BY_HAND, max_iter=passes, decay=decay, averaging=averaging)
+
+
+def sampled(max_iter: int | None, *, averaging: bool) -> Open:
+    """Return what is open of sampled implicit steps, for `max_iter` passes where they were set."""
+    passes = max_iter or PASSES_SAMPLED
+    decay = LAST_STEP ** (1 / max(1, passes - 1))
+    return Open(NEGATIVES_SAMPLED, passes, decay, averaging="suffix" if averaging else "none")
 
 
 def full_cost(shape: Shape) -> float:
@@ -217,8 +252,32 @@ def relative_rate(solver: str) -> float:
     return RATE_EXACT if solver == "exact" else RATE_SAMPLED
 
 
-def tries_ridges(plan: PointsPlan, shape: Shape) -> bool:
-    """Whether the ridge is chosen on held-out points."""
-    visits = shape.n_samples * plan.max_iter * len(RIDGES)
-    cost = visit_cost(shape, None if plan.solver == "exact" else plan.n_negatives)
-    return shape.n_samples >= FEWEST_TO_TRY and 1e-6 * cost * visits <= MOST_TO_TRY
+def n_drawn(plan: PointsPlan) -> int | None:
+    """Return how many classes a step of the plan draws; None: it sees all."""
+    return None if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
+
+
+def fit_cost(shape: Shape, plan: PointsPlan | BatchesPlan | FullBatchPlan) -> float:
+    """Predict the seconds of one thread that a training takes."""
+    if isinstance(plan, FullBatchPlan):
+        return full_cost(shape)
+    if isinstance(plan, BatchesPlan):
+        drawn = min(plan.n_negatives, shape.n_classes)
+        return 1e-6 * embedded_cost(drawn, plan.dim or EMBEDDED_DIM) * shape.n_samples * plan.max_iter
+    return 1e-6 * visit_cost(shape, n_drawn(plan)) * shape.n_samples * plan.max_iter
+
+
+def budget(seconds: float) -> float:
+    """Return the predicted seconds that all trials before a fit of so many may take."""
+    return max(QUICK, MOST_OF_FIT * seconds)
+
+
+def rows_to_try(left: float, shape: Shape, plan: PointsPlan) -> int:
+    """Return on how many rows step sizes can be tried for so many predicted seconds."""
+    visit = 1e-6 * visit_cost(shape, n_drawn(plan))
+    return int(min(shape.n_samples, MOST_TO_TRY, left / (RATES * TRIAL_PASSES * visit)))
+
+
+def tries_ridges(plan: PointsPlan, shape: Shape, left: float) -> bool:
+    """Whether the ridge is chosen on held-out points, so many predicted seconds being left for it."""
+    return shape.n_samples >= FEWEST_TO_TRY and len(RIDGES) * fit_cost(shape, plan) <= left

@@ -22,9 +22,9 @@ from manyclass.training.local_family import LocalFamily
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Utility
 
-# Step sizes of u for u_learning_rate="auto". Of 1, 3, 5, 10, 30 and 100 for the implicit step, 3 never lost to the tied
-# one: larger ones fit real data faster at first (eurlex57k), but with noise of sampling that planted data punish.
-U_RATES = {"implicit": 3.0, "bregman": 0.5, "scent": 0.5}
+# Step sizes of u for u_learning_rate="auto". A visit lets u fall by at most its step, so that small ones lag behind:
+# for the implicit step 3 costs 0.5 nats on sets of definitions, where 30 and 300 differ by 0.06 (bench/notes/auto.md).
+U_RATES = {"implicit": 30.0, "bregman": 0.5, "scent": 0.5}
 TINY = float(np.finfo(np.float32).tiny)
 
 # With embeddings, Adagrad's rate for learning_rate="auto", over the root mean square of |x|: how far a row moves at

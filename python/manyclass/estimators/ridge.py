@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.estimators import auto
+from manyclass.estimators.trials import Trials
 from manyclass.estimators.tuning import quietly
 from manyclass.estimators.weighting import some_of
 from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
@@ -35,7 +37,13 @@ def folds(labels: Ids, n_folds: int, random: np.random.RandomState) -> NDArray[n
 
 
 def cross_validated_ridge(
-    plan: FullBatchPlan, x: Matrix, labels: Ids, n_classes: int, random_state: Any, weights: Doubles | None = None
+    trials: Trials,
+    plan: FullBatchPlan,
+    x: Matrix,
+    labels: Ids,
+    n_classes: int,
+    random_state: Any,
+    weights: Doubles | None = None,
 ) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
 
@@ -56,10 +64,12 @@ def cross_validated_ridge(
     if not data:
         return prior, tried
     n_trials = len(auto.PRIORS) * len(data)
+    size = (len(labels), n_classes, plan.max_iter)
+    predicted = auto.full_cost(auto.Shape.of(x, n_classes)) / len(auto.PRIORS)
     bar = progress_bar(n_trials, unit="trial", shown=bool(plan.verbose), heading="choosing alpha")
     with closing(bar):
         for ridge in auto.PRIORS:
-            found = []
+            begin, found = time.process_time(), []
             for at, (x_kept, y_kept, x_out, y_out, of_kept) in enumerate(data):
                 trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
                 fit = partial(fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[at], of_kept)
@@ -70,8 +80,12 @@ def cross_validated_ridge(
             losses[alpha] = np.concatenate(found)
             loss = float(np.average(losses[alpha], weights=r))
             tried[alpha] = loss if math.isfinite(loss) else math.inf
+            seconds = time.process_time() - begin
+            trials.note("alpha", alpha, tried[alpha], predicted=predicted, seconds=seconds, size=size)
             if alpha <= prior and auto.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
                 break
     best = min(tried, key=lambda alpha: tried[alpha])
     gain = losses[prior] - losses[best]
-    return (best if np.average(gain, weights=r) > standard_error(gain, r) else prior), tried
+    chosen = best if np.average(gain, weights=r) > standard_error(gain, r) else prior
+    trials.choose("alpha", chosen)
+    return chosen, tried

@@ -25,7 +25,8 @@ from manyclass.estimators.plans import (
     schedule_of,
 )
 from manyclass.estimators.ridge import cross_validated_ridge
-from manyclass.estimators.tuning import best_ridge, tune_learning_rate
+from manyclass.estimators.trials import Trials, best_rate, best_ridge
+from manyclass.estimators.tuning import tune_learning_rate
 from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part
@@ -36,7 +37,7 @@ from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
 
 # learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
 # of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.
-AUTO_RATE = {"umax": 0.1, "sgd": 0.01, "softplus": 0.1}
+AUTO_RATE = {"implicit": auto.RATE_SAMPLED, "umax": 0.1, "sgd": 0.01, "softplus": 0.1}
 AUTO_RATE_OVE = 4.0  # over n_classes
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
@@ -55,12 +56,15 @@ class Settled:
         Values of the parameters that were left open, for `set_params`.
     alpha_path, rates : dict
         Log-loss by ridge and by learning rate, where they were tried.
+    trials : Trials
+        All that was tried.
     """
 
     plan: PointsPlan | BatchesPlan | PostingsPlan | FullBatchPlan
     params: dict[str, Any]
     alpha_path: dict[float, float] = field(default_factory=dict)
     rates: dict[float, float] = field(default_factory=dict)
+    trials: Trials = field(default_factory=lambda: Trials(0.0))
 
 
 def is_open(value: Any) -> bool:
@@ -118,19 +122,26 @@ def settle_points(
         solver = SOLVERS[name]()
         open_ = replace(open_, alpha=auto.RIDGE / shape.n_samples * mean_square(x_sq))
         rate = auto.relative_rate(name) / (mean_square(x_sq) + bool(given.take("fit_intercept")))
+    elif solver.name == "implicit":
+        passes = None if given.is_auto("max_iter") else int(given.take("max_iter"))
+        open_ = auto.sampled(passes, averaging=False)
     plan = points_plan(owner, solver, chosen, open_, rate, x_sq, n_classes)
     path: dict[float, float] = {}
     table: dict[float, float] = {}
     random_state = given.take("random_state")
+    trials = Trials(0.0 if timed else auto.budget(auto.fit_cost(shape, plan)), bool(plan.verbose))
+    if given.is_auto("learning_rate") and tries_rates(solver):
+        u_follows = follows_rate(solver)
+        plan = best_rate(trials, plan, x, labels, shape, random_state, weights, u_follows=u_follows)
     if given.take("learning_rate") == "grid":
         settled = clone(owner).set_params(**_opened_points(owner, plan, solver, chosen), class_weight=None)
         found = tune_learning_rate(settled, x, labels, sample_weight=weights, random_state=random_state)
         plan = points_plan(owner, solver, chosen, open_, found.best, x_sq, n_classes)
         table = found.table
-    if chosen.solver is None and given.is_auto("alpha") and not timed and auto.tries_ridges(plan, shape):
-        alpha, path = best_ridge(plan, x, labels, n_classes, random_state, weights)
+    if chosen.solver is None and given.is_auto("alpha") and auto.tries_ridges(plan, shape, trials.left):
+        alpha, path = best_ridge(trials, plan, x, labels, shape, random_state, weights)
         plan = replace(plan, alpha=alpha)
-    return Settled(plan, _opened_points(owner, plan, solver, chosen), path, table)
+    return Settled(plan, _opened_points(owner, plan, solver, chosen), path, table, trials)
 
 
 def points_plan(
@@ -140,6 +151,8 @@ def points_plan(
     given = given_of(owner)
     _take_early_stopping(given)
     sampler = default_sampler(solver, chosen.sampler)
+    if chosen.sampler is None and solver.name == "implicit":
+        sampler = sampler.set_params(power=auto.POWER_SAMPLED)
     fields, of_solver = point_fields(given, solver, sampler, open_)
     if not of_solver.take("log_q", True):
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
@@ -180,6 +193,18 @@ def automatic_rates(solver: Part, x_sq: Floats, n_classes: int, *, fit_intercept
     if own["schedule"] == "adaptive":
         return ADAPTIVE_RATE, u_rate
     return relative / max(float(x_sq.mean()) + fit_intercept, TINY), u_rate
+
+
+def tries_rates(solver: Part) -> bool:
+    """Whether learning_rate="auto" is a trial; not for steps with sizes of their own, nor scores that are none of the
+    softmax, whose log-loss says nothing."""
+    return solver.name != "negative_sampling" and solver.get_params()["schedule"] != "adaptive"
+
+
+def follows_rate(solver: Part) -> bool:
+    """Whether the step of u is a multiple of that of W."""
+    asked = solver.get_params().get("u_learning_rate", "tied")
+    return asked == "tied" or (asked == "auto" and solver.name not in U_RATES)
 
 
 def _opened_points(owner: BaseEstimator, plan: PointsPlan, solver: Part, chosen: Chosen) -> dict[str, Any]:
@@ -266,11 +291,12 @@ def settle_full_batch(
         raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
     given.refuse_rest("with solver='lbfgs'")
     path: dict[float, float] = {}
+    trials = Trials(auto.MOST_FULL, bool(plan.verbose))
     if chosen.solver is None and given.is_auto("alpha") and not timed:
-        alpha, path = cross_validated_ridge(plan, x, labels, n_classes, given.take("random_state"), weights)
+        alpha, path = cross_validated_ridge(trials, plan, x, labels, n_classes, given.take("random_state"), weights)
         plan = replace(plan, alpha=alpha)
     used = {"solver": solver, "model": linear_model(chosen), "alpha": plan.alpha, "max_iter": plan.max_iter}
-    return Settled(plan, opened(owner, used, solver, {}), path)
+    return Settled(plan, opened(owner, used, solver, {}), path, trials=trials)
 
 
 # By minibatches

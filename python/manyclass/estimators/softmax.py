@@ -15,6 +15,7 @@ from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators import auto
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
+from manyclass.estimators.contest import best_model
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
@@ -30,6 +31,7 @@ from manyclass.estimators.settle import (
     takes_full_passes,
 )
 from manyclass.estimators.targets import positions_of
+from manyclass.estimators.trials import Report
 from manyclass.estimators.weighting import (
     ClassWeight,
     check_class_weight,
@@ -113,6 +115,7 @@ class SoftmaxClassifier(LabelClassifier):
     n_iter_, best_iter_ : int, passes completed, and the one, from 1, whose model was kept
     resolved_params_ : dict, what parameters left open became: as parameters they train the same model
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
+    auto_report_ : list of dict, what was tried before the fit, with what result, at what cost; printed, a table
     multilabel_, n_labels_, threshold_ : bool, int and float or None
         Whether y was an indicator matrix; the mean number of labels of its rows; the probability above which rows of X
         have as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
@@ -129,6 +132,7 @@ class SoftmaxClassifier(LabelClassifier):
     resolved_params_: dict[str, Any]
     alpha_path_: dict[float, float]
     learning_rate_table_: dict[float, float]
+    auto_report_: Report
     validation_curve_: Doubles
     best_iter_: int
 
@@ -209,12 +213,16 @@ class SoftmaxClassifier(LabelClassifier):
         if chosen.model is not None and chosen.model.name == "sparse":
             _refuse(start, "with model='sparse'")
             _refuse_candidates(candidates)
-            return self._fit_postings(chosen, points, watch)
-        if self._trains_by_batches(chosen, points):
+            return self._fit_postings(settle_sparse(self, chosen, points.x), points, watch)
+        given = watch.max_seconds < np.inf or candidates is not None or start is not None
+        contest = not given and self._leaves_model_open(chosen, points)
+        if not contest and self._trains_by_batches(chosen, points):
             _refuse(start, "with several labels or embeddings")
             _refuse_candidates(candidates)
-            return self._fit_batches(chosen, points, watch)
-        return self._fit_one_label(chosen, points, watch, candidates, start)
+            embeds = self._chooses_embeddings(chosen, points)
+            settled = settle_batches(self, chosen, points.x, len(points.classes), embeds=embeds)
+            return self._fit_batches(settled, points, watch)
+        return self._fit_one_label(chosen, points, watch, candidates, start, contest=contest)
 
     def check_parameters(self) -> Chosen:
         """Check all parameters without data, and return their parts; raises ValueError or TypeError.
@@ -260,6 +268,7 @@ class SoftmaxClassifier(LabelClassifier):
         }
         for name in TABLES:
             found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(self, name).items()]
+        found["auto_report_"] = self.auto_report_.encoded()
         return {**description, "automatic": found}, arrays
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
@@ -271,6 +280,7 @@ class SoftmaxClassifier(LabelClassifier):
         self.best_iter_ = int(found.get("best_iter_", self.n_iter_))
         for name in TABLES:
             setattr(self, name, {key: np.inf if loss is None else loss for key, loss in found.get(name, [])})
+        self.auto_report_ = Report.decoded(found.get("auto_report_", []))
 
     # Which of the trainings
 
@@ -286,27 +296,50 @@ class SoftmaxClassifier(LabelClassifier):
         open_ = chosen == Chosen(None, None, None) and not self.early_stopping and self.alpha == "auto"
         return open_ and self.learning_rate != "grid" and auto.embeds(auto.Shape.of(points.x, len(points.classes)))
 
-    def _fit_postings(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
-        settled = settle_sparse(self, chosen, points.x)
+    def _leaves_model_open(self, chosen: Chosen, points: Points) -> bool:
+        """Whether the model is found by trials: nothing is set that one of them does not use."""
+        own = (self.alpha, self.dim, self.learning_rate)
+        if chosen != Chosen(None, None, None) or self.early_stopping or points.several or own != ("auto",) * 3:
+            return False
+        return auto.is_contested(auto.Shape.of(points.x, len(points.classes)))
+
+    def _fit_postings(self, settled: Settled, points: Points, watch: Watch) -> Self:
         assert isinstance(settled.plan, PostingsPlan)
         n_classes = len(points.classes)
         weights, curve = fit_postings(settled.plan, points.x, points.labels, n_classes, watch, points.weights)
         return self._assign(points, weights, curve, settled, None)
 
-    def _fit_batches(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
-        embeds = self._chooses_embeddings(chosen, points)
-        settled = settle_batches(self, chosen, points.x, len(points.classes), embeds=embeds)
+    def _fit_batches(self, settled: Settled, points: Points, watch: Watch) -> Self:
         assert isinstance(settled.plan, BatchesPlan)
         weights, curve = fit_batches(settled.plan, points.x, points.labels, len(points.classes), watch, points.weights)
         return self._assign(points, weights, curve, settled, None)
 
+    def _best_embedded(self, chosen: Chosen, points: Points, linear: Settled) -> Settled | None:
+        """The plan with embeddings where trials say that they predict better than the linear model; None: they do not.
+
+        The trials of the linear model's parameters are among those of both.
+        """
+        x, labels, shape = points.x, points.labels.ids, auto.Shape.of(points.x, len(points.classes))
+        embedded = replace(settle_batches(self, chosen, x, len(points.classes), embeds=True), trials=linear.trials)
+        candidates = {"linear": linear, "embedding": embedded}
+        best = best_model(linear.trials, self, candidates, x, labels, shape, self.random_state, points.weights)
+        return embedded if best == "embedding" or (best is None and auto.embeds(shape)) else None
+
     def _fit_one_label(
-        self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
+        self,
+        chosen: Chosen,
+        points: Points,
+        watch: Watch,
+        candidates: ArrayLike | None,
+        start: Start | None,
+        *,
+        contest: bool,
     ) -> Self:
-        """A linear model of one label a row."""
+        """A linear model of one label a row; with `contest` embeddings, if they predict better."""
         labels, n_classes, r = points.labels.ids, len(points.classes), points.weights
         heads = self._candidates(candidates, chosen.sampler, points)
         scaling = self._scaling(chosen, points)
+        unscaled = watch
         x, watch, start = scaled_for_training(scaling, points.x, watch, start)
         timed, stepwise = bool(np.isfinite(watch.max_seconds)), heads is not None or start is not None
         if takes_full_passes(self, chosen, auto.Shape.of(x, n_classes), stepwise=stepwise):
@@ -315,6 +348,9 @@ class SoftmaxClassifier(LabelClassifier):
             settled = settle_points(
                 self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed, weights=r
             )
+        embedded = self._best_embedded(chosen, points, settled) if contest else None
+        if embedded is not None:
+            return self._fit_batches(embedded, points, unscaled)
         if self.early_stopping:
             held = held_out(labels, self.validation_fraction, fork(self.random_state))
             out, rows = np.flatnonzero(held), np.flatnonzero(~held)
@@ -371,6 +407,7 @@ class SoftmaxClassifier(LabelClassifier):
             resolved_params_=settled.params,
             alpha_path_=settled.alpha_path,
             learning_rate_table_=settled.rates,
+            auto_report_=settled.trials.report,
         )
         return self
 

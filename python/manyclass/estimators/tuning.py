@@ -1,12 +1,11 @@
-"""Parameters found by trying: the step size on a part of the points, the ridge on points held out."""
+"""The step size found by trying a grid of them on a part of the points, and how a grid is walked."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,16 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass.checks import canonical_csr, check_choice, check_number
 from manyclass.datasets import first_label
-from manyclass.estimators import auto
 from manyclass.estimators.labels import indicator_lists, is_indicator
 from manyclass.estimators.plans import mean_square, scales_features
 from manyclass.estimators.targets import check_targets
-from manyclass.estimators.weighting import raw_weights, some_of
+from manyclass.estimators.weighting import raw_weights
 from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, Doubles, Ids, Matrix
+from manyclass.model.weights import Data, Doubles, Matrix
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import PointsPlan, Watch
-from manyclass.training.points import fit_points, row_norms_sq
+from manyclass.training.points import row_norms_sq
 from manyclass.training.validation import fork, held_out
 
 EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
@@ -158,23 +155,56 @@ def tune_learning_rate(
 
 def search_grid(loss: Callable[[int], float], scale: float) -> LearningRates:
     """Try 10^k / scale for each exponent k of the grid, and beyond its ends while the best one is there."""
-    tried = {exponent: loss(exponent) for exponent in EXPONENTS}
-    while True:
-        best = min(tried, key=lambda exponent: tried[exponent])
-        low, high = min(tried), max(tried)
-        if not math.isfinite(tried[best]) and low == -FURTHEST:
-            raise ValueError(f"no learning rate from {10.0**low / scale:g} to {10.0**high / scale:g} trains; scale X")
-        # Where all diverged it is a smaller one that is wanted.
-        further = low - 1 if best == low or not math.isfinite(tried[best]) else high + 1 if best == high else 0
-        if further == 0:
-            break
-        if abs(further) > FURTHEST:
-            warn_user(f"the best learning rate, {10.0**best / scale:g}, is the last one tried")
-            break
-        tried[further] = loss(further)
+    tried = walk(loss, EXPONENTS, (-FURTHEST, FURTHEST))
+    best = min(tried, key=lambda exponent: tried[exponent])
+    if not math.isfinite(tried[best]):
+        raise ValueError(
+            f"no learning rate from {10.0 ** min(tried) / scale:g} to {10.0 ** max(tried) / scale:g} trains; scale X"
+        )
+    if abs(best) == FURTHEST:
+        warn_user(f"the best learning rate, {10.0**best / scale:g}, is the last one tried")
     order = sorted(tried)
     rates = np.array([10.0**exponent / scale for exponent in order])
     return LearningRates(rates, np.array([tried[exponent] for exponent in order]), float(10.0**best / scale))
+
+
+def walk(
+    loss: Callable[[int], float],
+    first: Iterable[int],
+    furthest: tuple[int, int],
+    goes_on: Callable[[], bool] = lambda: True,
+) -> dict[int, float]:
+    """Return the losses of the first exponents, and of further ones while the best is at an end of those tried.
+
+    Parameters
+    ----------
+    loss : callable
+        Of an exponent; infinite where training diverged.
+    first : iterable of int
+        Neighbours, in order.
+    furthest : pair of int
+        The last exponents that are tried downwards and upwards.
+    goes_on : callable
+        Asked before each but the first; False ends the walk.
+    """
+    tried: dict[int, float] = {}
+    for exponent in first:
+        if tried and not goes_on():
+            return tried
+        tried[exponent] = loss(exponent)
+    while True:
+        best = min(tried, key=lambda exponent: tried[exponent])
+        low, high = min(tried), max(tried)
+        # Where all diverged it is a smaller one that is wanted.
+        if best == low or not math.isfinite(tried[best]):
+            further = low - 1
+        elif best == high:
+            further = high + 1
+        else:
+            return tried
+        if not furthest[0] <= further <= furthest[1] or not goes_on():
+            return tried
+        tried[further] = loss(further)
 
 
 def quietly(train: Callable[[], T]) -> T:
@@ -185,26 +215,3 @@ def quietly(train: Callable[[], T]) -> T:
     if any("interrupted" in str(w.message) for w in caught):
         raise KeyboardInterrupt
     return result
-
-
-def best_ridge(
-    plan: PointsPlan, x: Matrix, labels: Ids, n_classes: int, random_state: Any, weights: Doubles | None = None
-) -> tuple[float, dict[float, float]]:
-    """Return the ridge of smallest log-loss on points held out, and the log-losses of all that were tried."""
-    held = held_out(labels, VALIDATION, fork(random_state))
-    kept, out = np.flatnonzero(~held), np.flatnonzero(held)
-    of_kept, of_out = some_of(weights, kept), some_of(weights, out)
-    x_kept, x_out, unit = x[kept], x[out], mean_square(row_norms_sq(x))
-    tried: dict[float, float] = {}
-    for number, ridge in enumerate(auto.RIDGES, 1):
-        trial = replace(plan, alpha=ridge * unit)
-        watch = Watch(heading=f"choosing alpha, trial {number} of at most {len(auto.RIDGES)}")
-        train = partial(fit_points, trial, x_kept, labels[kept], n_classes, watch, weights=of_kept)
-        model, curve = quietly(train)
-        losses, _ = model.log_losses(x_out, labels[out], plan.n_threads)
-        loss = float(np.average(losses, weights=of_out))
-        tried[trial.alpha] = loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf
-        # Past the valley, which has one bottom, larger ones are not tried.
-        if auto.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:
-            break
-    return min(tried, key=lambda alpha: tried[alpha]), tried

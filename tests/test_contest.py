@@ -1,0 +1,153 @@
+"""Linear or embeddings, where nothing says which: what is tried, what is taken, and where nothing is."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from manyclass import SoftmaxClassifier
+from manyclass.estimators import auto, contest
+
+K = 60
+MODELS = ("linear", "embedding")
+
+
+@pytest.fixture
+def problem(seed, monkeypatch):
+    """Sparse rows of two words, one of which tells the class; small data count as large ones."""
+    monkeypatch.setattr(auto, "MOST_EXACT", 0.0)
+    monkeypatch.setattr(auto, "MOST_FULL", 0.0)
+    monkeypatch.setattr(auto, "FEWEST_TO_TRY", 200)
+    monkeypatch.setattr(contest, "SIZES", (300, 600))
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, K, 1200)
+    words = np.stack([2 * y + rng.integers(0, 2, 1200), rng.integers(2 * K, 2 * K + 50, 1200)], axis=1)
+    return sp.csr_array((np.ones(2400, np.float32), words.ravel(), np.arange(0, 2401, 2)), shape=(1200, 2 * K + 50)), y
+
+
+def fit(problem, weights=None, *, fit_parameters=None, **parameters):
+    model = SoftmaxClassifier(**{"max_iter": 2, "random_state": 0} | parameters)
+    return model.fit(*problem, sample_weight=weights, **fit_parameters or {})
+
+
+def lines(model):
+    return [line for line in model.auto_report_ if line["parameter"] == "model"]
+
+
+def told(model):
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in model.auto_report_]
+
+
+@pytest.fixture
+def losses(monkeypatch):
+    """Outcomes of the trials in their order, instead of fits."""
+
+    def tell(*values):
+        outcomes = iter(values)
+        monkeypatch.setattr(contest, "_loss", lambda *_: next(outcomes))
+
+    return tell
+
+
+def test_each_model_is_tried_at_both_sizes_and_the_report_tells(problem):
+    model = fit(problem)
+    found = lines(model)
+    assert [line["value"] for line in found] == [*MODELS, *MODELS]
+    assert found[0]["rows"] == found[1]["rows"] >= 0.8 * 300
+    assert found[2]["rows"] == found[3]["rows"] >= 0.8 * 600
+    assert all(line["passes"] == 2 and line["classes"] < K for line in found)
+    means = {name: np.mean([line["log_loss"] for line in found if line["value"] == name]) for name in MODELS}
+    best = min(means, key=means.get)
+    assert {line["value"] for line in found if line["chosen"]} == {best}
+    assert model.resolved_params_["model"].name == best
+    again = SoftmaxClassifier(max_iter=2, random_state=0, **model.resolved_params_).fit(*problem)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    assert again.auto_report_ == []
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "best"),
+    [
+        ((1.0, 2.0, 3.0, 1.5), "embedding"),  # 2.0 and 1.75 in the mean
+        ((1.0, 2.0, 3.0, 2.5), "linear"),
+        ((1.0, 1.0, 1.0, 1.0), "linear"),  # of equals the first
+        ((math.inf, 9.0, 1.0, 9.0), "embedding"),  # one that diverged
+        ((1.0, math.inf, 9.0, 1.0), "linear"),
+    ],
+    ids=str,
+)
+def test_the_least_mean_loss_wins(outcomes, best, problem, losses):
+    losses(*outcomes)
+    model = fit(problem)
+    assert hasattr(model, "embedding_") == (best == "embedding")
+    assert {line["value"] for line in lines(model) if line["chosen"]} == {best}
+
+
+@pytest.mark.parametrize("embeds", [True, False])
+def test_the_rule_decides_where_all_trials_diverge(embeds, problem, losses, monkeypatch):
+    monkeypatch.setattr(auto, "embeds", lambda shape: embeds)
+    losses(*[math.inf] * 4)
+    model = fit(problem)
+    assert hasattr(model, "embedding_") == embeds
+    assert not any(line["chosen"] for line in lines(model))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model": "linear"},
+        {"model": "embedding"},
+        {"solver": "implicit"},
+        {"sampler": "uniform"},
+        {"dim": 8},
+        {"alpha": 0.0},
+        {"learning_rate": 0.5},
+        {"learning_rate": "grid"},
+        {"early_stopping": True},
+        {"fit_parameters": {"max_seconds": 1e6}},
+        {"fit_parameters": {"coef_init": np.zeros((K, 2 * K + 50))}},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:the best learning rate")
+def test_the_model_is_not_tried_where_something_says_which(given, problem, monkeypatch):
+    if "dim" in given:
+        monkeypatch.setattr(auto, "embeds", lambda shape: True)  # a length of embeddings is refused of linear models
+    assert lines(fit(problem, **given)) == []
+
+
+def test_dense_data_few_rows_and_several_labels_are_not_tried(problem):
+    X, y = problem
+    assert lines(fit((X.toarray(), y))) == []
+    assert lines(fit((X[:190], y[:190]))) == []
+    Y = sp.csr_array((np.ones(len(y), np.int64), (np.arange(len(y)), y)), shape=(len(y), K))
+    assert lines(fit((X, Y))) == []
+
+
+def test_trials_of_the_model_keep_to_what_is_left(problem, monkeypatch):
+    def spent_and_made(seconds):
+        monkeypatch.setattr(auto, "QUICK", seconds)
+        monkeypatch.setattr(auto, "MOST_OF_FIT", 0.0)
+        model = fit(problem)
+        return sum(line["predicted_seconds"] for line in model.auto_report_), lines(model)
+
+    for seconds in (0.0, 1e-3, 0.02, 0.05, 0.1, 3.0):
+        spent, made = spent_and_made(seconds)
+        # Whole classes are a few rows more than were asked for: half of the largest class, on average, of twenty or so.
+        assert spent <= 1.1 * seconds
+    assert made
+    assert not spent_and_made(0.0)[1]
+
+
+def test_equal_seeds_choose_equally_for_any_number_of_threads(problem):
+    one, two = (fit(problem, n_jobs=n) for n in (1, 2))
+    assert told(one) == told(two)
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+def test_rows_without_weight_are_not_there(problem, seed):
+    X, y = problem
+    weights = np.random.default_rng(seed).integers(0, 3, len(y)).astype(float)
+    here = np.flatnonzero(weights)
+    assert told(fit(problem, weights)) == told(fit((X[here], y[here]), weights[here]))
