@@ -146,6 +146,8 @@ OTHER_PARAMETERS = {
     "noise": "logistic",
     "local_step": "monte_carlo",
     "posterior": "gaussian",
+    "calibration": "temperature",
+    "n_models": 2,
 }
 # L-BFGS draws nothing. An exact gradient of all classes has an order of visits, which random_state sets.
 WITHOUT = {("lbfgs", "random_state")}

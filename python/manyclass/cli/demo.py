@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_progress, shows_progress
-from manyclass.cli.interrupts import was_interrupted
 from manyclass.cli.messages import waiting
 from manyclass.datasets import Planted, make_planted
 from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.metrics import top_k_accuracy
 from manyclass.model.weights import LinearWeights
 from manyclass.solvers import Implicit
+from manyclass.training.interrupts import was_interrupted
 
 SAMPLE = 10_000  # new rows to measure on; the standard error of a share is at most 0.5 % then
 # Ten of a hundred features with scores this wide make the right class the first one in about three of ten rows.

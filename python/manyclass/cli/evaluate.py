@@ -2,7 +2,9 @@
 
 Told are the log-loss in nats, the error and the shares of rows whose label is not among the first 3 and 5, precision
 (P), nDCG and propensity-scored precision (PSP, with --propensities) of the first 1, 3 and 5 labels, and the expected
-calibration error (ECE) of the most probable label. Margin models have no probabilities, hence neither log-loss nor ECE.
+calibration error (ECE) of the most probable label; of a model of several labels that of the first five (ECE@5), and the
+log-loss per label. A calibrated model has the ECE without its calibration, too; of a margin, that of a softmax of its
+scores. Other margin models have no probabilities, hence neither log-loss nor ECE.
 
 Rows without a label, without a feature, or with a label that the model has not seen are dropped, and it is said how
 many.
@@ -37,9 +39,11 @@ from manyclass.cli.data import (
 from manyclass.cli.messages import note, print_table, waiting
 from manyclass.datasets import first_label
 from manyclass.estimators.base import LinearClassifier
+from manyclass.estimators.ensemble import uncalibrated_confidence
 from manyclass.estimators.files import load, load_notes
 
 PLACES = (1, 3, 5)  # k of P@k and its kin
+LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can tell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -178,7 +182,7 @@ def _measured(model: Any, rows: _Rows, propensities: NDArray[np.float64] | None,
     result: dict[str, Any] = {}
     if several:
         result = dict(model.evaluate(rows.X, _ones(rows.Y)))
-        result = {name: value for name, value in result.items() if name in ("log_loss", "error")}
+        result = {name: value for name, value in result.items() if name in LOSSES}
     elif one_label:
         result = dict(model.evaluate(rows.X, model.classes_[first_label(rows.Y)]))
         del result["n_unseen"]  # none, as rows are what remains
@@ -195,11 +199,27 @@ def _measured(model: Any, rows: _Rows, propensities: NDArray[np.float64] | None,
     ):
         if value is not None:
             result |= {f"{name}_at_{k}": float(v) for k, v in zip(ks, np.atleast_1d(value), strict=True)}
-    if not several and hasattr(model, "predict_proba"):
-        # Rounding can leave the logarithm of a probability of one above zero.
-        confidences = np.minimum(np.exp(scores[:, 0].astype(np.float64)), 1)
-        result["ece"] = metrics.expected_calibration_error(rows.Y, found[:, 0], confidences, n_bins)
+    if hasattr(model, "predict_proba"):
+        result |= _calibration_errors(model, rows, found, scores.astype(np.float64), n_bins)
     return {**result, "n_rows": int(rows.Y.shape[0]), "dropped_rows": rows.dropped}
+
+
+def _calibration_errors(
+    model: Any, rows: _Rows, found: NDArray[Any], log_p: NDArray[np.float64], n_bins: int
+) -> dict[str, float]:
+    """ECE of the first label, of several labels of the first five; and without the model's calibration, if any."""
+    calibration, several = model.calibration_, bool(getattr(model, "multilabel_", False))
+    k = found.shape[1] if several else 1
+    stated = {"ece": np.exp(log_p[:, :k])}
+    if calibration is not None and several:
+        stated["ece_uncalibrated"] = np.exp(calibration.uncalibrated(log_p))
+    elif calibration is not None:
+        stated["ece_uncalibrated"] = uncalibrated_confidence(model, rows.X, model.classes_[found[:, 0]])[:, np.newaxis]
+    # Rounding can leave the logarithm of a probability of one above zero.
+    return {
+        name: metrics.expected_calibration_error(rows.Y, found[:, :k], np.minimum(p, 1), n_bins)
+        for name, p in stated.items()
+    }
 
 
 def _ones(Y: sp.csr_array) -> sp.csr_array:
@@ -215,7 +235,7 @@ def as_text(result: Mapping[str, Any]) -> dict[str, str]:
     titles = {"precision": "P", "ndcg": "nDCG", "psp": "PSP"}
     for name, value in result.items():
         measure, at, k = name.partition("_at_")
-        if name == "log_loss":
+        if name.endswith("log_loss"):
             shown[name] = f"{value:.6f} nats"
         elif name == "n_rows":
             shown["rows"] = str(value)

@@ -38,7 +38,6 @@ from manyclass.cli.data import (
     read,
 )
 from manyclass.cli.evaluate import as_text, evaluated
-from manyclass.cli.interrupts import INTERRUPTED, was_interrupted
 from manyclass.cli.messages import check_writable, note, print_table, waiting
 from manyclass.datasets import TextVectorizer, first_label
 from manyclass.estimators.files import save_model
@@ -47,6 +46,7 @@ from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.estimators.utility import AugmentReduceClassifier
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
+from manyclass.training.interrupts import INTERRUPTED, was_interrupted
 
 ESTIMATORS: dict[str, type[Any]] = {
     "softmax": SoftmaxClassifier,

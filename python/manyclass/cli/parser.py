@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass.cli import demo, embed, evaluate, experiment, fit, info, neighbours, predict, skipgram
 from manyclass.cli.arguments import HelpFormatter
 from manyclass.cli.completion import add_completion
-from manyclass.cli.interrupts import INTERRUPTED
 from manyclass.cli.sources import STDIN
+from manyclass.training.interrupts import INTERRUPTED
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."

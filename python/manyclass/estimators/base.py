@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -27,6 +27,7 @@ from manyclass.checks import (
     seed_from,
     set_named,
 )
+from manyclass.estimators.calibration import Calibration
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
 from manyclass.estimators.targets import check_targets, find_positions, positions_of, sorted_classes, unseen_error
@@ -36,6 +37,7 @@ from manyclass.estimators.weighting import (
     counting,
     normalized,
     raw_weights,
+    some_of,
     taken,
     times_class_weight,
     weights_left,
@@ -98,6 +100,17 @@ class Points:
     mean_weight: float = 1.0
     n_given: int = 0
 
+    def some(self, rows: NDArray[np.int64]) -> Points:
+        """Return some of the points."""
+        lists = sp.csr_array((np.ones(len(self.labels.ids)), self.labels.ids, self.labels.indptr))[rows]
+        return replace(
+            self,
+            x=self.x[rows],
+            labels=Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32)),
+            weights=some_of(self.weights, rows),
+            rows=rows if self.rows is None else self.rows[rows],
+        )
+
 
 def as_matrix(X: Any) -> Matrix:
     """Checked data in the types of the core."""
@@ -136,6 +149,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     loss_curve_: Doubles
     n_iter_: int
+    calibration_: Calibration | None
     _weights: Weights
 
     set_params = set_named
@@ -192,6 +206,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             "loss_curve_": np.array(curve),
             "n_iter_": len(curve),
             "_weights": weights,
+            "calibration_": None,
             **more,
         }
         self.__dict__.update(state)
@@ -231,20 +246,26 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
         return z
 
-    def _log_losses(self, x: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
-        """Log-loss of each point, and the rank of its label (0: predicted)."""
-        return self._weights.log_losses(x, labels, n_threads_from(self.n_jobs))
+    def _log_losses(self, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
+        """Log-loss of each point, and the rank of its label (0: predicted), of scores times a factor."""
+        weights, scale = self._weights.scaled(factor)
+        return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale)
 
     def _top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats]:
         """Positions and log-probabilities of the k best classes of each point, best first."""
         return self._weights.top_k(x, k, n_threads_from(self.n_jobs))
 
+    def _stated(self, log_p: Any) -> Any:
+        """What is told of log-probabilities of the softmax."""
+        return log_p
+
     def predict_log_proba(self, X: Data) -> Doubles:
         """Return the log-probabilities of all classes, (n_samples, n_classes), float64, in nats."""
-        return self._log_probabilities(self._validated(X))
+        stated: Doubles = self._stated(self._log_probabilities(self._validated(X)))
+        return stated
 
     def predict_proba(self, X: Data) -> Doubles:
-        """Return the probabilities of all classes, (n_samples, n_classes), float64; rows sum to one."""
+        """Return probabilities, (n_samples, n_classes), float64; rows sum to one, but of several calibrated labels."""
         log_proba = self.predict_log_proba(X)
         return np.exp(log_proba, out=log_proba)
 
@@ -330,8 +351,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
                 return *self._top_k(some, width), np.zeros(some.shape[0])
 
-        positions, log_probabilities, std = self._best(x, int(k), exclude, best)
-        labels = labels_at(self.classes_, positions)
+        positions, found, std = self._best(x, int(k), exclude, best)
+        labels, log_probabilities = labels_at(self.classes_, positions), self._stated(found).astype(np.float32)
         return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
 
     def _best(self, x: Matrix, k: int, exclude: Exclude, best: Best) -> tuple[Ids, Floats, Doubles]:
@@ -452,7 +473,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         arrays : dict of str to ndarray
             Of the shape of the weights.
         """
-        return {}, {}
+        found = self.calibration_
+        return {} if found is None else {"calibration": found.encoded()}, {}
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
         """Take over what `_beside_weights` has given; older files lack some of it.
@@ -461,6 +483,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         ----------
         description, arrays : mappings
         """
+        self.calibration_ = Calibration.decoded(description.get("calibration"))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

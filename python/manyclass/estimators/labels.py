@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manyclass import metrics
 from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from
 from manyclass.estimators.base import Features, LinearClassifier, Points, Unseen, as_matrix
+from manyclass.estimators.calibration import Calibration, label_log_losses
 from manyclass.estimators.targets import BINARIZER, check_targets
 from manyclass.estimators.weighting import (
     checked_weights,
@@ -45,7 +46,15 @@ class LabelClassifier(LinearClassifier):
     n_labels_: int
     threshold_: float | None
 
-    _scores_are_log_odds = True  # that e^z is a probability but for its normaliser
+    _trains_log_odds: ClassVar[bool] = True  # that e^z is a probability but for its normaliser
+
+    @property
+    def _scores_are_log_odds(self) -> bool:
+        return self._trains_log_odds or self.calibration_ is not None
+
+    def _stated(self, log_p: Any) -> Any:
+        several = self.multilabel_ and self.calibration_ is not None
+        return self.calibration_.log_probabilities(log_p) if several else log_p  # type: ignore[union-attr]
 
     def _points(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Points:
         """Check the data of a fit; of an indicator matrix, the points that have labels and a weight above 0."""
@@ -91,12 +100,16 @@ class LabelClassifier(LinearClassifier):
             curve,
             multilabel_=points.several,
             n_labels_=n_labels,
-            threshold_=self._best_threshold(points, weights, n_labels) if points.several else None,
+            threshold_=self._best_threshold(points, weights, n_labels, more.get("calibration_"))
+            if points.several
+            else None,
             _sparse_labels=points.sparse_labels,
             **more,
         )
 
-    def _best_threshold(self, points: Points, weights: Any, n_labels: int) -> float | None:
+    def _best_threshold(
+        self, points: Points, weights: Any, n_labels: int, calibration: Calibration | None
+    ) -> float | None:
         """The threshold that gives some of the rows as many labels as they have; None if `n_labels` each fit better."""
         n_threads, n_classes = n_threads_from(self.n_jobs), weights.n_classes
         n_some = min(len(points.labels), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes))
@@ -104,7 +117,8 @@ class LabelClassifier(LinearClassifier):
         x, (indptr, ids) = points.x[rows], (points.labels.indptr, points.labels.ids)
         true = {(at, k) for at, row in enumerate(rows) for k in ids[indptr[row] : indptr[row + 1]].tolist()}
         best, values = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)
-        if not self._scores_are_log_odds:
+        probable = self._trains_log_odds or calibration is not None
+        if not probable:
             values = values + weights.log_normalizers(x, n_threads)[:, np.newaxis]
         right = np.array([[(at, k) in true for k in row] for at, row in enumerate(best.tolist())])
         r = np.ones((n_some, 1)) if points.weights is None else points.weights[rows, np.newaxis]
@@ -122,7 +136,9 @@ class LabelClassifier(LinearClassifier):
         of_count = (r * right[:, :n_labels]).sum() / (n_labels * r.sum() + n_true)
         if of_threshold <= of_count:
             return None
-        return float(np.exp(limit)) if self._scores_are_log_odds else limit
+        if not probable:
+            return limit
+        return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
 
     def _mapped(self, x: Matrix) -> Matrix:
         return self._weights.transform(x) if isinstance(self._weights, MappedWeights) else x
@@ -178,7 +194,7 @@ class LabelClassifier(LinearClassifier):
         n_threads = n_threads_from(self.n_jobs)
         limits = np.full(x.shape[0], threshold)
         if self._scores_are_log_odds:
-            limits = self._weights.log_normalizers(x, n_threads) + (np.log(threshold) if threshold > 0 else -np.inf)
+            limits = self._weights.log_normalizers(x, n_threads) + self._log_limit(threshold)
         parts = []
         for first, scores in self._weights.score_tiles(x, n_threads):
             above = scores > limits[first : first + len(scores), np.newaxis]
@@ -186,6 +202,12 @@ class LabelClassifier(LinearClassifier):
                 above[np.arange(len(scores)), scores.argmax(axis=1)] = True
             parts.append(sp.csr_array(above, dtype=np.int64))
         return sp.csr_array(sp.vstack(parts, format="csr"))
+
+    def _log_limit(self, threshold: float) -> float:
+        """The log-probability of the softmax above which the stated probability is above the threshold."""
+        if self.calibration_ is not None:
+            return self.calibration_.limit(threshold)
+        return float(np.log(threshold)) if threshold > 0 else -np.inf
 
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
         """Return the accuracy of `predict`; of several labels, the share of rows with exactly the right ones."""
@@ -210,7 +232,9 @@ class LabelClassifier(LinearClassifier):
     ) -> dict[str, float]:
         """Return exact weighted means over rows, "log_loss" (nats), "error", "top5_error"; and "n_unseen", rows whose
         label was not seen in fit: these are left out or, with unseen="error", refused. Of an indicator matrix, over
-        rows that have labels: "log_loss" (of a row the mean over them), "error", "precision_at_1", 3 and 5."""
+        rows that have labels: "log_loss" (of a row the mean over them, p summing to one over classes), "label_log_loss"
+        (the mean over all classes, of 0 or 1 each, with P by `calibration` or else p), "error", "precision_at_1", 3 and
+        5."""
         check_choice("unseen", unseen, ("drop", "error"))
         if not getattr(self, "multilabel_", False):
             return super().evaluate(X, y, sample_weight, unseen=unseen)
@@ -223,9 +247,15 @@ class LabelClassifier(LinearClassifier):
         lists = lists[labelled]
         weights = weights_left(weights, labelled, "has labels")
         precisions = _precisions(lists, best[labelled], ks, weights)
-        log_loss = {"log_loss": self._log_loss(x[labelled], lists, weights)} if self._scores_are_log_odds else {}
+        losses = self._label_losses(x[labelled], lists, weights) if self._scores_are_log_odds else {}
         named = {f"precision_at_{k}": float(p) for k, p in zip(ks, precisions, strict=True)}
-        return {**log_loss, "error": 1 - named["precision_at_1"], **named}
+        return {**losses, "error": 1 - named["precision_at_1"], **named}
+
+    def _label_losses(self, x: Matrix, lists: sp.csr_array, weights: Doubles | None) -> dict[str, float]:
+        """The log-losses of several labels."""
+        of_rows = label_log_losses(self._weights, x, lists, self.calibration_, n_threads_from(self.n_jobs))
+        found = {"label_log_loss": float(np.average(of_rows, weights=weights))}
+        return {"log_loss": self._log_loss(x, lists, weights), **found} if self._trains_log_odds else found
 
     def _log_loss(self, x: Matrix, lists: sp.csr_array, weights: Doubles | None) -> float:
         """Weighted mean over points of the mean over their labels of -log p, in nats."""

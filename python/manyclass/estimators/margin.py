@@ -6,10 +6,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
 
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED_DIM
 from manyclass.estimators.base import Points, Unseen
+from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
@@ -28,6 +30,12 @@ LOSSES = ("margin", "triplet")
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
 MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
 MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
+
+
+def _gives_probabilities(model: MarginClassifier) -> bool:
+    if model.calibration is None if not hasattr(model, "_weights") else model.calibration_ is None:
+        raise AttributeError("MarginClassifier has no probabilities without calibration; set calibration='temperature'")
+    return True
 
 
 @saved
@@ -79,6 +87,10 @@ class MarginClassifier(LabelClassifier):
         Seed of the embeddings, the visiting order, the draws and the index.
     verbose : int, default=0
         Above 0: a progress bar.
+    calibration : {"temperature"} or None, default=None
+        Make probabilities of scores by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
+    n_models : int, default=1
+        Mean of the scores of so many runs that differ by their seed; see `SoftmaxClassifier`.
 
     Attributes
     ----------
@@ -88,11 +100,13 @@ class MarginClassifier(LabelClassifier):
         as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
+    calibration_ : see `help(manyclass.estimators.calibration.Calibration)`, or None
     n_iter_, n_features_in_, feature_names_in_ : int, int and ndarray of shape (n_features,), where X has names
 
     Notes
     -----
-    Scores are no log-probabilities: there is no `predict_proba`. `predict_top_k` returns them as they are.
+    Scores are no log-probabilities: there is no `predict_proba`, and `predict_top_k` returns them as they are. With
+    calibration="temperature" there is, and it returns log-probabilities.
 
     Examples
     --------
@@ -103,7 +117,7 @@ class MarginClassifier(LabelClassifier):
     [5, 6, 7]
     """
 
-    _scores_are_log_odds = False
+    _trains_log_odds = False
 
     def __init__(
         self,
@@ -122,6 +136,8 @@ class MarginClassifier(LabelClassifier):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        calibration: Literal["temperature"] | None = None,
+        n_models: int = 1,
     ) -> None:
         self.loss = loss
         self.smoothing = smoothing
@@ -137,6 +153,8 @@ class MarginClassifier(LabelClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.calibration = calibration
+        self.n_models = n_models
 
     def fit(
         self,
@@ -165,19 +183,21 @@ class MarginClassifier(LabelClassifier):
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
         points = self._points(X, y, sample_weight)
+        if is_composed(self):
+            composed: Self = fit_composed(self, points, watch, lambda member, *on: member._fit_points(chosen, *on))
+            return composed
+        return self._fit_points(chosen, points, watch)
+
+    def _fit_points(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
         plan = self._plan(chosen, points)
         weights, curve = fit_batches(plan, points.x, points.labels, len(points.classes), watch, points.weights)
         self._take(points, weights, curve)
         return self
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
-
-        Returns
-        -------
-        Chosen
-        """
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError."""
         check_choice("loss", self.loss, LOSSES)
+        check_composed(self)
         check_class_weight(self.class_weight)
         check_number("smoothing", self.smoothing, low=0)
         check_number("max_iter", self.max_iter, low=1, integer=True)
@@ -237,6 +257,8 @@ class MarginClassifier(LabelClassifier):
 
         def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
             found, log_probabilities = self._top_k(some, width)
+            if self.calibration_ is not None:
+                return found, self._stated(log_probabilities).astype(np.float32), np.zeros(len(found))
             shift = self._weights.log_normalizers(some, n_threads_from(self.n_jobs))
             return found, (log_probabilities + shift[:, np.newaxis]).astype(np.float32), shift
 
@@ -260,17 +282,18 @@ class MarginClassifier(LabelClassifier):
             "error", "precision_at_1", "precision_at_3" and "precision_at_5", over the rows that have labels
         """
         found = super().evaluate(X, y, sample_weight, unseen=unseen)
-        found.pop("log_loss", None)
+        if self.calibration_ is None:
+            found.pop("log_loss", None)
         return found
 
-    # The base class has probabilities of a softmax.
+    # Scores of a margin are no log-probabilities: without calibration there is neither of these.
 
-    @property
-    def predict_proba(self) -> Any:
-        """Not there: scores of a margin are no log-probabilities."""
-        raise AttributeError("MarginClassifier has no probabilities; see SoftmaxClassifier")
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Data) -> Doubles:
+        """Return the probabilities of all classes, with `calibration` only; see `SoftmaxClassifier`."""
+        return super().predict_proba(X)
 
-    @property
-    def predict_log_proba(self) -> Any:
-        """Not there: scores of a margin are no log-probabilities."""
-        raise AttributeError("MarginClassifier has no probabilities; see SoftmaxClassifier")
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Data) -> Doubles:
+        """Return the log-probabilities of all classes, in nats, with `calibration` only; see `SoftmaxClassifier`."""
+        return super().predict_log_proba(X)

@@ -16,6 +16,7 @@ from manyclass.estimators import auto
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
 from manyclass.estimators.contest import best_model
+from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
@@ -106,6 +107,11 @@ class SoftmaxClassifier(LabelClassifier):
         Seed of the visiting order, the class order and the draws.
     verbose : int, default=0
         Above 0: a progress bar with the running loss, class updates per second and the time left.
+    calibration : {"temperature"} or None, default=None
+        Divide scores by a temperature, of several labels scale and shift them, by the log-loss of validation_fraction
+        of the rows, at most 4,096; see `help(manyclass.estimators.calibration)`.
+    n_models : int, default=1
+        Mean of the scores of so many runs that differ by their seed, kept as one model; embeddings grow with it.
 
     Attributes
     ----------
@@ -119,6 +125,7 @@ class SoftmaxClassifier(LabelClassifier):
     multilabel_, n_labels_, threshold_ : bool, int and float or None
         Whether y was an indicator matrix; the mean number of labels of its rows; the probability above which rows of X
         have as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
+    calibration_ : Calibration or None, with `temperature`, `offset` and the held-out log-losses with and without them
     n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features,) where X has names
 
     Examples
@@ -155,6 +162,8 @@ class SoftmaxClassifier(LabelClassifier):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        calibration: Literal["temperature"] | None = None,
+        n_models: int = 1,
     ) -> None:
         self.solver = solver
         self.sampler = sampler
@@ -172,6 +181,8 @@ class SoftmaxClassifier(LabelClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.calibration = calibration
+        self.n_models = n_models
 
     def fit(
         self,
@@ -185,7 +196,7 @@ class SoftmaxClassifier(LabelClassifier):
         callback: Callback | None = None,
         max_seconds: float | None = None,
     ) -> Self:
-        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit and return it; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
         Parameters
         ----------
@@ -199,10 +210,6 @@ class SoftmaxClassifier(LabelClassifier):
             Start of a linear model of one label a row, trained point by point; u starts at its exact value.
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
-
-        Returns
-        -------
-        self
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
@@ -210,6 +217,19 @@ class SoftmaxClassifier(LabelClassifier):
         start = Start.of(
             coef_init, intercept_init, len(points.classes), points.x.shape[1], fit_intercept=self.fit_intercept
         )
+        if is_composed(self):
+            composed: Self = fit_composed(
+                self,
+                points,
+                watch,
+                lambda member, *on: member._fit_points(member.check_parameters(), *on, candidates, start),
+            )
+            return composed
+        return self._fit_points(chosen, points, watch, candidates, start)
+
+    def _fit_points(
+        self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
+    ) -> Self:
         if chosen.model is not None and chosen.model.name == "sparse":
             _refuse(start, "with model='sparse'")
             _refuse_candidates(candidates)
@@ -225,13 +245,9 @@ class SoftmaxClassifier(LabelClassifier):
         return self._fit_one_label(chosen, points, watch, candidates, start, contest=contest)
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters without data, and return their parts; raises ValueError or TypeError.
-
-        Returns
-        -------
-        Chosen
-        """
+        """Check all parameters without data, and return their parts; raises ValueError or TypeError."""
         check_flag("early_stopping", self.early_stopping)
+        check_composed(self)
         check_number("validation_fraction", self.validation_fraction, low=0, open_low=True, high=0.99)
         check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)
         check_class_weight(self.class_weight)

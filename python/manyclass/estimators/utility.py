@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -12,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.estimators.base import LinearClassifier
+from manyclass.estimators.base import LinearClassifier, Points
+from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
@@ -106,6 +108,10 @@ class AugmentReduceClassifier(LinearClassifier):
         Seed of the visiting order, the class order and the draws.
     verbose : int, default=0
         Above 0: a progress bar with the running loss, class updates per second and the time left.
+    calibration : {"temperature"} or None, default=None
+        Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
+    n_models : int, default=1
+        Mean of the utilities of so many runs that differ by their seed; see `SoftmaxClassifier`.
 
     Attributes
     ----------
@@ -158,6 +164,8 @@ class AugmentReduceClassifier(LinearClassifier):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        calibration: Literal["temperature"] | None = None,
+        n_models: int = 1,
     ) -> None:
         self.noise = noise
         self.solver = solver
@@ -173,6 +181,8 @@ class AugmentReduceClassifier(LinearClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.calibration = calibration
+        self.n_models = n_models
 
     def fit(
         self,
@@ -208,17 +218,28 @@ class AugmentReduceClassifier(LinearClassifier):
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
         points = self._points(X, y, sample_weight)
-        x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
-        start = Start.of(coef_init, intercept_init, n_classes, x.shape[1], fit_intercept=self.fit_intercept)
-        plan = self._plan(chosen, row_norms_sq(x), n_classes)
-        if chosen.posterior is not None:
-            if any(given is not None for given in (callback, max_seconds, start)):
-                raise ValueError("posterior='gaussian' knows no callback, max_seconds or coef_init; they must be None")
-            weights, variances, curve = fit_posterior(
-                plan, x, labels, n_classes, points.weights, mean_weight=points.mean_weight
+        shape = len(points.classes), points.x.shape[1]
+        start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
+        if is_composed(self):
+            composed: Self = fit_composed(
+                self, points, watch, lambda member, *on: member._fit_points(chosen, *on, start), noise=self.noise
             )
-            self._take(points, weights, curve, _variances=variances)
-            return self
+            return composed
+        if chosen.posterior is None:
+            return self._fit_points(chosen, points, watch, start)
+        if any(given is not None for given in (callback, max_seconds, start)):
+            raise ValueError("posterior='gaussian' knows no callback, max_seconds or coef_init; they must be None")
+        plan = self._plan(chosen, row_norms_sq(points.x), shape[0])
+        weights, variances, curve = fit_posterior(
+            plan, points.x, points.labels.ids, shape[0], points.weights, mean_weight=points.mean_weight
+        )
+        self._take(points, weights, curve, _variances=variances)
+        return self
+
+    def _fit_points(self, chosen: ChosenUtility, points: Points, watch: Watch, start: Start | None) -> Self:
+        """A point estimate."""
+        x, labels, n_classes = points.x, points.labels.ids, len(points.classes)
+        plan = self._plan(chosen, row_norms_sq(x), n_classes)
         weights, curve = fit_points(plan, x, labels, n_classes, watch, start=start, weights=points.weights)
         self._take(points, weights, curve, _variances=None)
         return self
@@ -247,6 +268,13 @@ class AugmentReduceClassifier(LinearClassifier):
         posterior = (
             None if point else resolve_part("posterior", self.posterior, POSTERIORS, "manyclass.solvers or 'point'")
         )
+        check_composed(self)
+        if posterior is not None and is_composed(self):
+            name, value = ("n_models", self.n_models) if self.n_models > 1 else ("calibration", self.calibration)
+            raise ValueError(
+                f"{name} is {value!r}; with posterior='gaussian', which averages over draws of W by itself, leave it "
+                f"{inspect.signature(type(self)).parameters[name].default!r}"
+            )
         return ChosenUtility(
             resolve_part("solver", self.solver, UTILITY_SOLVERS, "manyclass.solvers"),
             part_of("sampler", self.sampler, UTILITY_SAMPLERS, "manyclass.samplers"),
@@ -363,9 +391,10 @@ class AugmentReduceClassifier(LinearClassifier):
         log_p: Doubles = _core.utility_probabilities(noise=self.noise, psi=psi, log=True, n_threads=n_threads)
         return log_p
 
-    def _log_losses(self, x: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
+    def _log_losses(self, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
         if self._variances is None:
-            return self._weights.log_losses(x, labels, n_threads_from(self.n_jobs), noise=self.noise)
+            weights, scale = self._weights.scaled(factor)
+            return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale, self.noise)
         losses, ranks = [], []
         for first, p in self._predictive(x):
             own = np.take_along_axis(p, labels[first : first + len(p), np.newaxis], axis=1)

@@ -12,7 +12,14 @@ from manyclass.metrics import _ranking
 from manyclass.metrics.inputs import best_predictions, label_rows, single_labels
 
 
-def expected_calibration_error(y_true: Any, predicted: ArrayLike, confidences: ArrayLike, n_bins: int = 15) -> float:
+def expected_calibration_error(
+    y_true: Any,
+    predicted: ArrayLike,
+    confidences: ArrayLike,
+    n_bins: int = 15,
+    *,
+    rest: ArrayLike | None = None,
+) -> float:
     r"""The expected calibration error, ECE: confidence against accuracy, by bins of the confidence.
 
     .. math:: \sum_{m=1}^M \frac{|B_m|}{n} \bigl|\mathrm{acc}(B_m) - \mathrm{conf}(B_m)\bigr|,
@@ -22,21 +29,29 @@ def expected_calibration_error(y_true: Any, predicted: ArrayLike, confidences: A
     of their confidences (Guo et al. 2017, eq. 3). It depends on the number of bins, and n rows of a perfect model have
     an error of order :math:`\sqrt{M/n}`.
 
+    Of several labels a row, :math:`B_m` are predictions rather than rows: the first k of each row, with the probability
+    that the label is among the row's, and n is their number n k, which is ECE@k (Ullah et al. 2025). Nearly all of the
+    n K probabilities are near to 0, and a mean over all of them is, too. With `rest` all count nevertheless, those that
+    are not predicted in the first bin, and the sum is divided by the number of rows: how many labels a row the model
+    states too many or too few. That is K times the error over all n K probabilities if none in the rest is above 1/M.
+
     Parameters
     ----------
     y_true : array-like of int of shape (n,), SciPy CSR of shape (n, K), or list of n lists of int
         The label of each row, a position in [0, K); or the labels of each, any of which is right.
-    predicted : array-like of int of shape (n,)
-        The position of the predicted label of each row.
-    confidences : array-like of shape (n,)
-        Its probability, in [0, 1].
+    predicted : array-like of int of shape (n,) or (n, k)
+        The position of the predicted label of each row, or of k of them; -1 where there is none.
+    confidences : array-like of shape (n,) or (n, k)
+        Their probabilities, in [0, 1].
     n_bins : int, default=15
         M, at least 1; 15 as in the paper.
+    rest : array-like of shape (n,), optional
+        The sum of the probabilities of all other labels of each row, at least 0.
 
     Returns
     -------
     float
-        In [0, 1].
+        In [0, 1]; with `rest` in labels a row.
 
     Raises
     ------
@@ -49,6 +64,9 @@ def expected_calibration_error(y_true: Any, predicted: ArrayLike, confidences: A
     ----------
     C. Guo, G. Pleiss, Y. Sun and K. Weinberger, "On calibration of modern neural networks", ICML 2017.
 
+    N. Ullah, E. Schultheis, J. Zhang and R. Babbar, "Labels in extremes: how well calibrated are extreme multi-label
+    classifiers?", KDD 2025.
+
     Examples
     --------
     >>> from manyclass.metrics import expected_calibration_error
@@ -56,29 +74,41 @@ def expected_calibration_error(y_true: Any, predicted: ArrayLike, confidences: A
     0.35
     """
     check_number("n_bins", n_bins, low=1, integer=True)
-    column = np.asarray(predicted)
-    if column.ndim != 1:
-        raise ValueError(f"predicted has shape {column.shape}; it must have one axis, a label for each row")
-    column = column[:, np.newaxis]
-    rows = isinstance(y_true, list | tuple) and len(y_true) and not np.isscalar(y_true[0])
-    truth = label_rows("y_true", y_true) if rows or hasattr(y_true, "tocsr") else single_labels("y_true", y_true, None)
-    right = _ranking.hits(truth.indptr, truth.ids, best_predictions(column, truth, 1))[:, 0]
-    p = _checked_confidences(confidences, truth.n_rows)
-    # The smallest m with p <= m / M, which rounding in p M could miss by one at the ends of bins.
-    bins = np.searchsorted(np.arange(1, n_bins) / n_bins, p, side="left")
-    surplus = np.bincount(bins, weights=right - p, minlength=n_bins)  # |B| (acc - conf)
+    columns = np.asarray(predicted)
+    if columns.ndim not in (1, 2):
+        raise ValueError(f"predicted has shape {columns.shape}; it must have one axis, or two with labels of a row")
+    of_rows = (len(columns), 1) if columns.ndim == 1 else columns.shape
+    lists = isinstance(y_true, list | tuple) and len(y_true) and not np.isscalar(y_true[0])
+    truth = label_rows("y_true", y_true) if lists or hasattr(y_true, "tocsr") else single_labels("y_true", y_true, None)
+    best = best_predictions(columns.reshape(of_rows), truth, of_rows[1])
+    right = _ranking.hits(truth.indptr, truth.ids, best)
+    p = _checked("confidences", confidences, columns.shape, high=1).reshape(of_rows)
+    surplus = surpluses(right, p, n_bins)
+    if rest is None:
+        return float(np.abs(surplus).sum() / right.size)
+    others = _checked("rest", rest, (truth.n_rows,), high=np.inf)
+    surplus[0] += len(truth.ids) - np.count_nonzero(right) - others.sum()
     return float(np.abs(surplus).sum() / truth.n_rows)
 
 
-def _checked_confidences(confidences: ArrayLike, n_rows: int) -> NDArray[np.float64]:
-    given = np.asarray(confidences)
+def surpluses(right: NDArray[np.bool_], p: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
+    """How many more predictions of each bin of p are right than p says, (n_bins,)."""
+    # The smallest m with p <= m / M, which rounding in p M could miss by one at the ends of bins.
+    bins = np.searchsorted(np.arange(1, n_bins) / n_bins, p.ravel(), side="left")
+    found: NDArray[np.float64] = np.bincount(bins, weights=(right - p).ravel(), minlength=n_bins)
+    return found
+
+
+def _checked(name: str, numbers: ArrayLike, shape: tuple[int, ...], high: float) -> NDArray[np.float64]:
+    given = np.asarray(numbers)
     if given.dtype.kind not in "fiub":
-        raise TypeError(f"confidences has dtype {given.dtype}; it must be of real numbers")
-    if given.shape != (n_rows,):
-        raise ValueError(f"confidences has shape {given.shape}; it must be ({n_rows},)")
+        raise TypeError(f"{name} has dtype {given.dtype}; it must be of real numbers")
+    if given.shape != shape:
+        raise ValueError(f"{name} has shape {given.shape}; it must be {shape}")
     p = given.astype(np.float64)
-    bad = ~((p >= 0) & (p <= 1))
+    bad = ~((p >= 0) & (p <= high) & np.isfinite(p))
     if bad.any():
-        at = int(np.argmax(bad))
-        raise ValueError(f"confidences[{at}] is {p[at]}; it must be in [0, 1]")
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        rule = "in [0, 1]" if high == 1 else "at least 0 and finite"
+        raise ValueError(f"{name}[{', '.join(map(str, at))}] is {p[at]}; it must be {rule}")
     return p

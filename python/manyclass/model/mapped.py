@@ -114,6 +114,33 @@ class MappedWeights:
             phi[:, self.n_hidden] = 1
         return phi
 
+    def scaled(self, factor: float) -> tuple[MappedWeights, Floats | None]:
+        """Return what gives all scores times a factor: weights, and the scale of their rows, intercepts among them."""
+        return self, None if factor == 1 else np.full(self.n_classes, factor, dtype=np.float32)
+
+    def multiply_scores(self, factor: float) -> None:
+        """Multiply all scores by a number, in place."""
+        self.rows *= np.float32(factor)
+
+    def add_to_mean(self, other: MappedWeights, n: int) -> MappedWeights:
+        """Return the model whose scores are the mean of those of n models with mean `self` and of `other`.
+
+        Without embeddings it is `self`. With them phi is that of both, one behind the other, and as long as both.
+        """
+        ours, theirs = np.float32(n / (n + 1)), np.float32(1 / (n + 1))
+        if not self.embeddings.size:
+            self.rows *= ours
+            self.rows += theirs * other.rows
+            return self
+        n_hidden, h = self.n_hidden + other.n_hidden, self.n_hidden
+        width = -(-(n_hidden + self.intercept_column) // LINE) * LINE
+        rows, embeddings = aligned_zeros(self.n_classes, width), aligned_zeros(len(self.embeddings), width)
+        rows[:, :h], rows[:, h:n_hidden] = ours * self.coef, theirs * other.coef
+        if self.intercept_column:
+            rows[:, n_hidden] = ours * self.intercept + theirs * other.intercept
+        embeddings[:, :h], embeddings[:, h:n_hidden] = self.embeddings[:, :h], other.embeddings[:, : other.n_hidden]
+        return MappedWeights(rows, embeddings, n_hidden, self.intercept_column, self.relu)
+
     def _linear(self) -> LinearWeights:
         return LinearWeights(self.rows, np.zeros(self.n_classes, dtype=np.float32), sparse=False)
 

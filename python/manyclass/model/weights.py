@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,24 @@ class LinearWeights:
             self.matrix[:, : self.n_classes] *= factors
         else:
             self.matrix *= factors[:, np.newaxis]
+
+    def scaled(self, factor: float) -> tuple[LinearWeights, Floats | None]:
+        """Return what gives all scores times a factor, without a copy of W: weights, and the scale of their rows."""
+        if factor == 1:
+            return self, None
+        intercept = self.intercept * np.float32(factor)
+        return replace(self, intercept=intercept), np.full(self.n_classes, factor, dtype=np.float32)
+
+    def multiply_scores(self, factor: float) -> None:
+        """Multiply all scores by a number, in place."""
+        self.matrix *= np.float32(factor)
+        self.intercept *= np.float32(factor)
+
+    def add_to_mean(self, other: LinearWeights, n: int) -> LinearWeights:
+        """Return the model whose scores are the mean of those of n models with mean `self` and of `other`: `self`."""
+        for mean, new in ((self.matrix, other.matrix), (self.intercept, other.intercept)):
+            mean += (new - mean) / np.float32(n + 1)
+        return self
 
     def reorder(self, source: Ids, n_threads: int) -> None:
         """Put class source[k] in place k, in place."""

@@ -1,0 +1,184 @@
+"""Fits of several models made into one: the mean of runs that differ by their seed, calibrated on held-out rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from manyclass.checks import check_number, n_threads_from
+from manyclass.estimators.base import Points
+from manyclass.estimators.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
+from manyclass.model.weights import Data, Doubles
+from manyclass.training.interrupts import was_interrupted
+from manyclass.training.passes import warn_user
+from manyclass.training.plan import Watch
+from manyclass.training.validation import fork
+
+FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction
+# The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
+# rows is worth 0.02 to 0.04 nats on bibtex, delicious and eurlex57k, and fits of so few rows are short; T is that of
+# the first fit, which is as good for the second one (bench/notes/calibration.md).
+MOST_WITHOUT = 0.03
+
+Fit = Callable[[Any, Points, Watch], Any]  # makes a run of an estimator on points
+
+
+def check_composed(model: Any) -> None:
+    """Raise ValueError or TypeError for a `calibration` or `n_models` that there is not."""
+    check_calibration(model.calibration)
+    check_number("n_models", model.n_models, low=1, integer=True)
+
+
+def is_composed(model: Any) -> bool:
+    """Whether a fit of this estimator is more than one run."""
+    return bool(model.n_models > 1 or model.calibration is not None)
+
+
+def fit_composed(model: Any, points: Points, watch: Watch, fit: Fit, *, noise: str = "gumbel") -> Any:
+    """Fit an estimator as its `n_models` and `calibration` say.
+
+    Parameters
+    ----------
+    model : estimator
+        It takes over what was fitted once all is, and is returned.
+    points, watch : Points and Watch
+        Seconds are those of all runs together, in equal parts; a callback that stops a run, or Ctrl-C, ends the fit
+        with the runs so far.
+    fit : callable
+        Makes one run.
+    noise : str
+        Of the utilities.
+    """
+    if model.calibration is None:
+        return _taken_over(model, _Runs(model, watch, fit, 1).mean(points))
+    n_classes, several = len(points.classes), points.several
+    n_rows = n_held_out(len(points.labels), n_classes, getattr(model, "validation_fraction", FRACTION))
+    held = rows_to_hold_out(points.labels, n_rows, fork(model.random_state))
+    again = bool(held.mean() > MOST_WITHOUT)
+    runs = _Runs(model, watch, fit, 1 + again)
+    some, kept = points.some(np.flatnonzero(held)), points.some(np.flatnonzero(~held))
+    member = runs.mean(kept)
+    found = calibrated(
+        member._weights,
+        some.x,
+        some.labels,
+        some.weights,
+        n_threads_from(model.n_jobs),
+        several=several,
+        noise=noise,
+    )
+    if again and not runs.ended:
+        member, kept = runs.mean(points), points
+    if not several:
+        member._weights.multiply_scores(1 / found.temperature)
+    member._take(kept, member._weights, member.loss_curve_.tolist(), calibration_=found)
+    return _taken_over(model, member)
+
+
+def uncalibrated_confidence(model: Any, X: Data, labels: ArrayLike) -> Doubles:
+    """Return the probability that a label of each row would have without the calibration of a model of one label a row.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    labels : array-like of shape (n_samples,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), float64
+    """
+    x, calibration = model._validated(X), model.calibration_
+    factor = 1.0 if calibration is None else calibration.temperature
+    losses, _ = model._log_losses(x, model._labels_of(labels, x), factor)
+    confidence: Doubles = np.exp(-losses)
+    return confidence
+
+
+class _Runs:
+    """Runs of an estimator: their seeds, and the time that they share."""
+
+    def __init__(self, model: Any, watch: Watch, fit: Fit, n_rounds: int) -> None:
+        self._model, self._watch, self._fit = model, watch, fit
+        self._begin, self._left = time.perf_counter(), n_rounds * model.n_models
+        self.ended = False
+        self._seeds = [model.random_state]
+        if model.n_models > 1:
+            random = check_random_state(model.random_state)
+            self._seeds = random.randint(0, np.iinfo(np.int32).max, size=model.n_models).tolist()
+
+    def mean(self, points: Points) -> Any:
+        """Return an estimator whose scores are the mean of those of the runs; the first one in all else."""
+        first = self._run(self._seeds[0], {}, points)
+        # What the first run has chosen is not chosen again.
+        chosen = getattr(first, "resolved_params_", {})
+        weights, curves = first._weights, [first.loss_curve_]
+        for n, seed in enumerate(self._seeds[1:], start=1):
+            if self.ended:
+                break
+            if n == 1:
+                _check_seeds_matter(first, self._model.n_models)
+            other = self._run(seed, chosen, points)
+            weights, curves = weights.add_to_mean(other._weights, n), [*curves, other.loss_curve_]
+        if len(curves) > 1:
+            first._take(points, weights, _mean_curve(curves).tolist())
+        return first
+
+    def _run(self, seed: Any, chosen: dict[str, Any], points: Points) -> Any:
+        member = clone(self._model).set_params(n_models=1, calibration=None, random_state=seed, **chosen)
+        if not member.get_params(deep=False).get("early_stopping", True):
+            member.set_params(validation_fraction=FRACTION)  # it is that of calibration, and has no effect on a run
+        passed = time.perf_counter() - self._begin
+        seconds = max(0.0, self._watch.max_seconds - passed) / self._left
+        self._left -= 1
+        heading = f"model {self._seeds.index(seed) + 1}/{len(self._seeds)}, " if len(self._seeds) > 1 else ""
+        watch = replace(self._watch, max_seconds=seconds, heading=heading)
+        if watch.callback is not None:
+            watch = replace(watch, callback=self._called)
+        if was_interrupted(lambda: self._fit(member, points, watch)):
+            warn_user("training was interrupted; the model is the one reached so far")
+            self.ended = True
+        return member
+
+    def _called(self, state: Any) -> bool:
+        assert self._watch.callback is not None
+        self.ended = bool(self._watch.callback(state))
+        return self.ended
+
+
+def _check_seeds_matter(first: Any, n_models: int) -> None:
+    solver = getattr(first, "resolved_params_", {}).get("solver", first.solver)
+    if getattr(solver, "name", solver) == "lbfgs":
+        raise ValueError(
+            f"n_models is {n_models}, which has no effect with solver='lbfgs', whose optimum does not depend on the "
+            'seed ("auto" takes it for few data); leave it 1, or name another solver'
+        )
+
+
+def _mean_curve(curves: list[Doubles]) -> Doubles:
+    """The mean loss of each pass; a run that has ended counts by its last one."""
+    n = max(map(len, curves))
+    full = [np.concatenate([curve, np.repeat(curve[-1:], n - len(curve))]) for curve in curves if len(curve)]
+    mean: Doubles = np.mean(full, axis=0) if full else np.zeros(0)
+    return mean
+
+
+def _fitted(member: Any) -> dict[str, Any]:
+    """All that a fit has left."""
+    return {name: value for name, value in vars(member).items() if name not in member.get_params(deep=False)}
+
+
+def _taken_over(model: Any, member: Any) -> Any:
+    """Give an estimator all that another one of its kind has fitted."""
+    fitted = _fitted(member)
+    model.__dict__.update(fitted)
+    if "feature_names_in_" not in fitted:
+        model.__dict__.pop("feature_names_in_", None)
+    return model

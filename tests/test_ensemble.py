@@ -1,0 +1,137 @@
+"""Several runs made into one model: its scores are the mean of theirs, whatever the weights are made of."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+import manyclass
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
+from manyclass.model.weights import LinearWeights
+
+MODELS = {
+    "linear": SoftmaxClassifier(solver="implicit", n_negatives=4, max_iter=2),
+    "auto": SoftmaxClassifier(solver="exact", learning_rate="grid", max_iter=2),
+    "embedding": SoftmaxClassifier(model="embedding", dim=5, max_iter=2),
+    "relu": SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=5, max_iter=2),
+    "margin": MarginClassifier(max_iter=2),
+    "no intercept": MarginClassifier(max_iter=2, fit_intercept=False, model="embedding", dim=3),
+    "utility": AugmentReduceClassifier(max_iter=2, n_negatives=3),
+}
+
+
+def data(seed, sparse=True):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((120, 9)).astype(np.float32) * (rng.random((120, 9)) < 0.5)
+    y = rng.integers(6, size=120)
+    return (sp.csr_array(X) if sparse else X), y
+
+
+def seeds_of(seed, n):
+    return np.random.RandomState(seed).randint(0, np.iinfo(np.int32).max, size=n).tolist()
+
+
+# Labels are drawn at random, so that no learning rate is good.
+@pytest.mark.filterwarnings("ignore:the best learning rate")
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_scores_are_the_mean_of_those_of_runs_by_seed(name, sparse, seed, tmp_path):
+    X, y = data(seed, sparse)
+    model = clone(MODELS[name]).set_params(n_models=3, random_state=seed).fit(X, y)
+    own = getattr(model, "resolved_params_", {})
+    runs = [clone(MODELS[name]).set_params(random_state=s, **own).fit(X, y) for s in seeds_of(seed, 3)]
+    if name == "auto":  # what is found by trials is that of the first run
+        runs[0] = clone(MODELS[name]).set_params(random_state=seeds_of(seed, 3)[0]).fit(X, y)
+    mean = np.mean([run.decision_function(X) for run in runs], axis=0)
+    # Products of three sums in float32.
+    assert model.decision_function(X) == pytest.approx(mean, rel=1e-4, abs=1e-5)
+    assert model.loss_curve_ == pytest.approx(np.mean([run.loss_curve_ for run in runs], axis=0))
+    assert model.n_iter_ == 2
+    model.save(tmp_path / "m")
+    assert np.array_equal(manyclass.load(tmp_path / "m").decision_function(X), model.decision_function(X))
+    assert np.array_equal(clone(model).fit(X, y).decision_function(X), model.decision_function(X))
+
+
+@pytest.mark.parametrize("name", ["embedding", "margin"])
+def test_several_labels_have_their_mean_and_a_threshold_of_it(name, seed):
+    X, y = data(seed)
+    Y = np.maximum(np.eye(6, dtype=int)[y], np.eye(6, dtype=int)[(y + 1) % 6] * (y % 2)[:, np.newaxis])
+    model = clone(MODELS[name]).set_params(n_models=2, random_state=seed).fit(X, Y)
+    runs = [clone(MODELS[name]).set_params(random_state=s).fit(X, Y) for s in seeds_of(seed, 2)]
+    mean = np.mean([run.decision_function(X) for run in runs], axis=0)
+    assert model.decision_function(X) == pytest.approx(mean, rel=1e-4, abs=1e-5)
+    assert model.multilabel_
+    assert model.threshold_ is None or model.threshold_ not in [run.threshold_ for run in runs]
+
+
+@pytest.mark.filterwarnings("ignore:the best learning rate")
+@pytest.mark.parametrize("name", MODELS)
+def test_one_model_is_what_it_was(name):
+    X, y = data(0)
+    one = clone(MODELS[name]).set_params(random_state=5).fit(X, y)
+    again = clone(MODELS[name]).set_params(random_state=5, n_models=1).fit(X, y)
+    assert np.array_equal(one.decision_function(X), again.decision_function(X))
+    assert one.calibration_ is None
+
+
+def test_a_mean_of_many_is_that_of_all():
+    rng = np.random.default_rng(0)
+    parts = [LinearWeights(*(rng.standard_normal(shape).astype(np.float32) for shape in ((4, 3), 4)), False)
+             for _ in range(5)]  # fmt: skip
+    expected = np.mean([part.matrix for part in parts], axis=0)
+    mean = parts[0]
+    for n, part in enumerate(parts[1:], start=1):
+        mean = mean.add_to_mean(part, n)
+    assert mean.matrix == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_a_callback_and_the_clock_end_all_runs():
+    X, y = data(0)
+    calls = []
+    model = clone(MODELS["margin"]).set_params(n_models=3, random_state=0)
+    model.fit(X, y, callback=lambda state: calls.append(state.n_iter))
+    assert calls == [1, 2] * 3
+    model.fit(X, y, callback=lambda state: len(calls) == 8 or calls.append(state.n_iter))
+    assert calls == [1, 2] * 3 + [1, 2]  # the first pass of the second run was the last one
+    assert model.n_iter_ == 2
+    assert model.fit(X, y, max_seconds=0).n_iter_ <= 2
+
+
+def test_an_interrupt_ends_all_runs_with_the_models_so_far():
+    X, y = data(0)
+    seen = []
+
+    def stop(state):
+        seen.append(state.n_iter)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    model = clone(MODELS["margin"]).set_params(n_models=4, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model.fit(X, y, callback=stop)
+    assert len(seen) == 3
+    assert np.isfinite(model.decision_function(X)).all()
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was():
+    X, y = data(0)
+    model = clone(MODELS["linear"]).set_params(n_models=2, random_state=0).fit(X, y)
+    before = model.coef_.copy()
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X, np.zeros(120, int))
+    assert np.array_equal(model.coef_, before)
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (SoftmaxClassifier(n_models=0), ValueError, "n_models is 0"),
+        (MarginClassifier(n_models=1.5), TypeError, "n_models is 1.5"),
+        (SoftmaxClassifier(solver="lbfgs", n_models=2), ValueError, "n_models is 2, which has no effect with .*lbfgs"),
+        (AugmentReduceClassifier(posterior="gaussian", alpha=0.1, n_models=2), ValueError, "n_models is 2; .*leave it"),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused(model, error, message):
+    with pytest.raises(error, match=message):
+        model.fit(*data(0))
