@@ -81,6 +81,33 @@ class SparseWeights:
         indptr: NDArray[np.int64] = before[self.indptr].astype(np.int64)
         return SparseWeights(indptr, self.classes[kept], self.values[kept], self.intercept)
 
+    def multiply_scores(self, factor: float) -> None:
+        """Multiply all scores by a number, in place."""
+        self.values *= np.float32(factor)
+        self.intercept *= np.float32(factor)
+
+    def scaled(self, factor: float) -> tuple[SparseWeights, None]:
+        """Return the weights of all scores times a number: a copy, unless it is 1."""
+        if factor == 1:
+            return self, None
+        made = SparseWeights(self.indptr, self.classes, self.values.copy(), self.intercept.copy())
+        made.multiply_scores(factor)
+        return made, None
+
+    def add_to_mean(self, other: SparseWeights, n: int) -> SparseWeights:
+        """Return the model whose scores are the mean of those of n models with mean `self` and of `other`.
+
+        Its support is that of both, which pruning makes different.
+        """
+        ours, theirs = np.float32(n / (n + 1)), np.float32(1 / (n + 1))
+        mean = sp.csr_array(ours * self.coef.T + theirs * other.coef.T)
+        return SparseWeights(
+            mean.indptr.astype(np.int64),
+            mean.indices.astype(np.int32),
+            mean.data,
+            ours * self.intercept + theirs * other.intercept,
+        )
+
     def _core_weights(self) -> _core.PostingWeights:
         return _core.PostingWeights(
             indptr=self.indptr, classes=self.classes, values=self.values, intercept=self.intercept, rows=NOTHING
