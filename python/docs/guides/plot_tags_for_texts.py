@@ -3,17 +3,23 @@
 
 Each text gets the tags that fit it: subjects for a title, labels for a ticket. The texts here are the descriptions of
 some 2,000 functions of NumPy, SciPy and scikit-learn, which are on every machine that has manyclass; their tags are
-the package and the module that a function belongs to.
+the package and the module that a function belongs to. Where the environment variable ``MANYCLASS_DATA`` names a folder
+with the set ``annif-yso``, they are library titles, and the tags the fifty subjects that are given most often.
 """
 
 # %%
 # Texts and tags
 # --------------
-# The words of a function's description, without its name and without the words of its module.
+# A title has its subjects behind tabs. Of a function's description these are the words, without its name and without
+# those of its module.
 
 import importlib
 import inspect
+import lzma
+import os
 import re
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -30,22 +36,29 @@ scipy.stats sklearn.cluster sklearn.datasets sklearn.decomposition sklearn.ensem
 sklearn.linear_model sklearn.metrics sklearn.model_selection sklearn.preprocessing
 """.split()  # noqa: SIM905
 
-texts, tags, seen = [], [], set()
-for name in MODULES:
+
+def descriptions_of(name):
+    """The words that describe each function of a module."""
     module = importlib.import_module(name)
-    for attribute in sorted(vars(module)):
-        description = getattr(vars(module)[attribute], "__doc__", None) or ""
-        if (
-            attribute.startswith("_")
-            or inspect.ismodule(vars(module)[attribute])
-            or len(description) < 200
-            or description in seen
-        ):
-            continue
-        seen.add(description)
-        words = [w for w in re.findall("[a-z]{3,}", description.lower()) if w not in name and w != attribute.lower()]
-        texts.append(" ".join(words[:60]))
-        tags.append([name.partition(".")[0], name])
+    for attribute, thing in sorted(vars(module).items()):
+        text = getattr(thing, "__doc__", None) or ""
+        if len(text) >= 200 and not attribute.startswith("_") and not inspect.ismodule(thing):
+            words = [w for w in re.findall("[a-z]{3,}", text.lower()) if w not in name and w != attribute.lower()]
+            yield " ".join(words[:60])
+
+
+titles = Path(os.environ.get("MANYCLASS_DATA", ""), "annif-yso")
+if titles.is_dir():
+    vocabulary = (titles / "vocabulary.tsv").read_text("utf-8").splitlines()
+    subject = {uri: name.strip() for uri, _, name in (line.partition("\t") for line in vocabulary)}
+    lines = lzma.decompress((titles / "train.tsv.xz").read_bytes()).decode().splitlines()
+    given = {text: uris.split() for text, _, uris in (line.partition("\t") for line in lines)}
+    usual = {tag for tag, _ in Counter(tag for some in given.values() for tag in some).most_common(50)}
+    kept = {text: sorted(usual.intersection(some)) for text, some in given.items()}
+    tags_of = {text: [subject[uri] for uri in some] for text, some in kept.items() if some}
+else:
+    tags_of = {text: [name.partition(".")[0], name] for name in MODULES for text in descriptions_of(name)}
+texts, tags = list(tags_of), list(tags_of.values())
 
 print(f"{len(texts):,} texts; one of them, with the tags {tags[700]}:")
 print(texts[700][:150])
@@ -77,22 +90,23 @@ for text, row in zip(texts_test[:3], ranked, strict=False):
 # %%
 # One tag a text, with probabilities
 # ----------------------------------
-# Where a text has exactly one label, :class:`~manyclass.SoftmaxClassifier` gives probabilities that sum to one, exact
-# over all labels. Whether they can be believed is what a reliability diagram tells.
+# Where a text has exactly one label, here the last of its tags, :class:`~manyclass.SoftmaxClassifier` gives
+# probabilities that sum to one, exact over all labels. Whether they can be believed is what a reliability diagram
+# tells.
 
-y_train, y_test = (np.array([two[1] for two in some]) for some in (tags_train, tags_test))
+y_train, y_test = (np.array([several[-1] for several in some]) for some in (tags_train, tags_test))
 softmax = SoftmaxClassifier(random_state=0).fit(X_train, y_train)
 found = softmax.evaluate(X_test, y_test)
 print(
     {name: round(value, 3) for name, value in found.items()},
     "; at random, the log-loss is",
-    np.log(len(MODULES)).round(3),
+    np.log(softmax.classes_.size).round(3),
 )
 reliability = plot.reliability_diagram(softmax, X_test, y_test)
 
 # %%
-# Which modules are taken for each other
-# --------------------------------------
+# Which tags are taken for each other
+# -----------------------------------
 
 confusion = plot.confusion(softmax, X_test, y_test, n_classes=8)
 
