@@ -328,7 +328,7 @@ def test_exit_codes_are_in_the_help(capsys):
         assert re.search(rf"^  {code} +\w", shown, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", [command.__name__.rpartition(".")[2] for command in parser.COMMANDS])
+@pytest.mark.parametrize("command", parser.COMMANDS)
 def test_every_command_has_help_that_names_it(command, capsys):
     run(command, "--help")
     out = capsys.readouterr().out

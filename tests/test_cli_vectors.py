@@ -171,7 +171,7 @@ def test_completion_names_commands_options_and_files(shell, capsys):
     run("--print-completion", shell)
     script = capsys.readouterr().out
     for command in parser.COMMANDS:
-        assert command.__name__.rpartition(".")[2] in script
+        assert command in script
     for word in ("--estimator", "augment-reduce", "--label-names", "--output-format"):
         assert word in script
     assert {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "/f/", "fish": "__fish_complete_path"}[

@@ -10,10 +10,22 @@ from pathlib import Path
 import pytest
 
 import manyclass
+from manyclass.cli import parser
+from manyclass.cli.help import first_line
 
 PACKAGE = Path(manyclass.__file__).parent
 # Each takes from a tenth of a second to a second to load.
 HEAVY = {"joblib", "matplotlib", "numpy", "pandas", "scipy", "sklearn"}
+
+
+# Runs the command in a process of its own, and keeps what it prints out of the way.
+RUN = """
+import contextlib, io, sys
+sys.argv[1:] = {}
+import manyclass.__main__ as m
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    m.main()
+"""
 
 
 def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -34,10 +46,23 @@ def test_import_loads_nothing_heavy():
     assert heavy_after("from manyclass import SoftmaxClassifier") >= {"numpy", "scipy", "sklearn"}  # what is to be seen
 
 
-def test_the_version_needs_nothing_heavy():
-    statement = "import sys; sys.argv[1:] = ['--version']; import manyclass.__main__ as m; assert m.main() == 0"
-    assert heavy_after(statement) == set()
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], [], ["nothing"]])
+def test_what_runs_no_command_needs_nothing_heavy(arguments):
+    assert heavy_after(RUN.format(arguments)) == set()
     assert python("-m", "manyclass", "--version").stdout == f"manyclass {manyclass.__version__}\n"
+
+
+def test_a_command_loads_no_other():
+    loaded = python("-c", RUN.format(["info", "--help"]) + "\nimport sys; print(*sys.modules)").stdout
+    assert "manyclass.cli.info" in loaded
+    assert "manyclass.cli.demo" not in loaded
+
+
+@pytest.mark.parametrize("name", parser.COMMANDS)
+def test_the_line_of_a_command_is_read_without_loading_it(name):
+    module = importlib.import_module(f"manyclass.cli.{name}")
+    assert first_line(module.__name__) == module.__doc__.partition("\n")[0]
+    assert first_line("manyclass._core") == first_line("manyclass.nothing") == ""  # no source
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
@@ -49,7 +74,7 @@ def test_command_ends_well_and_without_a_traceback(argument):
 def test_ctrl_c_while_the_command_loads_ends_without_a_traceback(tmp_path):
     # In place of scikit-learn, a module whose loading the user interrupts.
     (tmp_path / "sklearn.py").write_text("raise KeyboardInterrupt\n")
-    done = python("-m", "manyclass", "--help", first=str(tmp_path))
+    done = python("-m", "manyclass", "fit", "--help", first=str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "manyclass: interrupted\n")
 
 

@@ -1,11 +1,9 @@
 """The command `manyclass`, which is also `python -m manyclass`."""
 
-import importlib
 import sys
 
-from manyclass.version import __version__
-
-INTERRUPTED = 130  # the shell's number: 128 + SIGINT
+from manyclass.cli import main as command
+from manyclass.cli.codes import INTERRUPTED
 
 
 def main() -> int:
@@ -14,18 +12,14 @@ def main() -> int:
     Returns
     -------
     int
-        Exit code, see :func:`manyclass.cli.main`; 130 too where Ctrl-C comes while the command itself is loaded.
+        Exit code, see :func:`manyclass.cli.main`; 130 too where Ctrl-C comes while the command that is asked for is
+        loaded, which takes a second.
     """
-    if sys.argv[1:] == ["--version"]:
-        print(f"manyclass {__version__}")
-        return 0
     try:
-        # Here and not above, because loading takes a second, in which a user may well press Ctrl-C.
-        code: int = importlib.import_module("manyclass.cli").main()
+        return command()
     except KeyboardInterrupt:
         print("manyclass: interrupted", file=sys.stderr)
         return INTERRUPTED
-    return code
 
 
 if __name__ == "__main__":

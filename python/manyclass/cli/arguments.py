@@ -23,16 +23,6 @@ PARTS: dict[str, Mapping[str, type[Part]]] = {
 }
 
 
-class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, and descriptions as they are written."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        # A default that is None says less than the text does, and a flag's says nothing.
-        if action.default is None or (action.default is False and action.nargs == 0):
-            return action.help
-        return super()._get_help_string(action)
-
-
 def documented_parameters(estimator: type) -> dict[str, tuple[str, str]]:
     """Return the type and the text of each parameter in the numpydoc section Parameters; empty without docstrings."""
     section = re.search(r"^Parameters\n-+\n(.*?)(?=\n\S[^\n]*\n-+\n|\Z)", inspect.getdoc(estimator) or "", re.S | re.M)

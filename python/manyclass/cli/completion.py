@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
+OPTION = "--print-completion"
 FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS")  # how the arguments that are files are written
 
 
@@ -24,16 +25,16 @@ class PrintCompletion(argparse.Action):
         try:
             import shtab
         except ImportError:
-            parser.error("--print-completion needs shtab: pip install 'manyclass[completion]'")
+            parser.error(f"{OPTION} needs shtab: pip install 'manyclass[completion]'")
         complete_files(parser, shtab.FILE)
         print(shtab.complete(parser, shell=str(values)))
         parser.exit()
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
-    """Add the option --print-completion."""
+    """Add the option."""
     text = "print a script that completes commands and options in this shell: see README"
-    parser.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help=text)
+    parser.add_argument(OPTION, action=PrintCompletion, choices=SHELLS, help=text)
 
 
 def complete_files(parser: argparse.ArgumentParser, files: object) -> None:

@@ -26,6 +26,7 @@ import scipy.sparse as sp
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.arguments import add_parameters, add_progress, parameters_from, shows_progress
+from manyclass.cli.codes import INTERRUPTED
 from manyclass.cli.data import (
     DATA,
     Data,
@@ -46,7 +47,7 @@ from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.estimators.utility import AugmentReduceClassifier
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
-from manyclass.training.interrupts import INTERRUPTED, was_interrupted
+from manyclass.training.interrupts import was_interrupted
 
 ESTIMATORS: dict[str, type[Any]] = {
     "softmax": SoftmaxClassifier,

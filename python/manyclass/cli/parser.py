@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from sklearn.exceptions import ConvergenceWarning
-
-from manyclass.cli import demo, embed, evaluate, experiment, fit, info, neighbours, predict, skipgram
-from manyclass.cli.arguments import HelpFormatter
-from manyclass.cli.completion import add_completion
+from manyclass.cli.codes import CLOSED_PIPE, EXIT_CODES, INTERRUPTED, USER_ERROR
+from manyclass.cli.completion import OPTION, add_completion
+from manyclass.cli.help import HelpFormatter, first_line
 from manyclass.cli.sources import STDIN
-from manyclass.training.interrupts import INTERRUPTED
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
-COMMANDS = (demo, fit, evaluate, predict, info, neighbours, embed, skipgram, experiment)
-EXIT_CODES = """exit codes:
-  0    all went well
-  1    a run of an experiment failed
-  2    a user's error, told in one line on stderr; nothing was overwritten
-  130  interrupted by Ctrl-C; fit and skipgram save what was reached, if there was a whole model, and say so
-  141  the reader of the output has gone"""
-USER_ERROR, CLOSED_PIPE = 2, 141  # the shell's number: 128 + SIGPIPE
+# Modules of this folder; only the one that is asked for is loaded.
+COMMANDS = ("demo", "fit", "evaluate", "predict", "info", "neighbours", "embed", "skipgram", "experiment")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,24 +27,36 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(USER_ERROR)
 
 
-def build_parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Return the parser of all commands; that of `fit` has the parameters of the estimator that `argv` names."""
+def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command that `argv` names, with a line of help of the others; of all without `argv`.
+
+    That of `fit` has the parameters of the estimator that `argv` names.
+    """
     parser = _Parser(prog="manyclass", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"manyclass {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
     add_completion(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for command in COMMANDS:
-        name = command.__name__.rpartition(".")[2]
-        text = command.__doc__ or ""  # python -OO has no docstrings
-        sub = commands.add_parser(
-            name, help=text.partition("\n")[0], description=text, formatter_class=HelpFormatter, allow_abbrev=False
-        )
-        command.add_arguments(sub)
-        if command is fit:
-            fit.add_estimator(sub, argv)
-        sub.set_defaults(run=command.run)
+    loaded = COMMANDS if argv is None else _asked_for(argv)
+    for name in COMMANDS:
+        module = f"{__package__}.{name}"
+        sub = commands.add_parser(name, help=first_line(module), formatter_class=HelpFormatter, allow_abbrev=False)
+        if name in loaded:
+            command = importlib.import_module(module)
+            sub.description = command.__doc__ or ""  # python -OO has no docstrings
+            command.add_arguments(sub)
+            if name == "fit":
+                command.add_estimator(sub, argv or ())
+            sub.set_defaults(run=command.run)
     return parser
+
+
+def _asked_for(argv: Sequence[str]) -> Sequence[str]:
+    """The command among the arguments; all where a script that completes them is asked for."""
+    at = next((i for i, word in enumerate(argv) if word in COMMANDS), len(argv))
+    # argparse takes an option's first letters for the option.
+    wanted = any(len(word) > len("--") and OPTION.startswith(word.partition("=")[0]) for word in argv[:at])
+    return COMMANDS if wanted else argv[at : at + 1]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else USER_ERROR
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", ConvergenceWarning)
+            warnings.simplefilter("always", importlib.import_module("sklearn.exceptions").ConvergenceWarning)
             warnings.showwarning = _show_warning
             _check_stdin(args)
             code: int = args.run(args)

@@ -24,8 +24,9 @@ from manyclass.cli.arguments import (
     parameters_from,
     shows_progress,
 )
+from manyclass.cli.codes import INTERRUPTED
 from manyclass.cli.messages import check_writable, note, print_table
-from manyclass.training.interrupts import INTERRUPTED, was_interrupted
+from manyclass.training.interrupts import was_interrupted
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
 from manyclass.words.skip_gram import SkipGram

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from sklearn.exceptions import ConvergenceWarning
 
-INTERRUPTED = 130  # the shell's number: 128 + SIGINT
 WORD = "interrupted"  # in the warnings of the estimators
 
 

@@ -1,0 +1,38 @@
+"""What `--help` shows: the first line of each command, which is read without loading it, and defaults of options."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+from importlib.machinery import SourceFileLoader
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults, and descriptions as they are written."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        # A default that is None says less than the text does, and a flag's says nothing.
+        if action.default is None or (action.default is False and action.nargs == 0):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def first_line(module: str) -> str:
+    """The first line of a module's docstring, from its source: loading a command takes a second.
+
+    Parameters
+    ----------
+    module : str
+        Its full name.
+
+    Returns
+    -------
+    str
+        Empty where there is no source.
+    """
+    spec = importlib.util.find_spec(module)
+    if spec is None or not isinstance(spec.loader, SourceFileLoader):
+        return ""
+    text = ast.get_docstring(ast.parse(spec.loader.get_source(module) or "")) or ""
+    return text.partition("\n")[0]
