@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import confusion_matrix
@@ -273,3 +274,18 @@ def test_without_matplotlib_the_error_names_the_extra(fitted, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'manyclass\[plot\]'"):
         plot.learning_curve(fitted)
+
+
+def test_reliability_of_several_labels_is_that_of_their_predictions():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4)).astype(np.float32)
+    Y = (X @ rng.standard_normal((4, 6)) + rng.standard_normal((300, 6)) > 0.5).astype(int)
+    model = MarginClassifier(max_iter=2, calibration="temperature", random_state=0).fit(X, Y)
+    picture = plot.reliability_diagram(model, X, sp.csr_array(Y), n_bins=7)
+    best, log_p = model.predict_top_k(X, 5)
+    ece = expected_calibration_error(sp.csr_array(Y), best, np.exp(log_p))
+    assert f"expected calibration error {ece:.3f}" in picture.alt
+    assert "300 rows in 7 bins" in picture.alt
+    assert "first 5 labels" in picture.figure.axes[0].get_xlabel()
+    with pytest.raises(ValueError, match=r"y has shape \(300, 5\); .* it must be \(300, 6\)"):
+        plot.reliability_diagram(model, X, Y[:, :5])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,6 +15,7 @@ from manyclass.plot.style import COLOURS, GREY, Panel, Picture, Series, canvas, 
 
 CONFIDENCE = 0.95
 LONGEST_NAME = 18
+MOST_LABELS = 5  # of a row, as in ECE@5 of `manyclass evaluate`
 
 
 def learning_curve(model: Any) -> Picture:
@@ -78,18 +80,19 @@ def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -
     """Draw how often the most probable label is right against the probability that the model gave it.
 
     Rows are sorted by that probability and cut into bins of equal size. The expected calibration error (ECE) beside
-    them is that of `manyclass.metrics.expected_calibration_error`, whose 15 bins have equal width.
+    them is that of `manyclass.metrics.expected_calibration_error`, whose 15 bins have equal width. Of several labels a
+    row it is the five most probable ones that are drawn, and ECE@5.
 
     Parameters
     ----------
     model : fitted classifier
-        One label a row, with `predict_top_k` of this package or scikit-learn's `predict_proba`.
+        With `predict_top_k` of this package or, of one label a row, scikit-learn's `predict_proba`.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows that were not trained on.
-    y : array-like of shape (n_samples,)
+    y : array-like of shape (n_samples,), or of several labels indicator matrix of shape (n_samples, n_classes)
         Their labels. One that was unseen in fit counts as wrongly predicted, as it is.
     n_bins : int, default=10
-        At most one for each row.
+        At most one for each prediction.
 
     Returns
     -------
@@ -99,13 +102,16 @@ def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -
     Raises
     ------
     ValueError
-        If X and y differ in length, or have several labels a row, or n_bins is not in [1, n_samples].
+        If X and y differ in shape, or n_bins is not in [1, number of predictions].
     ImportError
         Without matplotlib.
     """
-    predicted, confidence = _most_probable(model, X)
-    right = _one_label(y, len(predicted)) == predicted
-    check_number("n_bins", n_bins, low=1, high=len(predicted), integer=True)
+    several = bool(getattr(model, "multilabel_", False))
+    predicted, confidence = _most_probable(model, X, MOST_LABELS if several else 1)
+    n_rows = len(predicted)
+    right = _right(model, y, predicted).ravel() if several else _one_label(y, n_rows) == predicted[:, 0]
+    confidence = confidence.ravel()
+    check_number("n_bins", n_bins, low=1, high=len(right), integer=True)
     bins = np.array_split(np.argsort(confidence, kind="stable"), n_bins)
     mean = np.array([confidence[rows].mean() for rows in bins])
     share = np.array([right[rows].mean() for rows in bins])
@@ -117,12 +123,13 @@ def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -
         axes.annotate("right as often as said", (0.05, 0.08), rotation=45, rotation_mode="anchor", color=GREY)
         spans = np.maximum([share - low, high - share], 0)
         axes.errorbar(mean, share, spans, fmt="-o", color=COLOURS[0], elinewidth=1, capsize=2, clip_on=False)
-        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability given to the first label", ylabel="share that is right")
+        which = f"each of the first {predicted.shape[1]} labels" if several else "the first label"
+        axes.set(xlim=(0, 1), ylim=(0, 1), xlabel=f"probability given to {which}", ylabel="share that is right")
         axes.set_title(f"Expected calibration error {ece:.3f}")
     pairs = ", ".join(f"{figures(m)} said and {figures(s)} right" for m, s in zip(mean, share, strict=True))
     return Picture(
         figure,
-        f"Reliability of {len(predicted):,} rows in {n_bins} bins of equal size, expected calibration error {ece:.3f}: "
+        f"Reliability of {n_rows:,} rows in {n_bins} bins of equal size, expected calibration error {ece:.3f}: "
         f"{pairs}.",
     )
 
@@ -192,14 +199,28 @@ def _unit(model: Any) -> str:
     return "loss" if getattr(model, "loss", "log_loss") in ("margin", "triplet") else "loss [nats]"
 
 
-def _most_probable(model: Any, X: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """The most probable label of each row, and its probability."""
+def _most_probable(model: Any, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """The most probable labels of each row, and their probabilities."""
     if hasattr(model, "predict_top_k"):
-        labels, log_probabilities = model.predict_top_k(X, 1)
+        labels, log_probabilities = model.predict_top_k(X, min(k, len(model.classes_)))
         # Rounding may leave the logarithm of a sure label a little above 0.
-        return labels[:, 0], np.exp(np.minimum(log_probabilities[:, 0], 0), dtype=np.float64)
+        return labels, np.exp(np.minimum(log_probabilities, 0), dtype=np.float64)
     probabilities = np.asarray(model.predict_proba(X))
-    return model.classes_[probabilities.argmax(axis=1)], probabilities.max(axis=1).astype(np.float64)
+    best = probabilities.argmax(axis=1)[:, np.newaxis]
+    return model.classes_[best], np.take_along_axis(probabilities, best, axis=1).astype(np.float64)
+
+
+def _right(model: Any, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of several predictions of each row are among its labels."""
+    indicator = sp.csr_array(y)
+    if indicator.shape != (len(predicted), len(model.classes_)):
+        raise ValueError(
+            f"y has shape {np.shape(y)}; with {len(predicted)} rows of X and {len(model.classes_)} classes it must be "
+            f"({len(predicted)}, {len(model.classes_)})"
+        )
+    rows = np.arange(len(predicted))[:, np.newaxis]
+    found: NDArray[np.bool_] = indicator[rows, np.searchsorted(model.classes_, predicted)].toarray() > 0
+    return found
 
 
 def _one_label(y: ArrayLike, n_samples: int) -> NDArray[Any]:
