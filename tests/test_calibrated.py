@@ -191,6 +191,7 @@ def test_a_temperature_leaves_the_order_of_labels_as_it_is():
     T = model.calibration_.temperature
     assert T != 1
     assert model.coef_ * T == pytest.approx(expected.coef_, rel=1e-5)
+    assert model.intercept_ * T == pytest.approx(expected.intercept_, rel=1e-5)
     assert np.array_equal(model.predict(X[:500]), expected.predict(X[:500]))
 
 
