@@ -182,13 +182,15 @@ def test_all_that_tells_probabilities_tells_the_same(name, several, seed, tmp_pa
     assert again.calibration_ == model.calibration_
 
 
-def test_a_temperature_leaves_the_order_of_labels_as_it_is():
+def test_a_temperature_is_of_the_rows_held_out_and_leaves_the_order_of_labels_as_it_is():
     X, y = drawn(4000, np.random.default_rng(0))  # so many that the model is not fitted again
     plain = SoftmaxClassifier(solver="exact", max_iter=1, random_state=0)
     model = clone(plain).set_params(calibration="temperature", validation_fraction=0.025).fit(X, y)
     held = rows_to_hold_out(Labels.single(y.astype(np.int32)), 100, np.random.RandomState(0))
     expected = plain.fit(X[~held], y[~held])
     T = model.calibration_.temperature
+    of_held = calibrated(expected._weights, X[held], Labels.single(y[held].astype(np.int32)), None, 1, several=False)
+    assert model.calibration_ == of_held
     assert T != 1
     assert model.coef_ * T == pytest.approx(expected.coef_, rel=1e-5)
     assert model.intercept_ * T == pytest.approx(expected.intercept_, rel=1e-5)
