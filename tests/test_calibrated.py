@@ -12,7 +12,13 @@ from sklearn.base import clone
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, metrics
 from manyclass.cli.parser import main
-from manyclass.estimators.calibration import Calibration, calibrated, n_held_out, rows_to_hold_out
+from manyclass.estimators.calibration import (
+    Calibration,
+    calibrated,
+    label_log_losses,
+    n_held_out,
+    rows_to_hold_out,
+)
 from manyclass.estimators.ensemble import uncalibrated_confidence
 from manyclass.model.weights import LinearWeights
 from manyclass.training.plan import Labels
@@ -76,6 +82,19 @@ def test_both_numbers_of_several_labels_have_the_least_log_loss(seed):
     assert found.log_loss == pytest.approx(best.fun, rel=1e-3)
     stated = r @ -np.where(dense > 0, v, np.log1p(-np.exp(v))).sum(axis=1) / r.sum()
     assert found.uncalibrated_log_loss == pytest.approx(stated, rel=1e-4)  # log(1 - p) of p in float32
+
+
+@pytest.mark.parametrize("found", [None, Calibration(0.9, 0.5, 10, 1.0, 0.5)])
+def test_the_log_loss_of_many_unlikely_labels_is_their_sum(found):
+    rng = np.random.default_rng(0)
+    W, x = rng.standard_normal((1200, 3)).astype(np.float32), rng.standard_normal((5, 3)).astype(np.float32) / 3
+    Y = sp.csr_array(rng.random((5, 1200)) < 0.002)
+    v = log_softmax((x @ W.T).astype(float), axis=1)
+    P = np.exp(v) if found is None else expit(v / found.temperature + found.offset)
+    expected = -np.where(Y.toarray(), np.log(P), np.log1p(-P)).mean(axis=1)
+    losses = label_log_losses(LinearWeights(W, np.zeros(1200, np.float32), False), x, Y, found, 1)
+    # Scores in float32; the terms left out of the logarithm are below 4e-7 of the sum.
+    assert losses == pytest.approx(expected, rel=3e-6)
 
 
 def test_a_calibration_can_be_undone_and_its_threshold_found():
