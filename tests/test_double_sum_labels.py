@@ -3,6 +3,7 @@
 import pickle
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from test_label_training import ROUNDING_OF_A_VISIT, D, K, N, some_problem
 
 from manyclass import SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.checks import seed_from
+from manyclass.estimators.settle import settle_batches
 from manyclass.registry import names, parts
+from manyclass.training.plan import DoubleSum
 
 RULES = [name for name in names("label_solver") if name != "implicit"]
 CLASSES = {name: getattr(solvers, cls) for cls in solvers.__all__ if (name := getattr(solvers, cls).name) in RULES}
@@ -269,3 +272,34 @@ def test_one_label_with_embeddings_is_one_loss_for_all_reductions(seed):
         for reduction in ("pick_all", "pick_all_normalized")
     ]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
+
+
+# By default classes are drawn, log-normalisers are carried, and SCENT's step of them is 0.5; that of W is 1.
+U = DoubleSum("scent", {}, "pick_all", "raman", "log_n_classes", 0.5)
+PLANS = [
+    ("scent", {}, U),
+    ("scent", {"learning_rate": 2}, replace(U, step=0.25)),
+    (solvers.SCENT(u_learning_rate="tied"), {}, replace(U, step=1.0)),
+    (solvers.SCENT(u_learning_rate=2.0), {}, replace(U, step=2.0)),
+    (solvers.SCENT(u_init="zero"), {}, replace(U, u_init="zero")),
+    (solvers.SCENT(formulation="proposed"), {}, replace(U, formulation="proposed")),
+    (solvers.SCENT(reduction="decoupled"), {}, replace(U, reduction="decoupled", formulation="proposed")),
+    (solvers.EMA(gain=0.25), {}, replace(U, rule="ema", options={"gain": 0.25}, step=1.0)),
+    ("umax", {}, replace(U, rule="umax", options={"delta": 1.0}, step=1.0)),
+]
+
+
+@pytest.mark.parametrize(("solver", "given", "expected"), PLANS, ids=str)
+def test_each_parameter_changes_its_own_field_of_the_plan(solver, given, expected):
+    owner = SoftmaxClassifier(solver=solver, model="embedding", **given)
+    found = settle_batches(owner, owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False).plan
+    assert found.double_sum == expected
+    assert (found.source, found.sampler, found.adagrad, found.implicit) == ("sampled", "frequency", True, False)
+
+
+def test_all_classes_are_seen_where_that_is_asked_for():
+    owner = SoftmaxClassifier(solver="implicit", sampler="all")
+    plan = settle_batches(owner, owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False).plan
+    # Proximal steps are plain ones, of size 1 / (mean |x|^2 + 1); that of u is 3.
+    assert (plan.source, plan.adagrad, plan.implicit, plan.schedule.learning_rate) == ("exact", False, False, 0.2)
+    assert plan.double_sum == replace(U, rule="implicit", formulation="proposed", step=15.0)

@@ -21,7 +21,7 @@ from manyclass.estimators import auto, plans
 from manyclass.estimators.settle import settle_batches
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.passes import Schedule
-from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan
+from manyclass.training.plan import BatchesPlan, PointsPlan
 
 N, D, K = 20, 4, 6
 ONES = np.ones((N, D), dtype=np.float32)  # |x|^2 is 4
@@ -58,10 +58,6 @@ SOFTMAX = BatchesPlan(
     verbose=0,
 )
 UNIFORM = {"source": "sampled", "sampler": "uniform", "options": {}}
-# The double sum draws classes by default; its number moves by 0.5, in units of the step of W, which is 1.
-SCENT = {"source": "sampled"}
-U = DoubleSum("scent", {}, "pick_all", "raman", "log_n_classes", 0.5)
-DECOUPLED = replace(U, reduction="decoupled", formulation="proposed")
 
 
 def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
@@ -101,22 +97,6 @@ def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
         ({"sampler": "uniform", "solver": solvers.Adagrad(share_classes=False)}, UNIFORM | {"share_classes": False}),
         ({"sampler": "uniform", "solver": solvers.Adagrad(share_classes=True)}, UNIFORM | {"share_classes": True}),
         ({"sampler": "uniform", "solver": "css"}, UNIFORM | {"adagrad": False, **schedule(0.5, 0.75)}),
-        ({"solver": "scent"}, SCENT | {"double_sum": U}),
-        ({"solver": "scent", "sampler": "all"}, SCENT | {"source": "exact", "double_sum": U}),
-        ({"solver": "scent", "learning_rate": 2}, SCENT | schedule(2.0, 3.0) | {"double_sum": replace(U, step=0.25)}),
-        ({"solver": solvers.SCENT(u_learning_rate="tied")}, SCENT | {"double_sum": replace(U, step=1.0)}),
-        ({"solver": solvers.SCENT(u_learning_rate=2.0)}, SCENT | {"double_sum": replace(U, step=2.0)}),
-        ({"solver": solvers.SCENT(u_init="zero")}, SCENT | {"double_sum": replace(U, u_init="zero")}),
-        ({"solver": solvers.SCENT(formulation="proposed")}, SCENT | {"double_sum": replace(U, formulation="proposed")}),
-        ({"solver": solvers.SCENT(reduction="decoupled")}, SCENT | {"double_sum": DECOUPLED}),
-        (
-            {"solver": solvers.EMA(gain=0.25)},
-            SCENT | {"double_sum": replace(U, rule="ema", options={"gain": 0.25}, step=1.0)},
-        ),
-        (
-            {"solver": solvers.UMax()},
-            SCENT | {"double_sum": replace(U, rule="umax", options={"delta": 1.0}, step=1.0)},
-        ),
         ({"sampler": "search"}, {"source": "mips"}),
         ({"sampler": samplers.Search(index="decomposed")}, {"source": "decomposed"}),
         ({"sampler": samplers.Search(index="messages", budget=3)}, {"source": "messages", "budget": 3}),
