@@ -13,6 +13,7 @@
 
 #include "manyclass/math/logistic.hpp"
 #include "manyclass/objective/point.hpp"
+#include "manyclass/objective/sampled_sum.hpp"
 #include "manyclass/objective/u_rules.hpp"
 
 namespace manyclass {
@@ -54,8 +55,7 @@ struct DecoupledSum {
     if (point.size() == 0) return {0, 0, 0, log_none};
     const float top = max_of(point.scores, point.scores[0]);
     const auto shift = static_cast<double>(top);
-    for (std::size_t k = 0; k < point.size(); ++k) terms[k] = point.alpha[k] * vec::exp(point.scores[k] - top);
-    const double scaled = sum_of(terms);
+    const double scaled = sum_of_terms(point, top, terms);
     return {shift, 0, scaled, scaled > 0 ? shift + std::log(scaled) : log_none};
   }
 };

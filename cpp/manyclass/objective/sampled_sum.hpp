@@ -20,15 +20,20 @@ struct SampledSum {
   double log_a;   // log A
 };
 
+// Writes alpha_k e^(z_k - top) to `terms` and returns their sum.
+inline double sum_of_terms(const SampledPoint& point, float top, std::span<float> terms) {
+  for (std::size_t k = 0; k < point.size(); ++k) {
+    terms[k] = point.alpha[k] * vec::exp(point.scores[k] - top);
+  }
+  return sum_of(terms);
+}
+
 // Writes alpha_k e^(d_k - M) to `terms`; d_k = z_k - z_y.
 inline SampledSum sampled_sum(const SampledPoint& point, std::span<float> terms) {
   const auto z_y = static_cast<float>(point.label_score);
   const float top = max_of(point.scores, z_y);
   const double shift = static_cast<double>(top) - point.label_score;
-  for (std::size_t k = 0; k < point.size(); ++k) {
-    terms[k] = point.alpha[k] * vec::exp(point.scores[k] - top);
-  }
-  const double scaled = sum_of(terms);
+  const double scaled = sum_of_terms(point, top, terms);
   const double label = std::exp(-shift);
   return {shift, label, scaled, shift + std::log(label + scaled)};
 }
@@ -37,10 +42,9 @@ inline SampledSum sampled_sum(const SampledPoint& point, std::span<float> terms)
 inline SampledSum sampled_sum(const SampledPoint& point, std::span<const float> labels, std::span<float> terms) {
   const float top = max_of(point.scores, max_of(labels, labels[0]));
   const double shift = static_cast<double>(top) - point.label_score;
-  for (std::size_t k = 0; k < point.size(); ++k) terms[k] = point.alpha[k] * vec::exp(point.scores[k] - top);
   double own = 0;
   for (const float z : labels) own += std::exp(static_cast<double>(z) - static_cast<double>(top));
-  const double scaled = sum_of(terms);
+  const double scaled = sum_of_terms(point, top, terms);
   return {shift, own, scaled, shift + std::log(own + scaled)};
 }
 
