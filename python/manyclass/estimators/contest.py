@@ -16,10 +16,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from manyclass.estimators import auto
+from manyclass.estimators.base import Points
 from manyclass.estimators.settle import Settled
 from manyclass.estimators.trials import Sample, Trials, whole_classes
 from manyclass.estimators.tuning import quietly
-from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.training.validation import fork
 
 # Two draws, since each has few held-out rows. What they say is not carried on to more rows, for the difference of the
@@ -29,31 +29,25 @@ SHARE = 0.2  # held out
 
 
 def best_model(
-    trials: Trials,
-    owner: BaseEstimator,
-    candidates: Mapping[str, Settled],
-    x: Matrix,
-    labels: Ids,
-    shape: auto.Shape,
-    random_state: Any,
-    weights: Doubles | None,
+    trials: Trials, owner: BaseEstimator, candidates: Mapping[str, Settled], points: Points, shape: auto.Shape
 ) -> str | None:
     """Return the name of the model with the least mean log-loss of the trials; None where none was tried.
 
     `candidates` are the models with all that is open settled. All fits together keep to what is left of the budget of
     `trials`, which is that of the cheapest candidate's fit.
     """
+    x, labels = points.x, points.labels.ids
     seconds = {name: auto.fit_cost(shape, settled.plan) for name, settled in candidates.items()}
     trials.budget = auto.budget(min(seconds.values()))
     affordable = trials.left / (sum(seconds.values()) / len(labels))
     share = min(1.0, affordable / sum(SIZES), len(labels) / SIZES[1])
     if share * SIZES[0] < auto.FEWEST_TO_TRY:
         return None
-    random = fork(random_state)
+    random = fork(owner.random_state)
     found: dict[str, list[float]] = {name: [] for name in candidates}
     for n_rows in SIZES:
         rows = whole_classes(labels, int(share * n_rows), random)
-        sample = Sample.of(x, labels, weights, rows, random, SHARE)
+        sample = Sample.of(x, labels, points.weights, rows, random, SHARE)
         if sample is None:
             return None
         for name, settled in candidates.items():

@@ -330,16 +330,19 @@ class SoftmaxClassifier(LabelClassifier):
         weights, curve = fit_batches(settled.plan, points.x, points.labels, len(points.classes), watch, points.weights)
         return self._assign(points, weights, curve, settled, None)
 
-    def _best_embedded(self, chosen: Chosen, points: Points, linear: Settled) -> Settled | None:
-        """The plan with embeddings where trials say that they predict better than the linear model; None: they do not.
+    def _best_other(self, chosen: Chosen, points: Points, linear: Settled) -> Settled | None:
+        """The plan of a model that trials say predicts better than the linear one; None: there is none.
 
-        The trials of the linear model's parameters are among those of both.
+        A model that is to take part is a line here. "sparse" would be `settle_sparse(self, chosen, x)`; its log-loss
+        lies above that of the linear model on each set of first labels that was tried (bench/notes/auto.md).
         """
-        x, labels, shape = points.x, points.labels.ids, auto.Shape.of(points.x, len(points.classes))
-        embedded = replace(settle_batches(self, chosen, x, len(points.classes), embeds=True), trials=linear.trials)
-        candidates = {"linear": linear, "embedding": embedded}
-        best = best_model(linear.trials, self, candidates, x, labels, shape, self.random_state, points.weights)
-        return embedded if best == "embedding" or (best is None and auto.embeds(shape)) else None
+        x, shape = points.x, auto.Shape.of(points.x, len(points.classes))
+        others = {"embedding": settle_batches(self, chosen, x, len(points.classes), embeds=True)}
+        candidates = {"linear": linear, **others}
+        best = best_model(linear.trials, self, candidates, points, shape)
+        if best is None:  # nothing was tried
+            best = "embedding" if auto.embeds(shape) else "linear"
+        return replace(others[best], trials=linear.trials) if best in others else None
 
     def _fit_one_label(
         self,
@@ -364,9 +367,9 @@ class SoftmaxClassifier(LabelClassifier):
             settled = settle_points(
                 self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed, weights=r
             )
-        embedded = self._best_embedded(chosen, points, settled) if contest else None
-        if embedded is not None:
-            return self._fit_batches(embedded, points, unscaled)
+        other = self._best_other(chosen, points, settled) if contest else None
+        if other is not None:
+            return self._fit_batches(other, points, unscaled)
         if self.early_stopping:
             held = held_out(labels, self.validation_fraction, fork(self.random_state))
             out, rows = np.flatnonzero(held), np.flatnonzero(~held)
