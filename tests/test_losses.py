@@ -361,5 +361,5 @@ def test_the_core_refuses_labels_that_would_be_read_out_of_bounds():
             _core.losses(z, indptr, np.array(bad, dtype=np.int32), loss="triplet")
     with pytest.raises(ValueError, match="the labels do not describe one list for each row"):
         _core.losses(z, np.array([0, 3]), np.array([0, 1], dtype=np.int32), loss="triplet")
-    with pytest.raises(ValueError, match="it must be one of 'cross_entropy', 'margin', 'triplet'"):
+    with pytest.raises(ValueError, match=r"it must be one of 'cross_entropy', .* 'margin', 'triplet'"):
         _core.losses(z, indptr, np.array([0, 1], dtype=np.int32), loss="hinge")

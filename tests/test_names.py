@@ -119,7 +119,7 @@ def literals(cls, parameter):
         (SoftmaxClassifier, "learning_rate", {"auto", "grid"}),
         (MarginClassifier, "solver", set(margin.MARGIN_SOLVERS)),
         (MarginClassifier, "sampler", set(margin.MARGIN_SAMPLERS)),
-        (MarginClassifier, "model", set(models.MODELS)),
+        (MarginClassifier, "model", set(margin.MARGIN_MODELS)),
         (MarginClassifier, "loss", set(margin.LOSSES)),
         (AugmentReduceClassifier, "solver", set(utility.UTILITY_SOLVERS)),
         (AugmentReduceClassifier, "sampler", {"auto", *utility.UTILITY_SAMPLERS}),

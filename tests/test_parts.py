@@ -32,6 +32,8 @@ OTHERS = {
     "floor": 0.5,
     "delta": 9.0,
     "max_norm": 1e-3,
+    "min_count": 2,
+    "prune": 0.25,
     "n_nodes": 2,
     "refresh": 1,
     "tol": 0.5,

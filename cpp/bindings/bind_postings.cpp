@@ -35,7 +35,7 @@ struct PostingWeights {
                  std::span<const float> own_values, std::span<const float> own_intercept,
                  const Matrix<const float>& own_rows)
       : indptr(own_indptr), classes(own_classes), values(own_values), intercept(own_intercept), rows(own_rows) {
-    check(Support{indptr, classes}, indptr.empty() ? 0 : indptr.size() - 1, intercept.size(), "the support");
+    check(Support{indptr, classes}, indptr.empty() ? 0 : indptr.size() - 1, intercept.size(), "supported classes");
     if (values.size() != classes.size() || (!rows.data.empty() && rows.rows != n_classes())) {
       throw std::invalid_argument("the weights do not fit their support or the classes");
     }

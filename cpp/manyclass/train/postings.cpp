@@ -194,7 +194,7 @@ class PostingsPolicy {
 
 void check(const PostingsProblem& p) {
   const auto n_points = static_cast<std::size_t>(p.x.n_rows());
-  check(p.support, static_cast<std::size_t>(p.x.n_cols), p.intercept.size(), "the support");
+  check(p.support, static_cast<std::size_t>(p.x.n_cols), p.intercept.size(), "supported classes");
   check(p.labels, n_points, p.intercept.size(), "labels");
   for (std::size_t i = 0; i < n_points; ++i) {
     if (p.labels.of(i).empty()) throw std::invalid_argument("a point has no label");

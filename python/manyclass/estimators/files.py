@@ -16,7 +16,7 @@ from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import SparseWeights
+from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
 from manyclass.version import __version__
@@ -184,6 +184,8 @@ def _open_model(path: PathLike) -> TensorFile:
 
 def _tensors_of(weights: Weights) -> dict[str, NDArray[Any]]:
     """The arrays of a model's weights, by their names in the file."""
+    if isinstance(weights, HybridWeights):
+        return {**_tensors_of(weights.mapped), **_tensors_of(weights.postings)}
     if isinstance(weights, SparseWeights):
         return {
             "postings.indptr": weights.indptr,
@@ -200,6 +202,8 @@ def _tensors_of(weights: Weights) -> dict[str, NDArray[Any]]:
 
 
 def _layout(weights: Weights) -> str:
+    if isinstance(weights, HybridWeights):
+        return "hybrid"
     if isinstance(weights, SparseWeights):
         return "postings"
     if isinstance(weights, MappedWeights):
@@ -227,6 +231,9 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     n_classes, n_features = len(model.classes_), model.n_features_in_
     if info["layout"] == "mapped":
         model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
+    elif info["layout"] == "hybrid":
+        mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
+        model._weights = HybridWeights(_read_postings(file, n_classes, n_features, mmap), mapped)
     elif info["layout"] == "postings":
         model._weights = _read_postings(file, n_classes, n_features, mmap)
     else:

@@ -26,7 +26,9 @@ from manyclass.estimators.weighting import (
     taken,
     weights_left,
 )
+from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
+from manyclass.model.postings import HybridWeights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.training.plan import Labels
 
@@ -141,7 +143,8 @@ class LabelClassifier(LinearClassifier):
         return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
 
     def _mapped(self, x: Matrix) -> Matrix:
-        return self._weights.transform(x) if isinstance(self._weights, MappedWeights) else x
+        mapped = _mapped_part(self._weights)
+        return x if mapped is None else mapped.transform(x)
 
     @property
     def embedding_(self) -> Floats:
@@ -156,9 +159,10 @@ class LabelClassifier(LinearClassifier):
 
     def _embedded(self) -> MappedWeights:
         check_is_fitted(self, "_weights")
-        if not isinstance(self._weights, MappedWeights) or not len(self._weights.embeddings):
+        mapped = _mapped_part(self._weights)
+        if mapped is None or not len(mapped.embeddings):
             raise AttributeError("the model has no embeddings; fit it with model='embedding'")
-        return self._weights
+        return mapped
 
     def predict(self, X: Data, *, k: int | None = None, threshold: float | None = None) -> Any:
         """Return the most probable label of each row, (n_samples,), or of several an indicator matrix, as in fit: the k
@@ -277,9 +281,9 @@ class LabelClassifier(LinearClassifier):
             name: int(getattr(self, name)) for name in ("multilabel_", "n_labels_", "_sparse_labels")
         }
         found["threshold_"] = self.threshold_
-        weights = self._weights
-        if isinstance(weights, MappedWeights):
-            found["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
+        mapped = _mapped_part(self._weights)
+        if mapped is not None:
+            found["map"] = {name: int(getattr(mapped, name)) for name in ("n_hidden", "intercept_column", "relu")}
         return {**description, "labels": found}, arrays
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
@@ -296,6 +300,13 @@ class LabelClassifier(LinearClassifier):
         tags: Tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _mapped_part(weights: Weights) -> MappedWeights | None:
+    """The weights over a feature map that weights are or have."""
+    if isinstance(weights, HybridWeights):
+        return weights.mapped
+    return weights if isinstance(weights, MappedWeights) else None
 
 
 def _precisions(lists: sp.csr_array, best: Ids, ks: list[int], weights: Doubles | None) -> Doubles:

@@ -1,18 +1,29 @@
-"""What a SoftmaxClassifier with model="sparse" trains with: from its parameters to a plan with nothing left open."""
+"""What a SoftmaxClassifier with model="sparse" or "hybrid" trains with: from its parameters to a whole plan."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
-from manyclass.estimators.plans import REDUCTIONS, Chosen, mean_square_of, run_fields, schedule_of
-from manyclass.estimators.settle import Settled, given_of, opened
+from manyclass.estimators import auto
+from manyclass.estimators.plans import (
+    REDUCTIONS,
+    Chosen,
+    Open,
+    batch_source,
+    batches_plan,
+    mean_square_of,
+    run_fields,
+    schedule_of,
+)
+from manyclass.estimators.settle import Settled, batch_sampler, given_of, opened
 from manyclass.model.weights import Matrix
-from manyclass.models import MODELS
 from manyclass.parts import Given
+from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
-from manyclass.training.plan import PostingsPlan
+from manyclass.training.plan import HybridPlan, PostingsPlan
 from manyclass.training.postings import OFFSET, ROUNDING
 
 # For rows of length 1. By P@1 on yso-en, all labels; larger steps, and more passes, fit rows that are not seen worse.
@@ -20,17 +31,70 @@ RATE, DECAY, PASSES = 3.0, 0.4, 2
 # The rate of the intercepts, which start at the log of the classes' frequencies, over that of the weights.
 INTERCEPT_SHARE = 0.05
 
+# Embeddings beside them, several labels a row: those that rank best alone on yso-en and eurlex57k
+# (bench/bench_multilabel.py). One label: what "auto" embeds with.
+RANKING, RANKING_DIM, SMOOTHING = Open(n_negatives=2048, max_iter=4, decay=0.5), 256, 5.0
+
 
 def settle_sparse(owner: BaseEstimator, chosen: Chosen, x: Matrix) -> Settled:
     """The plan for model="sparse"."""
     given = given_of(owner)
-    model = chosen.model or MODELS["sparse"]()
-    where = f"with model={model.name!r}"
+    where = "with model='sparse'"
+    if not given.is_auto("sampler"):
+        raise ValueError(
+            f"sampler is {given.take('sampler')!r}, which has no effect {where}: its gradients are those of all "
+            "classes; leave it 'auto'"
+        )
+    plan, used, inner = _postings_plan(given, chosen, x, where)
+    given.refuse_rest(where)
+    return Settled(plan, opened(owner, used, used["solver"], inner))
+
+
+def settle_hybrid(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: int, *, several: bool) -> Settled:
+    """The plan for model="hybrid"; `several`: rows have several labels."""
+    given = given_of(owner, "dim", "n_negatives")
+    where = "with model='hybrid'"
+    plan, used, inner = _postings_plan(given, chosen, x, where)
+    given.refuse_rest(where)
+    open_, dim = (RANKING, RANKING_DIM) if several else (auto.EMBEDDED, auto.EMBEDDED_DIM)
+    draws = SAMPLERS["uniform" if several else "frequency"]()
+    # Of the estimator's parameters the embeddings have those that the weights have no use for.
+    of_embeddings = Given(clone(owner).set_params(learning_rate="auto", max_iter="auto"))
+    embeddings = batches_plan(
+        of_embeddings,
+        replace(chosen, solver=SOLVERS["adagrad"]()),
+        x,
+        n_classes,
+        loss="margin" if several else "cross_entropy",
+        smoothing=SMOOTHING if several else 0.0,
+        open_=open_,
+        dim=int(of_embeddings.take("dim", dim)),
+        relu=used["model"].get_params()["activation"] == "relu",
+        source=batch_source(chosen.sampler, n_classes, sampled=n_classes > open_.n_negatives, draws=draws),
+    )
+    embeddings = replace(embeddings, seed=plan.seed)
+    used |= {"dim": embeddings.dim, "sampler": batch_sampler(embeddings)}
+    if embeddings.source != "exact":
+        used["n_negatives"] = embeddings.n_negatives
+    return Settled(HybridPlan(plan, embeddings), opened(owner, used, used["solver"], inner))
+
+
+def _postings_plan(
+    given: Given, chosen: Chosen, x: Matrix, where: str
+) -> tuple[PostingsPlan, dict[str, Any], dict[str, Any]]:
+    """The plan of weights on pairs, and values of what may have been left open, of the estimator and of its solver."""
+    assert chosen.model is not None
     solver = chosen.solver or SOLVERS["adagrad"]()
     if solver.name != "adagrad":
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
-    _refuse_what_is_exact(given, where)
-    of_solver, of_model = Given(solver, "adagrad: "), Given(model, f"{model.name}: ")
+    if given.take("alpha") not in ("auto", 0):
+        raise ValueError(
+            f"alpha is {given.take('alpha')!r}, which has no effect {where}: its passes are few, and a ridge did not "
+            "help it; leave it 'auto'"
+        )
+    if given.take("learning_rate") == "grid":
+        raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
+    of_solver, of_model = Given(solver, "adagrad: "), Given(chosen.model)
     hogwild = of_solver.take("parallel") == "hogwild"
     batch_size = of_solver.take("batch_size")
     if hogwild and batch_size is not None:
@@ -38,8 +102,6 @@ def settle_sparse(owner: BaseEstimator, chosen: Chosen, x: Matrix) -> Settled:
     reduction = str(of_solver.take("reduction", "decoupled"))
     square = mean_square_of(x)
     rate = float(given.take("learning_rate", RATE / square**0.5))
-    # An intercept is the weight of a feature that is always 1, whatever the length of rows.
-    schedule = schedule_of(of_solver, rate, INTERCEPT_SHARE * rate * square**0.5, DECAY)
     plan = PostingsPlan(
         loss=REDUCTIONS[reduction],
         offset=OFFSET * square,
@@ -47,7 +109,8 @@ def settle_sparse(owner: BaseEstimator, chosen: Chosen, x: Matrix) -> Settled:
         min_count=int(of_model.take("min_count")),
         prune=float(of_model.take("prune")),
         hogwild=hogwild,
-        schedule=schedule,
+        # An intercept is the weight of a feature that is always 1, whatever the length of rows.
+        schedule=schedule_of(of_solver, rate, INTERCEPT_SHARE * rate * square**0.5, DECAY),
         max_iter=int(given.take("max_iter", PASSES)),
         batch_size=batch_size,
         shuffle=bool(of_solver.take("shuffle")),
@@ -56,25 +119,8 @@ def settle_sparse(owner: BaseEstimator, chosen: Chosen, x: Matrix) -> Settled:
         **run_fields(given),
     )
     of_solver.refuse_rest(where)
-    given.refuse_rest(where)
-    used: dict[str, Any] = {"solver": solver, "model": model, "max_iter": plan.max_iter, "learning_rate": rate}
+    used = {"solver": solver, "model": chosen.model, "max_iter": plan.max_iter, "learning_rate": rate}
     inner: dict[str, Any] = {"reduction": reduction}
     if plan.schedule.name == "exponential":
         inner["decay"] = plan.schedule.decay
-    return Settled(plan, opened(owner, used, solver, inner))
-
-
-def _refuse_what_is_exact(given: Given, where: str) -> None:
-    """Raise for what has no effect where the gradient is that of all classes."""
-    if not given.is_auto("sampler"):
-        raise ValueError(
-            f"sampler is {given.take('sampler')!r}, which has no effect {where}: its gradients are those of all "
-            "classes; leave it 'auto'"
-        )
-    if given.take("alpha") not in ("auto", 0):
-        raise ValueError(
-            f"alpha is {given.take('alpha')!r}, which has no effect {where}: its passes are few, and a ridge did not "
-            "help it; leave it 'auto'"
-        )
-    if given.take("learning_rate") == "grid":
-        raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
+    return plan, used, inner

@@ -32,7 +32,7 @@ from manyclass.models import MODELS
 from manyclass.parts import Given, Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LABEL_SOLVERS, SOLVERS
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, PostingsPlan
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
 from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
 
 # learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
@@ -51,7 +51,7 @@ class Settled:
 
     Attributes
     ----------
-    plan : PointsPlan, BatchesPlan, PostingsPlan or FullBatchPlan
+    plan : PointsPlan, BatchesPlan, PostingsPlan, HybridPlan or FullBatchPlan
     params : dict
         Values of the parameters that were left open, for `set_params`.
     alpha_path, rates : dict
@@ -60,7 +60,7 @@ class Settled:
         All that was tried.
     """
 
-    plan: PointsPlan | BatchesPlan | PostingsPlan | FullBatchPlan
+    plan: PointsPlan | BatchesPlan | PostingsPlan | HybridPlan | FullBatchPlan
     params: dict[str, Any]
     alpha_path: dict[float, float] = field(default_factory=dict)
     rates: dict[float, float] = field(default_factory=dict)
@@ -367,6 +367,11 @@ def _batch_solver(given: Given, chosen: Chosen) -> Part:
     return solver
 
 
+def batch_sampler(plan: BatchesPlan) -> Part:
+    """What draws classes, as a parameter."""
+    return SAMPLERS["all"]() if plan.source == "exact" else SAMPLERS[plan.sampler](**plan.options)
+
+
 def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> dict[str, Any]:
     """What was used for the parameters that were left open."""
     embeds = plan.dim is not None
@@ -375,7 +380,7 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
         "max_iter": plan.max_iter,
         "learning_rate": plan.schedule.learning_rate,
         "model": MODELS["embedding"]() if embeds else MODELS["linear"](scaling="none"),
-        "sampler": SAMPLERS["all"]() if plan.source == "exact" else SAMPLERS[plan.sampler](**plan.options),
+        "sampler": batch_sampler(plan),
     }
     if embeds:
         used["dim"] = plan.dim

@@ -21,7 +21,7 @@ from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
-from manyclass.estimators.postings import settle_sparse
+from manyclass.estimators.postings import settle_hybrid, settle_sparse
 from manyclass.estimators.settle import (
     BATCH_SOLVERS,
     Settled,
@@ -52,8 +52,9 @@ from manyclass.samplers import MOST_HEAD, SAMPLERS, SamplerName
 from manyclass.solvers import SOLVERS, SolverName
 from manyclass.training.batches import fit_batches
 from manyclass.training.full_batch import fit_full_batch
+from manyclass.training.hybrid import fit_hybrid
 from manyclass.training.passes import Callback
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, PostingsPlan, Watch
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan, Watch
 from manyclass.training.points import fit_points
 from manyclass.training.postings import fit_postings
 from manyclass.training.scaled import scaled_for_training
@@ -80,9 +81,10 @@ class SoftmaxClassifier(LabelClassifier):
         Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
     n_negatives : int or "auto", default="auto"
         Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
-    model : {"auto", "linear", "embedding", "sparse"} or object of manyclass.models, default="auto"
+    model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
         Scores are W phi(x) + b, phi(x) being x, by `models.Linear` scaled in training, or the sum of the embeddings of
-        its features ("auto": of sparse, wide data); "sparse" has weights where feature and class occur together.
+        its features ("auto": of sparse, wide data); "sparse" has weights where feature and class occur together,
+        "hybrid" adds embeddings.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192.
     alpha : float or "auto", default="auto"
@@ -230,10 +232,10 @@ class SoftmaxClassifier(LabelClassifier):
     def _fit_points(
         self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
     ) -> Self:
-        if chosen.model is not None and chosen.model.name == "sparse":
-            _refuse(start, "with model='sparse'")
+        if chosen.model is not None and chosen.model.name in ("sparse", "hybrid"):
+            _refuse(start, f"with model={chosen.model.name!r}")
             _refuse_candidates(candidates)
-            return self._fit_postings(settle_sparse(self, chosen, points.x), points, watch)
+            return self._fit_postings(self._settle_postings(chosen, points), points, watch)
         given = watch.max_seconds < np.inf or candidates is not None or start is not None
         contest = not given and self._leaves_model_open(chosen, points)
         if not contest and self._trains_by_batches(chosen, points):
@@ -319,10 +321,22 @@ class SoftmaxClassifier(LabelClassifier):
             return False
         return auto.is_contested(auto.Shape.of(points.x, len(points.classes)))
 
+    def _settle_postings(self, chosen: Chosen, points: Points) -> Settled:
+        """The plan of a sparse or a hybrid model."""
+        assert chosen.model is not None
+        if chosen.model.name == "sparse":
+            return settle_sparse(self, chosen, points.x)
+        several = len(points.labels.ids) > len(points.labels)
+        return settle_hybrid(self, chosen, points.x, len(points.classes), several=several)
+
     def _fit_postings(self, settled: Settled, points: Points, watch: Watch) -> Self:
-        assert isinstance(settled.plan, PostingsPlan)
-        n_classes = len(points.classes)
-        weights, curve = fit_postings(settled.plan, points.x, points.labels, n_classes, watch, points.weights)
+        data = (points.x, points.labels, len(points.classes), watch, points.weights)
+        weights: Weights
+        if isinstance(settled.plan, HybridPlan):
+            weights, curve = fit_hybrid(settled.plan, *data)
+        else:
+            assert isinstance(settled.plan, PostingsPlan)
+            weights, curve = fit_postings(settled.plan, *data)
         return self._assign(points, weights, curve, settled, None)
 
     def _fit_batches(self, settled: Settled, points: Points, watch: Watch) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import SparseWeights
+from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.model.weights import LinearWeights
 
-Weights = LinearWeights | MappedWeights | SparseWeights
+Weights = LinearWeights | MappedWeights | SparseWeights | HybridWeights

@@ -144,7 +144,8 @@ class MappedWeights:
     def _linear(self) -> LinearWeights:
         return LinearWeights(self.rows, np.zeros(self.n_classes, dtype=np.float32), sparse=False)
 
-    def _blocks(self, X: Matrix) -> Iterator[tuple[slice, Floats]]:
+    def blocks(self, X: Matrix) -> Iterator[tuple[slice, Floats]]:
+        """(phi, 1) padded as the rows are, some points at a time."""
         step = max(1, BLOCK_FLOATS // self.rows.shape[1])
         for i in range(0, X.shape[0], step):
             yield slice(i, i + step), self._mapped(X[i : i + step])
@@ -152,30 +153,30 @@ class MappedWeights:
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), rows times `scale`."""
         linear = self._linear()
-        return np.concatenate([linear.scores(phi, n_threads, scale) for _, phi in self._blocks(X)])
+        return np.concatenate([linear.scores(phi, n_threads, scale) for _, phi in self.blocks(X)])
 
     def log_losses(
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
     ) -> tuple[Doubles, Ids]:
         """Return each point's log-loss in nats and the rank of its class, as `LinearWeights.log_losses` does."""
         linear = self._linear()
-        parts = [linear.log_losses(phi, labels[at], n_threads, scale, noise) for at, phi in self._blocks(X)]
+        parts = [linear.log_losses(phi, labels[at], n_threads, scale, noise) for at, phi in self.blocks(X)]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
         """Return classes and log-probabilities, (n_samples, k), best first."""
         linear = self._linear()
-        parts = [linear.top_k(phi, k, n_threads, noise) for _, phi in self._blocks(X)]
+        parts = [linear.top_k(phi, k, n_threads, noise) for _, phi in self.blocks(X)]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
         linear = self._linear()
-        for at, phi in self._blocks(X):
+        for at, phi in self.blocks(X):
             for first, scores in linear.score_tiles(phi, n_threads, scale):
                 yield at.start + first, scores
 
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         linear = self._linear()
-        return np.concatenate([linear.log_normalizers(phi, n_threads) for _, phi in self._blocks(X)])
+        return np.concatenate([linear.log_normalizers(phi, n_threads) for _, phi in self.blocks(X)])

@@ -1,9 +1,10 @@
-"""Weights on the (feature, class) pairs that occur together in training: one sparse matrix and its exact scores."""
+"""Weights on the (feature, class) pairs that occur together in training, alone and beside embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import csr_parts
+from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 
 NOTHING = np.zeros((0, 0), dtype=np.float32)
@@ -138,6 +140,82 @@ class SparseWeights:
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         return self._core_weights().log_normalizers(csr_parts(as_csr(X)), NOTHING, n_threads)
+
+
+@dataclass
+class HybridWeights:
+    """Weights on pairs beside embeddings: the scores of both are added.
+
+    Attributes
+    ----------
+    postings : SparseWeights
+    mapped : MappedWeights
+        With embeddings; its rows are on the scale of the sum.
+    """
+
+    postings: SparseWeights
+    mapped: MappedWeights
+
+    sparse = True
+    layout = "postings (the classes of each feature), and class-major beside embeddings"
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return self.postings.n_classes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the weights and the embeddings take."""
+        return self.postings.nbytes + self.mapped.rows.nbytes + self.mapped.embeddings.nbytes
+
+    @property
+    def coef(self) -> Floats:
+        """Not there: two matrices make the scores."""
+        raise AttributeError("a hybrid model has no one matrix of weights; `embedding_` has its embeddings")
+
+    @property
+    def intercept(self) -> Floats:
+        """b, (n_classes,), of both parts."""
+        return self.postings.intercept + self.mapped.intercept
+
+    def _blocks(self, X: Matrix) -> Iterator[tuple[_core.PostingWeights, Any, Floats, slice]]:
+        """The core's weights, and rows of X as it takes them with what the embeddings make of them."""
+        own, x = self.postings, as_csr(X)
+        weights = _core.PostingWeights(
+            indptr=own.indptr, classes=own.classes, values=own.values, intercept=own.intercept, rows=self.mapped.rows
+        )
+        for at, phi in self.mapped.blocks(x):
+            yield weights, csr_parts(x[at]), phi, at
+
+    def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
+        """Return all scores, (n_samples, n_classes); `scale`, which rows of other weights have, is left out."""
+        return np.concatenate([weights.scores(x, phi, n_threads) for weights, x, phi, _ in self._blocks(X)])
+
+    def log_losses(
+        self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
+    ) -> tuple[Doubles, Ids]:
+        """Return each point's log-loss in nats and the rank of its class, as `LinearWeights.log_losses` does."""
+        parts = [
+            weights.log_losses(x, phi, np.ascontiguousarray(labels[at]), n_threads)
+            for weights, x, phi, at in self._blocks(X)
+        ]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
+        """Return classes and log-probabilities, (n_samples, k), best first."""
+        parts = [weights.top_k(x, phi, k, n_threads) for weights, x, phi, _ in self._blocks(X)]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+    def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
+        """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
+        step = max(1, TILE_FLOATS // self.n_classes)
+        for first in range(0, X.shape[0], step):
+            yield first, self.scores(X[first : first + step], n_threads)
+
+    def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
+        """Return log sum_k e^{z_k} of each point."""
+        return np.concatenate([weights.log_normalizers(x, phi, n_threads) for weights, x, phi, _ in self._blocks(X)])
 
 
 def as_csr(X: Matrix) -> sp.csr_array:

@@ -249,6 +249,19 @@ class PostingsPlan(Plan):
     hogwild: bool = False
 
 
+@dataclass(frozen=True)
+class HybridPlan:
+    """Training of weights on pairs, then of embeddings beside them."""
+
+    postings: PostingsPlan
+    embeddings: BatchesPlan
+
+    @property
+    def n_threads(self) -> int:
+        """Of both."""
+        return self.postings.n_threads
+
+
 @dataclass(frozen=True, kw_only=True)
 class FullBatchPlan:
     """L-BFGS over the exact gradient.
