@@ -397,3 +397,9 @@ def mean_square_of(x: Matrix) -> float:
     """Mean of |x|^2 in double precision, more than 0."""
     total = x.data @ x.data if isinstance(x, sp.csr_array) else np.einsum("ij,ij->", x, x, dtype=np.float64)
     return float(max(float(total) / x.shape[0], TINY))
+
+
+def mean_length_of(x: Matrix) -> float:
+    """Mean of the rows' sums of absolute values in double precision, more than 0."""
+    values = x.data if isinstance(x, sp.csr_array) else x
+    return float(max(np.abs(values).sum(dtype=np.float64) / x.shape[0], TINY))
