@@ -85,7 +85,7 @@ def test_rounding_keeps_the_mean_whatever_the_class():
 def test_training_is_that_of_the_twin(reduction, batch, weighted, seed):
     X, P = some_rows(seed)
     r = np.random.default_rng(seed + 1).random(N) + 0.5 if weighted else None
-    solver = Adagrad(reduction=reduction, batch_size=batch)
+    solver = Adagrad(reduction=reduction, batch_size=batch, decay=0.4)
     model = SoftmaxClassifier(model="sparse", solver=solver, learning_rate=3.0, max_iter=2, random_state=seed)
     model.fit(sp.csr_array(X), indicator(P), sample_weight=r)
     square = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
