@@ -16,6 +16,7 @@ MODELS = {
     "embedding": SoftmaxClassifier(model="embedding", dim=5, max_iter=2),
     "relu": SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=5, max_iter=2),
     "sparse": SoftmaxClassifier(model=models.Sparse(prune=0.2), max_iter=2),
+    "hybrid": SoftmaxClassifier(model="hybrid", dim=3, max_iter=2),
     "margin": MarginClassifier(max_iter=2),
     "no intercept": MarginClassifier(max_iter=2, fit_intercept=False, model="embedding", dim=3),
     "utility": AugmentReduceClassifier(max_iter=2, n_negatives=3),

@@ -32,7 +32,7 @@ from manyclass.models import MODELS
 from manyclass.parts import Given, Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LABEL_SOLVERS, SOLVERS
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
+from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
 
 # learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
@@ -60,7 +60,7 @@ class Settled:
         All that was tried.
     """
 
-    plan: PointsPlan | BatchesPlan | PostingsPlan | HybridPlan | FullBatchPlan
+    plan: AnyPlan
     params: dict[str, Any]
     alpha_path: dict[float, float] = field(default_factory=dict)
     rates: dict[float, float] = field(default_factory=dict)

@@ -95,8 +95,7 @@ def surpluses(right: NDArray[np.bool_], p: NDArray[np.float64], n_bins: int) -> 
     """How many more predictions of each bin of p are right than p says, (n_bins,)."""
     # The smallest m with p <= m / M, which rounding in p M could miss by one at the ends of bins.
     bins = np.searchsorted(np.arange(1, n_bins) / n_bins, p.ravel(), side="left")
-    found: NDArray[np.float64] = np.bincount(bins, weights=(right - p).ravel(), minlength=n_bins)
-    return found
+    return np.asarray(np.bincount(bins, weights=(right - p).ravel(), minlength=n_bins), dtype=np.float64)
 
 
 def _checked(name: str, numbers: ArrayLike, shape: tuple[int, ...], high: float) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -178,6 +178,25 @@ class HybridWeights:
     def intercept(self) -> Floats:
         """b, (n_classes,), of both parts."""
         return self.postings.intercept + self.mapped.intercept
+
+    def scaled(self, factor: float) -> tuple[HybridWeights, None]:
+        """Return the weights of all scores times a number: a copy, unless it is 1."""
+        if factor == 1:
+            return self, None
+        rows = self.mapped.rows * np.float32(factor)
+        return HybridWeights(self.postings.scaled(factor)[0], replace(self.mapped, rows=rows)), None
+
+    def multiply_scores(self, factor: float) -> None:
+        """Multiply all scores by a number, in place."""
+        self.postings.multiply_scores(factor)
+        self.mapped.multiply_scores(factor)
+
+    def add_to_mean(self, other: HybridWeights, n: int) -> HybridWeights:
+        """Return the model whose scores are the mean of those of n models with mean `self` and of `other`."""
+        return HybridWeights(
+            self.postings.add_to_mean(other.postings, n),
+            self.mapped.add_to_mean(other.mapped, n),
+        )
 
     def _blocks(self, X: Matrix) -> Iterator[tuple[_core.PostingWeights, Any, Floats, slice]]:
         """The core's weights, and rows of X as it takes them with what the embeddings make of them."""

@@ -219,8 +219,9 @@ def _right(model: Any, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
             f"({len(predicted)}, {len(model.classes_)})"
         )
     rows = np.arange(len(predicted))[:, np.newaxis]
-    found: NDArray[np.bool_] = indicator[rows, np.searchsorted(model.classes_, predicted)].toarray() > 0
-    return found
+    true, n_classes = indicator.tocoo(), len(model.classes_)
+    found = np.isin(rows * n_classes + np.searchsorted(model.classes_, predicted), true.row * n_classes + true.col)
+    return np.asarray(found, dtype=np.bool_)
 
 
 def _one_label(y: ArrayLike, n_samples: int) -> NDArray[Any]:

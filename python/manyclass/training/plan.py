@@ -285,6 +285,9 @@ class FullBatchPlan:
     verbose: int
 
 
+AnyPlan = PointsPlan | BatchesPlan | PostingsPlan | HybridPlan | FullBatchPlan
+
+
 @dataclass(frozen=True)
 class Watch:
     """What looks on while a training runs: the user's callback, a limit of seconds, points held out.
