@@ -274,18 +274,18 @@ def test_one_label_with_embeddings_is_one_loss_for_all_reductions(seed):
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
 
 
-# By default classes are drawn, log-normalisers are carried, and SCENT's step of them is 0.5; that of W is 1.
-U = DoubleSum("scent", {}, "pick_all", "raman", "log_n_classes", 0.5)
+# By default classes are drawn, SCENT carries u, others the log-normaliser, and its step of u is 0.5; that of W is 1.
+U = DoubleSum("scent", {}, "pick_all", "proposed", "log_n_classes", 0.5)
 PLANS = [
     ("scent", {}, U),
     ("scent", {"learning_rate": 2}, replace(U, step=0.25)),
     (solvers.SCENT(u_learning_rate="tied"), {}, replace(U, step=1.0)),
     (solvers.SCENT(u_learning_rate=2.0), {}, replace(U, step=2.0)),
     (solvers.SCENT(u_init="zero"), {}, replace(U, u_init="zero")),
-    (solvers.SCENT(formulation="proposed"), {}, replace(U, formulation="proposed")),
-    (solvers.SCENT(reduction="decoupled"), {}, replace(U, reduction="decoupled", formulation="proposed")),
-    (solvers.EMA(gain=0.25), {}, replace(U, rule="ema", options={"gain": 0.25}, step=1.0)),
-    ("umax", {}, replace(U, rule="umax", options={"delta": 1.0}, step=1.0)),
+    (solvers.SCENT(formulation="raman"), {}, replace(U, formulation="raman")),
+    (solvers.SCENT(reduction="decoupled"), {}, replace(U, reduction="decoupled")),
+    (solvers.EMA(gain=0.25), {}, replace(U, rule="ema", options={"gain": 0.25}, formulation="raman", step=1.0)),
+    ("umax", {}, replace(U, rule="umax", options={"delta": 1.0}, formulation="raman", step=1.0)),
 ]
 
 
@@ -302,4 +302,4 @@ def test_all_classes_are_seen_where_that_is_asked_for():
     plan = settle_batches(owner, owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False).plan
     # Proximal steps are plain ones, of size 1 / (mean |x|^2 + 1); that of u is 3.
     assert (plan.source, plan.adagrad, plan.implicit, plan.schedule.learning_rate) == ("exact", False, False, 0.2)
-    assert plan.double_sum == replace(U, rule="implicit", formulation="proposed", step=15.0)
+    assert plan.double_sum == replace(U, rule="implicit", step=15.0)

@@ -152,7 +152,7 @@ FORMULATION = Setting(
     "formulation",
     "auto",
     "What is carried between visits of a point: u, or in Raman's form the log-normaliser u + x.w_y (Fagan & Iyengar "
-    '2018, eq. 8); "auto": "proposed", but "raman" with several labels or embeddings, which move x.w_y far.',
+    '2018, eq. 8); "auto": "proposed", but "raman" for averages, U-max and SGD with several labels or embeddings.',
     "choice",
     _CHOICES["formulation"],
     ("auto",),

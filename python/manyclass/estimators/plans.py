@@ -352,8 +352,10 @@ def double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int |
     if source not in ("exact", "sampled"):
         raise ValueError(f"sampler is 'search'; solver {rule!r} needs one that leaves no class out")
     reduction = of_solver.take("reduction", "pick_all")
-    form = "proposed" if rule == "implicit" or reduction == "decoupled" else "raman"
-    formulation = of_solver.take("formulation", form)
+    # An old u lags behind x.w_y, an old log-normaliser does not. But where x.w_y has grown, what it leaves of u is far
+    # too small for SCENT, whose step divides by a + e^-u (bench/notes/double_sum_labels.md).
+    carries_u = rule in ("implicit", "scent") or reduction == "decoupled"
+    formulation = of_solver.take("formulation", "proposed" if carries_u else "raman")
     if reduction == "logistic":
         raise ValueError("reduction is 'logistic', which has no number for each row; that is solver='adagrad'")
     if reduction == "decoupled" and formulation != "proposed":
