@@ -219,7 +219,7 @@ def _right(model: Any, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
             f"({len(predicted)}, {len(model.classes_)})"
         )
     rows = np.arange(len(predicted))[:, np.newaxis]
-    true, n_classes = indicator.tocoo(), len(model.classes_)
+    n_classes, true = np.int64(len(model.classes_)), sp.coo_array(indicator > 0)
     found = np.isin(rows * n_classes + np.searchsorted(model.classes_, predicted), true.row * n_classes + true.col)
     return np.asarray(found, dtype=np.bool_)
 
