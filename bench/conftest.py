@@ -59,3 +59,7 @@ def data_folder():
     if "MANYCLASS_DATA" not in os.environ:
         pytest.skip("MANYCLASS_DATA does not name a folder of data sets")
     return Path(os.environ["MANYCLASS_DATA"])
+
+
+def pytest_addoption(parser):
+    parser.addoption("--again", action="store_true", help="measure anew what results/quality.jsonl has a record of")

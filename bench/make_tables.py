@@ -1,4 +1,4 @@
-"""Write the tables of README.md, bench/README.md and bench/notes/mutation.md from the figures in bench/results.
+"""Write the tables of README.md, bench/README.md and of some of bench/notes from the figures in bench/results.
 
 A line of a file there is one measurement, as JSON; `run` names the machine, load and settings in results/runs.jsonl.
 A table stands between `<!-- table NAME -->` and `<!-- end NAME -->`. Figures are printed with the digits recorded:
@@ -14,7 +14,12 @@ from typing import Any
 
 BENCH = Path(__file__).resolve().parent
 RESULTS = BENCH / "results"
-PAGES = (BENCH / "README.md", BENCH.parent / "README.md", BENCH / "notes" / "mutation.md")
+PAGES = (
+    BENCH / "README.md",
+    BENCH.parent / "README.md",
+    BENCH / "notes" / "mutation.md",
+    BENCH / "notes" / "quality.md",
+)
 MISSING = "-"  # what a cell says that was not measured
 
 Row = dict[str, Any]
@@ -84,9 +89,75 @@ class Tally:
         return ", ".join(f"{outcomes.count(one)} {one}" for one in dict.fromkeys(outcomes)) or MISSING
 
 
+@dataclass(frozen=True)
+class OverSeeds:
+    """A table with a row for each value of `down`, in order of mention, and the means over its measurements.
+
+    With `beside`, a pair of a prefix and a figure, there is a row for each data set: this package's model, and, by
+    names that begin with "best_", the other model whose figure is best. A figure that is negated is best where largest.
+    """
+
+    file: str
+    down: tuple[str, ...]
+    columns: dict[str, str]
+    where: Row = field(default_factory=dict)
+    beside: tuple[str, str] | None = None
+
+    def lines(self) -> list[str]:
+        rows = [row for row in read(self.file) if self.where.items() <= row.items()]
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        for row in rows:
+            groups.setdefault(tuple(row[key] for key in self.down), []).append(row)
+        order = {key: list(dict.fromkeys(row[key] for row in rows)) for key in self.down}
+        at = sorted(
+            groups, key=lambda key: [order[name].index(value) for name, value in zip(self.down, key, strict=True)]
+        )
+        means = [means_of(groups[key]) for key in at]
+        if self.beside is not None:
+            means = beside_the_best(means, *self.beside)
+        return table(list(self.columns), [[filled(form, row) for form in self.columns.values()] for row in means])
+
+
+def means_of(rows: list[Row]) -> Row:
+    """One measurement with the figures of several: `Seeds`, which format as their mean; means of lists by place."""
+    found: Row = {"seeds": len(rows)}
+    for key, value in rows[0].items():
+        values = [row[key] for row in rows if key in row]
+        if isinstance(value, Seeds):
+            found[key] = Seeds(f"{sum(map(float, place)) / len(place):.1f}" for place in zip(*values, strict=True))
+        elif isinstance(value, str) and not is_number(value):
+            found[key] = value
+        else:
+            found[key] = Seeds(map(str, values))
+    return found
+
+
+def is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", text) is not None
+
+
+def beside_the_best(rows: list[Row], ours: str, figure: str) -> list[Row]:
+    """A row for each data set: ours, and of the others the one whose figure is least (largest with a minus)."""
+    sign, name = (-1, figure[1:]) if figure.startswith("-") else (1, figure)
+
+    def value(row: Row) -> float:
+        return sign * float(row[name][0] if name == "p" else f"{row[name]:.6f}")
+
+    found = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        here = [row for row in rows if row["data"] == data and name in row]
+        mine = sorted((row for row in here if row["model"].endswith(ours)), key=value)
+        best = sorted((row for row in here if not row["model"].endswith(ours)), key=value)
+        others = {f"best_{key}": value for key, value in best[0].items()} if best else {}
+        found.append({"data": data} | others | (mine[0] if mine else {}))
+    return found
+
+
 DATA_BY_SOLVER = {"files": ("zero_line", "race"), "down": "data", "across": "solver", "cell": "{nats}"}
 
-TABLES: dict[str, Columns | Pivot | Tally] = {
+COSTS = {"CPU s": "{cpu_s:.1f}", "ms a row": "{predict_ms:.2f}", "peak MB": "{peak_mb:.0f}", "MB": "{mb:.1f}"}
+
+TABLES: dict[str, Columns | Pivot | Tally | OverSeeds] = {
     "headline": Columns(
         "defaults",
         {
@@ -155,6 +226,56 @@ TABLES: dict[str, Columns | Pivot | Tally] = {
             "batch, 1 thread": "{one_thread} / {one_thread_faiss}: {one_thread_ratio}",
             "single query": "{single} / {single_faiss}: {single_ratio}",
         },
+    ),
+    "quality_beside": OverSeeds(
+        "quality",
+        ("data", "model"),
+        {
+            "data": "{data}",
+            "log-loss (accuracy)": "**{log_loss:.3f}** ({accuracy:.1f} %)",
+            "CPU s": "{cpu_s:.1f}",
+            "best package": "{best_model}",
+            "its log-loss (accuracy)": "{best_log_loss:.3f} ({best_accuracy:.1f} %)",
+            "its CPU s": "{best_cpu_s:.1f}",
+        },
+        {"labels": "first"},
+        ("()", "log_loss"),
+    ),
+    "quality_all_beside": OverSeeds(
+        "quality",
+        ("data", "model"),
+        {
+            "data": "{data}",
+            "best of ours": "{model}",
+            "P@1/3/5": "{p:/}",
+            "CPU s": "{cpu_s:.1f}",
+            "best package": "{best_model}",
+            "its P@1/3/5": "{best_p:/}",
+            "its CPU s": "{best_cpu_s:.1f}",
+        },
+        {"labels": "all"},
+        ("()", "-p"),
+    ),
+    "quality_first": OverSeeds(
+        "quality",
+        ("data", "model"),
+        {
+            "data": "{data}",
+            "model": "{model}",
+            "seeds": "{seeds}",
+            "log-loss": "{log_loss:.3f}",
+            "accuracy": "{accuracy:.1f}",
+            "hit@10": "{hit_10:.1f}",
+            "ECE": "{ece:.1f}",
+            **COSTS,
+        },
+        {"labels": "first"},
+    ),
+    "quality_all": OverSeeds(
+        "quality",
+        ("data", "model"),
+        {"data": "{data}", "model": "{model}", "seeds": "{seeds}", "P@1/3/5": "{p:/}", "PSP@1/3/5": "{psp:/}", **COSTS},
+        {"labels": "all"},
     ),
     "mutation": Tally("mutation", ("kind", "part"), "fault", "outcome"),
     "predict": Pivot(("predict",), "data", "recall", "{times} times ({reached}; {log_z_rms})"),

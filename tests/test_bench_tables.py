@@ -61,6 +61,25 @@ def test_figures_keep_their_digits_and_seeds_their_mean(make_tables):
     assert make_tables.filled("{a} {b}", {"a": "0.10"}) == make_tables.MISSING
 
 
+def test_seeds_are_averaged_and_the_best_package_stands_beside_ours(make_tables, monkeypatch):
+    rows = [
+        {"data": "d", "model": "ours()", "log_loss": "2.0", "p": make_tables.Seeds(["40.0", "20.0"])},
+        {"data": "d", "model": "ours()", "log_loss": "3.0", "p": make_tables.Seeds(["41.0", "22.0"])},
+        {"data": "d", "model": "theirs", "log_loss": "2.75", "p": make_tables.Seeds(["39.0", "21.0"]), "settings": "x"},
+        {"data": "d", "model": "slow", "stopped_cpu_s": 1500},
+        {"data": "d", "model": "worse", "log_loss": "2.76", "p": make_tables.Seeds(["38.0", "23.0"])},
+    ]
+    monkeypatch.setattr(make_tables, "read", lambda file: rows)
+    columns = {"model": "{model}", "n": "{seeds}", "loss": "{log_loss:.2f}", "P": "{p:/}"}
+    every = make_tables.OverSeeds("file", ("data", "model"), columns).lines()[2:]
+    assert every[0] == "| ours() | 2 | 2.50 | 40.5/21.0 |"
+    assert every[2] == "| slow | 1 | - | - |"
+    columns = {"ours": "{model} {log_loss:.1f}", "best": "{best_model} {best_log_loss:.2f}"}
+    for figure, best in (("log_loss", "theirs 2.75"), ("-p", "theirs 2.75")):
+        beside = make_tables.OverSeeds("file", ("data", "model"), columns, {}, ("()", figure)).lines()[2:]
+        assert beside == [f"| ours() 2.5 | {best} |"]
+
+
 def test_the_front_pages_are_short():
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= MOST_WORDS
     assert len((BENCH / "README.md").read_text("utf-8").splitlines()) <= MOST_LINES_OF_BENCH

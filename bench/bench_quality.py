@@ -1,0 +1,220 @@
+"""How well does each package predict with nothing set, or with its best documented settings, and at what cost?
+
+One label a row (the first, where there are several): test log-loss in nats, accuracy and the share of rows whose label
+is among the ten best, in per cent, and the expected calibration error of the best (15 bins, per cent). All labels:
+P@1/3/5 and PSP@1/3/5 (Jain et al., a = 0.55, b = 1.5) in per cent. CPU seconds to fit, milliseconds to predict ten
+labels of a row, peak memory in MB of the process with its training data, MB of the saved model. All see the same unit
+rows, one thread, each in a process of its own. The log-loss is of at most 8,000 test rows, the same for all, because
+trees answer with Python lists of all classes; their scores are divided by their sum, which is 1 for HSM.
+
+Ours: nothing set. Peers: their defaults and documented options; where GRIDS has more than one setting, the best by
+held-out log-loss (with all labels: P@1) on a tenth of at most GRID_ROWS rows, whose seconds are not counted.
+Records go to results/quality.jsonl, one for each data set, model and seed; one that is there is not made again:
+
+    python -m pytest bench/bench_quality.py -s -n 0 -k "bibtex and napkinXC" [--again]
+"""
+
+import datetime
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import machine
+from scipy import sparse
+
+from manyclass import load_xmc
+from manyclass.datasets import l2_normalize
+from manyclass.metrics import expected_calibration_error, precision_at_k, propensities, psp_at_k, top_k_accuracy
+from manyclass.papers.data import load
+
+RESULTS = Path(__file__).with_name("results") / "quality.jsonl"
+SEEDS = (0, 1, 2)
+ONE_LABEL = (
+    "bibtex", "delicious", "eurlex57k", "yso-en", "gowalla", "yelp-next", "toys-next", "panlex", "20news", "mnist",
+    "omniglot",
+)  # fmt: skip
+ALL_LABELS = ("bibtex", "delicious", "eurlex57k", "yso-en")
+LOSS_ROWS, GRID_ROWS, PLACES = 8_000, 10_000, (1, 3, 5)
+MOST_CPU = 1_500  # seconds of a process: a fit of 15 minutes, and its predictions
+SHORT = 30  # CPU seconds of a peer's fit up to which it is run with three seeds
+DETERMINISTIC = ("scikit-learn lbfgs",)  # one seed says all
+
+# Where each is run. scikit-learn makes a step for each class: left out where a fit takes more than 15 CPU minutes
+# (lbfgs: a product of X with K columns takes 30 s on eurlex57k, of some hundred; SGD: K binary problems).
+SETS = {
+    "SoftmaxClassifier()": (ONE_LABEL, ALL_LABELS),
+    "MarginClassifier()": ((), ALL_LABELS),
+    "scikit-learn lbfgs": (("bibtex", "delicious", "20news", "mnist", "omniglot"), ("bibtex", "delicious")),
+    "scikit-learn SGD": (
+        ("bibtex", "delicious", "20news", "mnist", "eurlex57k", "panlex", "gowalla", "omniglot"),
+        ("bibtex", "delicious"),
+    ),
+    "napkinXC PLT": (ONE_LABEL, ALL_LABELS),
+    "napkinXC HSM": (ONE_LABEL, ()),
+    "omikuji Parabel": (ONE_LABEL, ALL_LABELS),
+    "omikuji Bonsai": (ONE_LABEL, ALL_LABELS),
+    "fastText": (ONE_LABEL[:-2], ALL_LABELS),  # not for images: its input is words
+}
+
+# napkinXC: its defaults, and less weight on the data. omikuji: its defaults, and the Bonsai-like trees that its README
+# finds best. fastText: the steps and passes of its tutorial; a tree, or a loss for each label, as it says.
+GRIDS = {
+    "scikit-learn lbfgs": [{"C": c} for c in (1.0, 10.0, 100.0)],
+    "scikit-learn SGD": [{"alpha": alpha} for alpha in (1e-4, 1e-5, 1e-6)],
+    "napkinXC PLT": [{}, {"liblinear_c": 1.0}],
+    "napkinXC HSM": [{}, {"liblinear_c": 1.0}],
+    "omikuji Bonsai": [{"cluster_balanced": False, "cluster_k": 100, "max_depth": 3}],
+    "fastText": [{"lr": lr, "epoch": epoch} for lr in (0.1, 0.5, 1.0) for epoch in (5, 25)],
+}
+
+
+def grid_of(model, several, n_classes):
+    """The settings to choose from."""
+    grid = GRIDS.get(model, [{}])
+    if model == "fastText":
+        # Its documentation: a tree for many classes, one loss for each label of several.
+        loss = "hs" if n_classes > 1_000 else "ova" if several else "softmax"
+        grid = [{"loss": loss, **settings} for settings in grid]
+    if model == "scikit-learn lbfgs" and n_classes > 1_000:
+        grid = grid[1:2]  # omniglot: each takes minutes
+    return grid
+
+
+def first_labels(name):
+    """Unit rows and their first labels, numbered by the classes that occur in training."""
+    data = load(name, scale="l2", max_rows=None)
+    classes, y = np.unique(data.y_train, return_inverse=True)
+    return data.X_train, y.astype(np.int64), data.X_test, np.searchsorted(classes, data.y_test), len(classes)
+
+
+def all_labels(name, folder):
+    """Unit rows and the indicators of their labels."""
+    X, Y = load_xmc(folder / name / "train.txt.xz")
+    X_test, Y_test = load_xmc(folder / name / "test.txt.xz", n_features=X.shape[1], n_labels=Y.shape[1])
+    kept, kept_test = (np.diff(matrix.indptr) > 0 for matrix in (Y, Y_test))
+    return l2_normalize(X[kept]), Y[kept], l2_normalize(X_test[kept_test]), Y_test[kept_test], Y.shape[1]
+
+
+def store(path, X, targets, rows):
+    """For quality_models.load: the process that is measured reads no text."""
+    stored = {"rows": rows}
+    for name, matrix in (("X", X), ("targets", targets)):
+        if sparse.issparse(matrix):
+            stored[f"{name}_shape"] = np.array(matrix.shape)
+            stored |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
+        else:
+            stored[name] = matrix
+    np.savez(path, **stored)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(name, False) for name in ONE_LABEL] + [(name, True) for name in ALL_LABELS],
+    ids=lambda which: f"{which[0]} {'all labels' if which[1] else 'one label'}",
+)
+def prepared(request, data_folder, tmp_path_factory):
+    """The name, whether all labels are asked, the folder with the stored data, and what predictions are held to."""
+    name, several = request.param
+    X, targets, X_test, truth, n_classes = all_labels(name, data_folder) if several else first_labels(name)
+    folder = tmp_path_factory.mktemp(name)
+    store(folder / "train.npz", X, targets, np.empty(0, np.int64))
+    n = X_test.shape[0]
+    rows = np.sort(np.random.default_rng(0).permutation(n)[:LOSS_ROWS])
+    store(folder / "test.npz", X_test, truth, rows)
+    return name, several, folder, truth, n_classes, propensities(targets) if several else None
+
+
+def in_a_process(data, folder, job):
+    """What quality_models.py writes into a folder for a job, or None if it took longer than MOST_CPU."""
+    folder.mkdir()
+    (folder / "job.json").write_text(json.dumps(job))
+    script = str(Path(__file__).with_name("quality_models.py"))
+    # Before NumPy is imported there.
+    environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+    done = subprocess.run(
+        [sys.executable, script, str(data), str(folder)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU, MOST_CPU)),
+        check=False,
+    )
+    if done.returncode < 0:
+        return None
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "result.json").read_text())
+
+
+def read():
+    return [json.loads(line) for line in RESULTS.read_text("utf-8").splitlines()] if RESULTS.exists() else []
+
+
+def write(record):
+    """One record more, in place of one of the same data, labels, model and seed."""
+    same = [json.dumps(old) for old in read() if any(old[key] != record[key] for key in KEY)]
+    RESULTS.write_text("\n".join([*same, json.dumps(record)]) + "\n", "utf-8")
+
+
+KEY = ("data", "labels", "model", "seed")
+
+
+def quality(folder, several, truth, propensity):
+    """The figures of the predictions that a process left, in per cent."""
+    with np.load(folder / "found.npz") as found:
+        labels, p = found["labels"], found.get("p")
+    if several:
+        of_places = precision_at_k(truth, labels, PLACES), psp_at_k(truth, labels, propensity, PLACES)
+        return dict(
+            zip(("p", "psp"), ([round(100 * float(v), 2) for v in values] for values in of_places), strict=True)
+        )
+    figures = {"accuracy": float(np.mean(labels[:, 0] == truth)), "hit_10": None}
+    figures["hit_10"] = float(top_k_accuracy(truth, labels, labels.shape[1])) if labels.shape[1] == 10 else None
+    if p is not None:
+        figures["ece"] = expected_calibration_error(truth, labels[:, 0], np.clip(p, 0, 1))
+    return {key: round(100 * value, 2) for key, value in figures.items() if value is not None}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("model", SETS)
+def test_quality(prepared, model, seed, request):
+    name, several, data, truth, n_classes, propensity = prepared
+    if name not in SETS[model][several]:
+        pytest.skip(f"{model} is not run on {name}")
+    record = {"run": "quality", "data": name, "labels": "all" if several else "first", "model": model, "seed": seed}
+    before = {tuple(old[key] for key in KEY): old for old in read()}
+    if tuple(record[key] for key in KEY) in before and not request.config.getoption("again"):
+        pytest.skip("has a record; --again makes it anew")
+    ours = model.endswith("()")
+    if model in DETERMINISTIC and seed != SEEDS[0]:
+        pytest.skip(f"{model} draws nothing")
+    first = before.get((name, record["labels"], model, SEEDS[0]))
+    if not ours and seed != SEEDS[0] and (first is None or first.get("cpu_s", SHORT + 1) > SHORT):
+        pytest.skip("a fit of this peer is long, or its first seed has no record")
+    job = {"model": model, "seed": seed, "several": several, "n_classes": n_classes, "settings": {}}
+    grid, chosen = grid_of(model, several, n_classes), {}
+    at = machine()
+    at["load"] = at["load"][:1]
+    with tempfile.TemporaryDirectory() as place:  # not pytest's, which keeps models of gigabytes
+        if seed != SEEDS[0] and not ours:
+            job["settings"] = first["settings"]
+        elif len(grid) > 1:
+            chosen = in_a_process(data, Path(place) / "grid", job | {"grid": grid, "grid_rows": GRID_ROWS})
+            assert chosen is not None, f"{grid} took longer than {MOST_CPU} s"
+            job["settings"] = chosen["settings"]
+        else:
+            job["settings"] = grid[0]
+        found = in_a_process(data, Path(place) / "fit", job)
+        if found is None:
+            record |= {"settings": job["settings"], "stopped_cpu_s": MOST_CPU}
+        else:
+            record |= quality(Path(place) / "fit", several, truth, propensity) | chosen | found
+    at["load"].append(machine()["load"][0])  # before and after
+    write(record | at | {"threads": 1, "date": datetime.date.today().isoformat()})
+    print(f"\n{json.dumps(record)}", flush=True)
