@@ -27,7 +27,7 @@ model
 learning_rate
     By trials, of every solver but "negative_sampling", "adagrad" and schedule="adaptive": two passes over *whole
     classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and the search goes on while
-    the best is at an end. The smallest within 1 % of the least log-loss is taken, divided by what the steps of all
+    the best is at an end. The smallest within 0.5 % of the least log-loss is taken, divided by what the steps of all
     passes add up to over 2, where that is more. Untried it is c divided by the mean of \|x_i\|^2 (plus 1 with an
     intercept), c being 1, but 6 for "implicit", 0.1 for "umax" and "softplus", 0.01 for "sgd", 4 / n_classes for "ove"
     and batch_size for "minibatch_implicit"; for "adagrad", 1 over the root of that mean. "grid", which is no "auto", is
@@ -99,9 +99,9 @@ RATES = 6
 TRIAL_PASSES, TRIAL_DECAY = 2, 0.25
 RATE_RATIO = 10 ** (1 / 3)
 FIRST_RATES, FURTHEST_RATE = (-1, 0, 1), (-6, 6)
-# The smallest step with a log-loss of no more than 1 % above the least: fewer rows want larger steps, so that where the
+# The smallest step with a log-loss of at most 0.5 % above the least: fewer rows want larger steps, so that where the
 # valley is flat the fit wants its lower end (yso-en and panlex in bench/notes/auto.md).
-AS_GOOD = 1.01
+AS_GOOD = 1.005
 # Whole classes that make up the rows of a trial; fewer would be another problem than that of all.
 LEAST_CLASSES = 25
 # Of the steps of all passes, in units of the pick; it is 2.0 for 12 passes of half the pick that fall to a twentieth.
