@@ -54,7 +54,7 @@ import scipy.sparse as sp
 
 from manyclass.estimators.plans import Open
 from manyclass.model.weights import LINE, Matrix
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, PostingsPlan
 
 # What "auto" stands for where the solver was chosen by hand: nothing that is not in the solver's definition.
 BY_HAND = Open(n_negatives=64, max_iter=20, decay=0.9)
@@ -257,10 +257,12 @@ def n_drawn(plan: PointsPlan) -> int | None:
     return None if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
 
 
-def fit_cost(shape: Shape, plan: PointsPlan | BatchesPlan | FullBatchPlan) -> float:
+def fit_cost(shape: Shape, plan: PointsPlan | BatchesPlan | PostingsPlan | FullBatchPlan) -> float:
     """Predict the seconds of one thread that a training takes."""
     if isinstance(plan, FullBatchPlan):
         return full_cost(shape)
+    if isinstance(plan, PostingsPlan):  # at most: a row costs the classes that its features occur with
+        return 1e-6 * visit_cost(shape, None) * shape.n_samples * plan.max_iter
     if isinstance(plan, BatchesPlan):
         drawn = min(plan.n_negatives, shape.n_classes)
         return 1e-6 * embedded_cost(drawn, plan.dim or EMBEDDED_DIM) * shape.n_samples * plan.max_iter
