@@ -14,12 +14,9 @@ from scipy.special import log_softmax, logsumexp
 import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier, _core, models, samplers, solvers
 from manyclass.checks import csr_parts, seed_from
-from manyclass.datasets import l2_normalize
-from manyclass.model import mapped, postings
+from manyclass.model import postings
 from manyclass.model.postings import SparseWeights
 from manyclass.solvers import Adagrad
-from manyclass.training import blend
-from manyclass.training.plan import Labels
 
 N, D, K = 40, 12, 9
 ISAS = ("baseline", "avx2", "avx512")[: 1 + ("baseline", "avx2", "avx512").index(_core.best_isa())]
@@ -311,120 +308,3 @@ def test_the_core_checks_what_it_reads():
         SparseWeights(
             np.array([0, 2]), np.array([1, 1], np.int32), np.zeros(2, np.float32), np.zeros(3, np.float32)
         ).check()
-
-
-# Beside embeddings
-
-
-def hybrid(X, y, seed=0, **parameters):
-    return SoftmaxClassifier(model="hybrid", random_state=seed, **parameters).fit(X, y)
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_a_hybrid_adds_the_scores_of_both_parts(several, seed, tmp_path, monkeypatch):
-    monkeypatch.setattr(postings, "TILE_FLOATS", 3 * K)
-    monkeypatch.setattr(mapped, "BLOCK_FLOATS", 7 * 256)
-    X, P = some_rows(seed, several, n=200)
-    y = target(P, several)
-    model = hybrid(X, y, seed, dim=8)
-    own = model._weights
-    z = X.astype(np.float64) @ own.postings.coef.toarray().T + own.mapped.scores(X, 1) + own.postings.intercept
-    atol = 256 * 2**-23 * max(1, np.abs(z).max())  # sums of some twenty products
-    np.testing.assert_allclose(model.decision_function(sp.csr_array(X)), z, rtol=0, atol=atol)
-    np.testing.assert_allclose(model._weights.log_normalizers(X, 1), logsumexp(z, axis=1), rtol=0, atol=atol)
-    labels, log_p = model.predict_top_k(X, 4)
-    np.testing.assert_allclose(log_p, np.take_along_axis(log_softmax(z, axis=1), labels, axis=1), rtol=0, atol=2 * atol)
-    np.testing.assert_allclose(np.vstack([s for _, s in own.score_tiles(X, 1)]), z, rtol=0, atol=atol)
-    if not several:
-        losses, ranks = own.log_losses(X, y.astype(np.int32), 1)
-        np.testing.assert_allclose(losses, -log_softmax(z, axis=1)[np.arange(200), y], rtol=0, atol=2 * atol)
-        np.testing.assert_array_equal(ranks, np.sum(z > z[np.arange(200), y][:, np.newaxis] + atol, axis=1))
-    np.testing.assert_allclose(model.intercept_, own.postings.intercept + own.mapped.intercept)
-    assert model.embed(X).shape == (200, 8)
-    assert model.embedding_.shape == (D, 8)
-    assert not hasattr(model, "coef_")
-    model.save(tmp_path / "a.model")
-    for other in (*(manyclass.load(tmp_path / "a.model", mmap=m) for m in (False, True)), copy.deepcopy(model)):
-        np.testing.assert_array_equal(other.decision_function(X), model.decision_function(X))
-        np.testing.assert_array_equal(other.embed(X), model.embed(X))
-
-
-def test_a_hybrid_is_the_two_trainings_on_the_rows_that_are_not_held_out(seed):
-    X, y = planted_rows(seed, n=400)
-    X = l2_normalize(X)  # so that rates are the same on the rows that are kept
-    model = hybrid(X, y, seed, dim=8)
-    seed_of_draws = seed_from(seed)
-    kept = ~blend.rows_held_out(400, seed_of_draws)
-    assert kept.sum() == 380
-    sparse = SoftmaxClassifier(model="sparse", random_state=seed).fit(X[kept], y[kept])
-    ratio = model._weights.postings.values / sparse.coef_.data
-    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)  # one scale; lengths are 1 to an ulp, rates too
-
-
-def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
-    rng = np.random.default_rng(seed)
-    n = 400
-    a, b = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(2))
-    z = 1.5 * a.z + 0.5 * b.z
-    y = np.array([rng.choice(5, p=np.exp(row - logsumexp(row))) for row in z]).astype(np.int32)
-    r = rng.random(n) + 0.5
-    found = blend.scales_by_loss(a, b, np.zeros((n, 1)), Labels.single(y), 1, r)
-
-    def loss(s, t):
-        return np.average(-log_softmax(s * a.z.astype(float) + t * b.z, axis=1)[np.arange(n), y], weights=r)
-
-    least = loss(*found)
-    grid = [loss(found[0] + s, found[1] + t) for s in (-0.05, 0, 0.05) for t in (-0.05, 0, 0.05)]
-    assert least <= min(grid) + 1e-6  # the optimiser's own tolerance
-    noise = Scores(rng.normal(size=(n, 5)).astype(np.float32))
-    none = blend.scales_by_loss(a, noise, np.zeros((n, 1)), Labels.single(y), 1)
-    assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
-
-
-class Scores:
-    """A model that has its scores by heart."""
-
-    def __init__(self, z):
-        self.z, self.n_classes = z, z.shape[1]
-
-    def scores(self, x, n_threads):
-        return self.z[: x.shape[0]]
-
-
-def test_scales_by_rank_follow_what_ranks(seed):
-    rng = np.random.default_rng(seed)
-    n, k = 300, 40
-    truth = rng.normal(size=(n, k))
-    labels = np.sort(np.argsort(-truth, axis=1)[:, :3], axis=1).astype(np.int32)
-    lists = Labels(np.arange(n + 1, dtype=np.int64) * 3, labels.ravel())
-    right, noise = Scores(truth.astype(np.float32)), Scores(rng.normal(size=(n, k)).astype(np.float32))
-    x = np.zeros((n, 1))
-    assert blend.scales_by_rank(noise, right, x, lists, 1)[1] >= 4  # the second model knows
-    assert blend.scales_by_rank(right, noise, x, lists, 1)[1] <= 0.25  # the first one does
-
-
-def test_a_hybrid_that_is_stopped_has_the_weights_alone():
-    X, y = planted_rows(0)
-    model = SoftmaxClassifier(model="hybrid", dim=4, random_state=0).fit(X, y, callback=lambda state: True)
-    assert model.n_iter_ == 1
-    assert not model._weights.mapped.coef.any()
-    assert model.score(X, y) > 0.9
-
-
-def test_a_hybrid_repeats_itself_and_takes_weights_of_rows(seed):
-    X, P = some_rows(seed, n=200)
-    Y = indicator(P)
-    r = np.random.default_rng(seed).random(200) + 0.5
-    one, two = (hybrid(X, Y, seed, dim=8, n_jobs=n) for n in (1, 2))
-    np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))
-    weighted = SoftmaxClassifier(model="hybrid", dim=8, random_state=seed).fit(X, Y, sample_weight=r)
-    assert not np.array_equal(weighted.decision_function(X), one.decision_function(X))
-    again = SoftmaxClassifier(**{**one.get_params(deep=False), **one.resolved_params_}).fit(X, Y)
-    np.testing.assert_array_equal(again.decision_function(X), one.decision_function(X))
-
-
-def test_rows_too_few_to_hold_out_any():
-    X, P = some_rows(0, several=False, n=12, n_classes=5)
-    model = hybrid(X, np.array([p[0] for p in P]), dim=4)
-    assert np.isfinite(model.decision_function(X)).all()
-    assert not blend.rows_held_out(12, 0).any()
