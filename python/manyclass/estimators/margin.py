@@ -100,8 +100,7 @@ class MarginClassifier(LabelClassifier):
         as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
-    calibration_ : see `help(manyclass.estimators.calibration.Calibration)`, or None
-    n_iter_, n_features_in_, feature_names_in_ : int, int and ndarray of shape (n_features,), where X has names
+    calibration_, n_iter_, n_features_in_, feature_names_in_ : Calibration or None, int, int, names of features
 
     Notes
     -----
@@ -195,7 +194,12 @@ class MarginClassifier(LabelClassifier):
         return self
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters without data, and return their parts; raises ValueError or TypeError."""
+        """Return the parts, all parameters checked without data; raises ValueError or TypeError.
+
+        Returns
+        -------
+        Chosen
+        """
         check_choice("loss", self.loss, LOSSES)
         check_composed(self)
         check_class_weight(self.class_weight)
@@ -288,12 +292,5 @@ class MarginClassifier(LabelClassifier):
 
     # Scores of a margin are no log-probabilities: without calibration there is neither of these.
 
-    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Data) -> Doubles:
-        """Return the probabilities of all classes, with `calibration` only; see `SoftmaxClassifier`."""
-        return super().predict_proba(X)
-
-    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Data) -> Doubles:
-        """Return the log-probabilities of all classes, in nats, with `calibration` only; see `SoftmaxClassifier`."""
-        return super().predict_log_proba(X)
+    predict_proba = available_if(_gives_probabilities)(LabelClassifier.predict_proba)
+    predict_log_proba = available_if(_gives_probabilities)(LabelClassifier.predict_log_proba)

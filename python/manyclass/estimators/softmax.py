@@ -120,15 +120,13 @@ class SoftmaxClassifier(LabelClassifier):
     classes_ : ndarray of shape (n_classes,), sorted labels; of an indicator matrix, its columns' numbers
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, log-loss in training, in nats, of drawn classes from below
-    n_iter_, best_iter_ : int, passes completed, and the one, from 1, whose model was kept
+    n_iter_, best_iter_, n_features_in_, feature_names_in_ : int, passes, the one (from 1) that was kept; names if X has
     resolved_params_ : dict, what parameters left open became: as parameters they train the same model
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
     auto_report_ : list of dict, what was tried before the fit, with what result, at what cost; printed, a table
-    multilabel_, n_labels_, threshold_ : bool, int and float or None
-        Whether y was an indicator matrix; the mean number of labels of its rows; the probability above which rows of X
-        have as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
-    calibration_ : Calibration or None, with `temperature`, `offset` and the held-out log-losses with and without them
-    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features,) where X has names
+    multilabel_, n_labels_, threshold_, calibration_ : bool, int, float or None, `Calibration` or None
+        Whether y was an indicator matrix; its mean number of labels a row; the probability above which rows of X have
+        as many in all, None where `n_labels_` for each has a higher micro-F1; temperature, offset and held-out losses.
 
     Examples
     --------
@@ -198,7 +196,7 @@ class SoftmaxClassifier(LabelClassifier):
         callback: Callback | None = None,
         max_seconds: float | None = None,
     ) -> Self:
-        """Fit and return it; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
         Parameters
         ----------
@@ -206,12 +204,13 @@ class SoftmaxClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
-        candidates : array-like of shape (n_samples, n_candidates), default=None
-            Labels for the heads of sampler="head_tail", which by default are searched for between passes.
-        coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
-            Start of a linear model of one label a row, trained point by point; u starts at its exact value.
-        callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
-        max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
+        candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
+        coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row, by points
+        callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+
+        Returns
+        -------
+        self
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
@@ -247,7 +246,12 @@ class SoftmaxClassifier(LabelClassifier):
         return self._fit_one_label(chosen, points, watch, candidates, start, contest=contest)
 
     def check_parameters(self) -> Chosen:
-        """Check all parameters without data, and return their parts; raises ValueError or TypeError."""
+        """Return the parts, all parameters checked without data; raises ValueError or TypeError.
+
+        Returns
+        -------
+        Chosen
+        """
         check_flag("early_stopping", self.early_stopping)
         check_composed(self)
         check_number("validation_fraction", self.validation_fraction, low=0, open_low=True, high=0.99)

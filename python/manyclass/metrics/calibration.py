@@ -104,7 +104,7 @@ def _checked(name: str, numbers: ArrayLike, shape: tuple[int, ...], high: float)
         raise TypeError(f"{name} has dtype {given.dtype}; it must be of real numbers")
     if given.shape != shape:
         raise ValueError(f"{name} has shape {given.shape}; it must be {shape}")
-    p = given.astype(np.float64)
+    p: NDArray[np.float64] = given.astype(np.float64)
     bad = ~((p >= 0) & (p <= high) & np.isfinite(p))
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -212,7 +212,7 @@ def _most_probable(model: Any, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np
 
 def _right(model: Any, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
     """Which of several predictions of each row are among its labels."""
-    indicator = sp.csr_array(y)
+    indicator: Any = sp.csr_array(y)
     if indicator.shape != (len(predicted), len(model.classes_)):
         raise ValueError(
             f"y has shape {np.shape(y)}; with {len(predicted)} rows of X and {len(model.classes_)} classes it must be "
