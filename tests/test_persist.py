@@ -5,6 +5,8 @@ import os
 import pickle
 import re
 import stat
+import subprocess
+import sys
 import tracemalloc
 
 import joblib
@@ -18,7 +20,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import manyclass
-from manyclass import SoftmaxClassifier, models, samplers, solvers
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 from manyclass.estimators.files import load_notes, save_model
 from manyclass.model import tensor_file
 from manyclass.parts import Part
@@ -211,6 +213,15 @@ def test_a_generator_as_random_state_is_saved_as_none(tmp_path):
     model = fitted()[0].set_params(random_state=np.random.RandomState(0))
     model.save(tmp_path / "m")
     assert manyclass.load(tmp_path / "m").random_state is None
+
+
+@pytest.mark.parametrize("kind", [SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier])
+def test_a_process_that_has_named_no_class_loads_a_model(tmp_path, kind):
+    X, y = problem()
+    kind(max_iter=1).fit(X, y).save(tmp_path / "m")
+    code = "import sys, manyclass; print(type(manyclass.load(sys.argv[1])).__name__)"
+    told = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], capture_output=True, text=True, check=False)
+    assert told.stdout == f"{kind.__name__}\n", told.stderr
 
 
 def test_notes_come_back(tmp_path):

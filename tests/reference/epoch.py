@@ -80,11 +80,11 @@ def weights_of_ridge(choice: Choice, selection: str) -> Floats:
 
 
 def rate_of_u(options: SimpleNamespace) -> float:
-    """The step size given, or 3 ("auto", for "implicit"), or that of W; u_gain for Bregman's steps."""
+    """The step size given, or 30 ("auto", for "implicit"), or that of W; u_gain for Bregman's steps."""
     if options.solver in ("bregman", "scent"):
         return float(options.u_gain)
     if options.u_learning_rate == "auto" and options.solver == "implicit":
-        return 3.0
+        return 30.0
     given = options.u_learning_rate
     return float(options.learning_rate if given is None or isinstance(given, str) else given)
 

@@ -22,6 +22,8 @@ def softmax(**flat: Any) -> SoftmaxClassifier:
     lost = OF_STEPS & flat.keys() if flat.get("solver", "auto") == "auto" and not by_batches else set()
     if lost:
         raise ValueError(f"{', '.join(sorted(lost))} would have no effect; name a solver")
+    if flat.get("solver") == "implicit" and flat.get("schedule", "exponential") == "exponential":
+        flat = {"decay": 0.9, **flat}  # version 1's, whatever "auto" is today
     return SoftmaxClassifier(**parameters_today("SoftmaxClassifier", flat))
 
 

@@ -54,7 +54,7 @@ import scipy.sparse as sp
 
 from manyclass.estimators.plans import Open
 from manyclass.model.weights import LINE, Matrix
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, PostingsPlan
+from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
 
 # What "auto" stands for where the solver was chosen by hand: nothing that is not in the solver's definition.
 BY_HAND = Open(n_negatives=64, max_iter=20, decay=0.9)
@@ -257,8 +257,10 @@ def n_drawn(plan: PointsPlan) -> int | None:
     return None if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
 
 
-def fit_cost(shape: Shape, plan: PointsPlan | BatchesPlan | PostingsPlan | FullBatchPlan) -> float:
+def fit_cost(shape: Shape, plan: AnyPlan) -> float:
     """Predict the seconds of one thread that a training takes."""
+    if isinstance(plan, HybridPlan):
+        return fit_cost(shape, plan.postings) + fit_cost(shape, plan.embeddings)
     if isinstance(plan, FullBatchPlan):
         return full_cost(shape)
     if isinstance(plan, PostingsPlan):  # at most: a row costs the classes that its features occur with

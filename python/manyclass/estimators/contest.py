@@ -20,7 +20,6 @@ from manyclass.estimators.base import Points
 from manyclass.estimators.settle import Settled
 from manyclass.estimators.trials import Sample, Trials, whole_classes
 from manyclass.estimators.tuning import quietly
-from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, PointsPlan
 from manyclass.training.validation import fork
 
 # Two draws, since each has few held-out rows. What they say is not carried on to more rows, for the difference of the
@@ -38,8 +37,7 @@ def best_model(
     `trials`, which is that of the cheapest candidate's fit.
     """
     x, labels = points.x, points.labels.ids
-    plans = {name: _contested(settled.plan) for name, settled in candidates.items()}
-    seconds = {name: auto.fit_cost(shape, plan) for name, plan in plans.items()}
+    seconds = {name: auto.fit_cost(shape, settled.plan) for name, settled in candidates.items()}
     trials.budget = auto.budget(min(seconds.values()))
     affordable = trials.left / (sum(seconds.values()) / len(labels))
     share = min(1.0, affordable / sum(SIZES), len(labels) / SIZES[1])
@@ -54,8 +52,8 @@ def best_model(
             return None
         for name, settled in candidates.items():
             model = clone(owner).set_params(**settled.params, class_weight=None, verbose=0)
-            size = (len(sample.labels), sample.n_classes, plans[name].max_iter)
-            cost = auto.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), plans[name])
+            size = (len(sample.labels), sample.n_classes, settled.plan.max_iter)
+            cost = auto.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), settled.plan)
             found[name].append(trials.make("model", name, partial(_loss, model, sample), predicted=cost, size=size))
     means = {name: float(np.mean(losses)) for name, losses in found.items()}
     best = min(means, key=lambda name: means[name])
@@ -63,12 +61,6 @@ def best_model(
         return None
     trials.choose("model", best)
     return best
-
-
-def _contested(plan: AnyPlan) -> PointsPlan | BatchesPlan | FullBatchPlan:
-    """The plan of a model whose cost can be predicted."""
-    assert isinstance(plan, PointsPlan | BatchesPlan | FullBatchPlan)
-    return plan
 
 
 def _loss(model: Any, sample: Sample) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 from collections.abc import Mapping
@@ -30,6 +31,8 @@ FORMAT = "manyclass model"
 # 2: parameters may be objects with parameters of their own. 1: all parameters stood on the estimator.
 FORMAT_VERSION = 2
 
+# The module of each class that `saved` will know of: loaded where a model of it is, since they import this one.
+_HOMES = {"AugmentReduceClassifier": "utility", "MarginClassifier": "margin", "SoftmaxClassifier": "softmax"}
 _CLASSES: dict[str, type[Any]] = {}
 Class = TypeVar("Class", bound=type)
 
@@ -218,8 +221,10 @@ def _seed(model: Any) -> int | None:
 
 def _build(file: TensorFile, mmap: bool) -> Any:
     info = json.loads(file.metadata["model"])
+    if info["class"] in _HOMES:
+        importlib.import_module(f"manyclass.estimators.{_HOMES[info['class']]}")
     if info["class"] not in _CLASSES:
-        known = ", ".join(_CLASSES)
+        known = ", ".join(sorted({*_CLASSES, *_HOMES}))
         raise ValueError(f"{file.path} holds a model of class {info['class']!r}; this manyclass knows {known}")
     model = _unfitted(file, info)
     model.classes_ = _decode_labels(file, info["classes"])

@@ -82,9 +82,8 @@ class SoftmaxClassifier(LabelClassifier):
     n_negatives : int or "auto", default="auto"
         Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
     model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
-        Scores are W phi(x) + b, phi(x) being x, by `models.Linear` scaled in training, or the sum of the embeddings of
-        its features ("auto": of sparse, wide data); "sparse" has weights where feature and class occur together,
-        "hybrid" adds embeddings.
+        Scores are W phi(x) + b, phi(x) being x, by `models.Linear` scaled in training, or the sum of its features'
+        embeddings; "sparse" has weights where feature and class occur together, "hybrid" adds embeddings to them.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192.
     alpha : float or "auto", default="auto"
@@ -110,8 +109,7 @@ class SoftmaxClassifier(LabelClassifier):
     verbose : int, default=0
         Above 0: a progress bar with the running loss, class updates per second and the time left.
     calibration : {"temperature"} or None, default=None
-        Divide scores by a temperature, of several labels scale and shift them, by the log-loss of validation_fraction
-        of the rows, at most 4,096; see `help(manyclass.estimators.calibration)`.
+        Divide scores by the best temperature for held-out rows; see `help(manyclass.estimators.calibration)`.
     n_models : int, default=1
         Mean of the scores of so many runs that differ by their seed, kept as one model; embeddings grow with it.
 

@@ -84,8 +84,10 @@ def _without_effect(solver: str, key: str, value: Any, flat: Mapping[str, Any]) 
 
 def _sampler(solver: str, flat: Mapping[str, Any]) -> str | Part:
     name = flat.get("selection", "frequency_block")
-    if solver in ("exact", "minibatch_implicit") or (name == "frequency_block" and "frequency_power" not in flat):
+    if solver in ("exact", "minibatch_implicit"):
         return "auto"
+    if name == "frequency_block" and "frequency_power" not in flat:
+        return name if solver == "implicit" else "auto"  # for which "auto" has another power today
     if solver == "auto" and name == "frequency_block":
         return "auto"
     return _part(SAMPLERS[name], flat, _SAMPLER_NAMES)

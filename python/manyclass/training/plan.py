@@ -261,6 +261,11 @@ class HybridPlan:
         """Of both."""
         return self.postings.n_threads
 
+    @property
+    def max_iter(self) -> int:
+        """Passes of the weights on pairs, whose losses are the curve."""
+        return self.postings.max_iter
+
 
 @dataclass(frozen=True, kw_only=True)
 class FullBatchPlan:
