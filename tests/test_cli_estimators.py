@@ -304,11 +304,11 @@ def test_ctrl_c_while_alpha_is_chosen_says_that_there_is_no_model(tmp_path):
     data = write_data(tmp_path / "d", n_rows=40_000)
     code = "import sys; from manyclass.training import progress; progress.DELAY = 0; from manyclass.cli import main; "
     code += "sys.exit(main(sys.argv[1:]))"
-    # Passes that are predicted to take some seconds a trial: no more than for which trials are made.
-    argv = ("fit", data, "--output", tmp_path / "m", "--max-iter", 60)
+    # Passes that are predicted to take half a second a trial: no more than for which trials are made.
+    argv = ("fit", data, "--output", tmp_path / "m", "--max-iter", 20, "--learning-rate", 0.1)
     with start(*argv, python=("-c", code)) as process:
         seen = ""
-        while "trial 1" not in seen:
+        while "trying alpha" not in seen:
             piece = process.stderr.read(1)
             assert piece, seen
             seen += piece

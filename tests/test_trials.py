@@ -11,6 +11,7 @@ from sklearn.base import clone
 import manyclass
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.estimators import auto, trials
+from manyclass.estimators.settle import points_plan
 from manyclass.estimators.trials import COLUMNS, Report, Sample, whole_classes
 from manyclass.estimators.tuning import walk
 
@@ -35,6 +36,20 @@ def told(report):
 
 def quick(**parameters):
     return SoftmaxClassifier(**{"solver": "implicit", "max_iter": 2, "random_state": 0, **parameters})
+
+
+# What a fit of many passes gets of a step size
+
+
+@pytest.mark.parametrize("schedule", ["exponential", "inverse", "constant"])
+def test_the_sum_of_many_steps_is_theirs(schedule):
+    decay = {"decay": 0.9995} if schedule == "exponential" else {}
+    model = SoftmaxClassifier(solver=solvers.UMax(schedule=schedule, **decay), max_iter=20_000, learning_rate=1.0)
+    x = np.ones((4, 2), dtype=np.float32)
+    plan = points_plan(model, model.solver, model.check_parameters(), auto.BY_HAND, None, x[:, 0], 2)
+    t = np.arange(20_000)
+    steps = {"exponential": 0.9995**t, "inverse": 1 / (1 + t), "constant": np.ones(len(t))}[schedule]
+    assert trials.sum_of_steps(plan) == pytest.approx(steps.sum(), rel=2e-3)  # as it says
 
 
 # Which rows

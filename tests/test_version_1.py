@@ -22,7 +22,7 @@ COMMON = {"max_iter": 3, "random_state": 5}
 # What was set in data/version_1/make_files.py, in today's words.
 TODAY = {
     "linear_sparse": SoftmaxClassifier(
-        solver=solvers.UMax(delta=2.0, u_init="zero", decay=0.8, averaging="polyak"),
+        solver=solvers.UMax(delta=2.0, u_init="zero", decay=0.8, averaging="polyak", formulation="proposed"),
         sampler=samplers.Frequency(power=0.5),
         n_negatives=3,
         alpha=1e-3,

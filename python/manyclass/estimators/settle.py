@@ -221,7 +221,11 @@ def _opened_points(owner: BaseEstimator, plan: PointsPlan, solver: Part, chosen:
     if plan.solver not in ("exact", "minibatch_implicit"):
         own = {s.name: plan.options[s.name] for s in SAMPLERS[plan.sampler].settings if s.name in plan.options}
         used["sampler"] = SAMPLERS[plan.sampler](**own)
-    inner: dict[str, Any] = {"averaging": plan.averaging, "u_learning_rate": plan.schedule.u_learning_rate}
+    inner: dict[str, Any] = {
+        "averaging": plan.averaging,
+        "u_learning_rate": plan.schedule.u_learning_rate,
+        "formulation": plan.formulation,
+    }
     if plan.schedule.name in ("exponential", "adaptive"):
         inner["decay"] = plan.schedule.decay
     return opened(owner, used, solver, inner)
