@@ -140,7 +140,7 @@ def test_the_automatic_rate_is_one_over_the_mean_square(problem):
     X, y = problem
     mean = float(np.einsum("ij,ij->i", X, X).mean()) + 1
     for solver, c in (
-        (solvers.Implicit(u_learning_rate=3.0), 1.0),
+        (solvers.Implicit(u_learning_rate=30.0), 6.0),
         (solvers.UMax(u_learning_rate=0.1), 0.1),
         (solvers.SGD(u_learning_rate=0.01), 0.01),
         (solvers.CSS(), 1.0),
@@ -204,9 +204,10 @@ def test_a_callback_sees_the_model_of_each_pass(max_norm, storage, problem):
 
 def test_a_callback_that_returns_true_stops_training(problem):
     X, y = problem
-    fitted = quick(max_iter=50).fit(X, y, callback=lambda state: state.n_iter == 2)
+    steps = {"solver": solvers.Implicit(decay=0.9), "learning_rate": 0.5}  # those of "auto" depend on max_iter
+    fitted = quick(max_iter=50, **steps).fit(X, y, callback=lambda state: state.n_iter == 2)
     assert fitted.n_iter_ == 2
-    assert np.array_equal(fitted.coef_, quick(max_iter=2).fit(X, y).coef_)
+    assert np.array_equal(fitted.coef_, quick(max_iter=2, **steps).fit(X, y).coef_)
 
 
 def test_an_error_in_a_callback_is_the_callers(problem):
@@ -224,12 +225,13 @@ def test_an_interrupt_leaves_the_model_reached_so_far(problem):
         if state.n_iter == 2:
             raise KeyboardInterrupt
 
+    steps = {"solver": solvers.Implicit(decay=0.9), "learning_rate": 0.5}
     message = "training was interrupted; the model is the one reached so far"
     with pytest.warns(ConvergenceWarning, match=message) as seen:
-        fitted = quick(max_iter=50).fit(X, y, callback=callback)
+        fitted = quick(max_iter=50, **steps).fit(X, y, callback=callback)
     assert seen[0].filename == __file__  # the warning points at the caller's line
     assert fitted.n_iter_ == 2
-    assert np.array_equal(fitted.coef_, quick(max_iter=2).fit(X, y).coef_)
+    assert np.array_equal(fitted.coef_, quick(max_iter=2, **steps).fit(X, y).coef_)
     assert fitted.predict(X).shape == (90,)
 
 

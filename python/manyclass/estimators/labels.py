@@ -55,7 +55,7 @@ class LabelClassifier(LinearClassifier):
         return self._trains_log_odds or self.calibration_ is not None
 
     def _stated(self, log_p: Any) -> Any:
-        several = self.multilabel_ and self.calibration_ is not None
+        several = getattr(self, "multilabel_", False) and self.calibration_ is not None
         return self.calibration_.log_probabilities(log_p) if several else log_p  # type: ignore[union-attr]
 
     def _points(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Points:

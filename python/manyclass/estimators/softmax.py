@@ -265,7 +265,9 @@ class SoftmaxClassifier(LabelClassifier):
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
         solver = self.solver if isinstance(self.solver, str) else getattr(self.solver, "name", "")
-        tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS)
+        # Proximal steps of several labels carry u.
+        carries_v = solver == "implicit" and getattr(self.solver, "formulation", "auto") == "raman"
+        tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS) and not carries_v
         return tags
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
