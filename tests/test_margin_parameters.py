@@ -72,7 +72,8 @@ EMBEDDED = {"model": "embedding", "dim": 4}
         (MarginClassifier(solver="implicit", **EMBEDDED), "solver='implicit' needs loss='margin' and no embeddings"),
         (SoftmaxClassifier(**EMBEDDED, alpha=1.0), "alpha is 1.0, which has no effect with several labels"),
         (SoftmaxClassifier(**EMBEDDED, learning_rate="grid"), "learning_rate is 'grid', which needs a linear model"),
-        (SoftmaxClassifier(sampler="search", solver="umax"), "solver is 'umax'; with several labels"),
+        (SoftmaxClassifier(sampler="search", solver="bregman"), "solver is 'bregman'; with several labels"),
+        (SoftmaxClassifier(sampler="search", solver="umax"), "sampler is 'search'; solver 'umax' needs one"),
         (
             SoftmaxClassifier(**EMBEDDED, solver=solvers.Exact(max_norm=1.0)),
             "exact: max_norm is 1.0, which has no effect with several labels",

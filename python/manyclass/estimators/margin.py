@@ -65,8 +65,7 @@ class MarginClassifier(LabelClassifier):
         parameters, schedule, decay, batch_size (None: 32, and n_classes / 16 up to 512 classes; steps are added),
         share_classes and shuffle are used.
     sampler : str or object of manyclass.samplers, default="all"
-        Which wrong classes a step sees: "all", `n_negatives` drawn ones ("uniform", "frequency", "block",
-        "frequency_block"), or "search", the best by an index of W that follows training.
+        Which wrong classes a step sees: "all", drawn ones ("uniform", "frequency", ...), or the best by "search".
     n_negatives : int or "auto", default="auto"
         Classes that are drawn; "auto" is 256.
     model : {"linear", "embedding"} or object of manyclass.models, default="linear"
@@ -96,8 +95,7 @@ class MarginClassifier(LabelClassifier):
     ----------
     classes_ : ndarray of shape (n_classes,), sorted labels; of an indicator matrix, its columns' numbers
     multilabel_, n_labels_, threshold_ : bool, int and float or None
-        Whether y was an indicator matrix; the mean number of labels of its rows; the score above which rows of X have
-        as many in all as they should, None where `n_labels_` for each has a higher micro-F1 on those rows.
+        Whether y was an indicator matrix; its mean number of labels a row; the score above which rows have as many.
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
     calibration_, n_iter_, n_features_in_, feature_names_in_ : Calibration or None, int, int, names of features

@@ -82,8 +82,7 @@ class SoftmaxClassifier(LabelClassifier):
     n_negatives : int or "auto", default="auto"
         Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
     model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
-        Scores are W phi(x) + b, phi(x) being x, by `models.Linear` scaled in training, or the sum of its features'
-        embeddings; "sparse" has weights where feature and class occur together, "hybrid" adds embeddings to them.
+        Scores are W phi(x) + b, phi(x) being x or a sum of embeddings; see `help(manyclass.models)`.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192.
     alpha : float or "auto", default="auto"
@@ -123,8 +122,7 @@ class SoftmaxClassifier(LabelClassifier):
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
     auto_report_ : list of dict, what was tried before the fit, with what result, at what cost; printed, a table
     multilabel_, n_labels_, threshold_, calibration_ : bool, int, float or None, `Calibration` or None
-        Whether y was an indicator matrix; its mean number of labels a row; the probability above which rows of X have
-        as many in all, None where `n_labels_` for each has a higher micro-F1; temperature, offset and held-out losses.
+        Whether y was an indicator matrix; its mean number of labels a row; the probability of the best micro-F1.
 
     Examples
     --------
