@@ -236,7 +236,7 @@ def test_what_was_open_is_told_and_what_was_given_is_not():
     assert found.params["sampler"].get_params() == {"power": 1.0}
     assert (found.params["n_negatives"], found.params["alpha"], found.params["max_iter"]) == (256, 0.0, 12)
     given = settled(
-        solver=solvers.UMax(decay=0.5, averaging="none", u_learning_rate=1.0),
+        solver=solvers.UMax(decay=0.5, averaging="none", u_learning_rate=1.0, formulation="proposed"),
         sampler="uniform",
         model=models.Linear(scaling="none"),
         n_negatives=2,

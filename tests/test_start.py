@@ -48,7 +48,7 @@ def test_a_fit_from_given_weights_equals_its_twin(solver, options, storage, seed
     W, b = some_weights(seed)
     common = {"learning_rate": 0.2, "n_negatives": 5, "max_iter": 3, "random_state": 0}
     model = SoftmaxClassifier(
-        solver=solvers.SOLVERS[solver](u_learning_rate=0.2, **options) if solver != "css" else solver,
+        solver=solvers.SOLVERS[solver](u_learning_rate=0.2, decay=0.9, **options) if solver != "css" else solver,
         sampler="uniform",
         **common,
     ).fit(as_storage(X, storage), y, coef_init=W, intercept_init=b)
