@@ -164,7 +164,9 @@ def test_a_solver_chosen_by_hand_changes_nothing_else(seed):
     model = SoftmaxClassifier(solver=solvers.UMax(u_learning_rate=0.1), learning_rate=0.1).fit(X, y)
     assert described(model.resolved_params_) == described(
         {
-            "solver": solvers.UMax(u_learning_rate=0.1, averaging=BY_HAND.averaging, decay=BY_HAND.decay),
+            "solver": solvers.UMax(
+                u_learning_rate=0.1, averaging=BY_HAND.averaging, decay=BY_HAND.decay, formulation="proposed"
+            ),
             "model": models.Linear(scaling="none"),
             "max_iter": BY_HAND.max_iter,
             "alpha": BY_HAND.alpha,
