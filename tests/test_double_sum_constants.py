@@ -112,7 +112,7 @@ def test_intercepts_are_free_where_rows_are_held_small():
     assert entropy < model.evaluate(X, y)["log_loss"] < entropy + 0.001
     p = model.predict_proba(X[:1])[0]
     assert p[10:].sum() == pytest.approx(share[10:].sum(), rel=0.1)
-    assert np.abs(model.coef_).max() <= 1e-3 * (1 + 1e-6)
+    assert np.abs(model.coef_).max() <= 1e-3 * (1 + 1e-5)  # norms of rows are kept up in float32, step by step
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.02])

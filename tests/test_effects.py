@@ -21,6 +21,8 @@ LEFT_OPEN = {
     "share_classes": {True, False},
     "family": {"normal", "logistic", "gumbel"},
     "scaling": {"standard", "none"},
+    "formulation": {"proposed", "raman"},
+    "reduction": {"pick_all", "pick_all_normalized"},  # the same with one label a row
 }
 # Parts with what makes their parameters matter, and the estimator that uses them.
 HEADS = {"solver": "implicit", "n_negatives": 2, "max_iter": 12}
