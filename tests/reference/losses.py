@@ -88,8 +88,9 @@ def root_of_falling(f: Callable[[float], float], low: float, high: float) -> flo
 
 
 def threshold(a: Floats, mass: float) -> float:
-    """The t with sum [a - t]_+ = mass."""
-    return root_of_falling(lambda t: np.maximum(a - t, 0).sum() - mass, a.max() - mass - 1, a.max())
+    """The t with sum [a - t]_+ = mass: the largest that any number of the largest ones would give alone."""
+    largest = np.sort(a)[::-1]
+    return float(np.max((np.cumsum(largest) - mass) / np.arange(1, len(a) + 1)))
 
 
 def project_bisimplex(z: Floats, positives: Sequence[int]) -> Floats:

@@ -129,7 +129,8 @@ def block(rng: Any, choice: Choice, label: Labels, head: Sequence[int] = ()) -> 
 
 def uniform(rng: Any, choice: Choice, label: Labels, head: Sequence[int] = ()) -> Drawn:
     """Distinct classes by Floyd's algorithm, numbered without the labels unless they are drawn too."""
-    candidates = [k for k in range(choice.n_classes) if choice.with_label or not np.isin(k, label)]
+    out = set() if choice.with_label else set(np.ravel(label).tolist())
+    candidates = [k for k in range(choice.n_classes) if k not in out]
     n, m = len(candidates), min(choice.size, len(candidates))
     chosen: set[int] = set()
     for j in range(n - m, n):
