@@ -47,8 +47,10 @@ WITH_DATA = ("plot_next_item", "plot_tags_for_texts", "plot_word_vectors")
 
 @pytest.mark.parametrize(
     ("guide", "data"),
-    [(guide, data) for guide in GUIDES for data in ((False, True) if guide.stem in WITH_DATA else (False,))],
-    ids=lambda value: "real data" if value is True else getattr(value, "stem", "bundled"),
+    [
+        *[pytest.param(guide, False, id=guide.stem) for guide in GUIDES],
+        *[pytest.param(DOCS / f"guides/{name}.py", True, id=f"{name}-real", marks=pytest.mark.long) for name in WITH_DATA],
+    ],
 )
 def test_a_guide_runs_and_its_pictures_tell_what_they_show(guide, data, monkeypatch, capsys):
     if data and "MANYCLASS_DATA" not in os.environ:

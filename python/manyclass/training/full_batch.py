@@ -7,6 +7,7 @@ import time
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, minimize
+from threadpoolctl import threadpool_limits
 
 from manyclass import _core
 from manyclass.checks import csr_parts
@@ -130,7 +131,10 @@ class _Iterations:
             "maxls": 20,
         }
         start = self.theta.copy()
-        found = minimize(self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options)  # type: ignore[call-overload]
+        # BLAS would take a second thread for products of two vectors of the size of W, which gains nothing on an idle
+        # machine and doubles the time beside other work, since its threads wait for each other in a loop.
+        with threadpool_limits(1, user_api="blas"):
+            found = minimize(self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options)  # type: ignore[call-overload]
         self.theta[:] = found.x
         largest = float(np.abs(found.jac).max(initial=0))
         if largest > self.plan.tol and not self.stopped:
