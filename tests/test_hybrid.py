@@ -14,6 +14,7 @@ from manyclass.checks import seed_from
 from manyclass.datasets import l2_normalize
 from manyclass.model import mapped, postings
 from manyclass.training import blend
+from manyclass.training.hybrid import some_points
 from manyclass.training.plan import Labels
 
 
@@ -89,6 +90,31 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
 
 
+def test_a_hybrid_of_several_labels_has_the_temperature_of_the_rows_held_out(seed):
+    X, P = some_rows(seed, n=400)
+    lists = Labels(np.cumsum([0, *map(len, P)]), np.concatenate(P).astype(np.int32))
+    found = hybrid(X, indicator(P), seed, dim=8, max_iter=2)
+    out = np.flatnonzero(blend.rows_held_out(400, seed_from(seed)))
+    z = found.decision_function(X[out]).astype(np.float64)
+
+    def loss(factor):
+        log_p = log_softmax(factor * z, axis=1)
+        return np.mean([log_p[row, P[i]].mean() * -1 for row, i in enumerate(out)])
+
+    # The optimiser stops where a step gains a part in 1e9 of the loss; float32 scores are off by some parts in 1e7.
+    assert loss(1) <= min(loss(factor) for factor in (0.97, 1.03)) + 1e-6
+    assert blend.factor_by_loss(found._weights, X[out], some_points(lists, out), 1) == pytest.approx(1, abs=0.02)
+    share = {name: value for name, value in found.evaluate(X[out], indicator(P)[out]).items() if name == "log_loss"}
+    assert share["log_loss"] == pytest.approx(loss(1), rel=1e-5)
+
+
+def test_a_factor_by_loss_is_above_0_where_scores_say_nothing(seed):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(100, 6)).astype(np.float32)
+    worst = Labels.single(z.argmin(axis=1).astype(np.int32))
+    assert blend.factor_by_loss(Scores(z), np.zeros((100, 1)), worst, 1) == blend.LEAST_FACTOR
+
+
 class Scores:
     """A model that has its scores by heart."""
 
@@ -96,7 +122,8 @@ class Scores:
         self.z, self.n_classes = z, z.shape[1]
 
     def scores(self, x, n_threads):
-        return self.z[: x.shape[0]]
+        assert x.shape[0] == len(self.z)
+        return self.z
 
 
 def test_scales_by_rank_follow_what_ranks(seed):

@@ -14,7 +14,9 @@ from manyclass.training.plan import Labels
 # Rows held out: precision at 1 has a standard error of .7 points on 5,000 of them, and is flat around the best scale.
 MOST_HELD_OUT, SHARE_HELD_OUT = 5000, 0.05
 FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
-MOST_FOR_LOSS = 1000  # rows for the log-loss, which needs all scores of each; it has two parameters
+# Rows for the log-loss, which has one or two parameters and needs all scores of each: of a model at most 256 MB.
+MOST_FOR_LOSS, CELLS_FOR_LOSS = 1000, 1 << 26
+LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Classes of each model that can get among the first five of the sum.
 CANDIDATES = 64
 # The second scale in units of the ratio of the spreads of the best scores. On yso-en precision is flat from a third to
@@ -35,30 +37,63 @@ def rows_held_out(n_rows: int, seed: int) -> NDArray[np.bool_]:
 def scales_by_loss(
     first: Weights, second: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
 ) -> tuple[float, float]:
-    """The factors of the scores of two models whose sum has the least log-loss; it is convex in them."""
-    n = min(x.shape[0], MOST_FOR_LOSS)
-    x, own = x[:n], labels.ids[:n]
-    r = np.ones(n) if sample_weight is None else sample_weight[:n]
-    a, b = first.scores(x, n_threads), second.scores(x, n_threads)
-    step = max(1, TILE_FLOATS // a.shape[1])
+    """The factors of the scores of two models whose sum has the least log-loss; see `factor_by_loss`."""
+    scales = _of_least_loss((first, second), x, labels, n_threads, sample_weight, least=0.0)
+    return scales[0], scales[1]
+
+
+def factor_by_loss(
+    model: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
+) -> float:
+    """The factor of the scores of a model that gives its softmax the least log-loss, more than 0.
+
+    Of several labels a row it is the mean of theirs, all classes competing, which is what `evaluate` tells.
+    """
+    return _of_least_loss((model,), x, labels, n_threads, sample_weight, least=LEAST_FACTOR)[0]
+
+
+def _of_least_loss(
+    models: tuple[Weights, ...],
+    x: Matrix,
+    labels: Labels,
+    n_threads: int,
+    sample_weight: Doubles | None,
+    *,
+    least: float,
+) -> list[float]:
+    """Factors of scores whose sum has the least log-loss on some of the rows; it is convex in them."""
+    n_classes = models[0].n_classes
+    n = min(x.shape[0], MOST_FOR_LOSS, max(FEWEST_ROWS, CELLS_FOR_LOSS // n_classes))
+    points = np.linspace(0, x.shape[0] - 1, n).astype(np.int64)  # files may be sorted
+    r = np.ones(n) if sample_weight is None else sample_weight[points]
+    own = labels.some(points)
+    of_rows, ids = np.repeat(np.arange(n), list(map(len, own))), np.concatenate(own)
+    parts = [model.scores(x[points], n_threads) for model in models]
+    share = 1 / np.bincount(of_rows)[of_rows]
+    of_labels = [np.bincount(of_rows, share * scores[of_rows, ids]) for scores in parts]
+    step = max(1, TILE_FLOATS // n_classes)
 
     def loss(scales: Doubles) -> tuple[float, Doubles]:
-        value, slope = 0.0, np.zeros(2)
+        value, slope = 0.0, np.zeros(len(parts))
         for at in range(0, n, step):
             rows = slice(at, at + step)
-            z = np.float32(scales[0]) * a[rows] + np.float32(scales[1]) * b[rows]
-            top = z.max(axis=1, keepdims=True)
-            p = np.exp(z - top)
+            z = np.float32(scales[0]) * parts[0][rows]
+            for scale, scores in zip(scales[1:], parts[1:], strict=True):
+                z += np.float32(scale) * scores[rows]
+            top = z.max(axis=1)
+            z -= top[:, np.newaxis]
+            p = np.exp(z, out=z)
             total = p.sum(axis=1, dtype=np.float64)
-            label = (np.arange(len(z)), own[rows])
-            value += float(r[rows] @ (np.log(total) + top[:, 0] - z[label]))
-            for which, scores in enumerate((a, b)):
-                mean = np.einsum("ij,ij->i", p, scores[rows]) / total
-                slope[which] += float(r[rows] @ (mean - scores[rows][label]))
+            value += float(r[rows] @ (np.log(total) + top))
+            for which, (scores, mean) in enumerate(zip(parts, of_labels, strict=True)):
+                expected = np.einsum("ij,ij->i", p, scores[rows]) / total
+                value -= float(scales[which] * (r[rows] @ mean[rows]))
+                slope[which] += float(r[rows] @ (expected - mean[rows]))
         return value / r.sum(), slope / r.sum()
 
-    found = minimize(loss, np.array([0.5, 0.5]), jac=True, method="L-BFGS-B", bounds=[(0, None), (0, None)])
-    return float(found.x[0]), float(found.x[1])
+    start = np.full(len(parts), 1 / len(parts))
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(least, None)] * len(parts))
+    return [float(scale) for scale in found.x]
 
 
 def scales_by_rank(
