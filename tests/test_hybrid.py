@@ -77,7 +77,7 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     z = 1.5 * a.z + 0.5 * b.z
     y = np.array([rng.choice(5, p=np.exp(row - logsumexp(row))) for row in z]).astype(np.int32)
     r = rng.random(n) + 0.5
-    found = blend.scales_by_loss(a, b, np.zeros((n, 1)), Labels.single(y), 1, r)
+    found = blend.best_scales(a, b, np.zeros((n, 1)), Labels.single(y), 1, r)
 
     def loss(s, t):
         return np.average(-log_softmax(s * a.z.astype(float) + t * b.z, axis=1)[np.arange(n), y], weights=r)
@@ -86,7 +86,7 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     grid = [loss(found[0] + s, found[1] + t) for s in (-0.05, 0, 0.05) for t in (-0.05, 0, 0.05)]
     assert least <= min(grid) + 1e-6  # the optimiser's own tolerance
     noise = Scores(rng.normal(size=(n, 5)).astype(np.float32))
-    none = blend.scales_by_loss(a, noise, np.zeros((n, 1)), Labels.single(y), 1)
+    none = blend.best_scales(a, noise, np.zeros((n, 1)), Labels.single(y), 1)
     assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
 
 
@@ -103,7 +103,7 @@ def test_a_hybrid_of_several_labels_has_the_temperature_of_the_rows_held_out(see
 
     # The optimiser stops where a step gains a part in 1e9 of the loss; float32 scores are off by some parts in 1e7.
     assert loss(1) <= min(loss(factor) for factor in (0.97, 1.03)) + 1e-6
-    assert blend.factor_by_loss(found._weights, X[out], some_points(lists, out), 1) == pytest.approx(1, abs=0.02)
+    assert blend.best_factor(found._weights, X[out], some_points(lists, out), 1) == pytest.approx(1, abs=0.02)
     share = {name: value for name, value in found.evaluate(X[out], indicator(P)[out]).items() if name == "log_loss"}
     assert share["log_loss"] == pytest.approx(loss(1), rel=1e-5)
 
@@ -112,7 +112,7 @@ def test_a_factor_by_loss_is_above_0_where_scores_say_nothing(seed):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(100, 6)).astype(np.float32)
     worst = Labels.single(z.argmin(axis=1).astype(np.int32))
-    assert blend.factor_by_loss(Scores(z), np.zeros((100, 1)), worst, 1) == blend.LEAST_FACTOR
+    assert blend.best_factor(Scores(z), np.zeros((100, 1)), worst, 1) == blend.LEAST_FACTOR
 
 
 class Scores:
@@ -126,16 +126,28 @@ class Scores:
         return self.z
 
 
-def test_scales_by_rank_follow_what_ranks(seed):
+def test_scales_of_several_labels_have_the_least_decoupled_loss(seed, monkeypatch):
+    monkeypatch.setattr(blend, "TILE_FLOATS", 70 * 6)
     rng = np.random.default_rng(seed)
-    n, k = 300, 40
-    truth = rng.normal(size=(n, k))
-    labels = np.sort(np.argsort(-truth, axis=1)[:, :3], axis=1).astype(np.int32)
-    lists = Labels(np.arange(n + 1, dtype=np.int64) * 3, labels.ravel())
-    right, noise = Scores(truth.astype(np.float32)), Scores(rng.normal(size=(n, k)).astype(np.float32))
-    x = np.zeros((n, 1))
-    assert blend.scales_by_rank(noise, right, x, lists, 1)[1] >= 4  # the second model knows
-    assert blend.scales_by_rank(right, noise, x, lists, 1)[1] <= 0.25  # the first one does
+    n = 300
+    a, b = (Scores(rng.normal(size=(n, 6)).astype(np.float32)) for _ in range(2))
+    noisy = a.z + 0.7 * b.z + rng.gumbel(size=(n, 6))
+    sizes = rng.integers(1, 4, n)
+    P = [np.sort(np.argsort(-row)[:size]) for row, size in zip(noisy, sizes, strict=True)]
+    lists, r = Labels(np.cumsum([0, *sizes]), np.concatenate(P).astype(np.int32)), rng.random(n) + 0.5
+    found = blend.best_scales(a, b, np.zeros((n, 1)), lists, 1, r)
+
+    def loss(s, t):  # by the definition
+        total = 0.0
+        for row, labels, weight in zip(s * a.z.astype(float) + t * b.z, P, r, strict=True):
+            wrong = np.delete(row, labels)
+            total += weight * sum(logsumexp([row[k], *wrong]) - row[k] for k in labels)
+        return total / r.sum()
+
+    grid = [loss(found[0] + s, found[1] + t) for s in (-0.03, 0, 0.03) for t in (-0.03, 0, 0.03)]
+    assert loss(*found) <= min(grid) + 1e-6  # the optimiser's own tolerance
+    noise = Scores(rng.normal(size=(n, 6)).astype(np.float32))
+    assert abs(blend.best_scales(a, noise, np.zeros((n, 1)), lists, 1)[1]) < 0.4  # see above
 
 
 def test_a_hybrid_that_is_stopped_has_the_weights_alone():

@@ -90,10 +90,10 @@ class Hybrid(Model):
 
     The two are trained one after the other on the same rows, by the parameters of the estimator as follows: solver,
     learning_rate and max_iter are those of the weights; dim, sampler and n_negatives those of the embeddings, which are
-    trained by the softmax for one label a row and by a margin for several. Their scores get the scales that are best on
-    up to 5,000 rows, at most a twentieth, drawn at random and left out of both: for one label by log-loss, for several
-    by precision at 1, 3 and 5, and then both by the temperature of least log-loss, which changes no order. A callback
-    of `fit` sees the part in training.
+    trained by the softmax for one label a row, by a margin for several and by the decoupled softmax for more than 8.
+    Their scores get the scales that are best on up to 1,000 rows, at most a twentieth, drawn at random and left out of
+    both: by the loss of the decoupled softmax, which is the log-loss of one label. Of several labels both then get the
+    temperature of least log-loss, which changes no order. A callback of `fit` sees the part in training.
 
     Parameters
     ----------

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from manyclass.model.kinds import Weights
 from manyclass.model.postings import TILE_FLOATS
-from manyclass.model.weights import Doubles, Floats, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.plan import Labels
 
-# Rows held out: precision at 1 has a standard error of .7 points on 5,000 of them, and is flat around the best scale.
-MOST_HELD_OUT, SHARE_HELD_OUT = 5000, 0.05
+# Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
+# than 1,000 by a loss (bench/notes/hybrid.md).
+MOST_HELD_OUT, SHARE_HELD_OUT = 1000, 0.05
 FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
-# Rows for the log-loss, which has one or two parameters and needs all scores of each: of a model at most 256 MB.
-MOST_FOR_LOSS, CELLS_FOR_LOSS = 1000, 1 << 26
+CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
-# Classes of each model that can get among the first five of the sum.
-CANDIDATES = 64
-# The second scale in units of the ratio of the spreads of the best scores. On yso-en precision is flat from a third to
-# twice the best one.
-RATIOS = 2.0 ** np.arange(-4, 3.01, 0.5)
-PLACES = (1, 3, 5)
 
 
 def rows_held_out(n_rows: int, seed: int) -> NDArray[np.bool_]:
@@ -34,25 +31,71 @@ def rows_held_out(n_rows: int, seed: int) -> NDArray[np.bool_]:
     return held
 
 
-def scales_by_loss(
+def best_scales(
     first: Weights, second: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
 ) -> tuple[float, float]:
-    """The factors of the scores of two models whose sum has the least log-loss; see `factor_by_loss`."""
-    scales = _of_least_loss((first, second), x, labels, n_threads, sample_weight, least=0.0)
+    """The factors of the scores of two models whose sum has the least decoupled loss; of one label it is the log-loss.
+
+    The labels of a row do not compete in it, so that it is about what ranks them above the other classes.
+    """
+    scales = _of_least_loss(_decoupled, (first, second), x, labels, n_threads, sample_weight, least=0.0)
     return scales[0], scales[1]
 
 
-def factor_by_loss(
+def best_factor(
     model: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
 ) -> float:
-    """The factor of the scores of a model that gives its softmax the least log-loss, more than 0.
+    """The factor, more than 0, of the scores of a model that gives its softmax the least log-loss.
 
     Of several labels a row it is the mean of theirs, all classes competing, which is what `evaluate` tells.
     """
-    return _of_least_loss((model,), x, labels, n_threads, sample_weight, least=LEAST_FACTOR)[0]
+    return _of_least_loss(_log_loss, (model,), x, labels, n_threads, sample_weight, least=LEAST_FACTOR)[0]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Some rows: the scores of each model, and the row and the class of every label."""
+
+    parts: list[Floats]
+    rows: NDArray[np.int64]
+    ids: Ids
+    r: Doubles
+
+    def own(self, scores: Floats) -> Doubles:
+        """The scores of the labels."""
+        return scores[self.rows, self.ids].astype(np.float64)
+
+
+def _log_loss(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
+    """The sum over rows of the mean over their labels of -log p, and its derivatives by the factors; z is lost."""
+    share = (tile.r / np.bincount(tile.rows, minlength=len(z)))[tile.rows]
+    top, own = z.max(axis=1), tile.own(z)
+    z -= top[:, np.newaxis]
+    p = np.exp(z, out=z)
+    total = p.sum(axis=1, dtype=np.float64)
+    value = float(tile.r @ (np.log(total) + top) - share @ own)
+    means = [np.einsum("ij,ij->i", p, scores) / total for scores in tile.parts]
+    return value, [float(tile.r @ mean - share @ tile.own(s)) for mean, s in zip(means, tile.parts, strict=True)]
+
+
+def _decoupled(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
+    """The sum over labels of log(e^z_l + sum of e^z over wrong classes) - z_l, and its derivatives; z is lost."""
+    r = tile.r[tile.rows]
+    z -= z.max(axis=1, keepdims=True)
+    own = tile.own(z)
+    p = np.exp(z, out=z)
+    p[tile.rows, tile.ids] = 0
+    wrong = p.sum(axis=1, dtype=np.float64)
+    total = wrong[tile.rows] + np.exp(own)
+    value, slopes = float(r @ (np.log(total) - own)), []
+    for scores in tile.parts:
+        of_wrong = np.einsum("ij,ij->i", p, scores)[tile.rows]
+        slopes.append(float((r / total) @ (of_wrong - wrong[tile.rows] * tile.own(scores))))
+    return value, slopes
 
 
 def _of_least_loss(
+    loss: Callable[[_Tile, Floats], tuple[float, list[float]]],
     models: tuple[Weights, ...],
     x: Matrix,
     labels: Labels,
@@ -61,86 +104,26 @@ def _of_least_loss(
     *,
     least: float,
 ) -> list[float]:
-    """Factors of scores whose sum has the least log-loss on some of the rows; it is convex in them."""
+    """Factors of scores whose sum has the least loss on some of the rows; it is convex in them."""
     n_classes = models[0].n_classes
-    n = min(x.shape[0], MOST_FOR_LOSS, max(FEWEST_ROWS, CELLS_FOR_LOSS // n_classes))
+    n = min(x.shape[0], max(FEWEST_ROWS, CELLS // n_classes))
     points = np.linspace(0, x.shape[0] - 1, n).astype(np.int64)  # files may be sorted
     r = np.ones(n) if sample_weight is None else sample_weight[points]
-    own = labels.some(points)
-    of_rows, ids = np.repeat(np.arange(n), list(map(len, own))), np.concatenate(own)
     parts = [model.scores(x[points], n_threads) for model in models]
-    share = 1 / np.bincount(of_rows)[of_rows]
-    of_labels = [np.bincount(of_rows, share * scores[of_rows, ids]) for scores in parts]
-    step = max(1, TILE_FLOATS // n_classes)
+    step, tiles = max(1, TILE_FLOATS // n_classes), []
+    for at in range(0, n, step):
+        rows, own = slice(at, at + step), labels.some(points[at : at + step])
+        of_rows = np.repeat(np.arange(len(own)), list(map(len, own)))
+        tiles.append(_Tile([scores[rows] for scores in parts], of_rows, np.concatenate(own), r[rows]))
 
-    def loss(scales: Doubles) -> tuple[float, Doubles]:
-        value, slope = 0.0, np.zeros(len(parts))
-        for at in range(0, n, step):
-            rows = slice(at, at + step)
-            z = np.float32(scales[0]) * parts[0][rows]
-            for scale, scores in zip(scales[1:], parts[1:], strict=True):
-                z += np.float32(scale) * scores[rows]
-            top = z.max(axis=1)
-            z -= top[:, np.newaxis]
-            p = np.exp(z, out=z)
-            total = p.sum(axis=1, dtype=np.float64)
-            value += float(r[rows] @ (np.log(total) + top))
-            for which, (scores, mean) in enumerate(zip(parts, of_labels, strict=True)):
-                expected = np.einsum("ij,ij->i", p, scores[rows]) / total
-                value -= float(scales[which] * (r[rows] @ mean[rows]))
-                slope[which] += float(r[rows] @ (expected - mean[rows]))
-        return value / r.sum(), slope / r.sum()
+    def of(scales: Doubles) -> tuple[float, Doubles]:
+        value, slopes = 0.0, np.zeros(len(scales))
+        for tile in tiles:
+            z = sum(np.float32(scale) * scores for scale, scores in zip(scales, tile.parts, strict=True))
+            more, by = loss(tile, np.asarray(z))
+            value, slopes = value + more, slopes + by
+        return value / r.sum(), slopes / r.sum()
 
     start = np.full(len(parts), 1 / len(parts))
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(least, None)] * len(parts))
+    found = minimize(of, start, jac=True, method="L-BFGS-B", bounds=[(least, None)] * len(parts))
     return [float(scale) for scale in found.x]
-
-
-def scales_by_rank(
-    first: Weights, second: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> tuple[float, float]:
-    """The factors, the first of them 1, whose sum has the best mean of the precisions at 1, 3 and 5."""
-    n, n_classes = x.shape[0], first.n_classes
-    most = min(CANDIDATES, n_classes)
-    r = np.ones(n) if sample_weight is None else sample_weight
-    a, b, right = _candidates(first, second, x, labels, most, n_threads)
-    top = np.sort(a, axis=1)[:, ::-1], np.sort(b, axis=1)[:, ::-1]
-    depth = min(20, most) - 1
-    spreads = [float(np.median(z[:, 0] - z[:, depth])) for z in top]
-    if not all(np.isfinite(spread) and spread > 0 for spread in spreads):
-        return 1.0, 1.0
-    unit = spreads[0] / spreads[1]
-    quality = []
-    for ratio in RATIOS:
-        order = np.argsort(-(a + np.float32(ratio * unit) * b), axis=1, kind="stable")[:, : PLACES[-1]]
-        hits = np.take_along_axis(right, order, axis=1)
-        quality.append(sum(float(np.average(hits[:, :k].mean(axis=1), weights=r)) for k in PLACES))
-    # The middle of a flat top is further from both ends than its first place.
-    quality = np.convolve(np.pad(quality, 1, mode="edge"), [0.25, 0.5, 0.25], mode="valid").tolist()
-    return 1.0, float(unit * RATIOS[int(np.argmax(quality))])
-
-
-def _candidates(
-    first: Weights, second: Weights, x: Matrix, labels: Labels, most: int, n_threads: int
-) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Scores by both models of the best classes of each, and which of these are labels; a class twice counts once."""
-    n, step = x.shape[0], max(1, TILE_FLOATS // first.n_classes)
-    parts = []
-    for at in range(0, n, step):
-        rows = x[at : at + step]
-        a, b = first.scores(rows, n_threads), second.scores(rows, n_threads)
-        of_a, of_b = (np.argpartition(-z, most - 1, axis=1)[:, :most] for z in (a, b))
-        ids = np.sort(np.concatenate([of_a, of_b], axis=1), axis=1)
-        again = np.zeros(ids.shape, dtype=bool)
-        again[:, 1:] = ids[:, 1:] == ids[:, :-1]
-        some = [np.take_along_axis(z, ids, axis=1) for z in (a, b)]
-        some[0][again] = -np.inf
-        own = np.repeat(np.arange(at, at + rows.shape[0]), 2 * most).reshape(ids.shape)
-        parts.append((*some, _are_labels(own, ids, labels, first.n_classes)))
-    a, b, right = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return a, b, right
-
-
-def _are_labels(rows: NDArray[np.int64], ids: NDArray[np.int64], labels: Labels, n_classes: int) -> NDArray[np.bool_]:
-    of_rows = np.repeat(np.arange(len(labels), dtype=np.int64), np.diff(labels.indptr))
-    return np.isin(rows * n_classes + ids, of_rows * n_classes + labels.ids)

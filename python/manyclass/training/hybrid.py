@@ -13,7 +13,7 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.model.weights import Doubles, Matrix
 from manyclass.training.batches import fit_batches
-from manyclass.training.blend import factor_by_loss, rows_held_out, scales_by_loss, scales_by_rank
+from manyclass.training.blend import best_factor, best_scales, rows_held_out
 from manyclass.training.plan import HybridPlan, Labels, Watch
 from manyclass.training.postings import fit_postings
 
@@ -53,17 +53,16 @@ def join(
 ) -> None:
     """Multiply the weights of both by the scales that are best on rows that they were not trained on.
 
-    Of one label a row, by log-loss. Of several, by precision; what then is left, a factor of the sum, is the
-    temperature that makes its softmax the most probable.
+    Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
+    probable.
     """
     held = (x, labels, n_threads, sample_weight)
-    several = len(labels.ids) > len(labels)
-    scales = (scales_by_rank if several else scales_by_loss)(postings, mapped, *held)
+    scales = best_scales(postings, mapped, *held)
     for array, scale in ((postings.values, scales[0]), (postings.intercept, scales[0]), (mapped.rows, scales[1])):
         array *= np.float32(scale)
-    if several:  # scales that rank leave the size of all scores open
+    if len(labels.ids) > len(labels):
         both = HybridWeights(postings, mapped)
-        both.multiply_scores(factor_by_loss(both, *held))
+        both.multiply_scores(best_factor(both, *held))
 
 
 def some_points(labels: Labels, points: NDArray[np.int64]) -> Labels:
