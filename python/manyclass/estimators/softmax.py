@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,26 +11,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_flag, check_number, n_threads_from
-from manyclass.estimators import auto
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
-from manyclass.estimators.contest import best_model
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
+from manyclass.estimators.fitting import fit_softmax
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
-from manyclass.estimators.postings import settle_hybrid, settle_sparse
-from manyclass.estimators.settle import (
-    BATCH_SOLVERS,
-    Settled,
-    linear_model,
-    settle_batches,
-    settle_full_batch,
-    settle_points,
-    takes_full_passes,
-)
-from manyclass.estimators.targets import positions_of
+from manyclass.estimators.settle import BATCH_SOLVERS
 from manyclass.estimators.trials import Report
 from manyclass.estimators.weighting import (
     ClassWeight,
@@ -39,27 +27,18 @@ from manyclass.estimators.weighting import (
     counting,
     normalized,
     raw_weights,
-    some_of,
     taken,
     times_class_weight,
 )
-from manyclass.model.kinds import Weights
 from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights
+from manyclass.model.weights import Data, Doubles, Floats, LinearWeights
 from manyclass.models import MODELS, ModelName
 from manyclass.parts import Part
-from manyclass.samplers import MOST_HEAD, SAMPLERS, SamplerName
+from manyclass.samplers import SAMPLERS, SamplerName
 from manyclass.solvers import SOLVERS, SolverName
-from manyclass.training.batches import fit_batches
-from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.hybrid import fit_hybrid
 from manyclass.training.passes import Callback
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan, Watch
-from manyclass.training.points import fit_points
-from manyclass.training.postings import fit_postings
-from manyclass.training.scaled import scaled_for_training
+from manyclass.training.plan import Watch
 from manyclass.training.start import Start
-from manyclass.training.validation import Validation, fork, held_out
 
 TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 
@@ -227,19 +206,21 @@ class SoftmaxClassifier(LabelClassifier):
     def _fit_points(
         self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
     ) -> Self:
-        if chosen.model is not None and chosen.model.name in ("sparse", "hybrid"):
-            _refuse(start, f"with model={chosen.model.name!r}")
-            _refuse_candidates(candidates)
-            return self._fit_postings(self._settle_postings(chosen, points), points, watch)
-        given = watch.max_seconds < np.inf or candidates is not None or start is not None
-        contest = not given and self._leaves_model_open(chosen, points)
-        if not contest and self._trains_by_batches(chosen, points):
-            _refuse(start, "with several labels or embeddings")
-            _refuse_candidates(candidates)
-            embeds = self._chooses_embeddings(chosen, points)
-            settled = settle_batches(self, chosen, points.x, len(points.classes), embeds=embeds)
-            return self._fit_batches(settled, points, watch)
-        return self._fit_one_label(chosen, points, watch, candidates, start, contest=contest)
+        """Make one run and take over all that it has found, at once."""
+        found = fit_softmax(self, chosen, points, watch, candidates, start)
+        settled, validation = found.settled, found.validation
+        self._take(
+            points,
+            found.weights,
+            found.curve,
+            validation_curve_=np.array(validation.curve if validation else []),
+            best_iter_=validation.best_iter if validation else len(found.curve),
+            resolved_params_=settled.params,
+            alpha_path_=settled.alpha_path,
+            learning_rate_table_=settled.rates,
+            auto_report_=settled.trials.report,
+        )
+        return self
 
     def check_parameters(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError.
@@ -302,150 +283,6 @@ class SoftmaxClassifier(LabelClassifier):
             setattr(self, name, {key: np.inf if loss is None else loss for key, loss in found.get(name, [])})
         self.auto_report_ = Report.decoded(found.get("auto_report_", []))
 
-    # Which of the trainings
-
-    def _trains_by_batches(self, chosen: Chosen, points: Points) -> bool:
-        """Whether there are several labels, embeddings or a search: then several points make a step together."""
-        named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
-        if points.several or "embedding" in named or "search" in named or "adagrad" in named:
-            return True
-        return self._chooses_embeddings(chosen, points)
-
-    def _chooses_embeddings(self, chosen: Chosen, points: Points) -> bool:
-        """Whether embeddings are what "auto" stands for, nothing being set that they do not use."""
-        open_ = chosen == Chosen(None, None, None) and not self.early_stopping and self.alpha == "auto"
-        return open_ and self.learning_rate != "grid" and auto.embeds(auto.Shape.of(points.x, len(points.classes)))
-
-    def _leaves_model_open(self, chosen: Chosen, points: Points) -> bool:
-        """Whether the model is found by trials: nothing is set that one of them does not use."""
-        own = (self.alpha, self.dim, self.learning_rate)
-        if chosen != Chosen(None, None, None) or self.early_stopping or points.several or own != ("auto",) * 3:
-            return False
-        return auto.is_contested(auto.Shape.of(points.x, len(points.classes)))
-
-    def _settle_postings(self, chosen: Chosen, points: Points) -> Settled:
-        """The plan of a sparse or a hybrid model."""
-        assert chosen.model is not None
-        if chosen.model.name == "sparse":
-            return settle_sparse(self, chosen, points.x)
-        several = len(points.labels.ids) > len(points.labels)
-        return settle_hybrid(self, chosen, points.x, len(points.classes), several=several)
-
-    def _fit_postings(self, settled: Settled, points: Points, watch: Watch) -> Self:
-        data = (points.x, points.labels, len(points.classes), watch, points.weights)
-        weights: Weights
-        if isinstance(settled.plan, HybridPlan):
-            weights, curve = fit_hybrid(settled.plan, *data)
-        else:
-            assert isinstance(settled.plan, PostingsPlan)
-            weights, curve = fit_postings(settled.plan, *data)
-        return self._assign(points, weights, curve, settled, None)
-
-    def _fit_batches(self, settled: Settled, points: Points, watch: Watch) -> Self:
-        assert isinstance(settled.plan, BatchesPlan)
-        weights, curve = fit_batches(settled.plan, points.x, points.labels, len(points.classes), watch, points.weights)
-        return self._assign(points, weights, curve, settled, None)
-
-    def _best_other(self, chosen: Chosen, points: Points, linear: Settled) -> Settled | None:
-        """The plan of a model that trials say predicts better than the linear one; None: there is none.
-
-        A model that is to take part is a line here. "sparse" would be `settle_sparse(self, chosen, x)`; its log-loss
-        lies above that of the linear model on each set of first labels that was tried (bench/notes/auto.md).
-        """
-        x, shape = points.x, auto.Shape.of(points.x, len(points.classes))
-        others = {"embedding": settle_batches(self, chosen, x, len(points.classes), embeds=True)}
-        candidates = {"linear": linear, **others}
-        best = best_model(linear.trials, self, candidates, points, shape)
-        if best is None:  # nothing was tried
-            best = "embedding" if auto.embeds(shape) else "linear"
-        return replace(others[best], trials=linear.trials) if best in others else None
-
-    def _fit_one_label(
-        self,
-        chosen: Chosen,
-        points: Points,
-        watch: Watch,
-        candidates: ArrayLike | None,
-        start: Start | None,
-        *,
-        contest: bool,
-    ) -> Self:
-        """A linear model of one label a row; with `contest` embeddings, if they predict better."""
-        labels, n_classes, r = points.labels.ids, len(points.classes), points.weights
-        heads = self._candidates(candidates, chosen.sampler, points)
-        scaling = self._scaling(chosen, points)
-        unscaled = watch
-        x, watch, start = scaled_for_training(scaling, points.x, watch, start)
-        timed, stepwise = bool(np.isfinite(watch.max_seconds)), heads is not None or start is not None
-        if takes_full_passes(self, chosen, auto.Shape.of(x, n_classes), stepwise=stepwise):
-            settled = settle_full_batch(self, chosen, x, labels, n_classes, timed=timed, weights=r)
-        else:
-            settled = settle_points(
-                self, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed, weights=r
-            )
-        other = self._best_other(chosen, points, settled) if contest else None
-        if other is not None:
-            return self._fit_batches(other, points, unscaled)
-        if self.early_stopping:
-            held = held_out(labels, self.validation_fraction, fork(self.random_state))
-            out, rows = np.flatnonzero(held), np.flatnonzero(~held)
-            validation = Validation(x[out], labels[out], self.n_iter_no_change, settled.plan.n_threads, some_of(r, out))
-            x, labels, r = x[rows], labels[rows], some_of(r, rows)
-            heads = None if heads is None else heads[rows]
-            watch = replace(watch, validation=validation)
-        if isinstance(settled.plan, FullBatchPlan):
-            _refuse(start, "with solver='lbfgs', whose optimum does not depend on it")
-            weights, curve = fit_full_batch(settled.plan, x, labels, n_classes, watch, sample_weight=r)
-        else:
-            assert isinstance(settled.plan, PointsPlan)
-            weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads, start, r)
-        if scaling is not None:
-            scaling.fold(weights)
-        return self._assign(points, weights, curve, settled, watch.validation)
-
-    def _scaling(self, chosen: Chosen, points: Points) -> FeatureScaling | None:
-        """How features are scaled for training a linear model."""
-        if linear_model(chosen).get_params()["scaling"] == "none":
-            return None
-        return FeatureScaling.of(points.x, centre=bool(self.fit_intercept), weights=points.weights)
-
-    def _candidates(self, candidates: ArrayLike | None, sampler: Part | None, points: Points) -> Ids | None:
-        if candidates is None:
-            return None
-        if sampler is None or sampler.name != "head_tail":
-            raise ValueError(f"candidates need sampler='head_tail'; it is {self.sampler!r}")
-        candidates = np.asarray(candidates)
-        n_samples = points.n_given
-        if candidates.ndim != 2 or len(candidates) != n_samples or not 1 <= candidates.shape[1] <= MOST_HEAD:
-            raise ValueError(
-                f"candidates have shape {candidates.shape}; it must be ({n_samples}, h) with h from 1 to {MOST_HEAD}"
-            )
-        if points.rows is not None:
-            candidates = candidates[points.rows]
-        return positions_of(candidates, points.classes, "candidates")
-
-    def _assign(
-        self,
-        points: Points,
-        weights: Weights,
-        curve: list[float],
-        settled: Settled,
-        validation: Validation | None,
-    ) -> Self:
-        """Take over all that was fitted, at once."""
-        self._take(
-            points,
-            weights,
-            curve,
-            validation_curve_=np.array(validation.curve if validation else []),
-            best_iter_=validation.best_iter if validation else len(curve),
-            resolved_params_=settled.params,
-            alpha_path_=settled.alpha_path,
-            learning_rate_table_=settled.rates,
-            auto_report_=settled.trials.report,
-        )
-        return self
-
     def certificate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Bound how far the model is from the optimum of the mean log-loss + alpha/2 ||W||^2 on these data.
 
@@ -482,13 +319,3 @@ class SoftmaxClassifier(LabelClassifier):
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )
-
-
-def _refuse_candidates(candidates: ArrayLike | None) -> None:
-    if candidates is not None:
-        raise ValueError("candidates are given; they are for sampler='head_tail' with a linear model of one label")
-
-
-def _refuse(start: Start | None, where: str) -> None:
-    if start is not None:
-        raise ValueError(f"coef_init or intercept_init is given, which has no effect {where}; leave them None")

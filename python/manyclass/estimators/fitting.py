@@ -1,0 +1,247 @@
+"""The ways of fitting a SoftmaxClassifier: which of them its parameters and the data ask for, and each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manyclass.estimators import auto
+from manyclass.estimators.base import Points
+from manyclass.estimators.contest import best_model
+from manyclass.estimators.plans import Chosen
+from manyclass.estimators.postings import least_count, settle_hybrid, settle_sparse, weights_met
+from manyclass.estimators.settle import (
+    Settled,
+    linear_model,
+    settle_batches,
+    settle_full_batch,
+    settle_points,
+    takes_full_passes,
+)
+from manyclass.estimators.targets import positions_of
+from manyclass.estimators.weighting import some_of
+from manyclass.model.kinds import Weights
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import Ids
+from manyclass.models import MODELS
+from manyclass.parts import Part
+from manyclass.samplers import MOST_HEAD
+from manyclass.solvers import SOLVERS
+from manyclass.training.batches import fit_batches
+from manyclass.training.full_batch import fit_full_batch
+from manyclass.training.hybrid import fit_hybrid
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan, Watch
+from manyclass.training.points import fit_points
+from manyclass.training.postings import fit_postings
+from manyclass.training.scaled import scaled_for_training
+from manyclass.training.start import Start
+from manyclass.training.validation import Validation, fork, held_out
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a run has found.
+
+    Attributes
+    ----------
+    weights : Weights
+    curve : list of float
+        Loss of each pass.
+    settled : Settled
+        What it was trained with.
+    validation : Validation or None
+        Of early stopping.
+    """
+
+    weights: Weights
+    curve: list[float]
+    settled: Settled
+    validation: Validation | None = None
+
+
+def fit_softmax(
+    owner: Any, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
+) -> Fitted:
+    """Make one run of a SoftmaxClassifier, `owner`, that chose these parts; the others are what its `fit` was given."""
+    chosen = _with_model_of_several(owner, chosen, points)
+    if chosen.model is not None and chosen.model.name in ("sparse", "hybrid"):
+        _refuse(start, f"with model={chosen.model.name!r}")
+        _refuse_candidates(candidates)
+        return _fit_postings(_settle_postings(owner, chosen, points), points, watch)
+    given = watch.max_seconds < np.inf or candidates is not None or start is not None
+    contest = not given and _leaves_model_open(owner, chosen, points)
+    if not contest and _trains_by_batches(owner, chosen, points):
+        _refuse(start, "with several labels or embeddings")
+        _refuse_candidates(candidates)
+        embeds = _chooses_embeddings(owner, chosen, points)
+        settled = settle_batches(owner, chosen, points.x, len(points.classes), embeds=embeds)
+        return _fit_batches(settled, points, watch)
+    return _fit_one_label(owner, chosen, points, watch, candidates, start, contest=contest)
+
+
+# Which of the trainings
+
+
+def _with_model_of_several(owner: Any, chosen: Chosen, points: Points) -> Chosen:
+    """Fill in the model of several labels a row, nothing being set that it does not use: weights on pairs beside
+    embeddings, or embeddings by themselves where a row would meet too many weights. Dense X are left to a linear model.
+    """
+    own = (owner.alpha, owner.learning_rate, owner.n_negatives)
+    open_ = chosen == Chosen(None, None, None) and own == ("auto",) * 3 and not owner.early_stopping
+    if not points.several or not open_ or not auto.is_mostly_zeros(points.x):
+        return chosen
+    least = least_count(weights_met(points.x, points.labels, len(points.classes)))
+    if least is None:
+        solver = SOLVERS["adagrad"](reduction="decoupled")
+        return replace(chosen, solver=solver, model=MODELS["embedding"]())
+    return replace(chosen, model=MODELS["hybrid"](min_count=least))
+
+
+def _trains_by_batches(owner: Any, chosen: Chosen, points: Points) -> bool:
+    """Whether there are several labels, embeddings or a search: then several points make a step together."""
+    named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
+    if points.several or "embedding" in named or "search" in named or "adagrad" in named:
+        return True
+    return _chooses_embeddings(owner, chosen, points)
+
+
+def _chooses_embeddings(owner: Any, chosen: Chosen, points: Points) -> bool:
+    """Whether embeddings are what "auto" stands for, nothing being set that they do not use."""
+    open_ = chosen == Chosen(None, None, None) and not owner.early_stopping and owner.alpha == "auto"
+    return open_ and owner.learning_rate != "grid" and auto.embeds(auto.Shape.of(points.x, len(points.classes)))
+
+
+def _leaves_model_open(owner: Any, chosen: Chosen, points: Points) -> bool:
+    """Whether the model is found by trials: nothing is set that one of them does not use."""
+    own = (owner.alpha, owner.dim, owner.learning_rate)
+    if chosen != Chosen(None, None, None) or owner.early_stopping or points.several or own != ("auto",) * 3:
+        return False
+    return auto.is_contested(auto.Shape.of(points.x, len(points.classes)))
+
+
+# Weights on pairs
+
+
+def _settle_postings(owner: Any, chosen: Chosen, points: Points) -> Settled:
+    """The plan of a sparse or a hybrid model."""
+    assert chosen.model is not None
+    if chosen.model.name == "sparse":
+        return settle_sparse(owner, chosen, points.x)
+    n_labels = len(points.labels.ids) / len(points.labels)
+    return settle_hybrid(owner, chosen, points.x, len(points.classes), n_labels=n_labels)
+
+
+def _fit_postings(settled: Settled, points: Points, watch: Watch) -> Fitted:
+    data = (points.x, points.labels, len(points.classes), watch, points.weights)
+    if isinstance(settled.plan, HybridPlan):
+        return Fitted(*fit_hybrid(settled.plan, *data), settled)
+    assert isinstance(settled.plan, PostingsPlan)
+    return Fitted(*fit_postings(settled.plan, *data), settled)
+
+
+# By minibatches
+
+
+def _fit_batches(settled: Settled, points: Points, watch: Watch) -> Fitted:
+    assert isinstance(settled.plan, BatchesPlan)
+    data = (points.x, points.labels, len(points.classes), watch, points.weights)
+    return Fitted(*fit_batches(settled.plan, *data), settled)
+
+
+# Linear models of one label a row
+
+
+def _best_other(owner: Any, chosen: Chosen, points: Points, linear: Settled) -> Settled | None:
+    """The plan of a model that trials say predicts better than the linear one; None: there is none.
+
+    A model that is to take part is a line here. "sparse" would be `settle_sparse(owner, chosen, x)`; its log-loss
+    lies above that of the linear model on each set of first labels that was tried (bench/notes/auto.md).
+    """
+    x, shape = points.x, auto.Shape.of(points.x, len(points.classes))
+    others = {"embedding": settle_batches(owner, chosen, x, len(points.classes), embeds=True)}
+    candidates = {"linear": linear, **others}
+    best = best_model(linear.trials, owner, candidates, points, shape)
+    if best is None:  # nothing was tried
+        best = "embedding" if auto.embeds(shape) else "linear"
+    return replace(others[best], trials=linear.trials) if best in others else None
+
+
+def _fit_one_label(
+    owner: Any,
+    chosen: Chosen,
+    points: Points,
+    watch: Watch,
+    candidates: ArrayLike | None,
+    start: Start | None,
+    *,
+    contest: bool,
+) -> Fitted:
+    """A linear model of one label a row; with `contest` embeddings, if they predict better."""
+    labels, n_classes, r = points.labels.ids, len(points.classes), points.weights
+    heads = _heads(owner, candidates, chosen.sampler, points)
+    scaling = _scaling(owner, chosen, points)
+    unscaled = watch
+    x, watch, start = scaled_for_training(scaling, points.x, watch, start)
+    timed, stepwise = bool(np.isfinite(watch.max_seconds)), heads is not None or start is not None
+    if takes_full_passes(owner, chosen, auto.Shape.of(x, n_classes), stepwise=stepwise):
+        settled = settle_full_batch(owner, chosen, x, labels, n_classes, timed=timed, weights=r)
+    else:
+        settled = settle_points(
+            owner, chosen, x, labels, n_classes, candidates=heads is not None, timed=timed, weights=r
+        )
+    other = _best_other(owner, chosen, points, settled) if contest else None
+    if other is not None:
+        return _fit_batches(other, points, unscaled)
+    if owner.early_stopping:
+        held = held_out(labels, owner.validation_fraction, fork(owner.random_state))
+        out, rows = np.flatnonzero(held), np.flatnonzero(~held)
+        validation = Validation(x[out], labels[out], owner.n_iter_no_change, settled.plan.n_threads, some_of(r, out))
+        x, labels, r = x[rows], labels[rows], some_of(r, rows)
+        heads = None if heads is None else heads[rows]
+        watch = replace(watch, validation=validation)
+    if isinstance(settled.plan, FullBatchPlan):
+        _refuse(start, "with solver='lbfgs', whose optimum does not depend on it")
+        weights, curve = fit_full_batch(settled.plan, x, labels, n_classes, watch, sample_weight=r)
+    else:
+        assert isinstance(settled.plan, PointsPlan)
+        weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads, start, r)
+    if scaling is not None:
+        scaling.fold(weights)
+    return Fitted(weights, curve, settled, watch.validation)
+
+
+def _scaling(owner: Any, chosen: Chosen, points: Points) -> FeatureScaling | None:
+    """How features are scaled for training a linear model."""
+    if linear_model(chosen).get_params()["scaling"] == "none":
+        return None
+    return FeatureScaling.of(points.x, centre=bool(owner.fit_intercept), weights=points.weights)
+
+
+def _heads(owner: Any, candidates: ArrayLike | None, sampler: Part | None, points: Points) -> Ids | None:
+    """The positions of the candidates of each point."""
+    if candidates is None:
+        return None
+    if sampler is None or sampler.name != "head_tail":
+        raise ValueError(f"candidates need sampler='head_tail'; it is {owner.sampler!r}")
+    candidates = np.asarray(candidates)
+    n_samples = points.n_given
+    if candidates.ndim != 2 or len(candidates) != n_samples or not 1 <= candidates.shape[1] <= MOST_HEAD:
+        raise ValueError(
+            f"candidates have shape {candidates.shape}; it must be ({n_samples}, h) with h from 1 to {MOST_HEAD}"
+        )
+    if points.rows is not None:
+        candidates = candidates[points.rows]
+    return positions_of(candidates, points.classes, "candidates")
+
+
+def _refuse_candidates(candidates: ArrayLike | None) -> None:
+    if candidates is not None:
+        raise ValueError("candidates are given; they are for sampler='head_tail' with a linear model of one label")
+
+
+def _refuse(start: Start | None, where: str) -> None:
+    if start is not None:
+        raise ValueError(f"coef_init or intercept_init is given, which has no effect {where}; leave them None")
