@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import logsumexp
 from test_postings import indicator, some_rows
 
 from manyclass import SoftmaxClassifier
-from manyclass.estimators import postings
-from manyclass.estimators.plans import Chosen
-from manyclass.models import Hybrid
+from manyclass.estimators import auto, postings
+from manyclass.training import blend
 from manyclass.training.plan import Labels
-
-NONE = Chosen(None, None, Hybrid())
 
 
 def lists_of(P):
@@ -26,7 +24,7 @@ def names(model):
 def test_weights_met_are_counted_from_a_sample_of_features(least, seed):
     X, P = some_rows(seed, n=300, n_classes=30)
     Y = indicator(P, 30)
-    pairs = (X != 0).astype(int).T @ Y >= least  # (D, K)
+    pairs = least <= (X != 0).astype(int).T @ Y  # (D, K)
     true = ((X != 0) @ pairs.sum(axis=1)).mean()
     found = postings.weights_met(sp.csr_array(X), lists_of(P), 30)[least]
     # 256 of the stored values, whose features differ by their number of classes.
@@ -40,7 +38,7 @@ def test_no_row_meets_a_weight_of_empty_rows():
     assert set(postings.weights_met(np.zeros((4, 3), np.float32), lists_of([[0]] * 4), 2).values()) == {0.0}
 
 
-def test_several_labels_of_sparse_rows_get_a_hybrid(seed):
+def test_several_labels_get_a_hybrid(seed):
     X, P = some_rows(seed, n=200)
     model = SoftmaxClassifier(random_state=seed).fit(X, indicator(P))
     by_hand = SoftmaxClassifier(model="hybrid", random_state=seed).fit(X, indicator(P))
@@ -58,7 +56,7 @@ def test_pairs_of_few_rows_are_left_out_where_rows_meet_too_many(seed, monkeypat
     model = SoftmaxClassifier(random_state=seed).fit(X, indicator(P, 60))
     assert 1 < model.resolved_params_["model"].min_count <= 5
     monkeypatch.setattr(postings, "MOST_MET", -1.0)
-    model = SoftmaxClassifier(random_state=seed).fit(X, indicator(P, 60))
+    model = SoftmaxClassifier(random_state=seed).fit(sp.csr_array(X), indicator(P, 60))
     assert names(model)["model"] == "embedding"
     assert model.resolved_params_["solver"].reduction == "decoupled"
 
@@ -73,15 +71,64 @@ def test_what_is_set_by_hand_keeps_the_linear_model(given, seed):
     assert SoftmaxClassifier(random_state=seed, max_iter=2, **given).fit(X, indicator(P)).coef_.shape == (9, 12)
 
 
-def test_dense_rows_keep_the_linear_model(seed):
+def test_dense_rows_get_a_hybrid_where_there_are_few_weights_and_else_a_linear_model(seed, monkeypatch):
     _, P = some_rows(seed)
     X = np.random.default_rng(seed).normal(size=(len(P), 6))
-    model = SoftmaxClassifier(random_state=seed, max_iter=2).fit(X, indicator(P))
-    assert model.coef_.shape == (9, 6)
+    assert names(SoftmaxClassifier(random_state=seed).fit(X, indicator(P)))["model"] == "hybrid"
+    monkeypatch.setattr(postings, "MOST_MET", -1.0)
+    assert SoftmaxClassifier(random_state=seed, max_iter=2).fit(X, indicator(P)).coef_.shape == (9, 6)
 
 
-@pytest.mark.parametrize(("n_labels", "loss"), [(1.0, "cross_entropy"), (2.4, "margin"), (19.0, "decoupled")])
+@pytest.mark.parametrize(("n_labels", "loss"), [(1, "cross_entropy"), (2, "margin"), (9, "decoupled")])
 def test_embeddings_beside_pairs_have_the_loss_of_the_number_of_labels(n_labels, loss):
     X, _ = some_rows(0)
-    settled = postings.settle_hybrid(SoftmaxClassifier(random_state=0), NONE, sp.csr_array(X), 9, n_labels=n_labels)
+    P = [np.arange(n_labels)] * len(X)
+    model = SoftmaxClassifier(model="hybrid", random_state=0)
+    points = model._points(X, indicator(P, 12))
+    settled = postings.settle_hybrid(model, model.check_parameters(), points, timed=False)
     assert settled.plan.embeddings.loss == loss
+
+
+def rows_that_want_a_small_rate(n, seed):
+    """Labels hardly depend on what the rows hold, so that large steps learn noise."""
+    rng = np.random.default_rng(seed)
+    X = sp.csr_array((rng.random((n, 40)) < 0.3).astype(np.float32))
+    P = [np.sort(rng.choice(12, 3, replace=False, p=np.arange(1, 13) / 78)) for _ in range(n)]
+    return X, indicator(P, 12)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "hybrid"])
+def test_the_rate_is_tried_on_rows_held_out(kind, seed):
+    X, Y = rows_that_want_a_small_rate(1200, seed)
+    model = SoftmaxClassifier(model=kind, random_state=seed, max_iter=2).fit(X, Y)
+    report = model.auto_report_
+    assert [line["parameter"] for line in report] == ["learning_rate"] * len(report)
+    assert 2 <= len(report) <= postings.RATES
+    best = min(report, key=lambda line: line["log_loss"])
+    assert best["chosen"]
+    assert sum(line["chosen"] for line in report) == 1
+    assert best["value"] == model.resolved_params_["learning_rate"] < report[0]["value"]
+    assert sum(line["predicted_seconds"] for line in report) <= auto.QUICK
+    assert [line["rows"] for line in report] == [960] * len(report)
+    again = SoftmaxClassifier(model=kind, random_state=seed, max_iter=2).fit(X, Y)
+    assert [line["log_loss"] for line in again.auto_report_] == [line["log_loss"] for line in report]
+
+
+def test_no_rate_is_tried_of_few_rows_or_by_the_clock(seed):
+    X, Y = rows_that_want_a_small_rate(1200, seed)
+    few = SoftmaxClassifier(random_state=seed, max_iter=1).fit(X[:900], Y[:900])
+    timed = SoftmaxClassifier(random_state=seed, max_iter=1).fit(X, Y, max_seconds=100.0)
+    assert few.auto_report_ == timed.auto_report_ == []
+
+
+def test_a_trial_has_the_decoupled_loss_of_the_definition(seed):
+    X, P = some_rows(seed)
+    model = SoftmaxClassifier(model="sparse", random_state=seed, learning_rate=1.0).fit(X, indicator(P))
+    r = np.random.default_rng(seed).random(len(P)) + 0.5
+    z = model.decision_function(sp.csr_array(X)).astype(np.float64)
+    losses = [
+        sum(logsumexp([row[k], *np.delete(row, labels)]) - row[k] for k in labels)
+        for row, labels in zip(z, P, strict=True)
+    ]
+    found = blend.decoupled_loss(model._weights, X, lists_of(P), 1, r)
+    assert found == pytest.approx(np.average(losses, weights=r), rel=1e-5)  # scores in float32

@@ -10,8 +10,8 @@ than 1,000 rows or a limit of seconds (max_seconds), nor what was set by hand.
 solver
     "lbfgs" where that is predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate,
     max_iter, sampler, n_negatives, early_stopping, coef_init); "exact" where a visit of a point is predicted to take at
-    most 8 microseconds with all classes (hundreds of them, as a rule), else "implicit"; with embeddings or several
-    labels "adagrad".
+    most 8 microseconds with all classes (hundreds of them, as a rule), else "implicit"; with embeddings, weights on
+    pairs or several labels "adagrad".
 sampler
     "frequency_block", of "implicit" with power=1; in training by minibatches, which has no "head_tail", "all" up to
     8,192 classes, else "frequency".
@@ -23,15 +23,20 @@ model
     and of 10,000 rows, and the one with the less log-loss on held-out ones, in the mean, is taken. Where nothing is
     tried, "embedding" if X is sparse, W would take more than 256 MB and it would
     have more than 30 numbers for each one stored in X. With solver="auto" a linear model is trained on scaled features:
-    see `help(manyclass.models.Linear)`.
+    see `help(manyclass.models.Linear)`. With several labels a row "hybrid", unless alpha, learning_rate or n_negatives
+    is set: weights on pairs beside embeddings, with pairs of so few rows left out (min_count) that a row meets at most
+    50,000 weights, as predicted from 256 features; where not even pairs of 100 rows and more are so few, embeddings by
+    the decoupled softmax of sparse data, and "linear" of dense ones.
 learning_rate
     By trials, of every solver but "negative_sampling", "adagrad" and schedule="adaptive": two passes over *whole
     classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and the search goes on while
     the best is at an end. The smallest within 0.5 % of the least log-loss is taken, divided by what the steps of all
     passes add up to over 2, where that is more. Untried it is c divided by the mean of \|x_i\|^2 (plus 1 with an
     intercept), c being 1, but 6 for "implicit", 0.1 for "umax" and "softplus", 0.01 for "sgd", 4 / n_classes for "ove"
-    and batch_size for "minibatch_implicit"; for "adagrad", 1 over the root of that mean. "grid", which is no "auto", is
-    the best of 0.001, 0.01, ..., 1000 on a tenth of the points, as `manyclass.tune_learning_rate` finds it.
+    and batch_size for "minibatch_implicit"; for "adagrad", 1 over the root of that mean. Of weights on pairs 7.2 over
+    the mean of \|x_i\|_1 or, by trials on 4,000 random rows at most, a third or less of it, while the decoupled loss of
+    held-out ones falls: that is the log_loss of the report then, summed over the labels of a row. "grid", which is no
+    "auto", is the best of 0.001, 0.01, ..., 1000 on a tenth of the points, as `manyclass.tune_learning_rate` finds it.
 alpha
     0; with solver="auto" one that was tried (`alpha_path_`). Where "lbfgs" was chosen: the best of 1000, 100, ...,
     0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by more than the standard
@@ -39,7 +44,8 @@ alpha
     tenth of the points, where the budget of the trials is enough for five fits; untried it is 0.01 / n_samples. W is
     that of the scaled features where they are.
 max_iter
-    20; 10,000 for "lbfgs"; 12 for "implicit"; 10 in training by minibatches, and 4 where embeddings were chosen.
+    20; 10,000 for "lbfgs"; 12 for "implicit"; 10 in training by minibatches, and 4 where embeddings were chosen; of
+    weights on pairs 5, and 2 of more than 100,000 rows.
 
 A rule that depended on a clock would make results depend on it too, so the costs are constants, fitted once to
 measurements (bench/bench_auto.py prints both); only their ratios, and the thresholds in seconds, matter.
@@ -50,7 +56,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
 import scipy.sparse as sp
 
 from manyclass.estimators.plans import Open
@@ -82,8 +87,6 @@ MOST_FOR_AVERAGE = 2 << 30
 # and 1.1 nats there, in less time; eurlex57k has 1.3 and loses 0.3 by them. Between these, nothing was tried.
 LEAST_TO_EMBED = 256 << 20
 NUMBERS_A_VALUE = 30
-# Dense arrays with at most this share of values that are not 0 are taken for sparse data.
-MOST_FILLED = 0.5
 # Larger ones are not tried for a linear model, whose fit would need as much memory again.
 LARGEST_CONTESTED = 2 << 30
 # Of 128, 192 and 256 with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy on yso-en.
@@ -221,11 +224,6 @@ def embeds(shape: Shape) -> bool:
     numbers = shape.n_features * shape.n_classes
     stored = shape.row * shape.n_samples
     return shape.sparse and shape.bytes >= LEAST_TO_EMBED and numbers >= NUMBERS_A_VALUE * stored
-
-
-def is_mostly_zeros(x: Matrix) -> bool:
-    """Whether data are sparse, as a type or, if a dense array, by their values."""
-    return isinstance(x, sp.csr_array) or bool(np.count_nonzero(x) <= MOST_FILLED * x.size)
 
 
 def is_contested(shape: Shape) -> bool:

@@ -70,7 +70,8 @@ def fit_softmax(
     if chosen.model is not None and chosen.model.name in ("sparse", "hybrid"):
         _refuse(start, f"with model={chosen.model.name!r}")
         _refuse_candidates(candidates)
-        return _fit_postings(_settle_postings(owner, chosen, points), points, watch)
+        settle = settle_sparse if chosen.model.name == "sparse" else settle_hybrid
+        return _fit_postings(settle(owner, chosen, points, timed=watch.max_seconds < np.inf), points, watch)
     given = watch.max_seconds < np.inf or candidates is not None or start is not None
     contest = not given and _leaves_model_open(owner, chosen, points)
     if not contest and _trains_by_batches(owner, chosen, points):
@@ -87,17 +88,18 @@ def fit_softmax(
 
 def _with_model_of_several(owner: Any, chosen: Chosen, points: Points) -> Chosen:
     """Fill in the model of several labels a row, nothing being set that it does not use: weights on pairs beside
-    embeddings, or embeddings by themselves where a row would meet too many weights. Dense X are left to a linear model.
+    embeddings or, where a row would meet too many weights, embeddings of sparse data and a linear model of dense ones.
     """
     own = (owner.alpha, owner.learning_rate, owner.n_negatives)
     open_ = chosen == Chosen(None, None, None) and own == ("auto",) * 3 and not owner.early_stopping
-    if not points.several or not open_ or not auto.is_mostly_zeros(points.x):
+    if not points.several or not open_:
         return chosen
     least = least_count(weights_met(points.x, points.labels, len(points.classes)))
-    if least is None:
-        solver = SOLVERS["adagrad"](reduction="decoupled")
-        return replace(chosen, solver=solver, model=MODELS["embedding"]())
-    return replace(chosen, model=MODELS["hybrid"](min_count=least))
+    if least is not None:
+        return replace(chosen, model=MODELS["hybrid"](min_count=least))
+    if isinstance(points.x, np.ndarray):
+        return chosen
+    return replace(chosen, solver=SOLVERS["adagrad"](reduction="decoupled"), model=MODELS["embedding"]())
 
 
 def _trains_by_batches(owner: Any, chosen: Chosen, points: Points) -> bool:
@@ -125,15 +127,6 @@ def _leaves_model_open(owner: Any, chosen: Chosen, points: Points) -> bool:
 # Weights on pairs
 
 
-def _settle_postings(owner: Any, chosen: Chosen, points: Points) -> Settled:
-    """The plan of a sparse or a hybrid model."""
-    assert chosen.model is not None
-    if chosen.model.name == "sparse":
-        return settle_sparse(owner, chosen, points.x)
-    n_labels = len(points.labels.ids) / len(points.labels)
-    return settle_hybrid(owner, chosen, points.x, len(points.classes), n_labels=n_labels)
-
-
 def _fit_postings(settled: Settled, points: Points, watch: Watch) -> Fitted:
     data = (points.x, points.labels, len(points.classes), watch, points.weights)
     if isinstance(settled.plan, HybridPlan):
@@ -157,8 +150,8 @@ def _fit_batches(settled: Settled, points: Points, watch: Watch) -> Fitted:
 def _best_other(owner: Any, chosen: Chosen, points: Points, linear: Settled) -> Settled | None:
     """The plan of a model that trials say predicts better than the linear one; None: there is none.
 
-    A model that is to take part is a line here. "sparse" would be `settle_sparse(owner, chosen, x)`; its log-loss
-    lies above that of the linear model on each set of first labels that was tried (bench/notes/auto.md).
+    A model that is to take part is a line here. "sparse" would be `settle_sparse(owner, chosen, points, timed=False)`;
+    its log-loss lies above that of the linear model on each set of first labels that was tried (bench/notes/auto.md).
     """
     x, shape = points.x, auto.Shape.of(points.x, len(points.classes))
     others = {"embedding": settle_batches(owner, chosen, x, len(points.classes), embeds=True)}

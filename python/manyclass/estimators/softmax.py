@@ -49,19 +49,19 @@ class SoftmaxClassifier(LabelClassifier):
 
     Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, rows
     weighted by `sample_weight`, and a ridge on W, over W and intercepts; `help(manyclass.solvers)` tells how (Fagan &
-    Iyengar 2018), `help(manyclass.estimators.auto)` what "auto" is. Of several labels P, or with embeddings, it is the
-    cross-entropy :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2), by minibatches.
+    Iyengar 2018), `help(manyclass.estimators.auto)` what "auto" is: of several labels P, `manyclass.models.Hybrid`.
+    In minibatches it is the cross-entropy :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2).
 
     Parameters
     ----------
     solver : str or object of manyclass.solvers, default="auto"
-        How a step is made; "auto": "lbfgs" for few data, else "exact" or "implicit", or "adagrad" in minibatches.
+        How a step is made; "auto": "lbfgs" for few data, else "exact" or "implicit"; several labels: "adagrad".
     sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
     n_negatives : int or "auto", default="auto"
         Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
     model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
-        Scores are W phi(x) + b, phi(x) being x or a sum of embeddings; see `help(manyclass.models)`.
+        Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `help(manyclass.models)`.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192.
     alpha : float or "auto", default="auto"
@@ -69,7 +69,7 @@ class SoftmaxClassifier(LabelClassifier):
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
     max_iter : int or "auto", default="auto"
-        Passes over the data, "auto": 4 to 20; iterations of "lbfgs", which ends before "auto" is over.
+        Passes over the data, "auto": 2 to 20; iterations of "lbfgs", which ends before "auto" is over.
     early_stopping : bool, default=False
         Stop when the log-loss of points held out falls no more; return the best. For linear models of one label a row.
     validation_fraction : float, default=0.1

@@ -52,6 +52,14 @@ def best_factor(
     return _of_least_loss(_log_loss, (model,), x, labels, n_threads, sample_weight, least=LEAST_FACTOR)[0]
 
 
+def decoupled_loss(
+    model: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
+) -> float:
+    """The mean over rows of the decoupled loss, summed over the labels of a row, in nats."""
+    tiles = _tiles((model,), x, labels, n_threads, sample_weight)
+    return sum(_decoupled(t, t.parts[0].copy())[0] for t in tiles) / sum(float(t.r.sum()) for t in tiles)
+
+
 @dataclass(frozen=True)
 class _Tile:
     """Some rows: the scores of each model, and the row and the class of every label."""
@@ -105,6 +113,26 @@ def _of_least_loss(
     least: float,
 ) -> list[float]:
     """Factors of scores whose sum has the least loss on some of the rows; it is convex in them."""
+    tiles = _tiles(models, x, labels, n_threads, sample_weight)
+    total = sum(float(tile.r.sum()) for tile in tiles)
+
+    def of(scales: Doubles) -> tuple[float, Doubles]:
+        value, slopes = 0.0, np.zeros(len(scales))
+        for tile in tiles:
+            z = sum(np.float32(scale) * scores for scale, scores in zip(scales, tile.parts, strict=True))
+            more, by = loss(tile, np.asarray(z))
+            value, slopes = value + more, slopes + by
+        return value / total, slopes / total
+
+    start = np.full(len(models), 1 / len(models))
+    found = minimize(of, start, jac=True, method="L-BFGS-B", bounds=[(least, None)] * len(models))
+    return [float(scale) for scale in found.x]
+
+
+def _tiles(
+    models: tuple[Weights, ...], x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
+) -> list[_Tile]:
+    """The scores of as many rows as there is memory for."""
     n_classes = models[0].n_classes
     n = min(x.shape[0], max(FEWEST_ROWS, CELLS // n_classes))
     points = np.linspace(0, x.shape[0] - 1, n).astype(np.int64)  # files may be sorted
@@ -115,15 +143,4 @@ def _of_least_loss(
         rows, own = slice(at, at + step), labels.some(points[at : at + step])
         of_rows = np.repeat(np.arange(len(own)), list(map(len, own)))
         tiles.append(_Tile([scores[rows] for scores in parts], of_rows, np.concatenate(own), r[rows]))
-
-    def of(scales: Doubles) -> tuple[float, Doubles]:
-        value, slopes = 0.0, np.zeros(len(scales))
-        for tile in tiles:
-            z = sum(np.float32(scale) * scores for scale, scores in zip(scales, tile.parts, strict=True))
-            more, by = loss(tile, np.asarray(z))
-            value, slopes = value + more, slopes + by
-        return value / r.sum(), slopes / r.sum()
-
-    start = np.full(len(parts), 1 / len(parts))
-    found = minimize(of, start, jac=True, method="L-BFGS-B", bounds=[(least, None)] * len(parts))
-    return [float(scale) for scale in found.x]
+    return tiles
