@@ -138,7 +138,8 @@ def drawn(n, rng, several=False):
 MODELS = {
     "softmax": SoftmaxClassifier(solver="exact", max_iter=2, learning_rate=0.05, random_state=0),
     "embedding": SoftmaxClassifier(model="embedding", dim=6, max_iter=2, random_state=0),
-    "sparse": SoftmaxClassifier(model="sparse", max_iter=2, random_state=0),
+    # Its rate is set: the fit on all rows has enough of them to try rates, the one that the temperature is of has not.
+    "sparse": SoftmaxClassifier(model="sparse", learning_rate=1.0, max_iter=2, random_state=0),
     "margin": MarginClassifier(max_iter=3, random_state=0),
     "utility": AugmentReduceClassifier(max_iter=2, random_state=0, n_negatives=3),
 }
