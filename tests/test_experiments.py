@@ -141,6 +141,12 @@ def test_every_experiment_runs_and_writes_its_tables_and_figures(name, folder, c
     for table in TABLES[name]:
         assert (folder / name / f"{table}.md").read_text().strip() in out
 
+
+def test_runs_that_are_known_are_not_made_again(folder, capsys):
+    name = "titsias"
+    experiment(name, *TINY[name])
+    capsys.readouterr()
+    made = records(folder, name)
     experiment(name, *TINY[name])
     out, err = capsys.readouterr()
     assert f"0 runs made, {len(made)} known before, 0 failed" in out

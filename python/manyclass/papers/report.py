@@ -130,15 +130,17 @@ def write_report(
         for ending, text in (("md", table.markdown()), ("csv", table.csv())):
             written.append(folder / f"{table.name}.{ending}")
             written[-1].write_text(text, encoding="utf-8")
-    pictures: dict[str, Picture] = {}
+    pictures: dict[str, str] = {}
     if report.plots and importlib.util.find_spec("matplotlib") is None:
         told.append(NO_PLOTS)
     else:
         for plot in report.plots:
-            pictures[plot.name] = draw(plot)
-            for form in FORMS:
+            picture = draw(plot)
+            images = {form: picture.image(form) for form in FORMS}
+            for form, image in images.items():
                 written.append(folder / f"{plot.name}.{form}")
-                pictures[plot.name].save(written[-1])
+                written[-1].write_bytes(image)
+            pictures[plot.name] = picture.tag(images["svg"])
     written.append(folder / "report.html")
     notes = [*report.notes, *told]
     written[-1].write_text(_page(report, notes, pictures, title, command, machine, records), encoding="utf-8")
@@ -154,7 +156,7 @@ def draw(plot: Plot) -> Picture:
 def _page(
     report: Report,
     notes: Sequence[str],
-    pictures: Mapping[str, Picture],
+    pictures: Mapping[str, str],
     title: str,
     command: str,
     machine: Mapping[str, Any],
@@ -164,7 +166,7 @@ def _page(
     parts += [table.html() for table in report.tables]
     for plot in report.plots:
         if plot.name in pictures:
-            parts.append(f"<h2>{html.escape(plot.caption)}</h2>\n{pictures[plot.name].tag()}")
+            parts.append(f"<h2>{html.escape(plot.caption)}</h2>\n{pictures[plot.name]}")
     parts.append(Table("machine", "Machine", ("what", "value"), [[k, str(v)] for k, v in machine.items()]).html())
     parts.append(f"<h2>To run it again</h2>\n<pre>{html.escape(command)}</pre>")
     lines = "\n".join(json.dumps({k: v for k, v in record.items() if k != "machine"}) for record in records)

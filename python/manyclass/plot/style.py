@@ -124,14 +124,19 @@ class Picture:
             self.figure.savefig(out, format=form, dpi=PNG_DPI, metadata=told)
         return out.getvalue()
 
-    def tag(self) -> str:
+    def tag(self, svg: bytes | None = None) -> str:
         """Return the picture as an element of HTML that needs no other file.
+
+        Parameters
+        ----------
+        svg : bytes, optional
+            What `image("svg")` returned; drawing takes seconds where there are many axes.
 
         Returns
         -------
         str
         """
-        data = base64.b64encode(self.image("svg")).decode()
+        data = base64.b64encode(self.image("svg") if svg is None else svg).decode()
         width = round(PIXELS_PER_INCH * float(self.figure.get_size_inches()[0]))
         return f'<img alt="{html.escape(self.alt)}" width="{width}" src="data:image/svg+xml;base64,{data}">'
 
@@ -234,7 +239,8 @@ def name_lines(axes: Axes, ends: Sequence[tuple[str, Any, Any]], colours: Sequen
                 "color": colour,
                 "lw": 0.6,
                 "alpha": 0.6,
-                "shrinkA": 0,
+                "patchA": None,  # a line that ends by its name's box is cut there in a slow search
+                "shrinkA": 4,
                 "shrinkB": 2,
                 "relpos": (0, 0.5),
             },
