@@ -42,6 +42,7 @@ if not (ROOT / "bench").exists():
 
 # Guides that take real data where there are some. The other two need what no set of ours has: a truth that is known,
 # and more classes than an index searches exactly.
+REAL = pytest.mark.long
 WITH_DATA = ("plot_next_item", "plot_tags_for_texts", "plot_word_vectors")
 
 
@@ -49,7 +50,7 @@ WITH_DATA = ("plot_next_item", "plot_tags_for_texts", "plot_word_vectors")
     ("guide", "data"),
     [
         *[pytest.param(guide, False, id=guide.stem) for guide in GUIDES],
-        *[pytest.param(DOCS / f"guides/{name}.py", True, id=f"{name}-real", marks=pytest.mark.long) for name in WITH_DATA],
+        *[pytest.param(DOCS / f"guides/{name}.py", True, id=f"{name}-real", marks=REAL) for name in WITH_DATA],
     ],
 )
 def test_a_guide_runs_and_its_pictures_tell_what_they_show(guide, data, monkeypatch, capsys):
