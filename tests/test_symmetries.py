@@ -55,8 +55,10 @@ def test_resolved_parameters_train_the_same_model_and_leave_nothing_open(solver,
     x = X if several_labels else as_storage(X, kind)
     model = softmax(solver=solver).fit(x, several(y) if several_labels else y)
     again = softmax(**{"solver": solver} | model.resolved_params_).fit(x, several(y) if several_labels else y)
-    np.testing.assert_array_equal(again.coef_, model.coef_)
-    np.testing.assert_array_equal(again.intercept_, model.intercept_)
+    np.testing.assert_array_equal(again.decision_function(x), model.decision_function(x))
+    if solver != "auto" or not several_labels:  # where a hybrid is the default, and has no one matrix of weights
+        np.testing.assert_array_equal(again.coef_, model.coef_)
+        np.testing.assert_array_equal(again.intercept_, model.intercept_)
     np.testing.assert_array_equal(again.loss_curve_, model.loss_curve_)
     assert again.resolved_params_ == {}
 
