@@ -138,8 +138,7 @@ def drawn(n, rng, several=False):
 MODELS = {
     "softmax": SoftmaxClassifier(solver="exact", max_iter=2, learning_rate=0.05, random_state=0),
     "embedding": SoftmaxClassifier(model="embedding", dim=6, max_iter=2, random_state=0),
-    # Its rate is set: the fit on all rows has enough of them to try rates, the one that the temperature is of has not.
-    "sparse": SoftmaxClassifier(model="sparse", learning_rate=1.0, max_iter=2, random_state=0),
+    "sparse": SoftmaxClassifier(model="sparse", max_iter=2, random_state=0),
     "margin": MarginClassifier(max_iter=3, random_state=0),
     "utility": AugmentReduceClassifier(max_iter=2, random_state=0, n_negatives=3),
 }
@@ -217,6 +216,19 @@ def test_a_temperature_is_of_the_rows_held_out_and_leaves_the_order_of_labels_as
     assert model.coef_ * T == pytest.approx(expected.coef_, rel=1e-5)
     assert model.intercept_ * T == pytest.approx(expected.intercept_, rel=1e-5)
     assert np.array_equal(model.predict(X[:500]), expected.predict(X[:500]))
+
+
+def test_the_fit_on_all_rows_takes_what_the_fit_without_the_held_out_ones_has_chosen():
+    X, y = drawn(1500, np.random.default_rng(1))  # so many that rates are tried, and so few that it is fitted again
+    plain = SoftmaxClassifier(model="sparse", max_iter=2, random_state=0)
+    model = clone(plain).set_params(calibration="temperature").fit(X, y)
+    held = rows_to_hold_out(Labels.single(y.astype(np.int32)), 150, np.random.RandomState(0))
+    first = clone(plain).fit(X[~held], y[~held])
+    assert repr(model.resolved_params_) == repr(first.resolved_params_)
+    assert len(model.auto_report_) == len(first.auto_report_) > 0
+    again = clone(plain).set_params(**first.resolved_params_).fit(X, y)
+    scores = again.decision_function(X) / model.calibration_.temperature
+    assert model.decision_function(X) == pytest.approx(scores, rel=1e-4, abs=1e-5)  # T is rounded to float32
 
 
 def test_a_margin_has_probabilities_only_with_a_calibration():

@@ -27,6 +27,9 @@ FRACTION = 0.1  # of the rows, which calibration holds out, of estimators withou
 # the first fit, which is as good for the second one (bench/notes/calibration.md).
 MOST_WITHOUT = 0.03
 
+# What trials have found, which a run that is told its outcome does not make.
+OF_TRIALS = ("resolved_params_", "auto_report_", "alpha_path_", "learning_rate_table_")
+
 Fit = Callable[[Any, Points, Watch], Any]  # makes a run of an estimator on points
 
 
@@ -75,7 +78,7 @@ def fit_composed(model: Any, points: Points, watch: Watch, fit: Fit, *, noise: s
         noise=noise,
     )
     if again and not runs.ended:
-        member, kept = runs.mean(points), points
+        member, kept = runs.mean(points, member), points
     if not several:
         member._weights.multiply_scores(1 / found.temperature)
     member._take(kept, member._weights, member.loss_curve_.tolist(), calibration_=found)
@@ -114,10 +117,15 @@ class _Runs:
             random = check_random_state(model.random_state)
             self._seeds = random.randint(0, np.iinfo(np.int32).max, size=model.n_models).tolist()
 
-    def mean(self, points: Points) -> Any:
-        """Return an estimator whose scores are the mean of those of the runs; the first one in all else."""
-        first = self._run(self._seeds[0], {}, points)
-        # What the first run has chosen is not chosen again.
+    def mean(self, points: Points, as_in: Any = None) -> Any:
+        """Return an estimator whose scores are the mean of those of the runs; the first one in all else.
+
+        What the first run has chosen is not chosen again, nor what `as_in`, the mean of other runs, has: T is that of
+        these choices.
+        """
+        first = self._run(self._seeds[0], getattr(as_in, "resolved_params_", {}), points)
+        if as_in is not None:
+            vars(first).update({name: value for name, value in vars(as_in).items() if name in OF_TRIALS})
         chosen = getattr(first, "resolved_params_", {})
         weights, curves = first._weights, [first.loss_curve_]
         for n, seed in enumerate(self._seeds[1:], start=1):
