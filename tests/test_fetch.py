@@ -31,8 +31,9 @@ class Handler(BaseHTTPRequestHandler):
         asked = self.server.asked
         asked.append(dict(self.headers))
         answers = self.server.answers.get(self.path, [missing])
-        answers[min(len([1 for path in self.server.paths if path == self.path]), len(answers) - 1)](self)
-        self.server.paths.append(self.path)
+        before = self.server.paths.count(self.path)
+        self.server.paths.append(self.path)  # before the answer, after which the next request may come at once
+        answers[min(before, len(answers) - 1)](self)
         self.close_connection = True
 
     def head(self, status, **headers):
