@@ -99,8 +99,8 @@ std::unique_ptr<Trainer> trainer(const py::object& x, py::ssize_t n_features, st
                                  std::span<const Index> classes, std::span<float> values, std::span<float> squares,
                                  std::span<float> intercept, std::span<float> intercept_squares, float offset,
                                  float intercept_offset, std::span<const double> sample_weight, const std::string& loss,
-                                 float rounding, std::uint64_t seed, int n_threads, Index batch, bool hogwild,
-                                 bool shuffle, Isa isa) {
+                                 float rounding, std::uint64_t seed, std::uint64_t first_point, int n_threads,
+                                 Index batch, bool hogwild, bool shuffle, Isa isa) {
   const PostingsProblem problem{csr_of(x, n_features),
                                 {labels_indptr, labels},
                                 {indptr, classes},
@@ -113,6 +113,7 @@ std::unique_ptr<Trainer> trainer(const py::object& x, py::ssize_t n_features, st
                                 rounding};
   Settings loop;
   loop.seed = seed;
+  loop.first_point = first_point;
   loop.n_threads = n_threads;
   loop.batch = batch;
   loop.hogwild = hogwild;
@@ -128,8 +129,8 @@ void bind_postings(py::module_& m) {
         "Pairs of a feature and a label that so many rows have: indptr and classes, by feature.");
   m.def("postings_trainer", &trainer, py::kw_only(), "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "indptr"_a,
         "classes"_a, "values"_a, "squares"_a, "intercept"_a, "intercept_squares"_a, "offset"_a, "intercept_offset"_a,
-        "sample_weight"_a, "loss"_a, "rounding"_a, "seed"_a, "n_threads"_a, "batch"_a, "hogwild"_a, "shuffle"_a,
-        "isa"_a, KeepAll());
+        "sample_weight"_a, "loss"_a, "rounding"_a, "seed"_a, "first_point"_a = 0, "n_threads"_a, "batch"_a, "hogwild"_a,
+        "shuffle"_a, "isa"_a, KeepAll());
   py::class_<PostingWeights>(m, "PostingWeights")
       .def(py::init<std::span<const Offset>, std::span<const Index>, std::span<const float>, std::span<const float>,
                     Matrix<const float>>(),

@@ -29,7 +29,7 @@ struct State {
   Matrix<const Index> heads;
   Index n_classes;
   std::span<double> local_scale;  // of q, beside u
-  std::span<const double> sample_weight;
+  std::span<const double> sample_weight, counts;
 };
 
 void check_shape(const State& state, const CsrView& x) {
@@ -50,8 +50,8 @@ template <class Rows>
 Problem<Rows> problem_of(const typename Rows::Data& x, const State& s) {
   check_shape(s, x);
   const Rows rows(s.weights.data, x.n_cols);
-  Problem<Rows> problem{x,  s.labels,      s.x_sq,         s.u, {rows, s.intercept, s.scale}, s.n_classes,
-                        {}, s.local_scale, s.sample_weight};
+  Problem<Rows> problem{x,  s.labels,      s.x_sq,          s.u,     {rows, s.intercept, s.scale}, s.n_classes,
+                        {}, s.local_scale, s.sample_weight, s.counts};
   if (!s.squares.empty()) {
     check_size("squares", s.squares.size(), s.weights.data.size());
     problem.adaptive = Adaptive<Rows>{Rows(s.squares, x.n_cols), s.intercept_squares};
@@ -115,6 +115,7 @@ struct LabelArrays {
   bool intercept, relu;
   std::span<const double> sample_weight;
   std::span<double> local;
+  std::span<const double> counts;
 };
 
 VectorRows vector_rows(std::span<float> rows, std::span<float> squares, std::size_t width, const char* what) {
@@ -133,7 +134,8 @@ LabelProblem problem_of(const LabelArrays& a) {
       {a.labels_indptr, a.labels},
       vector_rows(a.classes.data, a.class_squares, width, "classes"),
       a.sample_weight,
-      a.local};
+      a.local,
+      a.counts};
   check(problem);
   return problem;
 }
@@ -143,8 +145,8 @@ std::unique_ptr<Trainer> labels(const LabelArrays& arrays, const std::string& lo
                                 const Options& options, bool log_alpha, bool share, const py::object& index,
                                 Index budget, Index n_probe, int n_iter, std::string step, float tolerance,
                                 std::string rule, std::string reduction, std::string formulation,
-                                const Options& rule_options, double local_step, std::uint64_t seed, int n_threads,
-                                Index batch, bool shuffle, Isa isa) {
+                                const Options& rule_options, double local_step, std::uint64_t seed,
+                                std::uint64_t first_point, int n_threads, Index batch, bool shuffle, Isa isa) {
   const LabelProblem problem = problem_of(arrays);
   SourceChoice choice{source, selection, n_negatives, options, log_alpha, share, {}, budget, n_probe};
   choice.messages = {n_iter, std::move(step), tolerance};
@@ -158,6 +160,7 @@ std::unique_ptr<Trainer> labels(const LabelArrays& arrays, const std::string& lo
   }
   Settings loop;
   loop.seed = seed;
+  loop.first_point = first_point;
   loop.n_threads = n_threads;
   loop.batch = batch;
   loop.shuffle = shuffle;
@@ -180,9 +183,10 @@ void augment_reduce(Plan& plan, std::string noise, std::string local_step, doubl
 void bind_train(py::module_& m) {
   py::class_<Plan>(m, "Plan")
       .def(py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
-                       std::string partition, Index n_negatives, Options options, std::uint64_t seed, int n_threads,
-                       Index batch, bool mean_of_batch, bool share_classes, bool hogwild, bool shuffle, double ridge,
-                       double u_max, double max_norm, double decay, Offset decay_every, Isa isa) {
+                       std::string partition, Index n_negatives, Options options, std::uint64_t seed,
+                       std::uint64_t first_point, int n_threads, Index batch, bool mean_of_batch, bool share_classes,
+                       bool hogwild, bool shuffle, double ridge, double u_max, double max_norm, double decay,
+                       Offset decay_every, Isa isa) {
              Plan plan;
              plan.solver = std::move(solver);
              plan.formulation = std::move(formulation);
@@ -192,6 +196,7 @@ void bind_train(py::module_& m) {
              plan.n_negatives = n_negatives;
              plan.options = std::move(options);
              plan.settings.seed = seed;
+             plan.settings.first_point = first_point;
              plan.settings.n_threads = n_threads;
              plan.settings.batch = batch;
              plan.settings.mean_of_batch = mean_of_batch;
@@ -208,8 +213,8 @@ void bind_train(py::module_& m) {
              return plan;
            }),
            py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "partition"_a, "n_negatives"_a,
-           "options"_a, "seed"_a, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a, "hogwild"_a,
-           "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "decay"_a, "decay_every"_a, "isa"_a)
+           "options"_a, "seed"_a, "first_point"_a = 0, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a,
+           "hogwild"_a, "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "decay"_a, "decay_every"_a, "isa"_a)
       .def("augment_reduce", &augment_reduce, py::kw_only(), "noise"_a, "local_step"_a, "gain"_a, "gain_power"_a,
            "local_floor"_a, "family"_a, "nodes"_a, "weights"_a, "entropy"_a, "largest_scale"_a,
            "Makes the plan one of augment and reduce.");
@@ -218,17 +223,21 @@ void bind_train(py::module_& m) {
   using Doubles = std::span<double>;
   py::class_<State>(m, "State")
       .def(py::init<std::span<const Index>, std::span<const float>, Doubles, Matrix<float>, Numbers, Numbers, Doubles,
-                    Numbers, Numbers, Numbers, Numbers, Matrix<const Index>, Index, Doubles, std::span<const double>>(),
+                    Numbers, Numbers, Numbers, Numbers, Matrix<const Index>, Index, Doubles, std::span<const double>,
+                    std::span<const double>>(),
            py::kw_only(), "labels"_a, "x_sq"_a, "u"_a, "weights"_a, "intercept"_a, "scale"_a, "norm_sq"_a, "squares"_a,
            "intercept_squares"_a, "gradients"_a = Array<float>(0), "intercept_gradients"_a = Array<float>(0), "heads"_a,
-           "n_classes"_a, "local_scale"_a = Array<double>(0), "sample_weight"_a = Array<double>(0), KeepAll());
+           "n_classes"_a, "local_scale"_a = Array<double>(0), "sample_weight"_a = Array<double>(0),
+           "counts"_a = Array<double>(0), KeepAll());
 
   py::class_<LabelArrays>(m, "LabelArrays")
       .def(py::init<py::object, std::span<const Offset>, std::span<const Index>, Numbers, Numbers, Matrix<float>,
-                    Numbers, py::ssize_t, py::ssize_t, bool, bool, std::span<const double>, Doubles>(),
+                    Numbers, py::ssize_t, py::ssize_t, bool, bool, std::span<const double>, Doubles,
+                    std::span<const double>>(),
            py::kw_only(), "x"_a, "labels_indptr"_a, "labels"_a, "embeddings"_a, "embedding_squares"_a, "classes"_a,
            "class_squares"_a, "n_features"_a, "n_hidden"_a, "intercept"_a, "relu"_a,
-           "sample_weight"_a = Array<double>(0), "local"_a = Array<double>(0), KeepAll());
+           "sample_weight"_a = Array<double>(0), "local"_a = Array<double>(0), "counts"_a = Array<double>(0),
+           KeepAll());
 
   py::class_<Progress>(m, "Progress")
       .def_readonly("loss", &Progress::loss)
@@ -248,7 +257,8 @@ void bind_train(py::module_& m) {
                   "selection"_a, "n_negatives"_a, "options"_a, "log_alpha"_a, "share"_a, "index"_a, "budget"_a,
                   "n_probe"_a, "n_iter"_a = 1, "step"_a = "full", "tolerance"_a = 1e-3F, "rule"_a = "",
                   "reduction"_a = "pick_all", "formulation"_a = "proposed", "rule_options"_a = Options{},
-                  "local_step"_a = 1.0, "seed"_a, "n_threads"_a, "batch"_a, "shuffle"_a, "isa"_a, KeepAll())
+                  "local_step"_a = 1.0, "seed"_a, "first_point"_a = 0, "n_threads"_a, "batch"_a, "shuffle"_a, "isa"_a,
+                  KeepAll())
       .def(
           "run",
           [](Trainer& self, int epoch, double eta, double eta_u, Offset first, Offset last, double loss,

@@ -42,6 +42,7 @@ class Plan:
         n_negatives: int,
         options: dict[str, float],
         seed: int,
+        first_point: int = ...,
         n_threads: int,
         batch: int,
         mean_of_batch: bool,
@@ -89,6 +90,7 @@ class State:
         n_classes: int,
         local_scale: NDArray[np.float64] = ...,
         sample_weight: NDArray[np.float64] = ...,
+        counts: NDArray[np.float64] = ...,
     ) -> None: ...
 
 class Progress:
@@ -153,6 +155,7 @@ class Trainer:
         rule_options: dict[str, float] = ...,
         local_step: float = ...,
         seed: int,
+        first_point: int = ...,
         n_threads: int,
         batch: int,
         shuffle: bool,
@@ -187,6 +190,7 @@ class LabelArrays:
         relu: bool,
         sample_weight: NDArray[np.float64] = ...,
         local: NDArray[np.float64] = ...,
+        counts: NDArray[np.float64] = ...,
     ) -> None: ...
 
 # bind_evaluate
@@ -721,6 +725,7 @@ def postings_trainer(
     loss: str,
     rounding: float,
     seed: int,
+    first_point: int = ...,
     n_threads: int,
     batch: int,
     hogwild: bool,

@@ -54,7 +54,8 @@ class Rng {
   std::uint64_t state_;
 };
 
-// Two items of an epoch that are not points. Their numbers are kept apart from any point's index.
+// Items of an epoch that are not points: the class order, and below it, two by two, the orders of visits to points that
+// came after others. Their numbers are kept apart from any point's index.
 inline constexpr std::uint64_t visit_order_item = ~0ULL;
 inline constexpr std::uint64_t class_order_item = ~1ULL;
 // Point i draws its classes as item i, and everything else that it draws as item first_local_item + i.

@@ -23,11 +23,12 @@ struct DrawBuffers {
 struct SelectArguments {
   Index n_classes;
   Index n_negatives;              // classes asked for, >= 1
-  std::span<const Index> labels;  // of all points: what the frequency of a class is counted from
+  std::span<const Index> labels;  // of all points: what the frequency of a class is counted from, but for `counts`
   bool with_label = false;        // the label is drawn like any other class
   Options options{};
   std::span<const Index> heads{};  // n_points x head_size
   Index head_size = 0;
+  std::span<const double> counts{};  // of each class, where points were seen before these; or empty
 
   Index at_most(Index limit) const { return std::min(n_negatives, limit); }
 };

@@ -58,8 +58,9 @@ class AliasTable {
   std::vector<Index> alias_;
 };
 
-// Number of points of each class.
-inline std::vector<double> counts_of(std::span<const Index> labels, Index n_classes) {
+// Number of points of each class: as given or, where that is nothing, as counted.
+inline std::vector<double> counts_of(std::span<const double> given, std::span<const Index> labels, Index n_classes) {
+  if (!given.empty()) return {given.begin(), given.end()};
   std::vector<double> counts(static_cast<std::size_t>(n_classes));
   for (const Index y : labels) ++counts[static_cast<std::size_t>(y)];
   return counts;
@@ -80,7 +81,7 @@ inline constexpr Parameter frequency_power{
 
 inline std::shared_ptr<const AliasTable> frequency_table(const SelectArguments& a, std::size_t width) {
   return std::make_shared<const AliasTable>(
-      frequency_table(counts_of(a.labels, a.n_classes), value_of(frequency_power, a.options), width));
+      frequency_table(counts_of(a.counts, a.labels, a.n_classes), value_of(frequency_power, a.options), width));
 }
 
 struct Frequency {

@@ -238,7 +238,8 @@ class BatchProx {
   void visit(Index j, std::size_t n_counted, const Run& run, Progress& progress) {
     const Stretch& stretch = run.stretch;
     const bool is_random = partition_ == Partition::random;
-    const Rng rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)}, static_cast<std::uint64_t>(j));
+    const Rng rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)},
+                  settings_.first_point + static_cast<std::uint64_t>(j));
     const std::span<const Index> points = is_random ? std::span<const Index>(points_) : points_of(j);
     const std::size_t n = points.size();
     if (is_random) {

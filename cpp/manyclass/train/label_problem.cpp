@@ -18,6 +18,7 @@ AnySelect label_selection(const SourceChoice& choice, const LabelProblem& proble
   SelectArguments arguments{static_cast<Index>(problem.classes.size()), choice.n_negatives, problem.labels.ids,
                             choice.share};
   arguments.options = choice.options;
+  arguments.counts = problem.counts;
   return select_named(choice.selection, arguments);
 }
 
@@ -52,6 +53,9 @@ void check(const LabelProblem& problem) {
   }
   if (!problem.local.empty() && problem.local.size() != map.n_points()) {
     throw std::invalid_argument("local does not have a number for each point");
+  }
+  if (!problem.counts.empty() && problem.counts.size() != problem.classes.size()) {
+    throw std::invalid_argument("counts do not have a number for each class");
   }
   const Excluded& labels = problem.labels;
   check(labels, map.n_points(), problem.classes.size(), "labels");

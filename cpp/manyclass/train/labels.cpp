@@ -84,8 +84,8 @@ class Labels {
     LabelPoint& point = points_[b];
     point.id = run.order[t + static_cast<Offset>(b)];
     const Index named_by = settings_.share_classes ? run.order[t] : point.id;
-    point.rng =
-        Rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, static_cast<std::uint64_t>(named_by));
+    point.rng = Rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)},
+                    settings_.first_point + static_cast<std::uint64_t>(named_by));
     if (!problem_.weights.empty()) point.weight = problem_.weights[static_cast<std::size_t>(point.id)];
     if (!problem_.local.empty()) point.local = &problem_.local[static_cast<std::size_t>(point.id)];
     point.visits = run.stretch.pass;

@@ -22,6 +22,7 @@ struct LabelProblem {
   VectorRows classes;
   std::span<const double> weights{};  // of the points, positive with mean 1, or empty: all are 1
   std::span<double> local{};          // what points carry between visits, for steps of the double sum; or empty
+  std::span<const double> counts{};   // of points of each class, or empty: those of these points
 };
 
 // Throws std::invalid_argument where points, labels, embeddings and classes do not fit each other.

@@ -59,12 +59,14 @@ class Watch {
 // Which item a visit is to: random in each pass, or as the items come.
 class VisitOrder {
  public:
-  VisitOrder(std::size_t n_items, bool shuffled, std::uint64_t seed) : items_(shuffled ? n_items : 0), seed_(seed) {}
+  // Items that come after others, first_item of them, have an order of their own.
+  VisitOrder(std::size_t n_items, bool shuffled, std::uint64_t seed, std::uint64_t first_item)
+      : items_(shuffled ? n_items : 0), seed_(seed), item_(visit_order_item - 2 * first_item) {}
 
   void begin_pass(int pass) {
     if (items_.empty() || pass == pass_) return;
     std::iota(items_.begin(), items_.end(), 0);
-    shuffle(items_, Rng({seed_, static_cast<std::uint64_t>(pass)}, visit_order_item));
+    shuffle(items_, Rng({seed_, static_cast<std::uint64_t>(pass)}, item_));
     pass_ = pass;
   }
 
@@ -74,7 +76,7 @@ class VisitOrder {
 
  private:
   std::vector<Index> items_;
-  std::uint64_t seed_;
+  std::uint64_t seed_, item_;
   int pass_ = -1;
 };
 
@@ -121,7 +123,8 @@ class Loop final : public Trainer {
       : policy_(std::move(policy)),
         settings_(settings),
         n_visits_(static_cast<Offset>(n_visits)),
-        order_((n_visits + visits_per_item - 1) / visits_per_item, settings.shuffle, settings.seed) {
+        order_((n_visits + visits_per_item - 1) / visits_per_item, settings.shuffle, settings.seed,
+               settings.first_point) {
     if (settings.batch < 1 || settings.n_threads < 1) {
       throw std::invalid_argument("batch and n_threads must be at least 1");
     }

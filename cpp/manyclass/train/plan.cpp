@@ -125,12 +125,14 @@ std::unique_ptr<const PointStep> step_named(const Plan& plan) {
                             [&]<class Noise>() { return bound_step<Noise>(plan, implicit, natural); });
 }
 
-AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels) {
+AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels,
+                       std::span<const double> counts) {
   const Facts& solver = solver_named(plan.solver);
   SelectArguments arguments{n_classes, plan.n_negatives, labels, solver.has(flag::draws_label)};
   arguments.options = plan.options;
   arguments.heads = plan.heads;
   arguments.head_size = plan.head_size;
+  arguments.counts = counts;
   return select_named(solver.has(flag::all_classes) ? AllClasses::facts.name : plan.selection, arguments);
 }
 
@@ -151,7 +153,7 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
             [&]<class Select>(const Select& select) -> std::unique_ptr<Trainer> {
               return points_trainer(problem, select, std::move(step), plan.settings);
             },
-            select_named(plan, problem.n_classes, problem.labels));
+            select_named(plan, problem.n_classes, problem.labels, problem.counts));
       },
       any_problem);
 }

@@ -46,8 +46,10 @@ void check_plan(const Plan& plan);
 // Checks the plan. Throws std::invalid_argument for a combination that does not exist, too.
 std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& problem);
 
-// The parts that make_trainer puts together; each throws as it does. `labels` are what frequencies are counted from.
+// The parts that make_trainer puts together; each throws as it does. `labels` are what frequencies are counted from,
+// where `counts` are not given.
 std::unique_ptr<const PointStep> step_named(const Plan& plan);
-AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels);
+AnySelect select_named(const Plan& plan, Index n_classes, std::span<const Index> labels,
+                       std::span<const double> counts = {});
 
 }  // namespace manyclass

@@ -122,7 +122,7 @@ class Points {
     const Index i = run.order[t];
     const Index first_of_batch = t - t % settings_.batch;
     const auto named_by = static_cast<std::uint64_t>(settings_.share_classes ? run.order[first_of_batch] : i);
-    const Rng rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, named_by);
+    const Rng rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, settings_.first_point + named_by);
     slot.point = i;
     slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - first_of_batch);
     if (problem_.adaptive) slot.iteration = first_iteration(run.stretch) + t / settings_.batch;
@@ -157,7 +157,7 @@ class Points {
     if (!problem_.local_scale.empty()) {
       point.local_scale = &problem_.local_scale[static_cast<std::size_t>(i)];
       point.key = {settings_.seed, static_cast<std::uint64_t>(stretch.pass)};
-      point.item = first_local_item + static_cast<std::uint64_t>(i);
+      point.item = first_local_item + settings_.first_point + static_cast<std::uint64_t>(i);
     }
     if (settings_.mean_of_batch) point.eta /= slot.batch;
     if (settings_.ridge > 0) {

@@ -157,7 +157,7 @@ class PostingsPolicy {
       g[static_cast<std::size_t>(labels[l])] = work.positive_g[l];
     }
     const RngKey key{settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)};
-    const Rng rng(key, first_local_item + static_cast<std::uint64_t>(i));
+    const Rng rng(key, first_local_item + settings_.first_point + static_cast<std::uint64_t>(i));
     run_with(settings_.isa, [&] {
       if (!problem_.weights.empty()) {
         const double weight = problem_.weights[static_cast<std::size_t>(i)];

@@ -55,6 +55,7 @@ void check(const Problem<Rows>& problem, const Plan& plan, std::size_t n_heads) 
   check_size("u", problem.u.size(), n);
   optional("local_scale", problem.local_scale.size(), n);
   optional("sample_weight", problem.weights.size(), n);
+  optional("counts", problem.counts.size(), k);
   optional("intercept", problem.model.intercept.size(), k);
   optional("scale", problem.model.scale.size(), k);
   optional("norm_sq", plan.settings.norm_sq.size(), k);

@@ -6,8 +6,10 @@
 // moving by p_k x and shrinking afterwards does.
 #pragma once
 
+#include <numeric>
 #include <vector>
 
+#include "manyclass/select/frequency.hpp"
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/slots.hpp"
 #include "manyclass/train/trainer.hpp"
@@ -21,9 +23,8 @@ class Ridge {
   template <class Rows, class Select>
   Ridge(const Problem<Rows>& problem, const Select& select, double alpha)
       : alpha_(alpha), visit_weight_(static_cast<std::size_t>(problem.n_classes)) {
-    std::vector<double> count(visit_weight_.size());
-    for (const Index y : problem.labels) ++count[static_cast<std::size_t>(y)];
-    const auto n = static_cast<double>(problem.labels.size());
+    const std::vector<double> count = counts_of(problem.counts, problem.labels, problem.n_classes);
+    const double n = std::accumulate(count.begin(), count.end(), 0.0);
     for (std::size_t k = 0; k < count.size(); ++k) {
       const double touched = count[k] + (n - count[k]) * select.inclusion(static_cast<Index>(k));
       visit_weight_[k] = static_cast<float>(n / touched);

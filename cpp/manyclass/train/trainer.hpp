@@ -37,10 +37,12 @@ struct Problem {
   std::optional<Adaptive<Rows>> adaptive{};  // given: the adaptive step is taken
   std::span<double> local_scale{};           // N, or empty: see SampledPoint
   std::span<const double> weights{};         // N, positive with mean 1, or empty: all are 1
+  std::span<const double> counts{};          // K, of points of each class, or empty: those of these points
 };
 
 struct Settings {
   std::uint64_t seed = 0;
+  std::uint64_t first_point = 0;  // number of the first point among all that the model has seen: draws are named by it
   int n_threads = 1;
   Index batch = 1;  // points that see the same weights; above 1, threads share a batch and stay deterministic
   bool mean_of_batch = false;  // the step of a batch is the mean of its points' steps, not their sum

@@ -100,6 +100,18 @@ class LinearWeights:
             mean += (new - mean) / np.float32(n + 1)
         return self
 
+    def grown(self, n_classes: int, position: NDArray[np.intp]) -> LinearWeights:
+        """Return a copy with more classes, those of before in places `position`, which increase; 0 for new ones."""
+        more = LinearWeights.zeros(n_classes, self.coef.shape[1], sparse=self.sparse)
+        if n_classes == self.n_classes:
+            more.matrix[:] = self.matrix
+        elif self.sparse:
+            more.matrix[:, position] = self.matrix[:, : self.n_classes]
+        else:
+            more.matrix[position] = self.matrix
+        more.intercept[position] = self.intercept
+        return more
+
     def reorder(self, source: Ids, n_threads: int) -> None:
         """Put class source[k] in place k, in place."""
         if self.sparse:

@@ -35,8 +35,11 @@ def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floa
     )
 
 
-def core_plan(plan: PointsPlan, n_classes: int, *, batch: int, u_max: float = np.inf) -> _core.Plan:
-    """Return the core's plan; `batch` points see the same weights, and `u_max` is the most that u can be."""
+def core_plan(
+    plan: PointsPlan, n_classes: int, *, batch: int, u_max: float = np.inf, first_point: int = 0
+) -> _core.Plan:
+    """Return the core's plan; `batch` points see the same weights, `u_max` is the most that u can be, and the draws of
+    points are named from `first_point` on."""
     made = _core.Plan(
         solver=plan.solver,
         formulation=plan.formulation,
@@ -46,6 +49,7 @@ def core_plan(plan: PointsPlan, n_classes: int, *, batch: int, u_max: float = np
         n_negatives=min(plan.n_negatives, n_classes),
         options=dict(plan.options),
         seed=plan.seed,
+        first_point=first_point,
         n_threads=plan.n_threads,
         batch=batch,
         mean_of_batch=plan.batch_size is not None,

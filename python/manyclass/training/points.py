@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
@@ -18,6 +20,7 @@ from manyclass.training.passes import TrainingState
 from manyclass.training.plan import Labels, PointsPlan, Watch
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
+from manyclass.training.seen import Seen
 from manyclass.training.start import Start, carried_at
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -143,15 +146,15 @@ def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
     return max(1, min(most, n_classes // CLASSES_PER_BATCHED_POINT, by_label))
 
 
-def class_order(plan: PointsPlan, labels: Ids, n_classes: int) -> Ids:
-    """The order in which training sees the classes.
+def class_order(plan: PointsPlan, counts: NDArray[Any], n_classes: int) -> Ids:
+    """The order in which training sees the classes, of so many points each.
 
     It is random, so that a block of neighbours is a uniform draw, or that of their frequency, so that a line of
     neighbours has much the same; exact steps see all classes in either.
     """
     order = _core.class_order(n_classes, plan.seed)
     if plan.sampler == "frequency_block" or plan.solver == "exact":
-        order = order[np.argsort(-np.bincount(labels, minlength=n_classes)[order], kind="stable")]
+        order = order[np.argsort(-counts[order], kind="stable")]
     return order
 
 
@@ -168,19 +171,26 @@ class PointsTraining:
         watch: Watch,
         start: Start | None = None,
         weights: Doubles | None = None,
+        seen: Seen[LinearWeights] | None = None,
     ) -> None:
         self.plan, self.watch, self.n_classes = plan, watch, n_classes
         self.sample_weight = NO_WEIGHTS if weights is None else weights
         self.batch = batch_size_of(plan, labels, n_classes)
         plan.check_sharing(self.batch, len(labels), n_classes)
-        order = class_order(plan, labels, n_classes)
+        self.seen = seen
+        counts = np.bincount(labels, minlength=n_classes) if seen is None else seen.counts
+        order = class_order(plan, counts, n_classes)
         self.position = np.empty_like(order)
         self.position[order] = np.arange(n_classes, dtype=np.int32)
-        self.weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=isinstance(x, sp.csr_array))
+        if seen is None:
+            self.weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=isinstance(x, sp.csr_array))
+        else:
+            self.weights = seen.weights
+            self.weights.reorder(order, plan.n_threads)
         self.memory = Memory.of(plan, self.weights, batch=self.batch, pass_seconds=_pass_seconds(plan, x, n_classes))
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
-        self.run = self._trainer(x, self.position[labels], start).run
+        self.run = self._trainer(x, self.position[labels], start, counts[order]).run
 
     def _heads(self, x: Matrix, labels: Ids, candidates: Ids | None) -> tuple[Ids, HeadSearch | None]:
         """Certain classes of each point, and what looks for them."""
@@ -193,19 +203,24 @@ class PointsTraining:
         heads = np.full((len(labels), min(plan.n_head, self.n_classes - 1)), -1, dtype=np.int32)
         return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
 
-    def _trainer(self, x: Matrix, labels: Ids, start: Start | None) -> _core.Trainer:
+    def _trainer(self, x: Matrix, labels: Ids, start: Start | None, counts: NDArray[Any]) -> _core.Trainer:
         plan, memory, n_classes = self.plan, self.memory, self.n_classes
         kept = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
         arrays: dict[str, Floats | Doubles] = {name: getattr(memory, name) for name in kept}
         if start is not None:
             arrays |= self._begin(start, x, labels)
+        first_point = 0
+        if self.seen is not None:
+            arrays["counts"], first_point = counts, self.seen.n_points
+            if len(memory.norm_sq):
+                memory.norm_sq[:] = np.einsum("kj,kj->k", self.weights.coef, self.weights.coef, dtype=np.float64)
         arrays["sample_weight"] = self.sample_weight
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
         u_max = np.inf
         if plan.max_norm is not None and not plan.fit_intercept:
             u_max = largest_log_normalizer(plan.max_norm, float(np.sqrt(self.x_sq.max(initial=0))), n_classes)
-        made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max)
+        made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max, first_point=first_point)
         if isinstance(x, sp.csr_array):
             return _core.Trainer.sparse(made, *csr_parts(x), x.shape[1], state)
         return _core.Trainer.dense(made, x, state)
@@ -256,13 +271,14 @@ def fit_points(
     candidates: Ids | None = None,
     start: Start | None = None,
     weights: Doubles | None = None,
+    seen: Seen[LinearWeights] | None = None,
 ) -> tuple[LinearWeights, list[float]]:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
     With points held out they are those of the pass that did best on them. `weights`, of mean 1, multiply the losses of
-    the points.
+    the points. Training goes on from what was `seen`, whose points u begins where those of a first training do.
     """
-    training = PointsTraining(plan, x, labels, n_classes, candidates, watch, start, weights)
+    training = PointsTraining(plan, x, labels, n_classes, candidates, watch, start, weights, seen)
     noise = plan.utility.noise if plan.utility else "gumbel"
     scale, position = training.memory.scale, training.position
     state = TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise)

@@ -1,0 +1,29 @@
+"""What a model has learnt before the points of a training that goes on from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from manyclass.model.weights import Doubles
+
+W = TypeVar("W")
+
+
+@dataclass(frozen=True)
+class Seen(Generic[W]):
+    """A model, and how much it has seen.
+
+    Attributes
+    ----------
+    weights : Weights
+        Of all classes, in the order of the labels, those of new classes included. Training moves them in place.
+    counts : ndarray of shape (n_classes,), float64
+        Points of each class, those of the training to come included: what draws by frequency go by.
+    n_points : int
+        Points before it. Draws are named by a point's number among all, so that none are made twice.
+    """
+
+    weights: W
+    counts: Doubles
+    n_points: int
