@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a shell runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and of commands that tests start and interrupt
 

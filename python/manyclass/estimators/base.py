@@ -30,7 +30,15 @@ from manyclass.checks import (
 from manyclass.estimators.calibration import Calibration
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
-from manyclass.estimators.targets import check_targets, find_positions, positions_of, sorted_classes, unseen_error
+from manyclass.estimators.history import Features, History
+from manyclass.estimators.targets import (
+    check_targets,
+    find_positions,
+    positions_of,
+    sorted_classes,
+    unseen_error,
+    with_known,
+)
 from manyclass.estimators.weighting import (
     ClassWeight,
     checked_weights,
@@ -52,19 +60,6 @@ Unseen = Literal["drop", "error"]
 
 
 @dataclass(frozen=True)
-class Features:
-    """How many features a fit saw, and their names where X has some."""
-
-    n: int
-    names: NDArray[Any] | None
-
-    @classmethod
-    def of(cls, checked: Any) -> Features:
-        """What scikit-learn's check has noted on an estimator."""
-        return cls(int(checked.n_features_in_), getattr(checked, "feature_names_in_", None))
-
-
-@dataclass(frozen=True)
 class Points:
     """The checked data of a fit.
 
@@ -80,7 +75,7 @@ class Points:
     sparse_labels : bool
         a sparse one.
     weights : ndarray of shape (n_samples,), float64, or None
-        Of the points, positive with mean 1; None where all are equal.
+        Of the points, positive with mean 1, or as they are in a part of a stream; None where all are equal.
     rows : ndarray of int or None
         Which rows of X the points are; None: all.
     mean_weight : float
@@ -150,6 +145,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     loss_curve_: Doubles
     n_iter_: int
     calibration_: Calibration | None
+    class_count_: Doubles
+    _history: History
     _weights: Weights
 
     set_params = set_named
@@ -161,14 +158,17 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         super().__init_subclass__(**kwargs)
         brief_requests(cls)
 
-    def _points(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Points:
+    def _points(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, known: NDArray[Any] | None = None
+    ) -> Points:
         """Check the data of a fit, and leave the estimator as it is; raises ValueError for what `fit` documents.
 
-        Rows of weight 0 are left out as if they had not been given, with the labels that no other row has.
+        Rows of weight 0 are left out as if they had not been given, with the labels that no other row has. With classes
+        that are `known` before, the data are a part of a stream: weights stay as they are.
         """
         check_targets(y, several=False)
-        shadow = clone(self)  # scikit-learn's check notes the number of features and their names on what it is given
-        X, y = validate_data(shadow, X, y, accept_sparse="csr", dtype=np.float32, order="C")
+        shadow, reset = self._checked_on(known)
+        X, y = validate_data(shadow, X, y, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
         with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
             warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
             check_classification_targets(y)
@@ -182,6 +182,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         if left is not None:  # a class of weight 0 has no rows left
             rows, weights = left if rows is None else rows[left], taken(weights, left)
             classes, labels = sorted_classes(classes[labels[left]])
+        if known is not None:
+            classes, labels = with_known(classes, labels, known)
         if len(classes) < 2:
             where = "" if rows is None else " in rows whose weight is above 0"
             raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
@@ -191,11 +193,16 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             Labels.single(labels.astype(np.int32)),
             classes,
             Features.of(shadow),
-            weights=normalized(weights),
+            weights=normalized(weights) if known is None else weights,
             rows=rows,
             mean_weight=1.0 if weights is None else float(weights.mean()),
             n_given=n_given,
         )
+
+    def _checked_on(self, known: NDArray[Any] | None) -> tuple[Any, bool]:
+        """What scikit-learn's check notes the number of features and their names on, or compares them with."""
+        fitted = known is not None and hasattr(self, "_weights")
+        return (self, False) if fitted else (clone(self), True)
 
     def _take(self, points: Points, weights: Weights, curve: list[float], **more: Any) -> None:
         """Take over all that a fit has found, at once: one that fails leaves the model as it was."""
@@ -207,6 +214,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             "n_iter_": len(curve),
             "_weights": weights,
             "calibration_": None,
+            "class_count_": np.bincount(points.labels.ids, minlength=len(points.classes)).astype(np.float64),
+            "_history": History(len(points.labels), len(points.labels)),
             **more,
         }
         self.__dict__.update(state)
@@ -463,7 +472,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "_weights")
         return {"weights": self._weights.layout, "weight_bytes": self._weights.nbytes}
 
-    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of the fit beside weights, classes and the loss curve.
 
         Returns
@@ -471,12 +480,15 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         description : dict
             As JSON has it.
         arrays : dict of str to ndarray
-            Of the shape of the weights.
+            By their names in a file.
         """
-        found = self.calibration_
-        return {} if found is None else {"calibration": found.encoded()}, {}
+        history, arrays = self._history.encoded()
+        description: dict[str, Any] = {"history": history}
+        if self.calibration_ is not None:
+            description["calibration"] = self.calibration_.encoded()
+        return description, {"class_count": self.class_count_, **arrays}
 
-    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `_beside_weights` has given; older files lack some of it.
 
         Parameters
@@ -484,6 +496,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         description, arrays : mappings
         """
         self.calibration_ = Calibration.decoded(description.get("calibration"))
+        self._history = History.decoded(description.get("history", {}), arrays)
+        self.class_count_ = arrays.get("class_count", np.zeros(len(self.classes_)))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -243,9 +243,7 @@ def _build(file: TensorFile, mmap: bool) -> Any:
         model._weights = _read_postings(file, n_classes, n_features, mmap)
     else:
         model._weights = _read_weights(file, info["layout"], n_classes, n_features, mmap)
-    arrays = {}
-    if "variances" in file.entries:
-        arrays["variances"] = file.read(_checked(file, "variances", np.float32, model._weights.matrix.shape))
+    arrays = _read_beside_weights(file, model, n_classes, n_features)
     try:
         model._take_beside_weights(info, arrays)
         if "vectorizer" in info:
@@ -255,6 +253,18 @@ def _build(file: TensorFile, mmap: bool) -> Any:
             raise
         raise ValueError(f"{file.path} is damaged: {error}") from error
     return model
+
+
+def _read_beside_weights(file: TensorFile, model: Any, n_classes: int, n_features: int) -> dict[str, NDArray[Any]]:
+    """Those of the arrays that a model may have beside its weights which are there."""
+    kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "class_count": (np.float64, (n_classes,)),
+        "scaling.shift": (np.float64, (n_features,)),
+        "scaling.scale": (np.float64, (n_features,)),
+    }
+    if "variances" in file.entries:
+        kinds["variances"] = (np.float32, model._weights.matrix.shape)
+    return {name: file.read(_checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
 
 
 def _unfitted(file: TensorFile, info: Mapping[str, Any]) -> Any:

@@ -54,12 +54,15 @@ class Fitted:
         What it was trained with.
     validation : Validation or None
         Of early stopping.
+    scaling : FeatureScaling or None
+        Of the features that training saw.
     """
 
     weights: Weights
     curve: list[float]
     settled: Settled
     validation: Validation | None = None
+    scaling: FeatureScaling | None = None
 
 
 def fit_softmax(
@@ -203,7 +206,7 @@ def _fit_one_label(
         weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads, start, r)
     if scaling is not None:
         scaling.fold(weights)
-    return Fitted(weights, curve, settled, watch.validation)
+    return Fitted(weights, curve, settled, watch.validation, scaling)
 
 
 def _scaling(owner: Any, chosen: Chosen, points: Points) -> FeatureScaling | None:

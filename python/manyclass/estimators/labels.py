@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
-from sklearn.base import clone
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import metrics
 from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from
-from manyclass.estimators.base import Features, LinearClassifier, Points, Unseen, as_matrix
+from manyclass.estimators.base import LinearClassifier, Points, Unseen, as_matrix
 from manyclass.estimators.calibration import Calibration, label_log_losses
+from manyclass.estimators.history import Features
 from manyclass.estimators.targets import BINARIZER, check_targets
 from manyclass.estimators.weighting import (
     checked_weights,
@@ -58,19 +58,23 @@ class LabelClassifier(LinearClassifier):
         several = getattr(self, "multilabel_", False) and self.calibration_ is not None
         return self.calibration_.log_probabilities(log_p) if several else log_p  # type: ignore[union-attr]
 
-    def _points(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Points:
+    def _points(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, known: NDArray[Any] | None = None
+    ) -> Points:
         """Check the data of a fit; of an indicator matrix, the points that have labels and a weight above 0."""
         check_targets(y)
         if not is_indicator(y):
-            return super()._points(X, y, sample_weight)
+            return super()._points(X, y, sample_weight, known)
         if self.class_weight is not None:
             raise ValueError(
                 f"class_weight is {self.class_weight!r}, which is for one label a row; with an indicator matrix y "
                 "leave it None and give fit a sample_weight"
             )
-        shadow = clone(self)
-        X = validate_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C")
+        shadow, reset = self._checked_on(known)
+        X = validate_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
         lists = indicator_lists(y, X.shape[0])
+        if known is not None and len(known) > lists.shape[1]:
+            raise ValueError(f"y has {lists.shape[1]} columns; it must have a column for each of {len(known)} classes")
         if lists.shape[1] < 2:
             raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
         weights, has_labels = raw_weights(sample_weight, X.shape[0]), np.diff(lists.indptr) > 0
@@ -90,7 +94,7 @@ class LabelClassifier(LinearClassifier):
             Features.of(shadow),
             several=True,
             sparse_labels=sp.issparse(y),
-            weights=normalized(weights),
+            weights=normalized(weights) if known is None else weights,
             rows=rows,
         )
 
@@ -273,7 +277,7 @@ class LabelClassifier(LinearClassifier):
             total += float(np.sum(of_labels if weights is None else of_labels * weights[first + rows]))
         return float(total / (max(1, x.shape[0]) if weights is None else weights.sum()))
 
-    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """See `LinearClassifier`: what a model of several labels, or of a feature map, has."""
         description, arrays = super()._beside_weights()
         found: dict[str, Any] = {
@@ -285,7 +289,7 @@ class LabelClassifier(LinearClassifier):
             found["map"] = {name: int(getattr(mapped, name)) for name in ("n_hidden", "intercept_column", "relu")}
         return {**description, "labels": found}, arrays
 
-    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """See `LinearClassifier`."""
         super()._take_beside_weights(description, arrays)
         found = description.get("labels", {})

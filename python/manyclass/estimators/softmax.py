@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
+from manyclass.estimators.continued import Before, GoneOn, Steps, TrainsOn, go_on_softmax
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
 from manyclass.estimators.fitting import fit_softmax
+from manyclass.estimators.history import History
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
@@ -31,7 +33,7 @@ from manyclass.estimators.weighting import (
     times_class_weight,
 )
 from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, Doubles, Floats, LinearWeights
+from manyclass.model.weights import Data, Doubles, LinearWeights
 from manyclass.models import MODELS, ModelName
 from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS, SamplerName
@@ -44,7 +46,7 @@ TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 
 
 @saved
-class SoftmaxClassifier(LabelClassifier):
+class SoftmaxClassifier(TrainsOn, LabelClassifier):
     r"""Softmax (multinomial logistic) regression by stochastic gradients whose cost is independent of K.
 
     Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, rows
@@ -219,8 +221,12 @@ class SoftmaxClassifier(LabelClassifier):
             alpha_path_=settled.alpha_path,
             learning_rate_table_=settled.rates,
             auto_report_=settled.trials.report,
+            _history=History(len(points.labels), len(points.labels), found.scaling),
         )
         return self
+
+    def _go_on(self, points: Points, before: Before, steps: Steps) -> GoneOn:
+        return go_on_softmax(self, points, before, steps)
 
     def check_parameters(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError.
@@ -249,7 +255,7 @@ class SoftmaxClassifier(LabelClassifier):
         tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS) and not carries_v
         return tags
 
-    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """See `LinearClassifier`: what was chosen, and how.
 
         JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
@@ -259,7 +265,7 @@ class SoftmaxClassifier(LabelClassifier):
         description : dict
             As JSON has it.
         arrays : dict of str to ndarray
-            Of the shape of the weights.
+            By their names in a file.
         """
         description, arrays = super()._beside_weights()
         found: dict[str, Any] = {
@@ -272,7 +278,7 @@ class SoftmaxClassifier(LabelClassifier):
         found["auto_report_"] = self.auto_report_.encoded()
         return {**description, "automatic": found}, arrays
 
-    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """See `LinearClassifier`."""
         super()._take_beside_weights(description, arrays)
         found = description.get("automatic", {})

@@ -128,6 +128,21 @@ def sorted_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     return classes, labels
 
 
+def with_known(
+    classes: NDArray[Any], labels: NDArray[np.intp], known: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the distinct labels of y and those that are known, sorted, and the position of each label among all.
+
+    Raises
+    ------
+    ValueError
+        If y has labels of another kind than those that are known.
+    """
+    _check_kind(classes, known, "y")
+    both = np.union1d(known, classes)
+    return both, np.searchsorted(both, classes)[labels]
+
+
 _KINDS = {"b": "numbers", "i": "numbers", "u": "numbers", "f": "numbers", "U": "text", "S": "bytes"}
 _KINDS |= {"M": "dates", "m": "time spans"}
 
@@ -138,6 +153,18 @@ def _kind(labels: NDArray[Any]) -> str:
         first = next(iter(labels.ravel()), None)
         return _KINDS.get(np.asarray(first).dtype.kind, "")
     return _KINDS.get(labels.dtype.kind, "")
+
+
+def _check_kind(labels: NDArray[Any], classes: NDArray[Any], what: str) -> None:
+    """Raise ValueError for text beside numbers, say; nothing is said of an empty array."""
+    if not labels.size or not classes.size:
+        return
+    asked, known = _kind(labels), _kind(classes)
+    if asked and known and asked != known:
+        raise ValueError(
+            f"{what} holds {asked}, such as {labels.ravel().tolist()[0]!r}; the classes are {known}, such as "
+            f"{classes.tolist()[0]!r}"
+        )
 
 
 def find_positions(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
@@ -162,12 +189,7 @@ def find_positions(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Id
     """
     if labels.size == 0:
         return np.zeros(labels.shape, dtype=np.int32)
-    asked, known = _kind(labels), _kind(classes)
-    if asked and known and asked != known:
-        raise ValueError(
-            f"{what} holds {asked}, such as {labels.ravel().tolist()[0]!r}; the classes are {known}, such as "
-            f"{classes.tolist()[0]!r}"
-        )
+    _check_kind(labels, classes, what)
     at = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     return np.where(classes[at] == labels, at, -1).astype(np.int32)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.estimators.base import LinearClassifier, Points
+from manyclass.estimators.base import Points
+from manyclass.estimators.continued import Before, GoneOn, Steps, TrainsOn, as_stored, go_on_by_points
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
@@ -48,7 +49,7 @@ class ChosenUtility:
 
 
 @saved
-class AugmentReduceClassifier(LinearClassifier):
+class AugmentReduceClassifier(TrainsOn):
     r"""Multinomial probit, logistic and softmax regression by augment and reduce (Ruiz et al. 2018).
 
     The label is the class of the largest utility, :math:`y = \arg\max_k x \cdot w_k + b_k + \epsilon_k`, the noise
@@ -244,6 +245,14 @@ class AugmentReduceClassifier(LinearClassifier):
         self._take(points, weights, curve, _variances=None)
         return self
 
+    def _go_on(self, points: Points, before: Before, steps: Steps) -> GoneOn:
+        chosen = self.check_parameters()
+        if chosen.posterior is not None:
+            raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
+        points = replace(points, x=as_stored(before.weights, points.x))
+        plan = self._plan(chosen, row_norms_sq(points.x), len(points.classes))
+        return replace(go_on_by_points(plan, points, before, steps, None), more={"_variances": None})
+
     def check_parameters(self) -> ChosenUtility:
         """Check all parameters without data, and return their parts; raises ValueError or TypeError.
 
@@ -420,12 +429,12 @@ class AugmentReduceClassifier(LinearClassifier):
             return "posterior is 'gaussian', whose predictions average over draws of all scores"
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
 
-    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+    def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """See `LinearClassifier`: the variances of a posterior."""
         description, arrays = super()._beside_weights()
         return description, arrays if self._variances is None else {**arrays, "variances": self._variances}
 
-    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, Floats]) -> None:
+    def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """See `LinearClassifier`."""
         super()._take_beside_weights(description, arrays)
         self._variances = arrays.get("variances")

@@ -198,6 +198,17 @@ class LinearWeights:
             blocks = self._blocks(X[first : first + step])
             yield first, np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in blocks])
 
+    def label_scores(self, X: Matrix, labels: Ids) -> Doubles:
+        """Return the score of one class of each point."""
+        if isinstance(X, sp.csr_array):
+            coef, n_stored = self.coef, np.diff(X.indptr)
+            products = X.data * coef[np.repeat(labels, n_stored), X.indices]
+            rows = np.repeat(np.arange(X.shape[0]), n_stored)
+            scores = np.asarray(np.bincount(rows, products, minlength=X.shape[0]), dtype=np.float64)
+        else:
+            scores = np.einsum("ij,ij->i", X, self.coef[labels], dtype=np.float64)
+        return scores + self.intercept[labels].astype(np.float64)
+
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         weights = self._core_weights()

@@ -21,7 +21,7 @@ from manyclass.training.plan import Labels, PointsPlan, Watch
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
 from manyclass.training.seen import Seen
-from manyclass.training.start import Start, carried_at
+from manyclass.training.start import Start, carried_at, carried_near
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
 # rarely move the same row of W, and at most as many as keep two cores busy between barriers.
@@ -211,9 +211,8 @@ class PointsTraining:
             arrays |= self._begin(start, x, labels)
         first_point = 0
         if self.seen is not None:
-            arrays["counts"], first_point = counts, self.seen.n_points
-            if len(memory.norm_sq):
-                memory.norm_sq[:] = np.einsum("kj,kj->k", self.weights.coef, self.weights.coef, dtype=np.float64)
+            arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.seen, x, labels)}
+            first_point = self.seen.n_points
         arrays["sample_weight"] = self.sample_weight
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
@@ -230,11 +229,24 @@ class PointsTraining:
         start.put(self.weights, self.position)
         if len(self.memory.norm_sq):
             self.memory.norm_sq[:] = start.norms_sq(self.position)
-        softmax = self.plan.utility is None or self.plan.utility.family is None
-        if self.plan.u_init != "log_n_classes" or not softmax:
+        if not self._begins_at_weights():
             return {}
         raman = self.plan.formulation == "raman"
         return {"u": carried_at(self.weights, x, labels, raman=raman, n_threads=self.plan.n_threads)}
+
+    def _go_on(self, seen: Seen[LinearWeights], x: Matrix, labels: Ids) -> dict[str, Doubles]:
+        """Return the arrays that follow from the weights that training goes on from."""
+        if len(self.memory.norm_sq):
+            self.memory.norm_sq[:] = np.einsum("kj,kj->k", self.weights.coef, self.weights.coef, dtype=np.float64)
+        if not (seen.predicts_u and self._begins_at_weights()):
+            return {}
+        raman = self.plan.formulation == "raman"
+        return {"u": carried_near(self.weights, x, labels, raman=raman, n_threads=self.plan.n_threads)}
+
+    def _begins_at_weights(self) -> bool:
+        """Whether what points carry begins at what first weights make of it."""
+        softmax = self.plan.utility is None or self.plan.utility.family is None
+        return softmax and self.plan.u_init == "log_n_classes"
 
     def after_pass(self, n_iter: int) -> bool:
         """Average, validate, search for heads; True where training is to end."""
@@ -276,7 +288,7 @@ def fit_points(
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
     With points held out they are those of the pass that did best on them. `weights`, of mean 1, multiply the losses of
-    the points. Training goes on from what was `seen`, whose points u begins where those of a first training do.
+    the points. Training goes on from what was `seen`.
     """
     training = PointsTraining(plan, x, labels, n_classes, candidates, watch, start, weights, seen)
     noise = plan.utility.noise if plan.utility else "gumbel"
@@ -297,6 +309,11 @@ def fit_points(
             noise=noise != "gumbel",
             weights=weights,
         )
-    # A model that ends well above W = 0 is worse than none.
-    curve = run_passes(training, plan, watch, state, len(labels), most=2 * at_zero, probe=probe)
+    # A model that ends well above W = 0 is worse than none; but one that goes on may meet what it holds improbable.
+    most = 2 * at_zero
+    if seen is not None:
+        most = np.inf
+        if probe is not None:
+            probe.look(state, 0)
+    curve = run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
     return training.finish(), curve

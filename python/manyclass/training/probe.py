@@ -49,7 +49,7 @@ class Probe:
     weights : ndarray of shape (n_points,) or None
         Of the points.
     looks : dict of int to (float, float)
-        The mean loss and its standard error, by pass.
+        The mean loss and its standard error, by pass; 0: before the first.
     """
 
     x: Matrix
@@ -106,7 +106,8 @@ class Probe:
         best = min(self.looks, key=lambda n_iter: self.looks[n_iter][0])
         last = max(self.looks)
         (low, _), (high, error) = self.looks[best], self.looks[last]
-        if not high - 2 * error <= TOO_HIGH * self.at_zero:
+        before, _ = self.looks.get(0, (0.0, 0.0))  # of a model that goes on, to which new classes are improbable
+        if not high - 2 * error <= TOO_HIGH * max(self.at_zero, before):
             return f"the exact loss {where} after pass {last}, {high:.4g}, is above that of W = 0"
         if high - 2 * error <= low + TOO_MUCH * self.at_zero:
             return None

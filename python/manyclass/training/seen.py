@@ -22,8 +22,12 @@ class Seen(Generic[W]):
         Points of each class, those of the training to come included: what draws by frequency go by.
     n_points : int
         Points before it. Draws are named by a point's number among all, so that none are made twice.
+    predicts_u : bool
+        Whether u of the double sum begins near its value at the weights. Otherwise it begins as in a first training,
+        which is as good where steps are large; and parts of a stream then give what the whole does.
     """
 
     weights: W
     counts: Doubles
     n_points: int
+    predicts_u: bool = False

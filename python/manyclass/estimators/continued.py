@@ -1,0 +1,296 @@
+"""Training that goes on: `partial_fit` with new rows, and new classes, of a model that is there or begins with them.
+
+Rows of a call are visited once, or n_passes times, by the steps that `fit` would make. What a call begins at:
+
+- Weights of new classes are 0, their intercepts as if the old ones, less the logarithms of their counts, went for them.
+- The step size is that of the schedule of `fit`, wound back by the share that new rows have: to its beginning where
+  there are as many as the model has seen, and hardly at all for a few; the passes of the call go through what then is
+  left of it. A stream that began without `fit` keeps the first step size.
+- u of the double sum: the mean log-normaliser of a few of the rows, less the score of the row's own label. It is as
+  good as the exact value there, where log K loses 0.05 nats a call. In a stream without `fit` it is log K, as in `fit`.
+
+Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it
+gives at once, and what one pass of `fit` gives, where nothing depends on the rows to come: with all classes named, a
+step size by number, shuffle=False, and a sampler that does not count frequencies; parts end where batches do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from manyclass.checks import check_number
+from manyclass.estimators.base import LinearClassifier, Points
+from manyclass.estimators.ensemble import is_composed
+from manyclass.estimators.history import History
+from manyclass.estimators.plans import Chosen
+from manyclass.estimators.settle import linear_model, settle_points
+from manyclass.estimators.targets import check_targets, with_known
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import Data, Doubles, LinearWeights, Matrix
+from manyclass.solvers import SOLVERS
+from manyclass.training.passes import Schedule
+from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.points import fit_points
+from manyclass.training.seen import Seen
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a call asks for beside the data: passes, and a step size; None: as the schedule goes on."""
+
+    n_passes: int
+    learning_rate: float | None
+
+
+@dataclass(frozen=True)
+class Before:
+    """What there is before a call.
+
+    Attributes
+    ----------
+    weights : Weights or None
+        Of the model's own classes; None: there is no model.
+    position : ndarray of shape (n_classes_before,)
+        Where these classes stand among all of the call.
+    counts : ndarray of shape (n_classes,)
+        Rows of each class.
+    history : History
+    """
+
+    weights: Any
+    position: NDArray[np.intp]
+    counts: Doubles
+    history: History
+
+    @classmethod
+    def of(cls, model: Any, points: Points) -> Before:
+        """What `model` is for a call with these points."""
+        n_classes = len(points.classes)
+        if not _is_fitted(model):
+            return cls(None, np.zeros(0, dtype=np.intp), np.zeros(n_classes), History())
+        position = np.searchsorted(points.classes, model.classes_)
+        counts = np.zeros(n_classes)
+        counts[position] = model.class_count_
+        return cls(model._weights, position, counts, model._history)
+
+    def share_new(self, n_points: int) -> float:
+        """New rows over those seen before, at most 1."""
+        return min(1.0, n_points / max(1, self.history.n_points))
+
+
+@dataclass(frozen=True)
+class GoneOn:
+    """What a call has found: weights, the loss of each pass, the scaling of features, and what else the model takes."""
+
+    weights: Any
+    curve: list[float]
+    scaling: FeatureScaling | None
+    more: dict[str, Any]
+
+
+class TrainsOn(LinearClassifier):
+    """A classifier with `partial_fit`; a subclass has `_go_on`, which makes the passes of a call."""
+
+    def _go_on(self, points: Points, before: Before, steps: Steps) -> GoneOn:
+        raise NotImplementedError
+
+    def partial_fit(
+        self,
+        X: Data,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_passes: int = 1,
+        learning_rate: float | None = None,
+    ) -> Self:
+        """Train on with new rows, and return it; a ValueError leaves it as it was. `manyclass.estimators.continued`.
+
+        Parameters
+        ----------
+        X, y : as in fit, of as many features; labels never seen before become classes
+        classes : array-like, labels that are to come, too, default=None
+        sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
+        n_passes, learning_rate : int, passes over these rows, and float or None, step size instead of the schedule's
+        """
+        check_number("n_passes", n_passes, low=1, integer=True)
+        if learning_rate is not None:
+            check_number("learning_rate", learning_rate, low=0, open_low=True)
+        self.check_parameters()
+        _check_can_go_on(self)
+        points = self._points(X, y, sample_weight, _known(self, classes))
+        _check_same_kind(self, points)
+        before = Before.of(self, points)
+        found = self._go_on(points, before, Steps(int(n_passes), learning_rate))
+        curve = [*getattr(self, "loss_curve_", []), *found.curve]
+        history = History(before.history.n_points + len(points.labels), before.history.n_fit, found.scaling)
+        counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
+        self._take(points, found.weights, curve, class_count_=counts, _history=history, **found.more)
+        return self
+
+
+def _is_fitted(model: Any) -> bool:
+    return hasattr(model, "_weights")
+
+
+def _check_can_go_on(model: Any) -> None:
+    """Refuse parameters that need all rows at once."""
+    if is_composed(model):
+        name, value = ("n_models", model.n_models) if model.n_models > 1 else ("calibration", model.calibration)
+        raise ValueError(
+            f"{name} is {value!r}; partial_fit trains one model and holds no rows out: leave it "
+            f"{1 if name == 'n_models' else None!r}"
+        )
+    if getattr(model, "early_stopping", False):
+        raise ValueError("early_stopping is True; partial_fit holds no rows out: set it to False")
+    if isinstance(model.class_weight, str):
+        raise ValueError(
+            f"class_weight is {model.class_weight!r}, which counts all rows; with partial_fit it must be None or a dict"
+        )
+
+
+def _known(model: Any, classes: ArrayLike | None) -> NDArray[Any]:
+    """The classes of a call that y need not have."""
+    none = np.zeros(0, dtype=np.int64)
+    own = model.classes_ if _is_fitted(model) else none
+    if classes is None:
+        return np.asarray(own)
+    check_targets(classes, several=False)
+    named = np.unique(np.asarray(classes))
+    if named.ndim != 1 or np.ndim(classes) != 1 or not len(named):
+        raise ValueError(f"classes has shape {np.shape(classes)}; it must be a list of one or more labels")
+    if not len(own):
+        return named
+    return with_known(named, np.arange(len(named)), own)[0]
+
+
+def _check_same_kind(model: Any, points: Points) -> None:
+    """Refuse several labels a row for a model of one, and the reverse."""
+    before = getattr(model, "multilabel_", False)
+    if _is_fitted(model) and before != points.several:
+        told = ("an indicator matrix of labels", "one label a row")
+        raise ValueError(f"y has {told[not points.several]}; the model was trained with {told[not before]}")
+
+
+# Linear models of one label a row
+
+
+def as_stored(weights: LinearWeights | None, x: Matrix) -> Matrix:
+    """The rows as the weights' storage needs them: sparse data train feature-major weights, dense data others."""
+    if weights is None or weights.sparse == isinstance(x, sp.csr_array):
+        return x
+    return sp.csr_array(x) if weights.sparse else np.ascontiguousarray(x.toarray())  # type: ignore[union-attr]
+
+
+def go_on_by_points(
+    plan: PointsPlan, points: Points, before: Before, steps: Steps, scaling: FeatureScaling | None
+) -> GoneOn:
+    """Make the passes of a call over points whose features are scaled already."""
+    n_classes = len(points.classes)
+    counts = before.counts + np.bincount(points.labels.ids, minlength=n_classes)
+    if before.weights is None:
+        weights = LinearWeights.zeros(n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array))
+    else:
+        weights = before.weights.grown(n_classes, before.position)
+        if scaling is not None:
+            weights = scaling.unfold(weights)
+        if plan.fit_intercept:
+            _set_new_intercepts(weights, before, counts)
+    # A class without rows, which only `classes` names, is drawn like one with a row.
+    seen = Seen(weights, np.maximum(counts, 1.0), before.history.n_points, before.history.n_fit > 0)
+    plan = replace(plan, averaging="none", **_passes(plan, before, steps, len(points.labels)))
+    weights, curve = fit_points(
+        plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen
+    )
+    if scaling is not None:
+        scaling.fold(weights)
+    return GoneOn(weights, curve, scaling, {})
+
+
+def _passes(plan: PointsPlan, before: Before, steps: Steps, n_points: int) -> dict[str, Any]:
+    """The fields of a plan that say how many passes a call makes, and with what step sizes."""
+    schedule = plan.schedule
+    if schedule.name == "adaptive":
+        raise ValueError(
+            "schedule is 'adaptive', whose steps are on the sum over all rows, which a stream does not know; with "
+            "partial_fit choose another"
+        )
+    first, last = schedule.at(0), schedule.at(plan.max_iter)
+    if before.history.n_fit == 0:
+        last = first
+    else:
+        first = schedule.at(round(plan.max_iter * (1 - before.share_new(n_points))))
+    if steps.learning_rate is not None:
+        first = last = (steps.learning_rate, first[1] * steps.learning_rate / first[0])
+    falls = min(1.0, last[0] / first[0])
+    middle = falls ** (0.5 / steps.n_passes)  # of the part that falls to the first pass
+    schedule = Schedule("exponential", first[0] * middle, first[1] * middle, falls ** (1 / steps.n_passes))
+    return {"max_iter": steps.n_passes, "schedule": schedule}
+
+
+def _set_new_intercepts(weights: LinearWeights, before: Before, counts: Doubles) -> None:
+    """Begin new classes at the mean of the old intercepts less the logarithms of counts, plus those of their own."""
+    old = np.zeros(len(counts), dtype=bool)
+    old[before.position] = True
+    counted = old & (before.counts > 0)
+    if not counted.any():
+        return
+    level = float(np.mean(weights.intercept[counted] - np.log(before.counts[counted])))
+    weights.intercept[~old] = (level + np.log(np.maximum(counts[~old], 1.0))).astype(np.float32)
+
+
+def with_resolved(model: Any) -> Any:
+    """An estimator whose open parameters are what the model's fit has made of them."""
+    own, resolved = model.get_params(deep=False), getattr(model, "resolved_params_", {})
+    told = {}
+    for name, value in resolved.items():
+        given = own[name]
+        same_part = getattr(given, "name", None) == getattr(value, "name", "")
+        if (isinstance(given, str) and given in ("auto", "grid")) or same_part or given == getattr(value, "name", ""):
+            told[name] = value
+    return clone(model).set_params(**told)
+
+
+def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> GoneOn:
+    """Make the passes of a call of a SoftmaxClassifier whose model is linear, of one label a row."""
+    own = with_resolved(owner) if before.weights is not None else owner
+    chosen = own.check_parameters()
+    model = linear_model(chosen)
+    chosen = _stepwise(owner, replace(chosen, model=model))
+    x, scaling = as_stored(before.weights, points.x), before.history.scaling
+    scales = model.get_params()["scaling"] == "standard"
+    if scales and scaling is None:  # a stream begins, or a model of an older file goes on
+        scaling = FeatureScaling.of(x, centre=bool(owner.fit_intercept), weights=points.weights)
+    x = x if scaling is None else scaling.apply(x)
+    settled = settle_points(own, chosen, x, points.labels.ids, len(points.classes), candidates=False, timed=True)
+    assert isinstance(settled.plan, PointsPlan)
+    found = go_on_by_points(settled.plan, replace(points, x=x), before, steps, scaling)
+    n_iter = len(getattr(owner, "loss_curve_", [])) + len(found.curve)
+    kept: dict[str, Any] = {"best_iter_": n_iter}
+    if before.weights is not None:
+        names = ("validation_curve_", "resolved_params_", "alpha_path_", "learning_rate_table_", "auto_report_")
+        kept |= {name: getattr(owner, name) for name in names}
+    else:
+        kept |= {
+            "validation_curve_": np.zeros(0),
+            "resolved_params_": settled.params,
+            "alpha_path_": settled.alpha_path,
+            "learning_rate_table_": settled.rates,
+            "auto_report_": settled.trials.report,
+        }
+    return replace(found, more=kept)
+
+
+def _stepwise(owner: Any, chosen: Chosen) -> Chosen:
+    """The parts, with a solver that steps by rows where "auto" has none, or one of full passes."""
+    if chosen.solver is None or (chosen.solver.name == "lbfgs" and owner.solver == "auto"):
+        return replace(chosen, solver=SOLVERS["implicit"]())
+    if chosen.solver.name == "lbfgs":
+        raise ValueError("solver is 'lbfgs', which makes passes over all rows; with partial_fit choose another")
+    return chosen

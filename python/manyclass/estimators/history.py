@@ -1,0 +1,62 @@
+"""What a model remembers of the data that it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number
+from manyclass.model.scaling import FeatureScaling
+
+
+@dataclass(frozen=True)
+class Features:
+    """How many features a fit saw, and their names where X has some."""
+
+    n: int
+    names: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, checked: Any) -> Features:
+        """What scikit-learn's check has noted on an estimator."""
+        return cls(int(checked.n_features_in_), getattr(checked, "feature_names_in_", None))
+
+
+@dataclass(frozen=True)
+class History:
+    """How much a model has seen.
+
+    Attributes
+    ----------
+    n_points : int
+        Rows that it was trained on, each counted once a call.
+    n_fit : int
+        Those of its last `fit`; 0 of a stream that began without one.
+    scaling : FeatureScaling or None
+        That of the features which training sees, where it scales them.
+    """
+
+    n_points: int = 0
+    n_fit: int = 0
+    scaling: FeatureScaling | None = None
+
+    def encoded(self) -> tuple[dict[str, int], dict[str, NDArray[Any]]]:
+        """As a file holds it: what JSON has, and arrays by their names."""
+        arrays: dict[str, NDArray[Any]] = {}
+        if self.scaling is not None:
+            arrays = {"scaling.shift": self.scaling.shift, "scaling.scale": self.scaling.scale}
+        return {"n_points": self.n_points, "n_fit": self.n_fit}, arrays
+
+    @classmethod
+    def decoded(cls, found: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> History:
+        """Return what `encoded` was; of a file without it, which is an older one, that nothing was seen."""
+        numbers = {name: found.get(name, 0) for name in ("n_points", "n_fit")}
+        for name, value in numbers.items():
+            check_number(name, value, low=0, integer=True)
+        scaling = None
+        if "scaling.scale" in arrays:
+            scaling = FeatureScaling(arrays["scaling.shift"], arrays["scaling.scale"])
+        return cls(**numbers, scaling=scaling)
