@@ -496,7 +496,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         description, arrays : mappings
         """
         self.calibration_ = Calibration.decoded(description.get("calibration"))
-        self._history = History.decoded(description.get("history", {}), arrays)
+        self._history = History.decoded(description.get("history", {}), arrays, self.n_features_in_)
         self.class_count_ = arrays.get("class_count", np.zeros(len(self.classes_)))
 
     def __sklearn_tags__(self) -> Tags:

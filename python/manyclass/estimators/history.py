@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
@@ -43,20 +44,27 @@ class History:
     n_fit: int = 0
     scaling: FeatureScaling | None = None
 
-    def encoded(self) -> tuple[dict[str, int], dict[str, NDArray[Any]]]:
-        """As a file holds it: what JSON has, and arrays by their names."""
-        arrays: dict[str, NDArray[Any]] = {}
-        if self.scaling is not None:
-            arrays = {"scaling.shift": self.scaling.shift, "scaling.scale": self.scaling.scale}
-        return {"n_points": self.n_points, "n_fit": self.n_fit}, arrays
+    def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """As a file holds it: what JSON has, and arrays by their names; a scale that all features share is a number."""
+        found: dict[str, Any] = {"n_points": self.n_points, "n_fit": self.n_fit}
+        if self.scaling is None:
+            return found, {}
+        shift, scale = self.scaling.shift, self.scaling.scale
+        if not shift.any() and np.all(scale == scale[0]) and np.isfinite(scale[0]):
+            return {**found, "scale": float(scale[0])}, {}
+        return found, {"scaling.shift": shift, "scaling.scale": scale}
 
     @classmethod
-    def decoded(cls, found: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> History:
+    def decoded(cls, found: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], n_features: int) -> History:
         """Return what `encoded` was; of a file without it, which is an older one, that nothing was seen."""
         numbers = {name: found.get(name, 0) for name in ("n_points", "n_fit")}
         for name, value in numbers.items():
             check_number(name, value, low=0, integer=True)
         scaling = None
-        if "scaling.scale" in arrays:
+        if "scale" in found:
+            check_number("scale", found["scale"], low=0, open_low=True)
+            shared = (np.broadcast_to(np.float64(value), n_features) for value in (0.0, found["scale"]))
+            scaling = FeatureScaling(*shared)
+        elif "scaling.scale" in arrays:
             scaling = FeatureScaling(arrays["scaling.shift"], arrays["scaling.scale"])
         return cls(**numbers, scaling=scaling)
