@@ -179,7 +179,10 @@ def undocumented(text: str) -> list[str]:
 
 
 def undocumented_signatures(text: str, names: Collection[str] | None = None) -> list[str]:
-    """Sections that numpydoc asks of what users call: Parameters, and Returns where something is returned."""
+    """Sections that numpydoc asks of what users call: Parameters, and Returns where something is returned.
+
+    A text that begins with "Return" has said it.
+    """
     faults = []
     tree = ast.parse(text)
     tree.body = [node for node in tree.body if names is None or getattr(node, "name", None) in names]
@@ -192,7 +195,7 @@ def undocumented_signatures(text: str, names: Collection[str] | None = None) -> 
             wants = []
         else:
             nothing = node.returns is None or ast.unparse(node.returns) in ("None", "NoReturn")
-            wants = ["Parameters"] * bool(parameters(node)) + ["Returns"] * (not nothing)
+            wants = ["Parameters"] * bool(parameters(node)) + ["Returns"] * (not nothing and not doc.startswith("Return "))
         faults += [
             f"{node.name}: no {w}"
             for w in wants

@@ -29,7 +29,7 @@ class _Brief:
 def brief_requests(cls: type) -> None:
     """Say in a line what each `set_..._request` does that scikit-learn has made in a class."""
     for name in [name for name in vars(cls) if name.startswith("set_") and name.endswith("_request")]:
-        method = name.split("_")[1]
+        method = name.removeprefix("set_").removesuffix("_request")
         line = f"Say which metadata routing passes to `{method}`; see scikit-learn's metadata routing."
         setattr(cls, name, _Brief(vars(cls)[name], line))
 

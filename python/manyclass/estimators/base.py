@@ -37,7 +37,6 @@ from manyclass.estimators.targets import (
     positions_of,
     sorted_classes,
     unseen_error,
-    with_known,
 )
 from manyclass.estimators.weighting import (
     ClassWeight,
@@ -176,14 +175,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         weights = raw_weights(sample_weight, n_given)
         rows = counting(weights)
         y, weights = (y if rows is None else y[rows]), taken(weights, rows)
-        classes, labels = sorted_classes(y)
+        classes, labels = sorted_classes(y, known)
         weights = times_class_weight(weights, self.class_weight, labels, classes)
         left = counting(weights)
         if left is not None:  # a class of weight 0 has no rows left
             rows, weights = left if rows is None else rows[left], taken(weights, left)
-            classes, labels = sorted_classes(classes[labels[left]])
-        if known is not None:
-            classes, labels = with_known(classes, labels, known)
+            classes, labels = sorted_classes(classes[labels[left]], known)
         if len(classes) < 2:
             where = "" if rows is None else " in rows whose weight is above 0"
             raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")

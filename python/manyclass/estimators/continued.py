@@ -17,7 +17,7 @@ step size by number, shuffle=False, and a sampler that does not count frequencie
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,12 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from manyclass.checks import check_number
-from manyclass.estimators.base import LinearClassifier, Points
+from manyclass.estimators.base import Points
 from manyclass.estimators.ensemble import is_composed
 from manyclass.estimators.history import History
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.settle import linear_model, settle_points
-from manyclass.estimators.targets import check_targets, with_known
+from manyclass.estimators.targets import check_targets, sorted_classes
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, LinearWeights, Matrix
 from manyclass.solvers import SOLVERS
@@ -94,45 +94,38 @@ class GoneOn:
     more: dict[str, Any]
 
 
-class TrainsOn(LinearClassifier):
-    """A classifier with `partial_fit`; a subclass has `_go_on`, which makes the passes of a call."""
+def partial_fit(
+    model: Any,
+    X: Data,
+    y: Any,
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    n_passes: int = 1,
+    learning_rate: float | None = None,
+) -> Any:
+    """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.estimators.continued)`.
 
-    def _go_on(self, points: Points, before: Before, steps: Steps) -> GoneOn:
-        raise NotImplementedError
-
-    def partial_fit(
-        self,
-        X: Data,
-        y: Any,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        n_passes: int = 1,
-        learning_rate: float | None = None,
-    ) -> Self:
-        """Train on with new rows, and return it; a ValueError leaves it as it was. `manyclass.estimators.continued`.
-
-        Parameters
-        ----------
-        X, y : as in fit, of as many features; labels never seen before become classes
-        classes : array-like, labels that are to come, too, default=None
-        sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
-        n_passes, learning_rate : int, passes over these rows, and float or None, step size instead of the schedule's
-        """
-        check_number("n_passes", n_passes, low=1, integer=True)
-        if learning_rate is not None:
-            check_number("learning_rate", learning_rate, low=0, open_low=True)
-        self.check_parameters()
-        _check_can_go_on(self)
-        points = self._points(X, y, sample_weight, _known(self, classes))
-        _check_same_kind(self, points)
-        before = Before.of(self, points)
-        found = self._go_on(points, before, Steps(int(n_passes), learning_rate))
-        curve = [*getattr(self, "loss_curve_", []), *found.curve]
-        history = History(before.history.n_points + len(points.labels), before.history.n_fit, found.scaling)
-        counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
-        self._take(points, found.weights, curve, class_count_=counts, _history=history, **found.more)
-        return self
+    Parameters
+    ----------
+    X, y, classes : as in fit, new labels becoming classes; and array-like of labels that are to come, or None
+    sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
+    n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule, or None
+    """
+    check_number("n_passes", n_passes, low=1, integer=True)
+    if learning_rate is not None:
+        check_number("learning_rate", learning_rate, low=0, open_low=True)
+    model.check_parameters()
+    _check_can_go_on(model)
+    points = model._points(X, y, sample_weight, _known(model, classes))
+    _check_same_kind(model, points)
+    before = Before.of(model, points)
+    found: GoneOn = model._go_on(points, before, Steps(int(n_passes), learning_rate))
+    curve = [*getattr(model, "loss_curve_", []), *found.curve]
+    history = History(before.history.n_points + len(points.labels), before.history.n_fit, found.scaling)
+    counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
+    model._take(points, found.weights, curve, class_count_=counts, _history=history, **found.more)
+    return model
 
 
 def _is_fitted(model: Any) -> bool:
@@ -162,12 +155,10 @@ def _known(model: Any, classes: ArrayLike | None) -> NDArray[Any]:
     if classes is None:
         return np.asarray(own)
     check_targets(classes, several=False)
-    named = np.unique(np.asarray(classes))
-    if named.ndim != 1 or np.ndim(classes) != 1 or not len(named):
+    named = np.asarray(classes)
+    if named.ndim != 1 or not len(named):
         raise ValueError(f"classes has shape {np.shape(classes)}; it must be a list of one or more labels")
-    if not len(own):
-        return named
-    return with_known(named, np.arange(len(named)), own)[0]
+    return sorted_classes(named, own if len(own) else None, "classes")[0]
 
 
 def _check_same_kind(model: Any, points: Points) -> None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
-from manyclass.estimators.continued import Before, GoneOn, Steps, TrainsOn, go_on_softmax
+from manyclass.estimators.continued import Before, GoneOn, Steps, go_on_softmax, partial_fit
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
 from manyclass.estimators.fitting import fit_softmax
@@ -46,7 +46,7 @@ TABLES = ("alpha_path_", "learning_rate_table_")  # log-losses by what was tried
 
 
 @saved
-class SoftmaxClassifier(TrainsOn, LabelClassifier):
+class SoftmaxClassifier(LabelClassifier):
     r"""Softmax (multinomial logistic) regression by stochastic gradients whose cost is independent of K.
 
     Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, rows
@@ -112,6 +112,8 @@ class SoftmaxClassifier(TrainsOn, LabelClassifier):
     >>> SoftmaxClassifier(solver=solvers.UMax(delta=2.0), random_state=0).fit(X, y).predict(X[:3]).tolist()
     ['ant', 'bee', 'cow']
     """
+
+    partial_fit = partial_fit
 
     resolved_params_: dict[str, Any]
     alpha_path_: dict[float, float]
@@ -184,10 +186,6 @@ class SoftmaxClassifier(TrainsOn, LabelClassifier):
         candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
         coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row, by points
         callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
-
-        Returns
-        -------
-        self
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
@@ -229,12 +227,7 @@ class SoftmaxClassifier(TrainsOn, LabelClassifier):
         return go_on_softmax(self, points, before, steps)
 
     def check_parameters(self) -> Chosen:
-        """Return the parts, all parameters checked without data; raises ValueError or TypeError.
-
-        Returns
-        -------
-        Chosen
-        """
+        """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
         check_flag("early_stopping", self.early_stopping)
         check_composed(self)
         check_number("validation_fraction", self.validation_fraction, low=0, open_low=True, high=0.99)
@@ -290,16 +283,12 @@ class SoftmaxClassifier(TrainsOn, LabelClassifier):
         self.auto_report_ = Report.decoded(found.get("auto_report_", []))
 
     def certificate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
-        """Bound how far the model is from the optimum of the mean log-loss + alpha/2 ||W||^2 on these data.
+        """Return "primal", the mean log-loss + alpha/2 ||W||^2 in nats, "dual", a lower bound of any W's (0 without alpha),
+        and "gap", primal - dual >= 0; where the model scales features, W is that of features scaled as X says.
 
         Parameters
         ----------
         X, y, sample_weight : the training data, as a rule, of one label a row; passed over three to eleven times
-
-        Returns
-        -------
-        dict of "primal", this objective in nats per point, "dual", a lower bound of any W's (0 without alpha), and
-            "gap", primal - dual >= 0; where the model scales features, W is that of features scaled as X says
         """
         check_is_fitted(self, "_weights")
         if not isinstance(self._weights, LinearWeights):

@@ -113,32 +113,23 @@ def _missing(row: int, label: Any) -> str:
     )
 
 
-def sorted_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the distinct labels, sorted, and the position of each label among them.
+def sorted_classes(
+    y: NDArray[Any], known: NDArray[Any] | None = None, what: str = "y"
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the distinct labels, those that are known included, sorted, and the position of each label among them.
 
     Raises
     ------
     ValueError
-        If labels cannot be compared with each other.
+        If labels cannot be compared with each other, or are of another kind than those that are known.
     """
     try:
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError as error:
-        raise ValueError(f"the labels of y cannot be sorted: {error}; make them text or numbers") from error
-    return classes, labels
-
-
-def with_known(
-    classes: NDArray[Any], labels: NDArray[np.intp], known: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the distinct labels of y and those that are known, sorted, and the position of each label among all.
-
-    Raises
-    ------
-    ValueError
-        If y has labels of another kind than those that are known.
-    """
-    _check_kind(classes, known, "y")
+        raise ValueError(f"the labels of {what} cannot be sorted: {error}; make them text or numbers") from error
+    if known is None:
+        return classes, labels
+    _check_kind(classes, known, what)
     both = np.union1d(known, classes)
     return both, np.searchsorted(both, classes)[labels]
 

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.estimators.base import Points
-from manyclass.estimators.continued import Before, GoneOn, Steps, TrainsOn, as_stored, go_on_by_points
+from manyclass.estimators.base import LinearClassifier, Points
+from manyclass.estimators.continued import Before, GoneOn, Steps, as_stored, go_on_by_points, partial_fit
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
@@ -49,7 +49,7 @@ class ChosenUtility:
 
 
 @saved
-class AugmentReduceClassifier(TrainsOn):
+class AugmentReduceClassifier(LinearClassifier):
     r"""Multinomial probit, logistic and softmax regression by augment and reduce (Ruiz et al. 2018).
 
     The label is the class of the largest utility, :math:`y = \arg\max_k x \cdot w_k + b_k + \epsilon_k`, the noise
@@ -144,6 +144,8 @@ class AugmentReduceClassifier(TrainsOn):
     >>> bool(model.elbo(X, y) <= -model.evaluate(X, y)["log_loss"])
     True
     """
+
+    partial_fit = partial_fit
 
     _variances: Floats | None
     _weights: LinearWeights
