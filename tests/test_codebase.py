@@ -195,7 +195,9 @@ def undocumented_signatures(text: str, names: Collection[str] | None = None) -> 
             wants = []
         else:
             nothing = node.returns is None or ast.unparse(node.returns) in ("None", "NoReturn")
-            wants = ["Parameters"] * bool(parameters(node)) + ["Returns"] * (not nothing and not doc.startswith("Return "))
+            wants = ["Parameters"] * bool(parameters(node)) + ["Returns"] * (
+                not nothing and not doc.startswith("Return ")
+            )
         faults += [
             f"{node.name}: no {w}"
             for w in wants

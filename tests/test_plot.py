@@ -215,6 +215,14 @@ def test_loss_against_seconds_is_above_the_best_known_and_in_order():
     assert drawn["fast"] == [[1.0, 2.0], [2.0, 0.25]]
 
 
+def test_loss_over_time_has_a_line_for_each_model():
+    picture = plot.loss_over_time({"once": [1.0, 2.0, 3.0], "daily": [1.0, np.nan, 1.5]}, period="week")
+    (drawn,) = lines_of(picture.figure)
+    assert drawn == {"once": [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], "daily": [[1.0, 1.0], [3.0, 1.5]]}
+    assert picture.figure.axes[0].get_xlabel() == "week"
+    assert "daily 1.5 at 3" in picture.alt
+
+
 def test_a_saved_picture_tells_what_it_shows(fitted, tmp_path):
     picture = plot.learning_curve(fitted)
     picture.save(tmp_path / "p.svg")
@@ -256,6 +264,8 @@ def test_a_report_has_vector_pictures_with_alternative_texts(tmp_path):
             lambda m, X, y: plot.loss_against_seconds([{"data": "d", "method": "m", "seconds": [1], "loss": []}]),
             "d, m: 1 seconds and 0 losses",
         ),
+        (lambda m, X, y: plot.loss_over_time({}), "there must be as many, and one at least"),
+        (lambda m, X, y: plot.loss_over_time({"a": [1.0], "b": [1.0, 2.0]}), r"\{'a': 1, 'b': 2\}"),
         (
             lambda m, X, y: plot.learning_curve(m).save("p.jpg"),
             "'p.jpg' is no name of a picture; it must end in '.svg' or '.png'",

@@ -1,7 +1,7 @@
 """Pictures of models and of measurements, in one style; matplotlib is needed only where one is drawn."""
 
 from manyclass.plot.models import confusion, learning_curve, reliability_diagram
-from manyclass.plot.records import loss_against_seconds, recall_against_speed
+from manyclass.plot.records import loss_against_seconds, loss_over_time, recall_against_speed
 from manyclass.plot.style import Picture
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "confusion",
     "learning_curve",
     "loss_against_seconds",
+    "loss_over_time",
     "recall_against_speed",
     "reliability_diagram",
 ]

@@ -1,9 +1,9 @@
-"""Pictures of measurements: the indexes beside faiss, and the loss that each solver reaches by when."""
+"""Pictures of measurements: indexes beside faiss, the loss that each solver reaches by when, and loss over time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,37 @@ def loss_against_seconds(records: Iterable[Mapping[str, Any]]) -> Picture:
         panels.append(Panel(data, sorted(series, key=_end)))
     of = "nats above the best loss known" if excess else "loss [nats]"
     return line_chart(panels, "seconds of training", of, log_x=True, log_y=excess)
+
+
+def loss_over_time(losses: Mapping[str, Sequence[float]], *, period: str = "day") -> Picture:
+    """Draw the loss of the rows of each period, predicted before they were learnt: the prequential log-loss.
+
+    Parameters
+    ----------
+    losses : mapping of str to sequence of float
+        Of each model, by period, in nats; NaN where a period has no rows.
+    period : str
+        What the data came in, for the axis.
+
+    Returns
+    -------
+    Picture
+
+    Raises
+    ------
+    ValueError
+        If there are no losses, or models have different numbers of periods.
+    ImportError
+        Without matplotlib.
+    """
+    lengths = {name: len(by_period) for name, by_period in losses.items()}
+    if not lengths or min(lengths.values()) == 0 or len(set(lengths.values())) > 1:
+        raise ValueError(f"losses has the lengths {lengths}; there must be as many, and one at least, of each model")
+    series = [
+        Series(str(name), list(range(1, len(by_period) + 1)), [x if np.isfinite(x) else None for x in by_period])
+        for name, by_period in losses.items()
+    ]
+    return line_chart([Panel("", series)], period, f"log-loss of the {period}'s rows before they are learnt [nats]")
 
 
 def _by_data(records: Iterable[Mapping[str, Any]], fields: tuple[str, ...]) -> dict[str, list[Mapping[str, Any]]]:
