@@ -1,0 +1,75 @@
+"""The command `manyclass learn`: a saved model trained on with new rows."""
+
+import numpy as np
+import pytest
+from test_cli import run, the_error, write_data
+
+import manyclass
+from manyclass import load_xmc
+from manyclass.datasets import first_label
+from manyclass.estimators.files import load_notes
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "m"
+    data = write_data(tmp_path / "data.txt")
+    run("fit", data, "--output", path, "--solver", "implicit", "--max-iter", 2, "--random-state", 0, "--normalize")
+    return path
+
+
+def test_rows_are_learnt_as_partial_fit_learns_them(model, tmp_path, capsys):
+    data, out = write_data(tmp_path / "more.txt", n_rows=100), tmp_path / "out"
+    expected = manyclass.load(model)
+    before = model.read_bytes()
+    run("learn", model, data, "--output", out, "--n-passes", 3, "--learning-rate", 0.5, "--test", data, "--no-progress")
+    X, Y = load_xmc(data)
+    X.data /= np.repeat(np.sqrt(X.multiply(X).sum(axis=1)), np.diff(X.indptr)).astype(np.float32)
+    expected.partial_fit(X, first_label(Y), n_passes=3, learning_rate=0.5)
+    learnt = manyclass.load(out)
+    np.testing.assert_allclose(learnt.coef_, expected.coef_, rtol=0, atol=1e-6)  # the lengths are rounded otherwise
+    assert (learnt.n_jobs, learnt.verbose) == (manyclass.load(model).n_jobs, 0)
+    assert load_notes(out) == load_notes(model)
+    assert model.read_bytes() == before
+    told = capsys.readouterr().out
+    assert "0 of them new" in told
+    assert told.index("before") < told.index("running loss") < told.index("after")
+
+
+def test_the_model_is_replaced_and_goes_on_again(model, tmp_path, capsys):
+    lines = write_data(tmp_path / "more.txt", n_rows=60).read_text().splitlines()
+    new = tmp_path / "new.txt"
+    new.write_text("\n".join("99 " + line.split(" ", 1)[1] for line in lines[1:]) + "\n")
+    run("learn", model, new)
+    assert "1 of them new" in capsys.readouterr().out
+    run("learn", model, new)
+    learnt = manyclass.load(model)
+    assert learnt.classes_[-1] == 99
+    assert learnt.class_count_[-1] == 120
+    assert learnt.n_iter_ == 4
+
+
+def test_texts_are_learnt_with_names(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("__label__tea green leaves\n__label__milk white cows\n" * 20)
+    (tmp_path / "b.txt").write_text("__label__wine red leaves\n__label__milk white cows\n" * 20)
+    model = tmp_path / "m"
+    run("fit", tmp_path / "a.txt", "--output", model, "--random-state", 0)
+    run("learn", model, tmp_path / "b.txt", "--n-passes", 5)
+    assert manyclass.load(model).classes_.tolist() == ["milk", "tea", "wine"]
+    capsys.readouterr()
+    run("evaluate", model, tmp_path / "b.txt", "--json")
+    assert '"n_rows": 40' in capsys.readouterr().out
+
+
+def test_mistakes_are_told_before_anything_is_written(model, tmp_path, capsys):
+    before = model.read_bytes()
+    (tmp_path / "names.csv").write_text("label,a\nant,1\nbee,2\n")
+    data = write_data(tmp_path / "more.txt")
+    for options, told in (
+        ((data, "--n-passes", 0), "n_passes is 0"),
+        ((data, "--learning-rate", -1), "learning_rate is -1"),
+        ((data, "--output", tmp_path / "no" / "where"), "no"),
+        ((tmp_path / "gone",), "No such file"),
+    ):
+        assert told in the_error(capsys, "learn", model, *options)
+    assert model.read_bytes() == before
