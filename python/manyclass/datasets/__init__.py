@@ -12,6 +12,7 @@ from manyclass.datasets.preprocessing import (
     scale_by_max,
     truncate_features,
 )
+from manyclass.datasets.stream import stream_xmc
 from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import load_xmc
 
@@ -30,5 +31,6 @@ __all__ = [
     "make_planted",
     "save_csr",
     "scale_by_max",
+    "stream_xmc",
     "truncate_features",
 ]
