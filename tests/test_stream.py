@@ -149,7 +149,7 @@ def test_who_stops_early_leaves_no_thread(tmp_path):
 )
 def test_a_malformed_line_is_told_with_its_place_after_the_rows_before(block, text, told, tmp_path):
     (tmp_path / "rows.txt").write_text(text)
-    sizes = {} if int((text.split() + [0, 0])[1].partition(":")[0] or 0) == D else {"n_features": D, "n_labels": K}
+    sizes = {} if f"{D} {K}" in text else {"n_features": D, "n_labels": K}
     parts = stream_xmc(tmp_path / "rows.txt", rows=1, **sizes)
     with pytest.raises(ValueError, match=told):
         list(parts)
