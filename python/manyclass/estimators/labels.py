@@ -26,9 +26,8 @@ from manyclass.estimators.weighting import (
     taken,
     weights_left,
 )
-from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights
+from manyclass.model.postings import HybridWeights, mapped_part
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.training.plan import Labels
 
@@ -147,7 +146,7 @@ class LabelClassifier(LinearClassifier):
         return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
 
     def _mapped(self, x: Matrix) -> Matrix:
-        mapped = _mapped_part(self._weights)
+        mapped = mapped_part(self._weights)
         return x if mapped is None else mapped.transform(x)
 
     @property
@@ -163,7 +162,7 @@ class LabelClassifier(LinearClassifier):
 
     def _embedded(self) -> MappedWeights:
         check_is_fitted(self, "_weights")
-        mapped = _mapped_part(self._weights)
+        mapped = mapped_part(self._weights)
         if mapped is None or not len(mapped.embeddings):
             raise AttributeError("the model has no embeddings; fit it with model='embedding'")
         return mapped
@@ -284,9 +283,11 @@ class LabelClassifier(LinearClassifier):
             name: int(getattr(self, name)) for name in ("multilabel_", "n_labels_", "_sparse_labels")
         }
         found["threshold_"] = self.threshold_
-        mapped = _mapped_part(self._weights)
+        mapped = mapped_part(self._weights)
         if mapped is not None:
             found["map"] = {name: int(getattr(mapped, name)) for name in ("n_hidden", "intercept_column", "relu")}
+        if isinstance(self._weights, HybridWeights):
+            found["scales"] = list(map(float, self._weights.scales))
         return {**description, "labels": found}, arrays
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -303,13 +304,6 @@ class LabelClassifier(LinearClassifier):
         tags: Tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def _mapped_part(weights: Weights) -> MappedWeights | None:
-    """The weights over a feature map that weights are or have."""
-    if isinstance(weights, HybridWeights):
-        return weights.mapped
-    return weights if isinstance(weights, MappedWeights) else None
 
 
 def _precisions(lists: sp.csr_array, best: Ids, ks: list[int], weights: Doubles | None) -> Doubles:

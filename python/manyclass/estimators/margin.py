@@ -11,6 +11,8 @@ from sklearn.utils.metaestimators import available_if
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED_DIM
 from manyclass.estimators.base import Points, Unseen
+from manyclass.estimators.continued import Before, GoneOn, Steps, TrainsOn
+from manyclass.estimators.continued_batches import go_on_batches
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
@@ -39,7 +41,7 @@ def _gives_probabilities(model: MarginClassifier) -> bool:
 
 
 @saved
-class MarginClassifier(LabelClassifier):
+class MarginClassifier(TrainsOn, LabelClassifier):
     r"""Linear or one-hidden-layer classifier by the smoothed max-margin loss (Yen et al., ICML 2018).
 
     Minimises the mean over points of
@@ -187,9 +189,13 @@ class MarginClassifier(LabelClassifier):
 
     def _fit_points(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
         plan = self._plan(chosen, points)
-        weights, curve = fit_batches(plan, points.x, points.labels, len(points.classes), watch, points.weights)
-        self._take(points, weights, curve)
+        n_classes = len(points.classes)
+        weights, curve, squares = fit_batches(plan, points.x, points.labels, n_classes, watch, points.weights)
+        self._take(points, weights, curve, _squares=squares)
         return self
+
+    def _go_on(self, points: Points, before: Before, steps: Steps) -> GoneOn:
+        return go_on_batches(self._plan(self.check_parameters(), points), points, before, steps)
 
     def check_parameters(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError.
