@@ -83,7 +83,7 @@ Squares = MappedSquares | PostingSquares | HybridSquares
 
 
 def saved_squares(squares: Squares | None) -> dict[str, Floats]:
-    """Those that a file holds, by their names: of rows, which are few; those of pairs would make it half as long again."""
+    """Those that a file holds: of rows, which are few. Those of pairs would make it half as long again."""
     if isinstance(squares, HybridSquares):
         squares = squares.mapped
     if not isinstance(squares, MappedSquares) or not len(squares.classes):
