@@ -28,6 +28,7 @@ from manyclass.checks import check_number
 from manyclass.estimators.base import LinearClassifier, Points
 from manyclass.estimators.ensemble import is_composed
 from manyclass.estimators.history import History
+from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.settle import Settled, linear_model, settle_points
 from manyclass.estimators.targets import check_targets, with_known
@@ -136,8 +137,10 @@ class TrainsOn(LinearClassifier):
             check_number("learning_rate", learning_rate, low=0, open_low=True)
         self.check_parameters()
         _check_can_go_on(self)
-        points = self._points(X, y, sample_weight, _known(self, classes))
-        _check_same_kind(self, points)
+        _check_same_kind(self, y)
+        known = _known(self, classes)
+        points = self._points(X, y, sample_weight, known)
+        _check_columns(points, known)
         before = Before.of(self, points)
         found = self._go_on(points, before, Steps(int(n_passes), learning_rate))
         curve = [*getattr(self, "loss_curve_", []), *found.curve]
@@ -187,12 +190,24 @@ def _known(model: Any, classes: ArrayLike | None) -> NDArray[Any]:
     return with_known(named, np.arange(len(named)), own)[0]
 
 
-def _check_same_kind(model: Any, points: Points) -> None:
+def _check_same_kind(model: Any, y: Any) -> None:
     """Refuse several labels a row for a model of one, and the reverse."""
-    before = getattr(model, "multilabel_", False)
-    if _is_fitted(model) and before != points.several:
-        told = ("an indicator matrix of labels", "one label a row")
-        raise ValueError(f"y has {told[not points.several]}; the model was trained with {told[not before]}")
+    if not hasattr(model, "multilabel_"):
+        return
+    check_targets(y)
+    several = is_indicator(y)
+    if model.multilabel_ != several:
+        told = ("one label a row", "an indicator matrix of labels")
+        raise ValueError(f"y has {told[several]}; the model was trained with {told[model.multilabel_]}")
+
+
+def _check_columns(points: Points, known: NDArray[Any]) -> None:
+    """Refuse names of classes for an indicator matrix other than its columns' numbers."""
+    if points.several and not np.array_equal(known, np.arange(len(known))):
+        raise ValueError(
+            f"classes are {known.tolist()!r}; with an indicator matrix y they are its columns' numbers, 0 to "
+            f"{len(points.classes) - 1}: leave classes None"
+        )
 
 
 # Linear models of one label a row

@@ -34,6 +34,7 @@ from manyclass.estimators.settle import Settled, settle_batches
 from manyclass.estimators.weighting import normalized, some_of
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights, as_csr
+from manyclass.models import MODELS
 from manyclass.training.batches import fit_batches, start_mapped
 from manyclass.training.blend import rows_held_out
 from manyclass.training.hybrid import begin_hybrid, go_on_hybrid, join
@@ -81,11 +82,14 @@ def _kind(owner: Any, chosen: Chosen, points: Points, before: Before) -> str:
 
 def _settle(own: Any, chosen: Chosen, points: Points, before: Before, kind: str) -> Settled:
     """The plan, nothing being tried."""
+    if kind == "batches":
+        embeds = before.weights is not None and bool(before.weights.embeddings.size)
+        return settle_batches(own, chosen, points.x, len(points.classes), embeds=embeds)
+    if chosen.model is None:  # an older file does not say what it was
+        chosen = replace(chosen, model=MODELS[kind]())
     if kind == "sparse":
         return settle_sparse(own, chosen, points, timed=True)
-    if kind == "hybrid":
-        return settle_hybrid(own, chosen, points, timed=True, n_labels=before.history.n_labels or None)
-    return settle_batches(own, chosen, points.x, len(points.classes), embeds=False)
+    return settle_hybrid(own, chosen, points, timed=True, n_labels=before.history.n_labels or None)
 
 
 def _seen(weights: Any, points: Points, before: Before) -> Seen[Any]:

@@ -99,15 +99,20 @@ class LabelClassifier(LinearClassifier):
 
     def _take(self, points: Points, weights: Any, curve: list[float], **more: Any) -> None:
         n_labels = max(1, round(float(np.average(np.diff(points.labels.indptr), weights=points.weights))))
+        goes_on, threshold = "class_count_" in more, None
+        if goes_on:  # the counts are of all calls
+            n_labels = max(1, round(float(more["class_count_"].sum()) / more["_history"].n_points))
+        if goes_on and hasattr(self, "_weights") and len(points.labels) < LEAST_ROWS:  # too few rows to find another
+            threshold = self.threshold_
+        elif points.several:
+            threshold = self._best_threshold(points, weights, n_labels, more.get("calibration_"))
         super()._take(
             points,
             weights,
             curve,
             multilabel_=points.several,
             n_labels_=n_labels,
-            threshold_=self._best_threshold(points, weights, n_labels, more.get("calibration_"))
-            if points.several
-            else None,
+            threshold_=threshold,
             _sparse_labels=points.sparse_labels,
             **more,
         )

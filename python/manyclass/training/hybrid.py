@@ -64,10 +64,11 @@ def go_on_hybrid(
     squares: HybridSquares,
     parts: tuple[bool, bool] = (True, True),
 ) -> list[float]:
-    """Train both parts on, or one of them, and return the mean loss of each pass of those on pairs.
+    """Train `parts` on, and return the mean loss of each pass of the first one.
 
     Each is trained alone, as it was before: its scores must be on their own scale, for a loss of one part would undo
-    the scale that it has in the sum. Weights and squares are moved in place.
+    the scale that it has in the sum. Weights and squares are moved in place. Where training ends early, by Ctrl-C, that
+    of embeddings is left out.
     """
     weights = seen.weights
     curve: list[float] = []
@@ -75,9 +76,12 @@ def go_on_hybrid(
     if parts[0]:
         told, own = Watch(heading="pairs"), seen.with_weights(weights.postings)
         _, curve, _ = fit_postings(plan.postings, *data, told, sample_weight, own, squares.postings)
+        if len(curve) < plan.max_iter:
+            return curve
     if parts[1]:
         told, of_mapped = Watch(heading="embeddings"), seen.with_weights(weights.mapped)
-        fit_batches(plan.embeddings, *data, told, sample_weight, of_mapped, squares.mapped)
+        _, losses, _ = fit_batches(plan.embeddings, *data, told, sample_weight, of_mapped, squares.mapped)
+        curve = curve if parts[0] else losses
     return curve
 
 
