@@ -244,20 +244,23 @@ def test_a_weight_of_2_moves_as_far_as_the_row_twice(loss, several, seed):
 
 @kinds
 @pytest.mark.parametrize("mmap", [False, True])
-def test_a_model_from_a_file_goes_on(model, mmap, tmp_path, seed):
-    """Bit for bit, but for weights on pairs, whose sums of squares stay behind."""
+@pytest.mark.parametrize("fits", [False, True])
+def test_a_model_from_a_file_goes_on_bit_for_bit(model, mmap, fits, tmp_path, seed):
+    """But for weights on pairs of a fit, whose sums of squares stay behind."""
     X, Y = some_data(seed, several=True)
-    model = clone(model).fit(X[:HALF], Y[:HALF, : K - 1])
+    model = clone(model)
+    (model.fit if fits else model.partial_fit)(X[:HALF], Y[:HALF, : K - 1])
     model.save(tmp_path / "m")
     loaded = manyclass.load(tmp_path / "m", mmap=mmap)
     assert loaded._history == model._history
     model.partial_fit(X[HALF:], Y[HALF:])
     loaded.partial_fit(X[HALF:], Y[HALF:])
-    if isinstance(model._weights, MappedWeights):
+    if isinstance(model._weights, MappedWeights) or not fits:
         assert_same(loaded, model)
     else:
         assert loaded._weights.n_classes == K
-        # The first steps of a weight are longer; what it was is the same.
+        assert not np.array_equal(arrays_of(loaded)[-2], arrays_of(model)[-2])
+        # Half of the rows move weights by longer steps: in a hundred seeds shares of 320 rows differ by .04 at most.
         assert precision(loaded, X, Y) == pytest.approx(precision(model, X, Y), abs=0.1)
     assert loaded.n_iter_ == model.n_iter_
     np.testing.assert_array_equal(loaded.class_count_, model.class_count_)

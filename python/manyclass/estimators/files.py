@@ -17,9 +17,10 @@ from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights, mapped_part
+from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
+from manyclass.training.squares import shapes_of_squares
 from manyclass.version import __version__
 
 if TYPE_CHECKING:  # they import this module, for `save`
@@ -263,12 +264,7 @@ def _read_beside_weights(file: TensorFile, model: Any, n_classes: int, n_feature
         "scaling.shift": (np.float64, (n_features,)),
         "scaling.scale": (np.float64, (n_features,)),
     }
-    mapped = mapped_part(model._weights)
-    if mapped is not None:
-        kinds |= {
-            "squares.embeddings": (np.float32, (len(mapped.embeddings),)),
-            "squares.classes": (np.float32, (n_classes,)),
-        }
+    kinds |= shapes_of_squares(model._weights)
     if "variances" in file.entries:
         kinds["variances"] = (np.float32, model._weights.matrix.shape)
     return {name: file.read(_checked(file, name, *kinds[name])) for name in kinds if name in file.entries}

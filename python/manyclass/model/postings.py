@@ -296,6 +296,13 @@ def mapped_part(weights: Any) -> MappedWeights | None:
     return weights if isinstance(weights, MappedWeights) else None
 
 
+def postings_part(weights: Any) -> SparseWeights | None:
+    """The weights on pairs that weights are or have."""
+    if isinstance(weights, HybridWeights):
+        return weights.postings
+    return weights if isinstance(weights, SparseWeights) else None
+
+
 def _numbered(indptr: NDArray[np.int64], classes: Ids, n_classes: int) -> NDArray[np.int64]:
     """The pairs of a support as numbers that increase."""
     return np.repeat(np.arange(len(indptr) - 1) * n_classes, np.diff(indptr)) + classes

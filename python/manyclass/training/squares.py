@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import SparseWeights
+from manyclass.model.postings import SparseWeights, mapped_part, postings_part
 from manyclass.model.weights import Floats
 
 
@@ -82,20 +83,42 @@ class HybridSquares:
 Squares = MappedSquares | PostingSquares | HybridSquares
 
 
-def saved_squares(squares: Squares | None) -> dict[str, Floats]:
-    """Those that a file holds: of rows, which are few. Those of pairs would make it half as long again."""
-    if isinstance(squares, HybridSquares):
-        squares = squares.mapped
-    if not isinstance(squares, MappedSquares) or not len(squares.classes):
-        return {}
-    return {"squares.embeddings": squares.embeddings, "squares.classes": squares.classes}
+def saved_squares(squares: Squares | None, *, of_pairs: bool) -> dict[str, NDArray[Any]]:
+    """Those that a file holds, by their names; those of pairs, which make it half as long again, only if asked for."""
+    mapped = squares.mapped if isinstance(squares, HybridSquares) else squares
+    postings = squares.postings if isinstance(squares, HybridSquares) else squares
+    found: dict[str, NDArray[Any]] = {}
+    if isinstance(mapped, MappedSquares):
+        found |= {"squares.embeddings": mapped.embeddings, "squares.classes": mapped.classes}
+    if isinstance(postings, PostingSquares) and of_pairs:
+        found |= {"squares.values": postings.values, "squares.intercept": postings.intercept}
+        found["squares.offset"] = np.array([postings.offset])
+    return {name: array for name, array in found.items() if len(array)}
 
 
-def read_squares(arrays: Mapping[str, NDArray[Any]]) -> MappedSquares | None:
+def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:
+    """Dtypes and shapes of what a file may hold of the squares of a model."""
+    found: dict[str, tuple[Any, tuple[int, ...]]] = {"squares.classes": (np.float32, (weights.n_classes,))}
+    mapped, postings = mapped_part(weights), postings_part(weights)
+    if mapped is not None:
+        found["squares.embeddings"] = (np.float32, (len(mapped.embeddings),))
+    if postings is not None:
+        found["squares.values"] = (np.float32, postings.values.shape)
+        found["squares.intercept"] = (np.float32, (weights.n_classes,))
+        found["squares.offset"] = (np.float64, (1,))
+    return found
+
+
+def read_squares(arrays: Mapping[str, NDArray[Any]]) -> Squares | None:
     """Return what `saved_squares` gave, where it is there."""
-    if "squares.classes" not in arrays:
-        return None
-    return MappedSquares(arrays["squares.embeddings"], arrays["squares.classes"])
+    none, mapped = np.zeros(0, dtype=np.float32), None
+    if "squares.classes" in arrays:
+        mapped = MappedSquares(arrays.get("squares.embeddings", none), arrays["squares.classes"])
+    if "squares.offset" not in arrays:
+        return mapped
+    offset = float(arrays["squares.offset"][0])
+    postings = PostingSquares(arrays.get("squares.values", none), arrays.get("squares.intercept", none), offset)
+    return postings if mapped is None else HybridSquares(postings, mapped)
 
 
 def _grown(squares: Floats, n_classes: int, position: NDArray[np.intp]) -> Floats:
