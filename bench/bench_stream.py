@@ -1,6 +1,6 @@
 """Ten million drawn rows from a text file through little memory, beside the same rows in memory.
 
-    python bench/bench_stream.py [--rows 10000000] [--n-jobs 2] [--folder /tmp]
+    python bench/bench_stream.py [--rows 10000000] [--n-jobs 2]
 
 Both train by `partial_fit`, all rows once, each in a process of its own: one on `stream_xmc`'s parts as they come, the
 other on `load_xmc`'s rows, in parts of the same size. Told are seconds, rows a second, the peak of the process's

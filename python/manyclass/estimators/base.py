@@ -54,6 +54,7 @@ from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.search import class_index
 from manyclass.training.passes import summarize
 from manyclass.training.plan import Labels
+from manyclass.training.squares import Squares, read_squares, saved_squares
 
 Unseen = Literal["drop", "error"]
 
@@ -146,6 +147,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     calibration_: Calibration | None
     class_count_: Doubles
     _history: History
+    _squares: Squares | None
     _weights: Weights
 
     set_params = set_named
@@ -212,7 +214,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             "_weights": weights,
             "calibration_": None,
             "class_count_": np.bincount(points.labels.ids, minlength=len(points.classes)).astype(np.float64),
-            "_history": History(len(points.labels), len(points.labels)),
+            "_history": History(len(points.labels), len(points.labels), n_labels=points.labels.mean),
+            "_squares": None,
             **more,
         }
         self.__dict__.update(state)
@@ -483,7 +486,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         description: dict[str, Any] = {"history": history}
         if self.calibration_ is not None:
             description["calibration"] = self.calibration_.encoded()
-        return description, {"class_count": self.class_count_, **arrays}
+        # A model that has gone on is one that goes on again.
+        goes_on = self._history.n_points > self._history.n_fit
+        squares = saved_squares(self._squares, of_pairs=goes_on)
+        return description, {"class_count": self.class_count_, **arrays, **squares}
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `_beside_weights` has given; older files lack some of it.
@@ -495,6 +501,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         self.calibration_ = Calibration.decoded(description.get("calibration"))
         self._history = History.decoded(description.get("history", {}), arrays, self.n_features_in_)
         self.class_count_ = arrays.get("class_count", np.zeros(len(self.classes_)))
+        self._squares = read_squares(arrays)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

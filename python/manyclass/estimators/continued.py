@@ -28,16 +28,18 @@ from manyclass.checks import check_number
 from manyclass.estimators.base import Points
 from manyclass.estimators.ensemble import is_composed
 from manyclass.estimators.history import History
+from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
-from manyclass.estimators.settle import linear_model, settle_points
+from manyclass.estimators.settle import Settled, linear_model, settle_points
 from manyclass.estimators.targets import check_targets, sorted_classes
 from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, Doubles, LinearWeights, Matrix
+from manyclass.model.weights import Data, Doubles, Floats, LinearWeights, Matrix
 from manyclass.solvers import SOLVERS
 from manyclass.training.passes import Schedule
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.plan import Plan, PointsPlan, Watch
 from manyclass.training.points import fit_points
 from manyclass.training.seen import Seen
+from manyclass.training.squares import Squares
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,15 @@ class Before:
     counts : ndarray of shape (n_classes,)
         Rows of each class.
     history : History
+    squares : Squares or None
+        Adagrad's sums, of the model's own classes.
     """
 
     weights: Any
     position: NDArray[np.intp]
     counts: Doubles
     history: History
+    squares: Squares | None = None
 
     @classmethod
     def of(cls, model: Any, points: Points) -> Before:
@@ -77,7 +82,15 @@ class Before:
         position = np.searchsorted(points.classes, model.classes_)
         counts = np.zeros(n_classes)
         counts[position] = model.class_count_
-        return cls(model._weights, position, counts, model._history)
+        return cls(model._weights, position, counts, model._history, model._squares)
+
+    def counts_with(self, points: Points) -> Doubles:
+        """Rows of each class, those of a call's points included; 1 for a class that only `classes` names.
+
+        Such a class is drawn like one with a row.
+        """
+        counts = self.counts + np.bincount(points.labels.ids, minlength=len(self.counts))
+        return np.maximum(counts, 1.0)
 
     def share_new(self, n_points: int) -> float:
         """New rows over those seen before, at most 1."""
@@ -117,12 +130,18 @@ def partial_fit(
         check_number("learning_rate", learning_rate, low=0, open_low=True)
     model.check_parameters()
     _check_can_go_on(model)
+    _check_same_kind(model, y)
     points = model._points(X, y, sample_weight, _known(model, classes))
-    _check_same_kind(model, points)
+    _check_columns(points, classes)
     before = Before.of(model, points)
     found: GoneOn = model._go_on(points, before, Steps(int(n_passes), learning_rate))
     curve = [*getattr(model, "loss_curve_", []), *found.curve]
-    history = History(before.history.n_points + len(points.labels), before.history.n_fit, found.scaling)
+    history = replace(
+        before.history,
+        n_points=before.history.n_points + len(points.labels),
+        scaling=found.scaling,
+        n_labels=before.history.n_labels or points.labels.mean,
+    )
     counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
     model._take(points, found.weights, curve, class_count_=counts, _history=history, **found.more)
     return model
@@ -161,12 +180,24 @@ def _known(model: Any, classes: ArrayLike | None) -> NDArray[Any]:
     return sorted_classes(named, own if len(own) else None, "classes")[0]
 
 
-def _check_same_kind(model: Any, points: Points) -> None:
+def _check_same_kind(model: Any, y: Any) -> None:
     """Refuse several labels a row for a model of one, and the reverse."""
-    before = getattr(model, "multilabel_", False)
-    if _is_fitted(model) and before != points.several:
-        told = ("an indicator matrix of labels", "one label a row")
-        raise ValueError(f"y has {told[not points.several]}; the model was trained with {told[not before]}")
+    if not hasattr(model, "multilabel_"):
+        return
+    check_targets(y)
+    several = is_indicator(y)
+    if model.multilabel_ != several:
+        told = ("one label a row", "an indicator matrix of labels")
+        raise ValueError(f"y has {told[several]}; the model was trained with {told[model.multilabel_]}")
+
+
+def _check_columns(points: Points, classes: ArrayLike | None) -> None:
+    """Refuse names of an indicator matrix's columns that are not sorted."""
+    if points.several and classes is not None and not np.array_equal(np.asarray(classes), points.classes):
+        raise ValueError(
+            "classes are not sorted or not distinct; with an indicator matrix y they are the labels of its columns, "
+            "in the order of classes_"
+        )
 
 
 # Linear models of one label a row
@@ -184,7 +215,7 @@ def go_on_by_points(
 ) -> GoneOn:
     """Make the passes of a call over points whose features are scaled already."""
     n_classes = len(points.classes)
-    counts = before.counts + np.bincount(points.labels.ids, minlength=n_classes)
+    counts = before.counts_with(points)
     if before.weights is None:
         weights = LinearWeights.zeros(n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array))
     else:
@@ -192,10 +223,9 @@ def go_on_by_points(
         if scaling is not None:
             weights = scaling.unfold(weights)
         if plan.fit_intercept:
-            _set_new_intercepts(weights, before, counts)
-    # A class without rows, which only `classes` names, is drawn like one with a row.
-    seen = Seen(weights, np.maximum(counts, 1.0), before.history.n_points, before.history.n_fit > 0)
-    plan = replace(plan, averaging="none", **_passes(plan, before, steps, len(points.labels)))
+            set_new_intercepts(weights.intercept, before, counts)
+    seen = Seen(weights, counts, before.history.n_points, before.history.n_fit > 0)
+    plan = replace(plan, averaging="none", **passes_of_call(plan, before, steps, len(points.labels)))
     weights, curve = fit_points(
         plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen
     )
@@ -204,7 +234,7 @@ def go_on_by_points(
     return GoneOn(weights, curve, scaling, {})
 
 
-def _passes(plan: PointsPlan, before: Before, steps: Steps, n_points: int) -> dict[str, Any]:
+def passes_of_call(plan: Plan, before: Before, steps: Steps, n_points: int) -> dict[str, Any]:
     """The fields of a plan that say how many passes a call makes, and with what step sizes."""
     schedule = plan.schedule
     if schedule.name == "adaptive":
@@ -225,15 +255,18 @@ def _passes(plan: PointsPlan, before: Before, steps: Steps, n_points: int) -> di
     return {"max_iter": steps.n_passes, "schedule": schedule}
 
 
-def _set_new_intercepts(weights: LinearWeights, before: Before, counts: Doubles) -> None:
-    """Begin new classes at the mean of the old intercepts less the logarithms of counts, plus those of their own."""
+def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> None:
+    """Begin new classes at the mean of the old intercepts less the logarithms of counts, plus those of their own.
+
+    `counts`, above 0, are those of all rows.
+    """
     old = np.zeros(len(counts), dtype=bool)
     old[before.position] = True
     counted = old & (before.counts > 0)
     if not counted.any():
         return
-    level = float(np.mean(weights.intercept[counted] - np.log(before.counts[counted])))
-    weights.intercept[~old] = (level + np.log(np.maximum(counts[~old], 1.0))).astype(np.float32)
+    level = float(np.mean(intercept[counted] - np.log(before.counts[counted])))
+    intercept[~old] = (level + np.log(counts[~old])).astype(np.float32)
 
 
 def with_resolved(model: Any) -> Any:
@@ -262,20 +295,22 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     settled = settle_points(own, chosen, x, points.labels.ids, len(points.classes), candidates=False, timed=True)
     assert isinstance(settled.plan, PointsPlan)
     found = go_on_by_points(settled.plan, replace(points, x=x), before, steps, scaling)
-    n_iter = len(getattr(owner, "loss_curve_", [])) + len(found.curve)
-    kept: dict[str, Any] = {"best_iter_": n_iter}
+    return replace(found, more=more_of_softmax(owner, before, settled, len(found.curve)))
+
+
+def more_of_softmax(owner: Any, before: Before, settled: Settled, n_passes: int) -> dict[str, Any]:
+    """What a SoftmaxClassifier tells of a fit beside the weights: as it was, or of a first call, what was settled."""
+    kept: dict[str, Any] = {"best_iter_": len(getattr(owner, "loss_curve_", [])) + n_passes}
     if before.weights is not None:
         names = ("validation_curve_", "resolved_params_", "alpha_path_", "learning_rate_table_", "auto_report_")
-        kept |= {name: getattr(owner, name) for name in names}
-    else:
-        kept |= {
-            "validation_curve_": np.zeros(0),
-            "resolved_params_": settled.params,
-            "alpha_path_": settled.alpha_path,
-            "learning_rate_table_": settled.rates,
-            "auto_report_": settled.trials.report,
-        }
-    return replace(found, more=kept)
+        return kept | {name: getattr(owner, name) for name in names}
+    return kept | {
+        "validation_curve_": np.zeros(0),
+        "resolved_params_": settled.params,
+        "alpha_path_": settled.alpha_path,
+        "learning_rate_table_": settled.rates,
+        "auto_report_": settled.trials.report,
+    }
 
 
 def _stepwise(owner: Any, chosen: Chosen) -> Chosen:

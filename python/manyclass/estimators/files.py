@@ -20,6 +20,7 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
+from manyclass.training.squares import shapes_of_squares
 from manyclass.version import __version__
 
 if TYPE_CHECKING:  # they import this module, for `save`
@@ -238,7 +239,8 @@ def _build(file: TensorFile, mmap: bool) -> Any:
         model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
     elif info["layout"] == "hybrid":
         mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
-        model._weights = HybridWeights(_read_postings(file, n_classes, n_features, mmap), mapped)
+        first, second = map(float, info["labels"].get("scales", (1.0, 1.0)))
+        model._weights = HybridWeights(_read_postings(file, n_classes, n_features, mmap), mapped, (first, second))
     elif info["layout"] == "postings":
         model._weights = _read_postings(file, n_classes, n_features, mmap)
     else:
@@ -262,6 +264,7 @@ def _read_beside_weights(file: TensorFile, model: Any, n_classes: int, n_feature
         "scaling.shift": (np.float64, (n_features,)),
         "scaling.scale": (np.float64, (n_features,)),
     }
+    kinds |= shapes_of_squares(model._weights)
     if "variances" in file.entries:
         kinds["variances"] = (np.float32, model._weights.matrix.shape)
     return {name: file.read(_checked(file, name, *kinds[name])) for name in kinds if name in file.entries}

@@ -37,6 +37,7 @@ from manyclass.training.plan import BatchesPlan, FullBatchPlan, HybridPlan, Poin
 from manyclass.training.points import fit_points
 from manyclass.training.postings import fit_postings
 from manyclass.training.scaled import scaled_for_training
+from manyclass.training.squares import Squares
 from manyclass.training.start import Start
 from manyclass.training.validation import Validation, fork, held_out
 
@@ -56,6 +57,8 @@ class Fitted:
         Of early stopping.
     scaling : FeatureScaling or None
         Of the features that training saw.
+    squares : Squares or None
+        Adagrad's sums.
     """
 
     weights: Weights
@@ -63,13 +66,14 @@ class Fitted:
     settled: Settled
     validation: Validation | None = None
     scaling: FeatureScaling | None = None
+    squares: Squares | None = None
 
 
 def fit_softmax(
     owner: Any, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
 ) -> Fitted:
     """Make one run of a SoftmaxClassifier, `owner`, that chose these parts; the others are what its `fit` was given."""
-    chosen = _with_model_of_several(owner, chosen, points)
+    chosen = with_model_of_several(owner, chosen, points)
     if chosen.model is not None and chosen.model.name in ("sparse", "hybrid"):
         _refuse(start, f"with model={chosen.model.name!r}")
         _refuse_candidates(candidates)
@@ -89,7 +93,7 @@ def fit_softmax(
 # Which of the trainings
 
 
-def _with_model_of_several(owner: Any, chosen: Chosen, points: Points) -> Chosen:
+def with_model_of_several(owner: Any, chosen: Chosen, points: Points) -> Chosen:
     """Fill in the model of several labels a row, nothing being set that it does not use: weights on pairs beside
     embeddings or, where a row would meet too many weights, embeddings of sparse data and a linear model of dense ones.
     """
@@ -107,10 +111,13 @@ def _with_model_of_several(owner: Any, chosen: Chosen, points: Points) -> Chosen
 
 def _trains_by_batches(owner: Any, chosen: Chosen, points: Points) -> bool:
     """Whether there are several labels, embeddings or a search: then several points make a step together."""
+    return asks_for_batches(chosen, points) or _chooses_embeddings(owner, chosen, points)
+
+
+def asks_for_batches(chosen: Chosen, points: Points) -> bool:
+    """Whether parameters or labels ask for minibatches."""
     named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
-    if points.several or "embedding" in named or "search" in named or "adagrad" in named:
-        return True
-    return _chooses_embeddings(owner, chosen, points)
+    return points.several or "embedding" in named or "search" in named or "adagrad" in named
 
 
 def _chooses_embeddings(owner: Any, chosen: Chosen, points: Points) -> bool:
@@ -133,9 +140,11 @@ def _leaves_model_open(owner: Any, chosen: Chosen, points: Points) -> bool:
 def _fit_postings(settled: Settled, points: Points, watch: Watch) -> Fitted:
     data = (points.x, points.labels, len(points.classes), watch, points.weights)
     if isinstance(settled.plan, HybridPlan):
-        return Fitted(*fit_hybrid(settled.plan, *data), settled)
+        both, curve, of_both = fit_hybrid(settled.plan, *data)
+        return Fitted(both, curve, settled, squares=of_both)
     assert isinstance(settled.plan, PostingsPlan)
-    return Fitted(*fit_postings(settled.plan, *data), settled)
+    weights, curve, squares = fit_postings(settled.plan, *data)
+    return Fitted(weights, curve, settled, squares=squares)
 
 
 # By minibatches
@@ -144,7 +153,8 @@ def _fit_postings(settled: Settled, points: Points, watch: Watch) -> Fitted:
 def _fit_batches(settled: Settled, points: Points, watch: Watch) -> Fitted:
     assert isinstance(settled.plan, BatchesPlan)
     data = (points.x, points.labels, len(points.classes), watch, points.weights)
-    return Fitted(*fit_batches(settled.plan, *data), settled)
+    weights, curve, squares = fit_batches(settled.plan, *data)
+    return Fitted(weights, curve, settled, squares=squares)
 
 
 # Linear models of one label a row

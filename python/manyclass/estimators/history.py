@@ -38,15 +38,18 @@ class History:
         Those of its last `fit`; 0 of a stream that began without one.
     scaling : FeatureScaling or None
         That of the features which training sees, where it scales them.
+    n_labels : float
+        Labels a row in the first training, by which a hybrid has the loss of its embeddings; 0: unknown.
     """
 
     n_points: int = 0
     n_fit: int = 0
     scaling: FeatureScaling | None = None
+    n_labels: float = 0.0
 
     def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """As a file holds it: what JSON has, and arrays by their names; a scale that all features share is a number."""
-        found: dict[str, Any] = {"n_points": self.n_points, "n_fit": self.n_fit}
+        found: dict[str, Any] = {"n_points": self.n_points, "n_fit": self.n_fit, "n_labels": self.n_labels}
         if self.scaling is None:
             return found, {}
         shift, scale = self.scaling.shift, self.scaling.scale
@@ -60,6 +63,8 @@ class History:
         numbers = {name: found.get(name, 0) for name in ("n_points", "n_fit")}
         for name, value in numbers.items():
             check_number(name, value, low=0, integer=True)
+        n_labels = found.get("n_labels", 0.0)
+        check_number("n_labels", n_labels, low=0)
         scaling = None
         if "scale" in found:
             check_number("scale", found["scale"], low=0, open_low=True)
@@ -67,4 +72,4 @@ class History:
             scaling = FeatureScaling(*shared)
         elif "scaling.scale" in arrays:
             scaling = FeatureScaling(arrays["scaling.shift"], arrays["scaling.scale"])
-        return cls(**numbers, scaling=scaling)
+        return cls(**numbers, scaling=scaling, n_labels=float(n_labels))

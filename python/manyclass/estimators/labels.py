@@ -26,9 +26,8 @@ from manyclass.estimators.weighting import (
     taken,
     weights_left,
 )
-from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights
+from manyclass.model.postings import HybridWeights, mapped_part
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.training.plan import Labels
 
@@ -73,8 +72,6 @@ class LabelClassifier(LinearClassifier):
         shadow, reset = self._checked_on(known)
         X = validate_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
         lists = indicator_lists(y, X.shape[0])
-        if known is not None and len(known) > lists.shape[1]:
-            raise ValueError(f"y has {lists.shape[1]} columns; it must have a column for each of {len(known)} classes")
         if lists.shape[1] < 2:
             raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
         weights, has_labels = raw_weights(sample_weight, X.shape[0]), np.diff(lists.indptr) > 0
@@ -83,7 +80,7 @@ class LabelClassifier(LinearClassifier):
             raise ValueError("y has no label in any row")
         if rows is not None and len(rows) == 0:
             raise ValueError("y has no label in any row whose weight is above 0")
-        x, classes = as_matrix(X), np.arange(lists.shape[1])
+        x, classes = as_matrix(X), _labels_of_columns(lists.shape[1], known)
         if rows is not None:
             x, lists, weights = x[rows], lists[rows], taken(weights, rows)
         labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
@@ -100,15 +97,20 @@ class LabelClassifier(LinearClassifier):
 
     def _take(self, points: Points, weights: Any, curve: list[float], **more: Any) -> None:
         n_labels = max(1, round(float(np.average(np.diff(points.labels.indptr), weights=points.weights))))
+        goes_on, threshold = "class_count_" in more, None
+        if goes_on:  # the counts are of all calls
+            n_labels = max(1, round(float(more["class_count_"].sum()) / more["_history"].n_points))
+        if goes_on and hasattr(self, "_weights") and len(points.labels) < LEAST_ROWS:  # too few rows to find another
+            threshold = self.threshold_
+        elif points.several:
+            threshold = self._best_threshold(points, weights, n_labels, more.get("calibration_"))
         super()._take(
             points,
             weights,
             curve,
             multilabel_=points.several,
             n_labels_=n_labels,
-            threshold_=self._best_threshold(points, weights, n_labels, more.get("calibration_"))
-            if points.several
-            else None,
+            threshold_=threshold,
             _sparse_labels=points.sparse_labels,
             **more,
         )
@@ -147,7 +149,7 @@ class LabelClassifier(LinearClassifier):
         return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
 
     def _mapped(self, x: Matrix) -> Matrix:
-        mapped = _mapped_part(self._weights)
+        mapped = mapped_part(self._weights)
         return x if mapped is None else mapped.transform(x)
 
     @property
@@ -163,7 +165,7 @@ class LabelClassifier(LinearClassifier):
 
     def _embedded(self) -> MappedWeights:
         check_is_fitted(self, "_weights")
-        mapped = _mapped_part(self._weights)
+        mapped = mapped_part(self._weights)
         if mapped is None or not len(mapped.embeddings):
             raise AttributeError("the model has no embeddings; fit it with model='embedding'")
         return mapped
@@ -284,9 +286,11 @@ class LabelClassifier(LinearClassifier):
             name: int(getattr(self, name)) for name in ("multilabel_", "n_labels_", "_sparse_labels")
         }
         found["threshold_"] = self.threshold_
-        mapped = _mapped_part(self._weights)
+        mapped = mapped_part(self._weights)
         if mapped is not None:
             found["map"] = {name: int(getattr(mapped, name)) for name in ("n_hidden", "intercept_column", "relu")}
+        if isinstance(self._weights, HybridWeights):
+            found["scales"] = list(map(float, self._weights.scales))
         return {**description, "labels": found}, arrays
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -305,11 +309,21 @@ class LabelClassifier(LinearClassifier):
         return tags
 
 
-def _mapped_part(weights: Weights) -> MappedWeights | None:
-    """The weights over a feature map that weights are or have."""
-    if isinstance(weights, HybridWeights):
-        return weights.mapped
-    return weights if isinstance(weights, MappedWeights) else None
+def _labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any]:
+    """The classes that the columns of an indicator matrix stand for: their numbers, or classes that are known."""
+    numbers = np.arange(n_columns)
+    if known is None:
+        return numbers
+    if len(known) > n_columns:
+        raise ValueError(f"y has {n_columns} columns; it must have a column for each of {len(known)} classes")
+    if len(known) == n_columns:
+        return known
+    if known.dtype.kind not in "iu" or not np.array_equal(known, numbers[: len(known)]):
+        raise ValueError(
+            f"y has {n_columns} columns, and {len(known)} classes are known by other names than their numbers; name "
+            "the labels of all columns by classes="
+        )
+    return numbers
 
 
 def _precisions(lists: sp.csr_array, best: Ids, ks: list[int], weights: Doubles | None) -> Doubles:

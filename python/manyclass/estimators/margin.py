@@ -11,6 +11,8 @@ from sklearn.utils.metaestimators import available_if
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED_DIM
 from manyclass.estimators.base import Points, Unseen
+from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit
+from manyclass.estimators.continued_batches import go_on_batches
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
@@ -116,6 +118,8 @@ class MarginClassifier(LabelClassifier):
 
     _trains_log_odds = False
 
+    partial_fit = partial_fit
+
     def __init__(
         self,
         *,
@@ -187,9 +191,13 @@ class MarginClassifier(LabelClassifier):
 
     def _fit_points(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
         plan = self._plan(chosen, points)
-        weights, curve = fit_batches(plan, points.x, points.labels, len(points.classes), watch, points.weights)
-        self._take(points, weights, curve)
+        n_classes = len(points.classes)
+        weights, curve, squares = fit_batches(plan, points.x, points.labels, n_classes, watch, points.weights)
+        self._take(points, weights, curve, _squares=squares)
         return self
+
+    def _go_on(self, points: Points, before: Before, steps: Steps) -> GoneOn:
+        return go_on_batches(self._plan(self.check_parameters(), points), points, before, steps)
 
     def check_parameters(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError.

@@ -117,9 +117,15 @@ def settle_sparse(owner: BaseEstimator, chosen: Chosen, points: Points, *, timed
     return Settled(plan, opened(owner, used, used["solver"], inner), trials=trials)
 
 
-def settle_hybrid(owner: BaseEstimator, chosen: Chosen, points: Points, *, timed: bool) -> Settled:
-    """The plan for model="hybrid"; nothing is tried before a fit that is `timed`."""
-    x, n_classes, n_labels = points.x, len(points.classes), len(points.labels.ids) / len(points.labels)
+def settle_hybrid(
+    owner: BaseEstimator, chosen: Chosen, points: Points, *, timed: bool, n_labels: float | None = None
+) -> Settled:
+    """The plan for model="hybrid"; nothing is tried before a fit that is `timed`.
+
+    `n_labels` a row say by which loss embeddings are trained; None: those of the points.
+    """
+    x, n_classes = points.x, len(points.classes)
+    n_labels = points.labels.mean if n_labels is None else n_labels
     ranks = 1 < n_labels <= MANY_LABELS
     loss = "margin" if ranks else "cross_entropy" if n_labels == 1 else REDUCTIONS["decoupled"]
     given = given_of(owner, "dim", "n_negatives")
@@ -199,7 +205,7 @@ def _best_rate(
 def _held_out_loss(plan: PostingsPlan, kept: Points, out: Points, n_classes: int) -> float:
     """Train, and return the decoupled loss of the rows held out, of one label the log-loss; infinite if it diverged."""
     train = partial(fit_postings, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
-    weights, curve = quietly(train)
+    weights, curve, _ = quietly(train)
     if len(curve) < plan.max_iter:
         return math.inf
     loss = decoupled_loss(weights, out.x, out.labels, plan.n_threads, out.weights)

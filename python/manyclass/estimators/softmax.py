@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
-from manyclass.estimators.continued import Before, GoneOn, Steps, go_on_softmax, partial_fit
+from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit
+from manyclass.estimators.continued_batches import go_on
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
 from manyclass.estimators.fitting import fit_softmax
@@ -219,12 +220,13 @@ class SoftmaxClassifier(LabelClassifier):
             alpha_path_=settled.alpha_path,
             learning_rate_table_=settled.rates,
             auto_report_=settled.trials.report,
-            _history=History(len(points.labels), len(points.labels), found.scaling),
+            _history=History(len(points.labels), len(points.labels), found.scaling, points.labels.mean),
+            _squares=found.squares,
         )
         return self
 
     def _go_on(self, points: Points, before: Before, steps: Steps) -> GoneOn:
-        return go_on_softmax(self, points, before, steps)
+        return go_on(self, points, before, steps)
 
     def check_parameters(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError."""

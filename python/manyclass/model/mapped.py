@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from manyclass.model.weights import LINE, Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 
@@ -60,6 +61,15 @@ class MappedWeights:
             embeddings[:, :n_hidden] = rng.standard_normal((n_features, n_hidden), dtype=np.float32)
             embeddings *= np.float32(1 / np.sqrt(n_hidden))
         return cls(aligned_zeros(n_classes, width), embeddings, n_hidden, intercept, relu)
+
+    def grown(self, n_classes: int, position: NDArray[np.intp]) -> MappedWeights:
+        """Return a copy with more classes, those of before in places `position`; 0 for new ones."""
+        rows, embeddings = aligned_zeros(n_classes, self.rows.shape[1]), self.embeddings
+        rows[position] = self.rows
+        if embeddings.size:
+            embeddings = aligned_zeros(*embeddings.shape)
+            embeddings[:] = self.embeddings
+        return MappedWeights(rows, embeddings, self.n_hidden, self.intercept_column, self.relu)
 
     @property
     def n_classes(self) -> int:

@@ -72,13 +72,51 @@ class SparseWeights:
         """Raise ValueError where the classes of a feature are not sorted, distinct and in range."""
         self._core_weights()
 
-    def pruned(self, share: float) -> SparseWeights:
-        """Return the weights without this share of them, the smallest in absolute value."""
+    def grown(
+        self, n_classes: int, position: NDArray[np.intp], indptr: NDArray[np.int64], classes: Ids
+    ) -> tuple[SparseWeights, NDArray[np.intp]]:
+        """Return a copy with more classes and pairs, and before which of the pairs of now the new ones come.
+
+        Parameters
+        ----------
+        n_classes : int
+        position : ndarray of shape (n_classes_now,)
+            Where the classes of now stand among all; it increases.
+        indptr, classes : ndarrays
+            A support of all classes, which may have pairs that are there.
+
+        Returns
+        -------
+        weights : SparseWeights
+            On both supports, 0 for new pairs and in new intercepts.
+        places : ndarray of int
+            For `numpy.insert`.
+        """
+        own_classes = position[self.classes].astype(np.int32)
+        own, more = _numbered(self.indptr, own_classes, n_classes), _numbered(indptr, classes, n_classes)
+        places = np.searchsorted(own, more)
+        new = np.append(own, -1)[places] != more
+        places, n_new = places[new], np.append(0, np.cumsum(new))
+        intercept = np.zeros(n_classes, dtype=np.float32)
+        intercept[position] = self.intercept
+        weights = SparseWeights(
+            self.indptr + n_new[indptr],
+            np.insert(own_classes, places, classes[new]),
+            np.insert(self.values, places, 0),
+            intercept,
+        )
+        return weights, places
+
+    def largest(self, share: float) -> NDArray[np.bool_]:
+        """Return which weights are left without this share of them, the smallest in absolute value."""
         n_less = int(share * len(self.values))
-        if n_less == 0:
-            return self
         kept = np.ones(len(self.values), dtype=bool)
-        kept[np.argpartition(np.abs(self.values), n_less - 1)[:n_less]] = False
+        if n_less > 0:
+            kept[np.argpartition(np.abs(self.values), n_less - 1)[:n_less]] = False
+        return kept
+
+    def some(self, kept: NDArray[np.bool_]) -> SparseWeights:
+        """Return the weights of some of the pairs."""
         before = np.concatenate(([0], np.cumsum(kept)))
         indptr: NDArray[np.int64] = before[self.indptr].astype(np.int64)
         return SparseWeights(indptr, self.classes[kept], self.values[kept], self.intercept)
@@ -151,10 +189,13 @@ class HybridWeights:
     postings : SparseWeights
     mapped : MappedWeights
         With embeddings; its rows are on the scale of the sum.
+    scales : (float, float)
+        What the scores of both parts, each trained alone, have been multiplied by.
     """
 
     postings: SparseWeights
     mapped: MappedWeights
+    scales: tuple[float, float] = (1.0, 1.0)
 
     sparse = True
     layout = "postings (the classes of each feature), and class-major beside embeddings"
@@ -184,12 +225,18 @@ class HybridWeights:
         if factor == 1:
             return self, None
         rows = self.mapped.rows * np.float32(factor)
-        return HybridWeights(self.postings.scaled(factor)[0], replace(self.mapped, rows=rows)), None
+        scales = self.scales[0] * factor, self.scales[1] * factor
+        return HybridWeights(self.postings.scaled(factor)[0], replace(self.mapped, rows=rows), scales), None
 
     def multiply_scores(self, factor: float) -> None:
         """Multiply all scores by a number, in place."""
-        self.postings.multiply_scores(factor)
-        self.mapped.multiply_scores(factor)
+        self.multiply_parts((factor, factor))
+
+    def multiply_parts(self, factors: tuple[float, float]) -> None:
+        """Multiply the scores of each part by a number, in place."""
+        self.postings.multiply_scores(factors[0])
+        self.mapped.multiply_scores(factors[1])
+        self.scales = self.scales[0] * factors[0], self.scales[1] * factors[1]
 
     def add_to_mean(self, other: HybridWeights, n: int) -> HybridWeights:
         """Return the model whose scores are the mean of those of n models with mean `self` and of `other`."""
@@ -240,3 +287,22 @@ class HybridWeights:
 def as_csr(X: Matrix) -> sp.csr_array:
     """Data by its stored values; of a dense array those that are not 0."""
     return X if isinstance(X, sp.csr_array) else sp.csr_array(X)
+
+
+def mapped_part(weights: Any) -> MappedWeights | None:
+    """The weights over a feature map that weights are or have."""
+    if isinstance(weights, HybridWeights):
+        return weights.mapped
+    return weights if isinstance(weights, MappedWeights) else None
+
+
+def postings_part(weights: Any) -> SparseWeights | None:
+    """The weights on pairs that weights are or have."""
+    if isinstance(weights, HybridWeights):
+        return weights.postings
+    return weights if isinstance(weights, SparseWeights) else None
+
+
+def _numbered(indptr: NDArray[np.int64], classes: Ids, n_classes: int) -> NDArray[np.int64]:
+    """The pairs of a support as numbers that increase."""
+    return np.repeat(np.arange(len(indptr) - 1) * n_classes, np.diff(indptr)) + classes

@@ -19,6 +19,9 @@ from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import BatchesPlan, Index, Labels, Watch
 from manyclass.training.probe import Probe
+from manyclass.training.seen import Seen
+from manyclass.training.squares import MappedSquares
+from manyclass.training.start import carried_near_labels
 
 # Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
 # two threads (Yen et al. 2018, section 5, take 10); and fewer where there are few classes, because the steps of points
@@ -30,36 +33,28 @@ SEARCH_QUERIES = 256  # points by which the number of clusters to probe is chose
 
 
 def fit_batches(
-    plan: BatchesPlan, x: Matrix, labels: Labels, n_classes: int, watch: Watch, sample_weight: Doubles | None = None
-) -> tuple[MappedWeights, list[float]]:
-    """Train on points that have labels and return the weights with the mean loss of each pass.
+    plan: BatchesPlan,
+    x: Matrix,
+    labels: Labels,
+    n_classes: int,
+    watch: Watch,
+    sample_weight: Doubles | None = None,
+    seen: Seen[MappedWeights] | None = None,
+    squares: MappedSquares | None = None,
+) -> tuple[MappedWeights, list[float], MappedSquares]:
+    """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
-    `sample_weight`, of mean 1, multiplies the losses.
+    `sample_weight`, of mean 1, multiplies the losses. Training goes on from what was `seen`, and from `squares`, which
+    are moved in place; None: from sums of 0.
     """
-    weights = MappedWeights.start(
-        n_classes,
-        x.shape[1],
-        embedding_dim=plan.dim,
-        intercept=plan.fit_intercept,
-        relu=plan.relu,
-        rng=np.random.default_rng(plan.seed),
-    )
-    training = BatchesTraining(plan, x, labels, weights, sample_weight)
+    weights = start_mapped(plan, n_classes, x.shape[1]) if seen is None else seen.weights
+    squares = MappedSquares.zeros(weights, plan.adagrad) if squares is None else squares
+    training = BatchesTraining(plan, x, labels, weights, sample_weight, squares=squares, seen=seen)
     position = np.arange(n_classes, dtype=np.int32)
-    n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
-    at_zero = {
-        "cross_entropy": np.log(n_classes) * n_labels,
-        "pick_all_normalized": np.log(n_classes),
-        "decoupled": np.log(n_classes) * n_labels,
-        "logistic": np.log(2) * n_classes,
-        "margin": 1.0,
-        "triplet": n_classes * n_labels,
-    }
-    if plan.double_sum is not None:
-        at_zero["cross_entropy"] = _loss_at_zero(plan.double_sum.reduction, labels, n_classes, sample_weight)
+    at_zero = _losses_at_zero(plan, labels, n_classes, sample_weight)
     state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
-    # Message passing reports a bound that starts far above the loss.
-    most = np.inf if plan.source == "messages" else 2 * at_zero[plan.loss]
+    # Message passing reports a bound that starts far above the loss; a model that goes on may meet new classes.
+    most = np.inf if plan.source == "messages" or seen is not None else 2 * at_zero[plan.loss]
     probe = None
     # Other losses have no logarithm of a sampled sum, and the double sum shows a divergence itself.
     if plan.loss == "cross_entropy" and plan.log_q and plan.double_sum is None:
@@ -73,7 +68,40 @@ def fit_batches(
             noise=False,
             weights=sample_weight,
         )
-    return weights, run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
+        if seen is not None:
+            probe.look(state, 0)
+    curve = run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
+    return weights, curve, squares
+
+
+def start_mapped(plan: BatchesPlan, n_classes: int, n_features: int) -> MappedWeights:
+    """What a training begins with."""
+    return MappedWeights.start(
+        n_classes,
+        n_features,
+        embedding_dim=plan.dim,
+        intercept=plan.fit_intercept,
+        relu=plan.relu,
+        rng=np.random.default_rng(plan.seed),
+    )
+
+
+def _losses_at_zero(
+    plan: BatchesPlan, labels: Labels, n_classes: int, sample_weight: Doubles | None
+) -> dict[str, float]:
+    """The mean of each loss at W = 0."""
+    n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
+    at_zero = {
+        "cross_entropy": np.log(n_classes) * n_labels,
+        "pick_all_normalized": np.log(n_classes),
+        "decoupled": np.log(n_classes) * n_labels,
+        "logistic": np.log(2) * n_classes,
+        "margin": 1.0,
+        "triplet": n_classes * n_labels,
+    }
+    if plan.double_sum is not None:
+        at_zero["cross_entropy"] = _loss_at_zero(plan.double_sum.reduction, labels, n_classes, sample_weight)
+    return at_zero
 
 
 def _loss_at_zero(reduction: str, labels: Labels, n_classes: int, sample_weight: Doubles | None) -> float:
@@ -97,6 +125,9 @@ class BatchesTraining:
         labels: Labels,
         weights: MappedWeights,
         sample_weight: Doubles | None = None,
+        *,
+        squares: MappedSquares | None = None,
+        seen: Seen[MappedWeights] | None = None,
     ) -> None:
         self._plan, self._x, self._labels, self._weights = plan, x, labels, weights
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
@@ -106,29 +137,40 @@ class BatchesTraining:
         plan.check_sharing(self.batch, len(labels), weights.n_classes)
         self._index: Index | None = None
         self._moved = 0
-        local = 0 if plan.double_sum is None else len(labels)
-        zero = plan.double_sum is not None and plan.double_sum.u_init == "zero"
-        self._local = np.full(local, 0.0 if zero else np.log(weights.n_classes))
+        self._first_point = 0 if seen is None else seen.n_points
+        self._goes_on = seen is not None and seen.n_points > 0
+        squares = MappedSquares.zeros(weights, plan.adagrad) if squares is None else squares
         self._arrays = _core.LabelArrays(
             x=csr_parts(x) if isinstance(x, sp.csr_array) else x,
             labels_indptr=labels.indptr,
             labels=labels.ids,
             embeddings=weights.embeddings,
-            embedding_squares=np.zeros(len(weights.embeddings) if plan.adagrad else 0, dtype=np.float32),
+            embedding_squares=squares.embeddings,
             classes=weights.rows,
-            class_squares=np.zeros(len(weights.rows) if plan.adagrad else 0, dtype=np.float32),
+            class_squares=squares.classes,
             n_features=x.shape[1],
             n_hidden=weights.n_hidden,
             intercept=weights.intercept_column,
             relu=weights.relu,
             sample_weight=NO_WEIGHTS if sample_weight is None else sample_weight,
-            local=self._local,
+            local=self._begin_local(predicted=seen is not None and seen.predicts_u),
+            counts=NO_WEIGHTS if seen is None else seen.counts,
         )
         self._trainer, self._made_for = self._make(self._source(0)), self._source(0)
 
+    def _begin_local(self, *, predicted: bool) -> Doubles:
+        """What points carry at first, where steps are of the double sum."""
+        chosen = self._plan.double_sum
+        if chosen is None:
+            return NO_WEIGHTS
+        if chosen.u_init == "zero" or not predicted:
+            return np.full(len(self._labels), 0.0 if chosen.u_init == "zero" else np.log(self._weights.n_classes))
+        carries = "n" if chosen.reduction == "decoupled" else "v" if chosen.formulation == "raman" else "u"
+        return carried_near_labels(self._weights, self._x, self._labels, carries, self._plan.n_threads)
+
     def _source(self, epoch: int) -> str:
         """Searches find nothing in W = 0: the first passes sample (Yen et al. 2018, section 4)."""
-        searches = self._plan.source not in ("exact", "sampled")
+        searches = self._plan.source not in ("exact", "sampled") and not self._goes_on
         return "sampled" if searches and epoch < self._plan.warm_up else self._plan.source
 
     def run(self, *, epoch: int, **stretch: Any) -> _core.Progress:
@@ -170,6 +212,7 @@ class BatchesTraining:
             n_probe=1 if self._index is None else self._index.n_probe_,
             **self._double_sum(),
             seed=plan.seed,
+            first_point=self._first_point,
             n_threads=plan.n_threads,
             batch=self.batch,
             shuffle=plan.shuffle,

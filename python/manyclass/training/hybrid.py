@@ -9,19 +9,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights
+from manyclass.model.postings import HybridWeights
 from manyclass.model.weights import Doubles, Matrix
-from manyclass.training.batches import fit_batches
+from manyclass.training.batches import fit_batches, start_mapped
 from manyclass.training.blend import best_factor, best_scales, rows_held_out
 from manyclass.training.plan import HybridPlan, Labels, Watch
-from manyclass.training.postings import fit_postings
+from manyclass.training.postings import fit_postings, start_postings
+from manyclass.training.seen import Seen
+from manyclass.training.squares import HybridSquares, MappedSquares, PostingSquares
 
 
 def fit_hybrid(
     plan: HybridPlan, x: Matrix, labels: Labels, n_classes: int, watch: Watch, sample_weight: Doubles | None = None
-) -> tuple[HybridWeights, list[float]]:
-    """Train on points that have labels and return the weights with the mean loss of each pass of those on pairs.
+) -> tuple[HybridWeights, list[float], HybridSquares]:
+    """Train on points that have labels; return the weights with the mean loss of each pass of those on pairs.
 
     Where the training of the weights on pairs ends before its last pass, by Ctrl-C, a callback or the clock, that of
     the embeddings is left out, and they add 0.
@@ -31,38 +32,69 @@ def fit_hybrid(
     own, r = some_points(labels, rows), None if sample_weight is None else sample_weight[rows]
     kept = x[rows] if len(out) else x
     begin = time.perf_counter()
-    postings, curve = fit_postings(plan.postings, kept, own, n_classes, replace(watch, heading="pairs"), r)
+    postings, curve, of_postings = fit_postings(plan.postings, kept, own, n_classes, replace(watch, heading="pairs"), r)
     left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
     passes = plan.embeddings.max_iter if len(curve) == plan.postings.max_iter else 0
     of_embeddings = replace(plan.embeddings, max_iter=passes)
     told = replace(watch, heading="embeddings", max_seconds=left)
-    mapped, _ = fit_batches(of_embeddings, kept, own, n_classes, told, r)
+    mapped, _, of_mapped = fit_batches(of_embeddings, kept, own, n_classes, told, r)
+    weights = HybridWeights(postings, mapped)
     if len(out) and passes:
         held_r = None if sample_weight is None else sample_weight[out]
-        join(postings, mapped, x[out], some_points(labels, out), plan.postings.n_threads, held_r)
-    return HybridWeights(postings, mapped), curve
+        join(weights, x[out], some_points(labels, out), plan.postings.n_threads, held_r)
+    return weights, curve, HybridSquares(of_postings, of_mapped)
 
 
-def join(
-    postings: SparseWeights,
-    mapped: MappedWeights,
-    x: Matrix,
+def begin_hybrid(
+    plan: HybridPlan, x: sp.csr_array, labels: Labels, n_classes: int, sample_weight: Doubles | None
+) -> tuple[HybridWeights, HybridSquares]:
+    """What a training begins with; `sample_weight` is of mean 1."""
+    postings = start_postings(plan.postings, x, labels, n_classes, sample_weight)
+    mapped = start_mapped(plan.embeddings, n_classes, x.shape[1])
+    squares = PostingSquares.zeros(postings, plan.postings.fit_intercept, plan.postings.offset)
+    return HybridWeights(postings, mapped), HybridSquares(squares, MappedSquares.zeros(mapped, plan.embeddings.adagrad))
+
+
+def go_on_hybrid(
+    plan: HybridPlan,
+    x: sp.csr_array,
     labels: Labels,
-    n_threads: int,
     sample_weight: Doubles | None,
-) -> None:
-    """Multiply the weights of both by the scales that are best on rows that they were not trained on.
+    seen: Seen[HybridWeights],
+    squares: HybridSquares,
+    parts: tuple[bool, bool] = (True, True),
+) -> list[float]:
+    """Train `parts` on, and return the mean loss of each pass of the first one.
+
+    Each is trained alone, as it was before: its scores must be on their own scale, for a loss of one part would undo
+    the scale that it has in the sum. Weights and squares are moved in place. Where training ends early, by Ctrl-C, that
+    of embeddings is left out.
+    """
+    weights = seen.weights
+    curve: list[float] = []
+    data = (x, labels, weights.n_classes)
+    if parts[0]:
+        told, own = Watch(heading="pairs"), seen.with_weights(weights.postings)
+        _, curve, _ = fit_postings(plan.postings, *data, told, sample_weight, own, squares.postings)
+        if len(curve) < plan.max_iter:
+            return curve
+    if parts[1]:
+        told, of_mapped = Watch(heading="embeddings"), seen.with_weights(weights.mapped)
+        _, losses, _ = fit_batches(plan.embeddings, *data, told, sample_weight, of_mapped, squares.mapped)
+        curve = curve if parts[0] else losses
+    return curve
+
+
+def join(weights: HybridWeights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None) -> None:
+    """Multiply the weights of both parts by the scales that are best on rows that they were not trained on.
 
     Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
     probable.
     """
     held = (x, labels, n_threads, sample_weight)
-    scales = best_scales(postings, mapped, *held)
-    for array, scale in ((postings.values, scales[0]), (postings.intercept, scales[0]), (mapped.rows, scales[1])):
-        array *= np.float32(scale)
+    weights.multiply_parts(best_scales(weights.postings, weights.mapped, *held))
     if len(labels.ids) > len(labels):
-        both = HybridWeights(postings, mapped)
-        both.multiply_scores(best_factor(both, *held))
+        weights.multiply_scores(best_factor(weights, *held))
 
 
 def some_points(labels: Labels, points: NDArray[np.int64]) -> Labels:

@@ -32,6 +32,11 @@ class Labels:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    @property
+    def mean(self) -> float:
+        """Labels a row."""
+        return len(self.ids) / len(self)
+
     @classmethod
     def single(cls, labels: Ids) -> Labels:
         """One label for each point."""

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import logit
 
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.postings import SparseWeights, as_csr
-from manyclass.model.weights import Doubles, Floats, Matrix
-from manyclass.training.core_plan import EMPTY, NO_WEIGHTS
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import Labels, PostingsPlan, Watch
+from manyclass.training.seen import Seen
+from manyclass.training.squares import PostingSquares
 
 # Points that see the same weights, so that threads can share the work; and fewer where there are few classes, because
 # the steps of points that move the same weight are added.
@@ -30,26 +34,52 @@ FEWEST = 0.5  # rows that a class without any counts as having
 
 
 def fit_postings(
-    plan: PostingsPlan, x: Matrix, labels: Labels, n_classes: int, watch: Watch, sample_weight: Doubles | None = None
-) -> tuple[SparseWeights, list[float]]:
-    """Train on points that have labels and return the weights with the mean loss of each pass.
+    plan: PostingsPlan,
+    x: Matrix,
+    labels: Labels,
+    n_classes: int,
+    watch: Watch,
+    sample_weight: Doubles | None = None,
+    seen: Seen[SparseWeights] | None = None,
+    squares: PostingSquares | None = None,
+) -> tuple[SparseWeights, list[float], PostingSquares]:
+    """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
-    `sample_weight`, of mean 1, multiplies the losses.
+    `sample_weight`, of mean 1, multiplies the losses. Training goes on from what was `seen`, whose support has the
+    pairs of these points, and from `squares`, which are moved in place; None: sums of 0. Then no weight is dropped.
     """
     csr = as_csr(x)
-    parts = csr_parts(csr)
-    support = _core.support(parts, csr.shape[1], labels.indptr, labels.ids, n_classes, plan.min_count)
-    weights = SparseWeights.zeros(*support, n_classes)
-    if plan.fit_intercept:
-        weights.intercept[:] = _log_frequency(labels, n_classes, sample_weight, odds=plan.loss == "logistic")
-    training = _PostingsTraining(plan, parts, csr.shape[1], labels, weights, sample_weight)
+    weights = start_postings(plan, csr, labels, n_classes, sample_weight) if seen is None else seen.weights
+    squares = PostingSquares.zeros(weights, plan.fit_intercept, plan.offset) if squares is None else squares
+    training = _PostingsTraining(
+        plan, csr, labels, weights, squares, sample_weight, 0 if seen is None else seen.n_points
+    )
     n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
     at_zero = {"logistic": n_classes * np.log(2), "pick_all_normalized": np.log(n_classes)}
-    most = 2 * at_zero.get(plan.loss, n_labels * np.log(n_classes))
+    # A model that goes on may meet classes that it holds improbable.
+    most = np.inf if seen is not None else 2 * at_zero.get(plan.loss, n_labels * np.log(n_classes))
     position = np.arange(n_classes, dtype=np.int32)
     state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
     curve = run_passes(training, plan, watch, state, len(labels), most=most)
-    return weights.pruned(plan.prune), curve
+    if plan.prune > 0 and seen is None:
+        kept = weights.largest(plan.prune)
+        weights, squares = weights.some(kept), squares.some(kept)
+    return weights, curve, squares
+
+
+def start_postings(
+    plan: PostingsPlan, x: sp.csr_array, labels: Labels, n_classes: int, sample_weight: Doubles | None
+) -> SparseWeights:
+    """What a training begins with: weights of 0 on the pairs of these points, intercepts by classes' frequencies."""
+    weights = SparseWeights.zeros(*support_of(plan, x, labels, n_classes), n_classes)
+    if plan.fit_intercept:
+        weights.intercept[:] = _log_frequency(labels, n_classes, sample_weight, odds=plan.loss == "logistic")
+    return weights
+
+
+def support_of(plan: PostingsPlan, x: sp.csr_array, labels: Labels, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
+    """The pairs of a feature and a class that as many of these points have as the plan says."""
+    return _core.support(csr_parts(x), x.shape[1], labels.indptr, labels.ids, n_classes, plan.min_count)
 
 
 def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None, *, odds: bool) -> Floats:
@@ -68,31 +98,33 @@ class _PostingsTraining:
     def __init__(
         self,
         plan: PostingsPlan,
-        x: Any,
-        n_features: int,
+        x: sp.csr_array,
         labels: Labels,
         weights: SparseWeights,
+        squares: PostingSquares,
         sample_weight: Doubles | None,
+        first_point: int,
     ) -> None:
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
         self._trainer = _core.postings_trainer(
-            x=x,
-            n_features=n_features,
+            x=csr_parts(x),
+            n_features=x.shape[1],
             labels_indptr=labels.indptr,
             labels=labels.ids,
             indptr=weights.indptr,
             classes=weights.classes,
             values=weights.values,
-            squares=np.zeros_like(weights.values),
+            squares=squares.values,
             intercept=weights.intercept,
-            intercept_squares=np.zeros_like(weights.intercept) if plan.fit_intercept else EMPTY,
-            offset=plan.offset,
+            intercept_squares=squares.intercept,
+            offset=squares.offset,
             intercept_offset=OFFSET,
             sample_weight=NO_WEIGHTS if sample_weight is None else sample_weight,
             loss=plan.loss,
             rounding=plan.rounding,
             seed=plan.seed,
+            first_point=first_point,
             n_threads=plan.n_threads,
             batch=self.batch,
             hogwild=plan.hogwild and plan.n_threads > 1,

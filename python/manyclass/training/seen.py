@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from manyclass.model.weights import Doubles
 
 W = TypeVar("W")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,7 @@ class Seen(Generic[W]):
     counts: Doubles
     n_points: int
     predicts_u: bool = False
+
+    def with_weights(self, weights: V) -> Seen[V]:
+        """The same of other weights, such as those of a part."""
+        return Seen(weights, self.counts, self.n_points, self.predicts_u)

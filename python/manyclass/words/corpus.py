@@ -8,7 +8,7 @@ import lzma
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO
@@ -43,7 +43,7 @@ class Corpus:
     words : list of str
         The vocabulary, most frequent first; equally frequent ones in alphabetical order.
     counts : ndarray of int64
-        How often each occurs.
+        How often each occurs, here and in texts before it.
     """
 
     tokens: NDArray[np.int32]
@@ -52,11 +52,14 @@ class Corpus:
     counts: NDArray[np.int64]
 
 
-def read_corpus(source: str | os.PathLike[str] | Documents, min_count: int) -> Corpus:
-    """Read a corpus; words seen fewer than `min_count` times are left out.
+def read_corpus(
+    source: str | os.PathLike[str] | Documents, min_count: int, known: Mapping[str, int] | None = None
+) -> Corpus:
+    """Read a corpus; words seen fewer than `min_count` times are left out, but for those `known` with their counts.
 
-    One pass: words are numbered as they first appear, and renumbered when their counts are known. Memory holds the
-    words and the ends of sentences; the text itself passes through temporary files.
+    Known words stay in the vocabulary, and counts are those of both. One pass: words are numbered as they first appear,
+    and renumbered when their counts are known. Memory holds the words and the ends of sentences; the text itself passes
+    through temporary files.
 
     Raises
     ------
@@ -70,18 +73,33 @@ def read_corpus(source: str | os.PathLike[str] | Documents, min_count: int) -> C
             ends, words, counts = _number_file(source, first)
         else:
             ends, words, counts = _number_lists(source, first)
-        kept = np.flatnonzero(counts >= min_count)
-        if len(kept) < 2:
-            raise ValueError(
-                f"{len(kept)} of {len(counts)} distinct words occur at least min_count={min_count} times; "
-                "it must be two or more"
-            )
-        names = [_decoded(words[i]) for i in kept.tolist()]
-        order = sorted(range(len(kept)), key=lambda i: (-counts[kept[i]], names[i]))
-        row = np.full(len(counts), -1, dtype=np.int32)
-        row[kept[order]] = np.arange(len(kept), dtype=np.int32)
+        names, totals, row = _vocabulary(words, counts, min_count, known or {})
         tokens, sentences = _renumbered(first, row, ends)
-    return Corpus(tokens, _cut(sentences), [names[i] for i in order], counts[kept[order]])
+    return Corpus(tokens, _cut(sentences), names, totals)
+
+
+def _vocabulary(
+    words: Sequence[bytes | str], counts: NDArray[np.int64], min_count: int, known: Mapping[str, int]
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.int32]]:
+    """The vocabulary, its counts, and the row in it of each word of a text, -1 where it has none."""
+    found: dict[str, int] = {}  # the names of words that stay, with their numbers in the text
+    for i, n in enumerate(counts.tolist()):
+        if n >= min_count or known:
+            name = _decoded(words[i])
+            if n >= min_count or name in known:
+                found[name] = i
+    if len(found.keys() | known.keys()) < 2:
+        raise ValueError(
+            f"{len(found)} of {len(counts)} distinct words occur at least min_count={min_count} times; it must be two "
+            "or more"
+        )
+    totals = {**known, **{name: known.get(name, 0) + int(counts[i]) for name, i in found.items()}}
+    names = sorted(totals, key=lambda name: (-totals[name], name))
+    row = np.full(len(counts), -1, dtype=np.int32)
+    for place, name in enumerate(names):
+        if name in found:
+            row[found[name]] = place
+    return names, np.array([totals[name] for name in names], dtype=np.int64), row
 
 
 def _decoded(word: bytes | str) -> str:

@@ -71,15 +71,17 @@ Callback = Callable[[SkipGramState], bool | None]
 
 @dataclass(frozen=True)
 class Rates:
-    """Step sizes of some passes: they fall linearly over all of them."""
+    """Step sizes of some passes: they fall linearly over all of them, to `last`; None: to LAST_SHARE of the first."""
 
     first: float
     n_passes: int
     of_normalizers: float
+    last: float | None = None
 
     def ends(self, n: int) -> tuple[float, float]:
         """Return the step sizes at the two ends of pass n."""
-        fall = (self.first - LAST_SHARE * self.first) / self.n_passes
+        last = LAST_SHARE * self.first if self.last is None else self.last
+        fall = (self.first - last) / self.n_passes
         return self.first - n * fall, self.first - (n + 1) * fall
 
 

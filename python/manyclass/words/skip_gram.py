@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,13 +41,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.brief import brief_requests, fit_transformed, get_named, get_routing, set_container
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from, set_named
-from manyclass.words.corpus import Documents, read_corpus
+from manyclass.words.continued import known_words, rates_of_call
+from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import AnyObjective, objective_from
 from manyclass.words.passes import Callback, SkipGramState
 from manyclass.words.plan import SkipGramPlan, drawn_words, warm_up_passes
 from manyclass.words.queries import WordVectorQueries
 from manyclass.words.text_model import TextModel, Windows
-from manyclass.words.training import Trained, train
+from manyclass.words.training import Trained, train, train_on
 
 
 class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
@@ -110,6 +112,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     >>> SkipGram(dim=4, window=1, sample=0, random_state=0).fit([["ant", "bee"], ["cow", "dog"]] * 50).vectors_.shape
     (4, 4)
     """
+
+    _n_fit: int = 0  # words of the last fit; 0 of a stream without one
 
     set_params = set_named
     get_params = get_named
@@ -175,17 +179,63 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         SkipGram
         """
         plan = self._plan()
-        model = TextModel.start(
-            read_corpus(X, self.min_count),
+        state = SkipGramState(self._start(read_corpus(X, self.min_count), plan))
+        trained = train(plan, state, callback)
+        self._keep(state, trained, going_on=False)
+        self._n_fit = int(self.counts_.sum())
+        return self
+
+    def partial_fit(
+        self,
+        X: str | os.PathLike[str] | Documents,
+        y: object = None,
+        *,
+        n_passes: int = 1,
+        learning_rate: float | None = None,
+        callback: Callback | None = None,
+    ) -> SkipGram:
+        """Train on with a new text, and return the estimator; an error leaves it as it was.
+
+        Words that are known stay, with the sums of their counts; of new ones those that the new text has `min_count`
+        times join them, with first vectors as in `fit`. `objective_value` is then about the new text.
+
+        Parameters
+        ----------
+        X, y, callback : as in fit
+        n_passes : int, default=1
+            Passes over this text.
+        learning_rate : float, optional
+            Step size. None: it falls as at the end of `fit`, from that share of the first one which the text has of all
+            that was read before; of a model that began with partial_fit it is the first one. See
+            `manyclass.words.continued`.
+
+        Returns
+        -------
+        SkipGram
+        """
+        check_number("n_passes", n_passes, low=1, integer=True)
+        if learning_rate is not None:
+            check_number("learning_rate", learning_rate, low=0, open_low=True)
+        plan = replace(self._plan(), max_iter=int(n_passes))
+        known = known_words(self, plan)
+        corpus = read_corpus(X, self.min_count, known)
+        state = SkipGramState(self._start(corpus, plan), n_iter=len(self.loss_curve_) if known else 0)
+        if known:
+            state.model.put(self.vocabulary_, self.vectors_, self.context_vectors_)
+        rates = rates_of_call(plan, learning_rate, sum(known.values()), len(corpus.tokens), self._n_fit)
+        trained = train_on(plan, state, callback, rates, warms_up=not known)
+        self._keep(state, trained, going_on=bool(known))
+        return self
+
+    def _start(self, corpus: Corpus, plan: SkipGramPlan) -> TextModel:
+        return TextModel.start(
+            corpus,
             Windows(self.window, self.shrink_window, self.sample, self.sample_rule),
             dim=self.dim,
             has_tree=plan.objective.has_tree,
             seed=seed_from(self.random_state),
             n_threads=n_threads_from(self.n_jobs),
         )
-        state = SkipGramState(model)
-        self._keep(state, train(plan, state, callback))
-        return self
 
     def objective_value(self, sample: int | None = None) -> float:
         """Evaluate the objective of the softmax, or of the tree, exactly, by scoring all words for each centre word.
@@ -249,16 +299,16 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     def _numbers_of_words(self) -> dict[str, NDArray[Any]]:
         return {"count": self.counts_}
 
-    def _keep(self, state: SkipGramState, trained: Trained) -> None:
-        model = state.model
+    def _keep(self, state: SkipGramState, trained: Trained, *, going_on: bool) -> None:
+        model, seconds = state.model, np.diff([0.0, *state.ends]).tolist()
         self._model: TextModel | None = model
         self.vocabulary_ = {word: row for row, word in enumerate(model.corpus.words)}
         self.counts_ = model.corpus.counts
         self.vectors_ = model.tables.input[:, : model.dim]
         self.context_vectors_ = model.tables.output[:, : model.dim]
-        self.loss_curve_ = trained.curve
-        self.n_iter_ = state.n_iter
-        self.pass_seconds_: list[float] = np.diff([0.0, *state.ends]).tolist()
+        self.loss_curve_: list[float] = [*self.loss_curve_, *trained.curve] if going_on else trained.curve
+        self.n_iter_: int = state.n_iter
+        self.pass_seconds_: list[float] = [*self.pass_seconds_, *seconds] if going_on else seconds
         self.words_per_second_ = state.n_words / trained.text_seconds if trained.text_seconds > 0 else np.nan
 
     def _plan(self) -> SkipGramPlan:

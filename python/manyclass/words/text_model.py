@@ -8,7 +8,7 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.model.weights import LINE, aligned_zeros
+from manyclass.model.weights import LINE, Floats, aligned_zeros
 from manyclass.words.collapsed import Collapsed, Tables, Tree
 from manyclass.words.corpus import Corpus
 
@@ -85,6 +85,13 @@ class TextModel:
         h[:, :dim] = (np.random.default_rng(seed).random((n_words, dim)) - 0.5) / dim
         tables = Tables(h, aligned_zeros(n_words - 1 if has_tree else n_words, width))
         return cls(corpus, windows.text_of(corpus), windows, tables, dim, has_tree, seed, n_threads)
+
+    def put(self, vocabulary: dict[str, int], vectors: Floats, context_vectors: Floats) -> None:
+        """Write the vectors of words of before in place of their first ones."""
+        places = {word: place for place, word in enumerate(self.corpus.words)}
+        rows = [places[word] for word in vocabulary]
+        self.tables.input[rows, : self.dim] = vectors
+        self.tables.output[rows, : self.dim] = context_vectors
 
     def collapsed(self) -> Collapsed:
         """Return the counts of pairs, made at the first call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,10 +22,14 @@ WARM_UP_RATE = 0.025
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training leaves beside the vectors: the mean loss of each pass, and the seconds of those over the text."""
+    """What a training leaves beside the vectors: the mean loss of each pass, and the seconds of those over the text.
+
+    `complete`: whether a warm-up was not ended before its last pass.
+    """
 
     curve: list[float]
     text_seconds: float
+    complete: bool = True
 
 
 def train(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None) -> Trained:
@@ -34,21 +38,48 @@ def train(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None) -
     A callback that returns True, or Ctrl-C, ends training, also in the warm-up.
     """
     objective = plan.objective
-    curve: list[float] = []
-    if plan.warm_up:
-        state.objective = "negative_sampling"
-        first = _text_passes(plan, objective.warm_up, plan.warm_up, WARM_UP_RATE, state, is_softmax=False)
-        curve, complete = _drive(plan, first, state, callback)
-        if not complete:
-            return Trained(curve, state.seconds)
-    state.objective, warm_up_seconds = objective.name, state.seconds
+    warm_up = _warm_up(plan, state, callback)
+    if not warm_up.complete:
+        return warm_up
     if isinstance(objective, DescentObjective):
-        more, _ = _drive(plan, DescentPasses(_descent(plan, objective, state), plan.max_iter, state), state, callback)
-        return Trained(curve + more, warm_up_seconds)
+        descent = DescentPasses(_descent(plan, objective, state), plan.max_iter, state)
+        more, _ = _drive(plan, descent, state, callback)
+        return Trained(warm_up.curve + more, warm_up.text_seconds)
     rate, is_softmax = plan.learning_rate, objective.is_softmax
     passes = _text_passes(plan, objective.core, plan.max_iter, rate, state, is_softmax=is_softmax)
     more, _ = _drive(plan, passes, state, callback)
-    return Trained(curve + more, state.seconds)
+    return Trained(warm_up.curve + more, state.seconds)
+
+
+def train_on(
+    plan: SkipGramPlan,
+    state: SkipGramState,
+    callback: Callback | None,
+    rates: tuple[float, float],
+    *,
+    warms_up: bool,
+) -> Trained:
+    """Move the vectors of a model that goes on, or begins so, from the first step size to the last."""
+    warm_up = _warm_up(plan if warms_up else replace(plan, warm_up=0), state, callback)
+    if not warm_up.complete:
+        return warm_up
+    core, is_softmax = plan.objective.core, plan.objective.is_softmax
+    passes = _text_passes(plan, core, plan.max_iter, rates[0], state, is_softmax=is_softmax, last=rates[1])
+    more, _ = _drive(plan, passes, state, callback)
+    return Trained(warm_up.curve + more, state.seconds)
+
+
+def _warm_up(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None) -> Trained:
+    """Passes of negative sampling before those of the objective."""
+    curve: list[float] = []
+    complete = True
+    if plan.warm_up:
+        state.objective = "negative_sampling"
+        first = _text_passes(plan, plan.objective.warm_up, plan.warm_up, WARM_UP_RATE, state, is_softmax=False)
+        curve, complete = _drive(plan, first, state, callback)
+    if complete:
+        state.objective = plan.objective.name
+    return Trained(curve, state.seconds, complete)
 
 
 def _drive(
@@ -65,6 +96,7 @@ def _text_passes(
     state: SkipGramState,
     *,
     is_softmax: bool,
+    last: float | None = None,
 ) -> TextPasses:
     model = state.model
     n_words = len(model.corpus.counts)
@@ -86,7 +118,7 @@ def _text_passes(
     )
     # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
     worst_loss = 2 * (np.log(n_words) + plan.n_negatives + 1)
-    rates = Rates(learning_rate, n_passes, core.u_learning_rate)
+    rates = Rates(learning_rate, n_passes, core.u_learning_rate, last)
     return TextPasses(trainer, state, rates, worst_loss, is_softmax=is_softmax)
 
 

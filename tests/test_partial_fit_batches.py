@@ -1,0 +1,393 @@
+"""partial_fit by minibatches and on pairs: streams in parts, classes that come later, weights, files, refusals."""
+
+import copy
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn import config_context
+from sklearn.base import clone
+
+import manyclass
+from manyclass import MarginClassifier, SoftmaxClassifier, models, samplers, solvers
+from manyclass.model.mapped import MappedWeights
+from manyclass.model.postings import SparseWeights, mapped_part
+from manyclass.training.plan import Labels
+from manyclass.training.start import carried_near_labels
+
+N, D, K = 320, 40, 12
+HALF = N // 2  # minibatches of 12 classes have one point: a cut is anywhere at the end of one
+
+
+def some_data(seed, *, several, n=N, k=K):
+    """Rows that hold a few features of each of their labels, of values that are sums of few bits."""
+    rng = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(k), rng.integers(0, k, n - k)])
+    Y = np.zeros((n, k), dtype=int)
+    Y[np.arange(n), labels] = 1
+    if several:
+        Y[np.arange(n), rng.integers(0, k, n)] = 1
+    of_class = rng.random((k, D)) < 0.15
+    X = (Y @ of_class) * (rng.random((n, D)) < 0.7) + (rng.random((n, D)) < 0.05)
+    X[np.arange(n), rng.integers(0, D, n)] += 1  # no row is empty
+    return sp.csr_array(X.astype(np.float32)), (Y if several else labels)
+
+
+def arrays_of(model):
+    """All that a model predicts by."""
+    weights, mapped = model._weights, mapped_part(model._weights)
+    found = [] if mapped is None else [mapped.rows, mapped.embeddings]
+    if mapped is not weights:
+        postings = weights if isinstance(weights, SparseWeights) else weights.postings
+        found += [postings.indptr, postings.classes, postings.values, postings.intercept]
+    return found
+
+
+def assert_same(a, b):
+    for ours, theirs in zip(arrays_of(a), arrays_of(b), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def still(name, **more):
+    """A solver that visits rows as they come."""
+    return getattr(solvers, name)(shuffle=False, **more)
+
+
+EXACT = {"sampler": "all", "max_iter": 1, "random_state": 3}
+DRAWN = {"sampler": "uniform", "n_negatives": 4, "max_iter": 1, "random_state": 3}
+EMBEDS = {"model": "embedding", "dim": 6}
+BATCHES = {
+    "embeddings": (SoftmaxClassifier(solver=still("Adagrad"), learning_rate=0.5, **EMBEDS, **EXACT), (False, True)),
+    "drawn": (SoftmaxClassifier(solver=still("Adagrad"), learning_rate=0.5, **EMBEDS, **DRAWN), (False, True)),
+    "linear": (SoftmaxClassifier(solver=still("Adagrad"), learning_rate=0.5, **EXACT), (False, True)),
+    "decoupled": (
+        SoftmaxClassifier(solver=still("Adagrad", reduction="decoupled"), learning_rate=0.5, **EXACT),
+        (True,),
+    ),
+    "implicit": (SoftmaxClassifier(solver=still("Implicit"), learning_rate=0.05, **EXACT), (True,)),
+    "umax": (SoftmaxClassifier(solver=still("UMax"), learning_rate=0.05, **DRAWN), (True,)),
+    "margin": (MarginClassifier(solver=still("Adagrad"), learning_rate=0.5, **EXACT), (False, True)),
+    "margin of embeddings": (
+        MarginClassifier(solver=still("Adagrad"), learning_rate=0.5, **EMBEDS, **EXACT),
+        (False, True),
+    ),
+    "margin, implicit": (MarginClassifier(solver=still("Implicit"), learning_rate=0.05, **EXACT), (False, True)),
+}
+STREAMS = [(name, several) for name, (_, kinds) in BATCHES.items() for several in kinds]
+
+
+@pytest.mark.parametrize(("name", "several"), STREAMS)
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_halves_give_what_the_whole_gives_and_that_is_a_pass_of_fit(name, several, batch_size, seed):
+    X, y = some_data(seed, several=several)
+    model = clone(BATCHES[name][0])
+    if batch_size and model.solver.name == "implicit":
+        pytest.skip("proximal steps have no batches")
+    model.solver.set_params(batch_size=batch_size)
+    fitted = clone(model).fit(X, y)
+    whole = clone(model).partial_fit(X, y, classes=range(K))
+    halves = clone(model).partial_fit(X[:HALF], y[:HALF], classes=range(K)).partial_fit(X[HALF:], y[HALF:])
+    assert_same(whole, fitted)
+    assert_same(halves, whole)
+    np.testing.assert_array_equal(halves.class_count_, fitted.class_count_)
+    assert halves.n_labels_ == fitted.n_labels_
+    assert halves.n_iter_ == 2
+    ours, theirs = halves._squares, whole._squares
+    np.testing.assert_array_equal(ours.classes, theirs.classes)
+    np.testing.assert_array_equal(ours.embeddings, theirs.embeddings)
+
+
+@pytest.mark.parametrize("model", ["sparse", "hybrid"])
+@pytest.mark.parametrize("several", [False, True])
+def test_on_pairs_halves_give_the_whole_where_both_have_the_same_pairs_and_frequencies(
+    model, several, seed, monkeypatch
+):
+    """Elsewhere they cannot: the whole knows pairs and frequencies of rows to come.
+
+    A first call of a hybrid holds rows out, other ones where there are more, and embeddings shuffle: its weights on
+    pairs are compared, and nothing is held out.
+    """
+    nothing = lambda n, seed: np.zeros(n, dtype=bool)  # noqa: E731
+    monkeypatch.setattr("manyclass.estimators.continued_batches.rows_held_out", nothing)
+    X, y = some_data(seed, several=several, n=HALF)
+    X, y = sp.csr_array(sp.vstack([X, X])), np.concatenate([y, y])
+    begun = SoftmaxClassifier(model=model, solver=still("Adagrad"), learning_rate=0.5, random_state=0)
+    halves = clone(begun).partial_fit(X[:HALF], y[:HALF]).partial_fit(X[HALF:], y[HALF:])
+    whole = clone(begun).partial_fit(X, y)
+    same = [whole] if model == "hybrid" else [whole, clone(begun).set_params(max_iter=1).fit(X, y)]
+    for other in same:
+        for ours, theirs in zip(arrays_of(halves)[-4:], arrays_of(other)[-4:], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+# What grows
+
+
+def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
+    rng = np.random.default_rng(seed)
+    position, k = np.array([0, 2, 3, 5]), 6
+    weights = MappedWeights.start(4, 7, embedding_dim=5, intercept=True, relu=False, rng=rng)
+    weights.rows[:] = rng.normal(size=weights.rows.shape)
+    grown = weights.grown(k, position)
+    np.testing.assert_array_equal(grown.rows[position], weights.rows)
+    assert not grown.rows[[1, 4]].any()
+    np.testing.assert_array_equal(grown.embeddings, weights.embeddings)
+    assert not np.shares_memory(grown.embeddings, weights.embeddings)
+
+    def csc(shape):
+        return sp.csc_array(rng.normal(size=shape) * (rng.random(shape) < 0.4))
+
+    old, more = csc((4, 7)), csc((k, 7))
+    own = SparseWeights(
+        old.indptr.astype(np.int64),
+        old.indices.astype(np.int32),
+        old.data.astype(np.float32),
+        np.arange(4, dtype=np.float32),
+    )
+    postings, places = own.grown(k, position, more.indptr.astype(np.int64), more.indices.astype(np.int32))
+    postings.check()
+    expected = np.zeros((k, 7), dtype=np.float32)
+    expected[position] = old.toarray().astype(np.float32)
+    np.testing.assert_array_equal(postings.coef.toarray(), expected)
+    np.testing.assert_array_equal(postings.intercept[position], own.intercept)
+    there = np.zeros((k, 7), dtype=bool)
+    there[position] = old.toarray() != 0
+    assert postings.coef.nnz == (there | (more.toarray() != 0)).sum()
+    np.testing.assert_array_equal(np.insert(own.values, places, 0), postings.values)
+
+
+KINDS = [
+    SoftmaxClassifier(**EMBEDS, random_state=0),
+    SoftmaxClassifier(solver="adagrad", random_state=0),
+    SoftmaxClassifier(model="sparse", random_state=0),
+    SoftmaxClassifier(model="hybrid", random_state=0),
+    SoftmaxClassifier(solver="adagrad", sampler=samplers.Search(), random_state=0),
+    MarginClassifier(random_state=0),
+    MarginClassifier(**EMBEDS, random_state=0),
+    SoftmaxClassifier(random_state=0),
+    SoftmaxClassifier(solver="umax", random_state=0),
+]
+kinds = pytest.mark.parametrize("model", KINDS, ids=str)
+for_several = [m for m in KINDS if getattr(m.solver, "name", m.solver) == "umax" or m == KINDS[-2]]
+
+
+def precision(model, X, y):
+    return 1 - model.evaluate(X, y)["error"]
+
+
+@kinds
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("fits", [False, True])
+def test_classes_that_come_later_are_learned_as_well_as_the_others(model, several, fits, seed):
+    """A sixth of the classes come in the second half."""
+    if not several and model in for_several:
+        pytest.skip("linear models of one label a row have tests of their own")
+    n, late = 3 * N, [3, 7] if not several else [K - 2, K - 1]
+    X, y = some_data(seed, several=several, n=n + N)
+    of_rows = y[:, late].any(axis=1) if several else np.isin(y, late)
+    train, test = np.arange(n), np.arange(n, n + N)
+    first = train[~of_rows[train]][: n // 2]
+    second = np.setdiff1d(train, first)
+    y_first = y[first][:, : K - 2] if several else y[first]
+    at_once = clone(model).fit(X[train], y[train])
+    stream = clone(model)
+    (stream.fit if fits else stream.partial_fit)(X[first], y_first)
+    assert len(stream.classes_) == K - 2
+    stream.partial_fit(X[second], y[second], n_passes=3)
+    assert len(stream.classes_) == K
+    np.testing.assert_array_equal(stream.class_count_, y[train].sum(axis=0) if several else np.bincount(y[train]))
+    # Half as many passes over half of the rows each; four standard errors of a difference of shares of 320 rows.
+    assert precision(stream, X[test], y[test]) > precision(at_once, X[test], y[test]) - 4 * np.sqrt(0.5 / N)
+    of_late = test[of_rows[test]]
+    chance = 2 / K if several else 1 / K
+    assert precision(stream, X[of_late], y[of_late]) > 2 * chance
+
+
+# Weights of rows
+
+
+@kinds
+def test_a_row_of_weight_0_is_left_out(model, seed):
+    X, Y = some_data(seed, several=True)
+    weights = np.ones(N)
+    weights[::3] = 0
+    model = clone(model).fit(X, Y)
+    ours, theirs = copy.deepcopy(model), copy.deepcopy(model)
+    ours.partial_fit(X, Y, sample_weight=weights)
+    theirs.partial_fit(X[weights > 0], Y[weights > 0], sample_weight=np.ones(np.count_nonzero(weights)))
+    assert_same(ours, theirs)
+    np.testing.assert_array_equal(ours.class_count_, theirs.class_count_)
+
+
+@pytest.mark.parametrize("loss", ["margin", "triplet"])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_weight_of_2_moves_as_far_as_the_row_twice(loss, several, seed):
+    """Plain steps of one batch: a gradient is a sum over rows."""
+    X, y = some_data(seed, several=several)
+    model = MarginClassifier(loss=loss, solver=solvers.SGD(shuffle=False, batch_size=2 * N), learning_rate=1e-3)
+    model.fit(X, y)
+    once, weighted, twice = (copy.deepcopy(model) for _ in range(3))
+    told = {"learning_rate": 1e-3}
+    once.partial_fit(X, y, **told)
+    weighted.partial_fit(X, y, sample_weight=np.full(N, 2.0), **told)
+    twice.partial_fit(sp.csr_array(sp.vstack([X, X])), np.concatenate([y, y]), **told)
+    moved = [other._weights.rows - model._weights.rows for other in (once, weighted, twice)]
+    # Rounding of sums of 640 float32 numbers.
+    close = {"rtol": 0, "atol": 1e-4 * np.abs(moved[2]).max()}
+    np.testing.assert_allclose(moved[1], moved[2], **close)
+    np.testing.assert_allclose(moved[1], 2 * moved[0], **close)
+    assert moved[0].any()
+
+
+# Files
+
+
+@kinds
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("fits", [False, True])
+def test_a_model_from_a_file_goes_on_bit_for_bit(model, mmap, fits, tmp_path, seed):
+    """But for weights on pairs of a fit, whose sums of squares stay behind."""
+    X, Y = some_data(seed, several=True)
+    model = clone(model)
+    (model.fit if fits else model.partial_fit)(X[:HALF], Y[:HALF, : K - 1])
+    model.save(tmp_path / "m")
+    loaded = manyclass.load(tmp_path / "m", mmap=mmap)
+    assert loaded._history == model._history
+    model.partial_fit(X[HALF:], Y[HALF:])
+    loaded.partial_fit(X[HALF:], Y[HALF:])
+    if isinstance(model._weights, MappedWeights) or not fits:
+        assert_same(loaded, model)
+    else:
+        assert loaded._weights.n_classes == K
+        assert not np.array_equal(arrays_of(loaded)[-2], arrays_of(model)[-2])
+        # Half of the rows move weights by longer steps: in a hundred seeds shares of 320 rows differ by .04 at most.
+        assert precision(loaded, X, Y) == pytest.approx(precision(model, X, Y), abs=0.1)
+    assert loaded.n_iter_ == model.n_iter_
+    np.testing.assert_array_equal(loaded.class_count_, model.class_count_)
+
+
+def test_the_scales_of_a_hybrid_are_in_its_file_and_taken_out_for_training(tmp_path, seed):
+    X, Y = some_data(seed, several=True)
+    model = SoftmaxClassifier(model="hybrid", random_state=0).fit(X, Y)
+    model.save(tmp_path / "m")
+    scales = model._weights.scales
+    assert manyclass.load(tmp_path / "m")._weights.scales == scales
+    assert scales != (1.0, 1.0)
+    # Steps too small to move a weight: what is left is the rounding of two products.
+    before = copy.deepcopy(model)
+    model.partial_fit(X, Y, learning_rate=1e-12)
+    assert model._weights.scales == pytest.approx(scales, rel=1e-12)
+    changed = model._weights.postings.coef - before._weights.postings.coef
+    assert abs(changed).max() < 1e-6 * abs(before._weights.postings.coef).max()
+    doubled, _ = before._weights.scaled(2.0)
+    assert doubled.scales == (2 * scales[0], 2 * scales[1])
+
+
+# What carries over
+
+
+def test_thresholds_of_few_rows_are_not_taken_and_numbers_of_labels_are_those_of_all(seed):
+    X, Y = some_data(seed, several=True)
+    model = SoftmaxClassifier(solver="adagrad", random_state=0).fit(X, Y)
+    threshold, n_labels = model.threshold_, model.n_labels_
+    all_labels = np.ones((3, K), dtype=int)
+    model.partial_fit(X[:3], all_labels)
+    assert (model.threshold_, model.n_labels_) == (threshold, n_labels)
+    assert model.multilabel_
+
+
+def test_what_points_carry_begins_near_its_value_at_the_weights(seed):
+    """Where all rows are alike it is the value."""
+    rng = np.random.default_rng(seed)
+    weights = MappedWeights.start(K, 5, embedding_dim=None, intercept=True, relu=False, rng=rng)
+    weights.rows[:, :6] = rng.normal(size=(K, 6))
+    x = np.tile(rng.normal(size=5).astype(np.float32), (3, 1))
+    labels = Labels(np.array([0, 2, 4, 6]), np.array([1, 4, 1, 4, 1, 4], dtype=np.int32))
+    z = weights.scores(x, 1).astype(np.float64)[0]
+    wrong = np.delete(z, [1, 4])
+    log_sum, log_wrong = np.log(np.exp(z).sum()), np.log(np.exp(wrong).sum())
+    for carries, value in (("v", log_sum), ("n", log_wrong), ("u", max(log_sum - z[[1, 4]].mean(), np.log(2)))):
+        found = carried_near_labels(weights, x, labels, carries, 1)
+        np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-5)  # float32 scores
+
+
+def test_requests_of_metadata_know_partial_fit():
+    with config_context(enable_metadata_routing=True):
+        model = MarginClassifier().set_partial_fit_request(sample_weight=True)
+    assert model.get_metadata_routing().partial_fit.requests["sample_weight"] is True
+
+
+# Refusals leave the model as it was
+
+
+@kinds
+def test_a_call_that_fails_leaves_the_model_whole(model, seed, monkeypatch):
+    X, Y = some_data(seed, several=True)
+    model = clone(model).fit(X, Y)
+    before, arrays = dict(model.__dict__), [array.copy() for array in arrays_of(model)]
+    squares = copy.deepcopy(model._squares)
+
+    def fails(*_, **__):
+        raise RuntimeError("after training")
+
+    monkeypatch.setattr(type(model), "_take", fails)
+    with pytest.raises(RuntimeError, match="after training"):
+        model.partial_fit(X, Y)
+    monkeypatch.undo()
+    for wrong, message in (
+        ((X[:, :5], Y), "has 5 features, but"),
+        ((X, Y[:, :4]), "y has 4 columns; it must have a column for each of 12 classes"),
+        ((X, Y.argmax(axis=1)), "y has one label a row; the model was trained with an indicator matrix"),
+        ((X, Y[:5]), "must have as many rows"),
+        ((X, 2 * Y), "holds 0 and 1"),
+        ((X, 0 * Y), "y has no label in any row"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(*wrong)
+    assert model.__dict__.keys() == before.keys()
+    assert all(model.__dict__[name] is value for name, value in before.items())
+    for array, old in zip(arrays_of(model), arrays, strict=True):
+        np.testing.assert_array_equal(array, old)
+    assert str(model._squares) == str(squares)
+
+
+def test_wrong_input_is_told(seed):
+    X, Y = some_data(seed, several=True)
+    y = Y.argmax(axis=1)
+    one = SoftmaxClassifier(**EMBEDS, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="y has an indicator matrix of labels; the model was trained with one label"):
+        one.partial_fit(X, Y)
+    with pytest.raises(ValueError, match="dim is 7; the model that partial_fit goes on with has 6"):
+        one.set_params(dim=7).partial_fit(X, y)
+    with pytest.raises(ValueError, match="activation is 'relu'; the model"):
+        one.set_params(dim=6, model=models.Embedding(activation="relu")).partial_fit(X, y)
+    with pytest.raises(ValueError, match="model is 'sparse'; partial_fit goes on with the model that is there"):
+        one.set_params(dim="auto", model="sparse").partial_fit(X, y)
+    with pytest.raises(ValueError, match="2 classes are known by other names than their numbers"):
+        SoftmaxClassifier(random_state=0).partial_fit(X, Y, classes=["a", "b"])
+    with pytest.raises(ValueError, match="classes are not sorted or not distinct"):
+        SoftmaxClassifier(random_state=0).partial_fit(X, Y, classes=[f"{k:02}" for k in range(K)][::-1])
+    pruned = SoftmaxClassifier(model=models.Sparse(prune=0.5), random_state=0)
+    with pytest.raises(ValueError, match=r"prune is 0\.5; a stream has no end at which to prune"):
+        pruned.partial_fit(X, Y)
+    fewer = pruned.fit(X, Y)._weights.coef.nnz
+    assert len(pruned._squares.values) == fewer
+    assert pruned.partial_fit(X, Y)._weights.coef.nnz == 2 * fewer
+    margin = MarginClassifier(random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="fit_intercept is False; the model"):
+        margin.set_params(fit_intercept=False).partial_fit(X, Y)
+
+
+def test_columns_may_have_names(seed):
+    X, Y = some_data(seed, several=True)
+    names = np.array([f"{k:02}" for k in range(K)])
+    by_number = SoftmaxClassifier(random_state=0).partial_fit(X[:HALF], Y[:HALF])
+    by_name = SoftmaxClassifier(random_state=0).partial_fit(X[:HALF], Y[:HALF], classes=names)
+    assert_same(by_number.partial_fit(X[HALF:], Y[HALF:]), by_name.partial_fit(X[HALF:], Y[HALF:]))
+    assert by_name.classes_.tolist() == names.tolist()
+    more = np.array([*names[:3], "02b", *names[3:]])
+    with pytest.raises(ValueError, match="y has 13 columns, and 12 classes are known by other names"):
+        by_name.partial_fit(X, np.insert(Y, 3, 1, axis=1))
+    by_name.partial_fit(X, np.insert(Y, 3, 1, axis=1), classes=more)
+    assert by_name.classes_.tolist() == more.tolist()
+    assert by_name.class_count_[3] == N
