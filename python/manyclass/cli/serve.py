@@ -70,12 +70,13 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--recall is {args.recall}, which has no effect without --approximate")
     with waiting(f"loading {args.model}"):
         model = load(args.model, mmap=args.mmap)
+    told = describe_model(args.model, model)
     model.n_jobs = args.n_jobs
     reading = _reading(args.model)
     predictor = Predictor(model, limits, args.k, normalize=bool(reading.normalize))
     if args.approximate:
         _build_index(args, model, reading, predictor)
-    told = {**describe_model(args.model, model), "serving": {**asdict(limits), **_about(predictor)}}
+    told["serving"] = {**asdict(limits), **_about(predictor)}
     server = Server(args.host, args.port, predictor, told, limits)
     if not serve_until_signal(server, lambda: print(server.url, flush=True)):
         note(f"requests still ran after {limits.grace:g} seconds and were cut off")

@@ -80,16 +80,16 @@ class Handler(BaseHTTPRequestHandler):
             if len(self.raw_requestline) > LONGEST_LINE:
                 self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
             elif self.parse_request():
-                self._unread = True
+                lengths = self.headers.get_all("Content-Length", [])
+                has_body = "Transfer-Encoding" in self.headers or any(length != "0" for length in lengths)
+                self._unread = has_body or self.command not in READ
                 self._answer()
         except RequestError as refused:
             self._refuse(refused)
         except TimeoutError:
-            with contextlib.suppress(OSError):  # it may be the answer that is not taken
-                self._refuse(
-                    RequestError(HTTPStatus.REQUEST_TIMEOUT, f"no whole request in {self._seconds():g} seconds")
-                )
-        except ConnectionError:
+            why = f"the request was not whole after {self._seconds():g} seconds"
+            self._refuse(bad(why, HTTPStatus.REQUEST_TIMEOUT))
+        except ConnectionError:  # the client has gone
             self.close_connection = True
 
     def _seconds(self) -> float:
@@ -114,7 +114,6 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/predict":
             self._send(HTTPStatus.OK, self._predicted(self._body()))
             return
-        self._unread = "Transfer-Encoding" in self.headers or self.headers.get("Content-Length", "0") != "0"
         if path == "/metrics":
             self.server.metrics.count_request(path, HTTPStatus.OK)
             self._send(HTTPStatus.OK, self.server.metrics.text().encode(), CONTENT_TYPE, counted=True)
@@ -160,19 +159,23 @@ class Handler(BaseHTTPRequestHandler):
         if int(given[0]) > limit:
             why = f"the body has {int(given[0])} bytes; at most {limit} are read: send fewer rows at a time"
             raise bad(why, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        kind, packed = headers.get_content_type(), headers.get("Content-Encoding", "identity")
-        if "Content-Type" not in headers or kind != JSON or packed.lower() != "identity":
-            told = headers.get("Content-Type", "missing")[:60] if packed.lower() == "identity" else packed[:60]
-            raise RequestError(
-                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body is {told!r}; it must be {JSON}, not compressed"
-            )
+        self._check_kind()
         return int(given[0])
+
+    def _check_kind(self) -> None:
+        """Raise unless the body is JSON in UTF-8, as it is."""
+        headers = self.headers
+        kind, packed = headers.get("Content-Type", "missing"), headers.get("Content-Encoding", "identity")
+        json_ = headers.get_content_type() == JSON and headers.get_content_charset("utf-8") in ("utf-8", "utf8")
+        if "Content-Type" not in headers or not json_ or packed.lower() != "identity":
+            why = f"the Content-Type is {kind[:60]!r} and the Content-Encoding {packed[:60]!r}; the body must be {JSON}"
+            raise bad(why + " in UTF-8, not compressed", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
 
     def _body(self) -> bytes:
         length = self._length()
         body = self.rfile.read(length)
         if len(body) < length:
-            raise ConnectionResetError("the client has gone")
+            raise bad("the client has gone")
         self._unread = False
         return body
 
@@ -228,7 +231,10 @@ class Handler(BaseHTTPRequestHandler):
         told |= {"Connection": "close" if self.close_connection else "keep-alive", **(headers or {})}
         head = f"HTTP/1.1 {code.value} {code.phrase}\r\n" + "".join(f"{name}: {v}\r\n" for name, v in told.items())
         self.connection.settimeout(self._seconds())
-        self.connection.sendall(head.encode("latin-1") + b"\r\n" + (b"" if self.command == "HEAD" else body))
+        try:
+            self.connection.sendall(head.encode("latin-1") + b"\r\n" + (b"" if self.command == "HEAD" else body))
+        except OSError:  # the client takes no answer, or has gone
+            self._unread, self.close_connection = False, True
 
     def finish(self) -> None:
         """Let a client whose request was not read to its end read the answer before the connection is closed."""

@@ -253,12 +253,16 @@ def _exclude(given: Any, n_rows: int, single: bool, asked: Asked) -> sp.csr_arra
     for row, labels in enumerate(lists):
         if not any(set(map(type, labels)) <= kind for kind in ({str}, {int, float}, {bool})):
             raise bad(f"exclude[{row}] must hold labels of one kind, all texts or all numbers")
-    kind = asked.classes.dtype
-    short = [
-        [label for label in labels if not isinstance(label, str) or len(label) <= asked.longest] for labels in lists
-    ]
+    dtype, first = asked.classes.dtype, asked.classes.tolist()[0]
+    texts = next((label for labels in lists for label in labels if isinstance(label, str)), None)
+    if dtype.kind in "biuf" and texts is not None:
+        raise bad(f"exclude holds {_shown(texts)}, a text; the labels of the model are numbers, such as {first}")
+    if asked.longest:
+        lists = [
+            [label for label in labels if not isinstance(label, str) or len(label) <= asked.longest] for labels in lists
+        ]
     try:
-        known = [np.array(labels, dtype=kind) for labels in lists] if kind.kind in "mM" else short
+        known = [np.array(labels, dtype=dtype) for labels in lists] if dtype.kind in "mM" else lists
         indptr, positions = excluded(known, n_rows, asked.classes)
     except (ValueError, TypeError, OverflowError) as error:
         raise bad(str(error)) from error
