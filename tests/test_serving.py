@@ -632,6 +632,17 @@ def test_what_cannot_be_served_is_an_error_of_one_line(dense, tmp_path, monkeypa
     assert err.count("\n") == 1
 
 
+def test_an_address_of_ipv6_is_served(dense):
+    limits = Limits(grace=5.0)
+    try:
+        made = Server("::1", 0, Predictor(dense[0], limits, 5), {}, limits)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with serving(made) as server:
+        assert re.fullmatch(r"http://\[::1\]:\d+", server.url)
+        assert ask(server)[0] == 200
+
+
 def test_a_port_in_use_is_told(server, dense, tmp_path, monkeypatch, capsys):
     dense[0].save(tmp_path / "m")
     port = server.server_address[1]

@@ -127,9 +127,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.request_version == "HTTP/0.9":
             raise bad("the first line of the request has no version of HTTP")
         if path not in METHODS:
-            raise RequestError(
-                HTTPStatus.NOT_FOUND, f"the path is {path[:60]!r}; it must be one of {', '.join(METHODS)}"
-            )
+            raise bad(f"the path is {path[:60]!r}; it must be one of {', '.join(METHODS)}", HTTPStatus.NOT_FOUND)
         if self.command not in METHODS[path]:
             methods = ", ".join(METHODS[path])
             why = f"the method is {self.command[:20]!r}; {path} has {methods}"
@@ -150,9 +148,8 @@ class Handler(BaseHTTPRequestHandler):
         """Bytes of the body, once its headers are checked."""
         limit, headers = self.server.limits.max_bytes, self.headers
         if "Transfer-Encoding" in headers or "Content-Length" not in headers:
-            raise RequestError(
-                HTTPStatus.LENGTH_REQUIRED, "the request has no Content-Length; a body must not be chunked"
-            )
+            why = "the request has no Content-Length, which it must have; a body must not be chunked"
+            raise bad(why, HTTPStatus.LENGTH_REQUIRED)
         given = headers.get_all("Content-Length", [])
         if len(set(given)) > 1 or not re.fullmatch("[0-9]{1,18}", given[0]):
             raise bad(f"the Content-Length is {', '.join(given)[:60]!r}; it must be one number of bytes")
