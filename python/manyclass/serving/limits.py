@@ -13,8 +13,8 @@ from manyclass.checks import check_number
 class Limits:
     """Bounds on requests, connections and waiting.
 
-    Together they bound the memory that clients can take: the bodies of all connections, and some ten times the size of
-    a body, which is what JSON takes as Python objects, for each request that is computed.
+    Together they bound the memory that clients can take: the bodies of all connections, and some ten to twenty times
+    the size of a body, which is what JSON takes as Python objects, for each request that is computed.
 
     Attributes
     ----------
