@@ -308,3 +308,25 @@ def test_the_core_checks_what_it_reads():
         SparseWeights(
             np.array([0, 2]), np.array([1, 1], np.int32), np.zeros(2, np.float32), np.zeros(3, np.float32)
         ).check()
+
+
+def test_the_core_checks_the_weights_once_while_they_are_the_same(monkeypatch):
+    made, check = [], _core.PostingWeights
+    monkeypatch.setattr(_core, "PostingWeights", lambda **arrays: made.append(arrays) or check(**arrays))
+    X, P = some_rows(0, several=False)
+    model = SoftmaxClassifier(model="sparse", max_iter=2, random_state=0).fit(sp.csr_array(X), target(P, False))
+    made.clear()
+    expected = model.predict_top_k(X, 3)[1]
+    np.testing.assert_array_equal(model.predict_top_k(X, 3)[1], expected)
+    assert len(made) <= 1
+    twin = pickle.loads(pickle.dumps(model))
+    made.clear()
+    np.testing.assert_array_equal(twin.predict_top_k(X, 3)[1], expected)
+    assert len(made) == 1
+    twin._weights.values = 2 * twin._weights.values  # other arrays: made again, and other answers
+    assert not np.array_equal(twin.predict_top_k(X, 3)[1], expected)
+    assert len(made) == 2
+    twin._weights.multiply_scores(0.5)  # the same arrays, changed in place
+    twin._weights.intercept *= 2  # which were halved with the values
+    np.testing.assert_array_equal(twin.predict_top_k(X, 3)[1], expected)
+    assert len(made) == 2

@@ -45,7 +45,7 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
     if os.path.isfile(path) and args.format == "auto":
         found = open_tensors(path).metadata.get("format") if is_safetensors(path) else None
         if found == FORMAT:
-            return _of_model(path)
+            return describe_model(path, load(path, mmap=True))
         if found in INDEXES:
             return _of_index(path, INDEXES[found])
         if is_word2vec(path):
@@ -53,8 +53,8 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
     return _of_data(args)
 
 
-def _of_model(path: str) -> dict[str, Any]:
-    model = load(path, mmap=True)
+def describe_model(path: str, model: Any) -> dict[str, Any]:
+    """What is told of the model that was loaded from a file."""
     defaults = type(model)().get_params()
     curve, given = model.loss_curve_, model.get_params(deep=False)
     several = bool(getattr(model, "multilabel_", False))

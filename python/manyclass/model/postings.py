@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,28 @@ from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 
 NOTHING = np.zeros((0, 0), dtype=np.float32)
 TILE_FLOATS = 1 << 22  # scores in hand at once: 16 MB
+
+
+class CoreWeights:
+    """What the core makes of arrays and checks: 16 ms for 5 million pairs, so that it is kept while they are the same.
+
+    Copies and pickles have nothing of it, and make it again.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[Any, ...], _core.PostingWeights] | None = None
+
+    def of(self, postings: SparseWeights, rows: Floats) -> _core.PostingWeights:
+        """Return it for these arrays; may be asked by several threads at once."""
+        own = (postings.indptr, postings.classes, postings.values, postings.intercept, rows)
+        kept = self._kept
+        if kept is None or any(one is not other for one, other in zip(kept[0], own, strict=True)):
+            made = _core.PostingWeights(indptr=own[0], classes=own[1], values=own[2], intercept=own[3], rows=own[4])
+            kept = self._kept = (own, made)
+        return kept[1]
+
+    def __reduce__(self) -> tuple[type[CoreWeights], tuple[()]]:
+        return CoreWeights, ()
 
 
 @dataclass
@@ -39,6 +61,7 @@ class SparseWeights:
     classes: Ids
     values: Floats
     intercept: Floats
+    _core_made: CoreWeights = field(default_factory=CoreWeights, init=False, repr=False, compare=False)
 
     sparse = True
     layout = "postings (the classes of each feature)"
@@ -149,9 +172,7 @@ class SparseWeights:
         )
 
     def _core_weights(self) -> _core.PostingWeights:
-        return _core.PostingWeights(
-            indptr=self.indptr, classes=self.classes, values=self.values, intercept=self.intercept, rows=NOTHING
-        )
+        return self._core_made.of(self, NOTHING)
 
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes); `scale`, which rows of other weights have, is left out."""
@@ -196,6 +217,7 @@ class HybridWeights:
     postings: SparseWeights
     mapped: MappedWeights
     scales: tuple[float, float] = (1.0, 1.0)
+    _core_made: CoreWeights = field(default_factory=CoreWeights, init=False, repr=False, compare=False)
 
     sparse = True
     layout = "postings (the classes of each feature), and class-major beside embeddings"
@@ -247,10 +269,8 @@ class HybridWeights:
 
     def _blocks(self, X: Matrix) -> Iterator[tuple[_core.PostingWeights, Any, Floats, slice]]:
         """The core's weights, and rows of X as it takes them with what the embeddings make of them."""
-        own, x = self.postings, as_csr(X)
-        weights = _core.PostingWeights(
-            indptr=own.indptr, classes=own.classes, values=own.values, intercept=own.intercept, rows=self.mapped.rows
-        )
+        x = as_csr(X)
+        weights = self._core_made.of(self.postings, self.mapped.rows)
         for at, phi in self.mapped.blocks(x):
             yield weights, csr_parts(x[at]), phi, at
 

@@ -1,0 +1,247 @@
+"""The server's connections: kept, slow, too many, many at once; its counters, and its end at a signal."""
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from test_serving import JSON, D, N, ask, connected, fitted, pairs, post, raw, started
+from test_serving import dense as dense  # fixtures
+from test_serving import server as server
+
+from manyclass.serving.limits import Limits
+from manyclass.serving.predictor import Predictor
+from manyclass.serving.server import Server, serve_until_signal
+
+# Connections
+
+
+def test_a_connection_is_kept_for_further_requests(server):
+    connection = connected(server)
+    connection.connect()
+    own = connection.sock.getsockname()
+    for asked, code in (({"row": [0] * D}, 200), ({"row": []}, 400), ({"row": [1] * D}, 200)):
+        connection.request("POST", "/predict", json.dumps(asked), JSON)
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Connection"]) == (code, "keep-alive")
+        assert answer.read()
+        assert connection.sock.getsockname() == own  # not connected anew
+    connection.request("GET", "/nothing")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Connection"], answer.read() != b"") == (404, "keep-alive", True)
+    connection.request("HEAD", "/info")
+    answer = connection.getresponse()
+    assert (answer.status, answer.read(), int(answer.headers["Content-Length"]) > 0) == (200, b"", True)
+    connection.request("GET", "/health", headers={"Connection": "close"})
+    assert connection.getresponse().headers["Connection"] == "close"
+    connection.close()
+
+
+def test_requests_sent_at_once_are_answered_in_turn(server):
+    body = json.dumps({"row": [0] * D}).encode()
+    one = b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    found = raw(server, one * 3 + b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert re.findall(rb"HTTP/1.1 (\d+)", found) == [b"200"] * 4
+
+
+@pytest.mark.parametrize(
+    "begun", [b"GE", b"GET /health HTTP/1.1\r\nA: ", b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\n"]
+)
+def test_a_client_that_stalls_or_trickles_is_sent_away(dense, begun):
+    with started(dense[0], timeout=0.15) as server:
+        if b"POST" in begun:
+            begun += b"Content-Length: 100\r\n\r\n{"
+        assert raw(server, begun).startswith(b"HTTP/1.1 408 ")
+        assert raw(server) == b""  # one that asks for nothing
+        with socket.create_connection(server.server_address[:2], timeout=30) as client:
+            client.settimeout(0.05)
+            found, at = b"", 0
+            while not found:  # a byte now and then: the time is that of all of it
+                client.sendall(begun[at : at + 1] or b"x")
+                at += 1
+                try:
+                    found = client.recv(1 << 16)
+                except TimeoutError:
+                    continue
+            assert found.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_client_that_takes_no_answers_is_sent_away(dense):
+    body = json.dumps({"rows": [[0] * D] * 1000, "k": 9}).encode()
+    one = b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with started(dense[0], timeout=0.3, max_connections=1) as server:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+            client.connect(server.server_address[:2])
+            client.settimeout(30)
+            # The server gives up: what it has not read resets the connection.
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    client.sendall(one)
+        assert until_taken(server) == 200
+
+
+def until_taken(server):
+    """The code of the first answer other than that there are too many connections."""
+    while (code := ask(server)[0]) == 503:
+        pass
+    return code
+
+
+def test_more_connections_than_there_may_be_are_refused(dense):
+    with started(dense[0], max_connections=2) as server:
+        kept = [connected(server) for _ in range(2)]
+        for connection in kept:
+            connection.request("GET", "/health")
+            assert connection.getresponse().read()
+        for _ in range(3):
+            code, headers, content = ask(server)
+            assert (code, headers["Retry-After"], headers["Connection"]) == (503, "1", "close")
+            assert "there are 2 connections" in json.loads(content)["error"]
+        for connection in kept:
+            connection.close()
+        assert until_taken(server) == 200
+        assert int(re.search(rb"connections_refused_total (\d+)\n", ask(server, path="/metrics")[2])[1]) >= 3
+
+
+def test_a_request_that_waits_in_vain_for_its_turn_is_refused(dense, monkeypatch):
+    with started(dense[0], max_running=1, timeout=0.3) as server, ThreadPoolExecutor() as pool:
+        begun, go_on, predict = threading.Event(), threading.Event(), server.predictor.predict
+
+        def slow(query):
+            begun.set()
+            assert go_on.wait(30)
+            return predict(query)
+
+        monkeypatch.setattr(server.predictor, "predict", slow)
+        first = pool.submit(post, server, {"row": [0] * D})
+        assert begun.wait(30)
+        code, told = post(server, {"row": [0] * D})
+        assert (code, "1 requests are computed" in told["error"]) == (503, True)
+        assert b"\nmanyclass_requests_in_flight 1\n" in ask(server, path="/metrics")[2]
+        go_on.set()
+        assert first.result()[0] == 200
+
+
+@pytest.mark.parametrize("kind", ["dense", "several", "text"])
+def test_eight_clients_at_once_get_what_one_gets(kind):
+    model, X = fitted(kind)
+    rows = X if kind == "text" else pairs(X)
+    asked = [{"rows": rows[at : at + 9], "k": 3} for at in range(0, N, 9)]
+    with started(model, max_running=8) as server:
+        expected = [post(server, one) for one in asked]
+        assert {code for code, _ in expected} == {200}
+        with ThreadPoolExecutor(8) as pool:
+            rounds = list(pool.map(lambda _: [post(server, one) for one in asked], range(8)))
+        assert all(found == expected for found in rounds)
+
+
+# What is told of the server
+
+
+def test_metrics_count(dense):
+    with started(dense[0]) as server:
+        for rows in (1, 3):
+            assert post(server, {"rows": [[0] * D] * rows})[0] == 200
+        post(server, {"rows": []})
+        for path in ("/health", "/nothing", "/predict", "/metrics"):
+            ask(server, path=path)
+        code, headers, content = ask(server, path="/metrics")
+        assert (code, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        lines = dict(line.rsplit(" ", 1) for line in content.decode().splitlines() if not line.startswith("#"))
+        named = {name.removeprefix("manyclass_"): float(value) for name, value in lines.items()}
+        counted = {name: value for name, value in named.items() if name.startswith("requests_total")}
+        assert counted == {
+            'requests_total{path="/health",code="200"}': 1,
+            'requests_total{path="/metrics",code="200"}': 2,
+            'requests_total{path="/predict",code="200"}': 2,
+            'requests_total{path="/predict",code="400"}': 1,
+            'requests_total{path="/predict",code="405"}': 1,
+            'requests_total{path="other",code="404"}': 1,
+        }
+        assert (named["rows_total"], named["requests_in_flight"], named["connections_total"]) == (4, 0, 8)
+        buckets = [value for name, value in named.items() if name.startswith("prediction_seconds_bucket")]
+        assert buckets == sorted(buckets)
+        assert named['prediction_seconds_bucket{le="+Inf"}'] == named["prediction_seconds_count"] == 2
+        assert named["prediction_seconds_sum"] > 0
+        assert named.get("process_resident_memory_bytes", 1 << 24) >= 1 << 24
+        kinds = re.findall(r"^# TYPE (\w+) (?:counter|gauge|histogram)$", content.decode(), re.M)
+        assert all(any(name.startswith(kind) for kind in kinds) for name in lines)
+
+
+def test_health_and_info_tell_of_the_server(server):
+    assert json.loads(ask(server)[2]) == {"status": "ok"}
+    assert json.loads(ask(server, path="/info")[2]) == {"kind": "a test"}
+
+
+# Its end
+
+
+@contextlib.contextmanager
+def process(folder, model, *options):
+    """A server in a process of its own, and its address."""
+    model.save(folder / "m")
+    argv = [sys.executable, "-m", "manyclass", "serve", str(folder / "m"), "--port", "0", *options]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            url = running.stdout.readline()
+            host, port = re.fullmatch(r"http://(.*):(\d+)\n", url).groups()
+            yield running, (host, int(port))
+        finally:
+            running.kill()
+
+
+def half_a_request(address):
+    """A client whose request has begun, and the rest of it."""
+    body = json.dumps({"row": [0] * D}).encode()
+    client = socket.create_connection(address, timeout=30)
+    head = "POST /predict HTTP/1.1\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+    client.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
+    assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    return client, body[5:]
+
+
+def test_sigterm_finishes_the_requests_that_run_and_takes_no_more(dense, tmp_path):
+    with process(tmp_path, dense[0]) as (running, address):
+        idle = socket.create_connection(address, timeout=30)
+        idle.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+        assert idle.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+        client, rest = half_a_request(address)
+        running.send_signal(signal.SIGTERM)
+        assert idle.recv(100) == b""
+        with contextlib.suppress(ConnectionRefusedError):
+            while True:  # until the signal has come
+                socket.create_connection(address, timeout=30).close()
+        client.sendall(rest)
+        answer = client.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b"\r\nConnection: close\r\n" in answer
+        assert b'"labels": [' in answer
+        out, err = running.communicate(timeout=60)
+        assert (running.returncode, out, err) == (0, "", "")
+        client.close()
+        idle.close()
+
+
+def test_ctrl_c_does_not_wait_for_ever(dense, tmp_path):
+    with process(tmp_path, dense[0], "--grace", "0.2") as (running, address):
+        client, _ = half_a_request(address)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+        told = "manyclass: requests still ran after 0.2 seconds and were cut off\n"
+        assert (running.returncode, out, err) == (0, "", told)
+        client.close()
+
+
+def test_signals_are_those_of_before_once_the_server_has_ended(dense):
+    limits = Limits(grace=5.0)
+    server = Server("127.0.0.1", 0, Predictor(dense[0], limits, 5), {}, limits)
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    assert serve_until_signal(server, lambda: signal.raise_signal(signal.SIGTERM))
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
