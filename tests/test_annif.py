@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import manyclass
+
 ROOT = Path(__file__).resolve().parents[1]
 WITHOUT = "Annif is not installed; the long test of this file makes an environment that has it"
 needs_annif = pytest.mark.skipif(importlib.util.find_spec("annif") is None, reason=WITHOUT)
@@ -134,11 +136,16 @@ def test_wrong_parameters_are_told_and_an_unknown_one_warned_of(project, setting
 
 
 @needs_annif
-def test_learning_says_why_it_is_not_there(project):
+def test_documents_are_learnt_after_training(project):
     (project / "learn.cfg").write_text(PROJECT + "allow_learn=true\n")
-    code, told = annif(project, "learn", "ours", "test.tsv", check=False, ANNIF_PROJECTS="learn.cfg")
-    assert code == 1
-    assert "no partial_fit yet" in told
+    model = next(project.rglob("manyclass-model.safetensors"))
+    before = manyclass.load(model)
+    annif(project, "learn", "ours", "test.tsv", ANNIF_PROJECTS="learn.cfg")
+    learnt = manyclass.load(model)
+    assert learnt.n_iter_ == before.n_iter_ + 1
+    assert set(before.classes_) <= set(learnt.classes_)
+    assert learnt.class_count_.sum() > before.class_count_.sum()
+    annif(project, "suggest", "ours", text="word")
 
 
 @needs_annif

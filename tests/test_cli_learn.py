@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from test_cli import run, the_error, write_data
+from test_cli_estimators import UNUSED, write_several
 
 import manyclass
 from manyclass import load_xmc
@@ -59,6 +60,23 @@ def test_texts_are_learnt_with_names(tmp_path, capsys):
     capsys.readouterr()
     run("evaluate", model, tmp_path / "b.txt", "--json")
     assert '"n_rows": 40' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("estimator", ["softmax", "margin"])
+def test_several_labels_are_learnt_and_new_ones_find_their_places(estimator, tmp_path, capsys):
+    model, more = tmp_path / "m", tmp_path / "more.txt"
+    options = ("--labels", "all", "--estimator", estimator, "--max-iter", 3, "--random-state", 0)
+    if estimator == "softmax":
+        options = options[:4] + options[6:]  # the default of several labels
+    run("fit", write_several(tmp_path / "several.txt"), "--output", model, *options)
+    before = manyclass.load(model).classes_.tolist()
+    assert UNUSED not in before
+    more.write_text("40 9 10\n" + f"{UNUSED},0 0:1 4:1\n7 6:1\n" * 20)
+    run("learn", model, more, "--n-passes", 2)
+    assert "1 of them new" in capsys.readouterr().out
+    learnt = manyclass.load(model)
+    assert learnt.classes_.tolist() == sorted([*before, UNUSED])
+    assert learnt.class_count_[learnt.classes_ == UNUSED] == 20
 
 
 def test_mistakes_are_told_before_anything_is_written(model, tmp_path, capsys):

@@ -134,3 +134,25 @@ def test_text_becomes_parameters_and_defaults_go_with_what_they_were_found_for()
 def test_a_wrong_parameter_is_named_before_any_work(params, message):
     with pytest.raises(ValueError, match=message):
         estimator_from(params, n_jobs=1)
+
+
+def test_further_documents_are_learnt_with_new_subjects(model, seed):
+    X, Y = documents(seed + 1)
+    new = N_COLUMNS - 2  # a subject that training did not have
+    assert new not in USED
+    with_new = Y.toarray()
+    with_new[X.toarray()[:, 6] > 0, new] = 1
+    before = {name: getattr(model, name) for name in ("slope", "offset")}
+    for _ in range(3):
+        assert model.learn(X, sp.csr_array(with_new)) is model
+    np.testing.assert_array_equal(model.estimator.classes_, np.sort([*USED, new]))
+    assert {name: getattr(model, name) for name in before} == before
+    words = sp.csr_array(np.eye(10, dtype=np.float32)[[6, 7]])  # the new subject's, and one of none
+    subjects, scores = model.suggest(words, limit=7)
+    assert np.subtract(*scores[subjects == new]) > 0.02
+
+
+def test_learning_from_nothing_is_refused(model, seed):
+    X, Y = documents(seed)
+    with pytest.raises(ValueError, match="no document has words that the model knows, and subjects"):
+        model.learn(X, sp.csr_array(Y.shape, dtype=np.int8))

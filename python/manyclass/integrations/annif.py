@@ -100,11 +100,18 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         self._model = None  # what is trained is loaded from its file
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
-        raise NotSupportedException(
-            "a model of manyclass is trained at once: its estimators have no partial_fit yet; add the documents to the "
-            "training set and run `annif train`",
-            backend_id=self.backend_id,
-        )
+        self.initialize(parallel=False)
+        texts, subjects = [], []
+        for document in corpus.documents:
+            texts.append(document.text)
+            subjects.append(sorted(document.subject_set))
+        if not texts:
+            raise NotSupportedException("learning from no documents", backend_id=self.backend_id)
+        X = sp.csr_array(self.vectorizer.transform(texts), dtype=np.float32)
+        self.info(f"learning from {len(texts)} documents")
+        path = self._path(self.MODEL_FILE)
+        self._told(lambda: SubjectModel.load(path).learn(X, self._indicator(subjects))).save(path)
+        self._model = None
 
     def _suggest_batch(self, documents: Sequence[Any], params: dict[str, Any]) -> SuggestionBatch:
         assert self._model is not None
@@ -124,10 +131,14 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             X = self.create_vectorizer(texts(), {**options, "tokenizer": self.project.analyzer.tokenize_words})
         except ValueError as error:  # no word of any document is frequent enough
             raise NotSupportedException(f"no features: {error}", backend_id=self.backend_id) from error
+        return sp.csr_array(X, dtype=np.float32), self._indicator(subjects)
+
+    def _indicator(self, subjects: Sequence[Sequence[int]]) -> sp.csr_array:
+        """The subjects of documents as a matrix with a column for each of the vocabulary."""
         indptr = np.cumsum([0, *map(len, subjects)])
         ids = np.array([subject for own in subjects for subject in own], dtype=np.int32)
         shape = (len(subjects), len(self.project.subjects))
-        return sp.csr_array(X, dtype=np.float32), sp.csr_array((np.ones(len(ids), np.int8), ids, indptr), shape=shape)
+        return sp.csr_array((np.ones(len(ids), np.int8), ids, indptr), shape=shape)
 
     def _vectorizer_options(self, params: Mapping[str, Any]) -> dict[str, Any]:
         for name in VECTORIZER:

@@ -163,6 +163,29 @@ class SubjectModel:
         slope, offset = _logistic(estimator, X[unseen], Y[unseen])
         return cls(estimator, slope, offset)
 
+    def learn(self, X: sp.csr_array, Y: sp.csr_array) -> Self:
+        """Train the estimator on with further documents; subjects that it has not seen become classes.
+
+        The scale of the scores stays, since these documents are all trained on.
+
+        Parameters
+        ----------
+        X, Y : csr_array
+            As in `fit`.
+
+        Returns
+        -------
+        SubjectModel
+            Itself; raises ValueError, and is as it was, if no document has features and subjects.
+        """
+        usable = (np.diff(X.indptr) > 0) & (np.diff(Y.indptr) > 0)
+        X, Y = X[usable], Y[usable]
+        if not X.shape[0]:
+            raise ValueError("no document has words that the model knows, and subjects")
+        subjects = np.union1d(self.estimator.classes_, Y.indices)
+        self.estimator.partial_fit(X, Y[:, subjects], classes=subjects)
+        return self
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, which `manyclass.load` reads too; raises as `SoftmaxClassifier.save` does."""
         save_model(self.estimator, path, {"slope": self.slope, "offset": self.offset})
