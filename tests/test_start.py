@@ -5,6 +5,7 @@ import pytest
 from reference import epoch as twin
 from reference.problems import as_storage
 from scipy.special import logsumexp
+from sklearn.base import clone
 from test_epoch import small_problem
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, samplers, solvers
@@ -128,7 +129,6 @@ REFUSED = [
         {"intercept_init": np.zeros(21)},
         "has no effect with fit_intercept=False",
     ),
-    ({"solver": "lbfgs"}, {"coef_init": np.zeros((21, 12))}, "has no effect with solver='lbfgs'"),
     ({"model": "embedding"}, {"coef_init": np.zeros((21, 12))}, "has no effect with several labels or embeddings"),
 ]
 
@@ -145,3 +145,74 @@ def test_a_posterior_has_no_start(seed):
     model = AugmentReduceClassifier(posterior="gaussian", alpha=0.1, sampler=samplers.Uniform())
     with pytest.raises(ValueError, match="knows no callback, max_seconds or coef_init"):
         model.fit(X, y, coef_init=np.zeros((21, 12)))
+
+
+# warm_start
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize(
+    "model",
+    [
+        SoftmaxClassifier(solver="implicit", max_iter=2, random_state=0),
+        SoftmaxClassifier(solver="lbfgs", alpha=0.01, max_iter=3),
+        AugmentReduceClassifier(max_iter=2, random_state=0),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:L-BFGS made max_iter")
+def test_a_warm_start_is_a_start_from_the_weights_of_the_last_fit(model, storage, seed):
+    X, y = small_problem(seed)
+    X = as_storage(X, storage)
+    first = clone(model).fit(X, y)
+    warm = clone(model).set_params(warm_start=True).fit(X, y)  # nothing to begin at
+    np.testing.assert_array_equal(warm.coef_, first.coef_)
+    expected = clone(model).fit(X, y, coef_init=first.coef_, intercept_init=first.intercept_)
+    warm.fit(X, y)
+    np.testing.assert_array_equal(warm.coef_, expected.coef_)
+    np.testing.assert_array_equal(warm.intercept_, expected.intercept_)
+    assert not np.array_equal(warm.coef_, first.coef_)
+    assert warm.n_iter_ == first.n_iter_
+
+
+def test_lbfgs_begins_at_what_it_is_given(seed):
+    X, y = small_problem(seed)
+    model = SoftmaxClassifier(solver="lbfgs", alpha=0.01, warm_start=True).fit(X, y)
+    cold, coef = model.n_iter_, model.coef_.copy()
+    assert model.fit(X, y).n_iter_ < cold / 2
+    assert np.abs(model.coef_ - coef).max() < 0.01  # both end where the gradient is below tol
+
+
+def test_a_warm_start_takes_what_auto_has_chosen_and_classes_by_their_labels(seed):
+    X, y = small_problem(seed)
+    model = SoftmaxClassifier(warm_start=True, random_state=0).fit(X[y > 2], y[y > 2])
+    chosen, tried = model.resolved_params_, model.auto_report_
+    assert len(tried)
+    model.fit(X, y)
+    assert model.classes_.tolist() == np.unique(y).tolist()
+    assert model.resolved_params_ == chosen
+    assert not len(model.auto_report_)
+    last = SoftmaxClassifier(solver="implicit", learning_rate=1e-9, max_iter=1, warm_start=True, random_state=0)
+    last.fit(X[y > 2], y[y > 2])
+    last.coef_[:] = 1
+    last.fit(X[y < 19], y[y < 19])
+    kept = np.isin(last.classes_, y[y > 2])
+    np.testing.assert_allclose(last.coef_[kept], 1, atol=1e-5)
+    np.testing.assert_allclose(last.coef_[~kept], 0, atol=1e-5)
+
+
+def test_where_there_is_no_warm_start_it_is_said(seed):
+    X, y = small_problem(seed)
+    for model, told in (
+        (SoftmaxClassifier(model="embedding", dim=4, max_iter=1), "linear models of one label a row"),
+        (SoftmaxClassifier(solver="implicit", max_iter=1), "X has 11 features; the last fit had 12"),
+    ):
+        model.set_params(warm_start=True, random_state=0).fit(X, y)
+        coef = model.coef_.copy()
+        with pytest.raises(ValueError, match=told):
+            model.fit(X if "linear" in told else X[:, 1:], y)
+        np.testing.assert_array_equal(model.coef_, coef)
+    with pytest.raises(ValueError, match="warm_start is True, which begins one run"):
+        SoftmaxClassifier(warm_start=True, n_models=2).fit(X, y)
+    with pytest.raises(TypeError, match="warm_start is 1; it must be True or False"):
+        SoftmaxClassifier(warm_start=1).fit(X, y)

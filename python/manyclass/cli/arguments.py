@@ -13,7 +13,7 @@ from manyclass.parts import Part, Setting
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 
-LEFT_OUT = ("verbose",)  # see --progress
+LEFT_OUT = ("verbose", "warm_start")  # see --progress; what is fitted has no fit before it
 PARTS: dict[str, Mapping[str, type[Part]]] = {
     "solver": SOLVERS,
     "sampler": SAMPLERS,

@@ -31,7 +31,7 @@ from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.settle import Settled, linear_model, settle_points
-from manyclass.estimators.targets import check_targets, sorted_classes
+from manyclass.estimators.targets import check_targets, find_positions, sorted_classes
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Floats, LinearWeights, Matrix
 from manyclass.solvers import SOLVERS
@@ -40,6 +40,7 @@ from manyclass.training.plan import Plan, PointsPlan, Watch
 from manyclass.training.points import fit_points
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
+from manyclass.training.start import Start
 
 
 @dataclass(frozen=True)
@@ -267,6 +268,32 @@ def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> No
         return
     level = float(np.mean(intercept[counted] - np.log(before.counts[counted])))
     intercept[~old] = (level + np.log(counts[~old])).astype(np.float32)
+
+
+def goes_on_warm(model: Any) -> bool:
+    """Whether a `fit` begins at the weights of the last one."""
+    return bool(model.warm_start) and _is_fitted(model)
+
+
+def warm_start_of(model: Any, points: Points) -> Start:
+    """Return the weights of a model for the classes of a fit.
+
+    Raises
+    ------
+    ValueError
+        If the model is not linear, of one label a row, or has another number of features.
+    """
+    weights = model._weights
+    if points.several or not isinstance(weights, LinearWeights):
+        raise ValueError(
+            "warm_start is True, which is for linear models of one label a row; train this one on by partial_fit, with "
+            "n_passes, or set it to False"
+        )
+    if weights.coef.shape[1] != points.x.shape[1]:
+        raise ValueError(
+            f"warm_start is True and X has {points.x.shape[1]} features; the last fit had {weights.coef.shape[1]}"
+        )
+    return Start.from_model(weights, find_positions(points.classes, model.classes_, "y"))
 
 
 def with_resolved(model: Any) -> Any:

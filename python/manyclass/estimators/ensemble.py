@@ -36,6 +36,8 @@ Fit = Callable[[Any, Points, Watch], Any]  # makes a run of an estimator on poin
 def check_composed(model: Any) -> None:
     """Raise ValueError or TypeError for a `calibration` or `n_models` that there is not."""
     check_calibration(model.calibration)
+    if getattr(model, "warm_start", False) and is_composed(model):
+        raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
     check_number("n_models", model.n_models, low=1, integer=True)
 
 

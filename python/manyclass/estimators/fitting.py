@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from manyclass.estimators import auto
@@ -209,8 +210,8 @@ def _fit_one_label(
         heads = None if heads is None else heads[rows]
         watch = replace(watch, validation=validation)
     if isinstance(settled.plan, FullBatchPlan):
-        _refuse(start, "with solver='lbfgs', whose optimum does not depend on it")
-        weights, curve = fit_full_batch(settled.plan, x, labels, n_classes, watch, sample_weight=r)
+        at = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
+        weights, curve = fit_full_batch(settled.plan, x, labels, n_classes, watch, at, r)
     else:
         assert isinstance(settled.plan, PointsPlan)
         weights, curve = fit_points(settled.plan, x, labels, n_classes, watch, heads, start, r)

@@ -166,7 +166,7 @@ class MarginClassifier(LabelClassifier):
         callback: Callback | None = None,
         max_seconds: float | None = None,
     ) -> Self:
-        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
         Parameters
         ----------
@@ -176,10 +176,6 @@ class MarginClassifier(LabelClassifier):
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
-
-        Returns
-        -------
-        self
         """
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
@@ -200,12 +196,7 @@ class MarginClassifier(LabelClassifier):
         return go_on_batches(self._plan(self.check_parameters(), points), points, before, steps)
 
     def check_parameters(self) -> Chosen:
-        """Return the parts, all parameters checked without data; raises ValueError or TypeError.
-
-        Returns
-        -------
-        Chosen
-        """
+        """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
         check_choice("loss", self.loss, LOSSES)
         check_composed(self)
         check_class_weight(self.class_weight)
@@ -278,18 +269,14 @@ class MarginClassifier(LabelClassifier):
     def evaluate(
         self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
     ) -> dict[str, float]:
-        """Evaluate exactly, over all classes, without an (n_samples, n_classes) array.
+        """Return exact means over rows, "error" and "top5_error", and "n_unseen", the rows left out; of an indicator
+        matrix "error", "precision_at_1", "precision_at_3" and "precision_at_5", over the rows that have labels.
 
         Parameters
         ----------
         X, y, sample_weight : data, their labels and weights, as in fit
         unseen : {"drop", "error"}, default="drop"
             Rows whose label was not seen in fit are left out, or refused by a ValueError.
-
-        Returns
-        -------
-        dict of means over rows, "error" and "top5_error", and "n_unseen", the rows left out; of an indicator matrix
-            "error", "precision_at_1", "precision_at_3" and "precision_at_5", over the rows that have labels
         """
         found = super().evaluate(X, y, sample_weight, unseen=unseen)
         if self.calibration_ is None:

@@ -13,7 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
-from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit
+from manyclass.estimators.continued import (
+    Before,
+    GoneOn,
+    Steps,
+    goes_on_warm,
+    partial_fit,
+    warm_start_of,
+    with_resolved,
+)
 from manyclass.estimators.continued_batches import go_on
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
@@ -93,6 +101,8 @@ class SoftmaxClassifier(LabelClassifier):
         Divide scores by the best temperature for held-out rows; see `help(manyclass.estimators.calibration)`.
     n_models : int, default=1
         Mean of the scores of so many runs that differ by their seed, kept as one model; embeddings grow with it.
+    warm_start : bool, default=False
+        `fit` begins at the weights of the last fit, with what it chose, a linear model of one label a row.
 
     Attributes
     ----------
@@ -144,6 +154,7 @@ class SoftmaxClassifier(LabelClassifier):
         verbose: int = 0,
         calibration: Literal["temperature"] | None = None,
         n_models: int = 1,
+        warm_start: bool = False,
     ) -> None:
         self.solver = solver
         self.sampler = sampler
@@ -163,6 +174,7 @@ class SoftmaxClassifier(LabelClassifier):
         self.verbose = verbose
         self.calibration = calibration
         self.n_models = n_models
+        self.warm_start = warm_start
 
     def fit(
         self,
@@ -185,7 +197,7 @@ class SoftmaxClassifier(LabelClassifier):
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
-        coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row, by points
+        coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row
         callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
         """
         chosen = self.check_parameters()
@@ -208,7 +220,11 @@ class SoftmaxClassifier(LabelClassifier):
         self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None
     ) -> Self:
         """Make one run and take over all that it has found, at once."""
-        found = fit_softmax(self, chosen, points, watch, candidates, start)
+        owner, before = self, {}
+        if start is None and goes_on_warm(self):
+            owner, before = with_resolved(self), self.resolved_params_
+            chosen, start = owner.check_parameters(), warm_start_of(self, points)
+        found = fit_softmax(owner, chosen, points, watch, candidates, start)
         settled, validation = found.settled, found.validation
         self._take(
             points,
@@ -216,7 +232,7 @@ class SoftmaxClassifier(LabelClassifier):
             found.curve,
             validation_curve_=np.array(validation.curve if validation else []),
             best_iter_=validation.best_iter if validation else len(found.curve),
-            resolved_params_=settled.params,
+            resolved_params_={**before, **settled.params},
             alpha_path_=settled.alpha_path,
             learning_rate_table_=settled.rates,
             auto_report_=settled.trials.report,
@@ -231,6 +247,7 @@ class SoftmaxClassifier(LabelClassifier):
     def check_parameters(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
         check_flag("early_stopping", self.early_stopping)
+        check_flag("warm_start", self.warm_start)
         check_composed(self)
         check_number("validation_fraction", self.validation_fraction, low=0, open_low=True, high=0.99)
         check_number("n_iter_no_change", self.n_iter_no_change, low=1, integer=True)

@@ -12,9 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass.estimators.base import LinearClassifier, Points
-from manyclass.estimators.continued import Before, GoneOn, Steps, as_stored, go_on_by_points, partial_fit
+from manyclass.estimators.continued import (
+    Before,
+    GoneOn,
+    Steps,
+    as_stored,
+    go_on_by_points,
+    goes_on_warm,
+    partial_fit,
+    warm_start_of,
+)
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
@@ -113,6 +122,8 @@ class AugmentReduceClassifier(LinearClassifier):
         Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
         Mean of the utilities of so many runs that differ by their seed; see `SoftmaxClassifier`.
+    warm_start : bool, default=False
+        `fit` begins at the weights of the last fit, q at its first value.
 
     Attributes
     ----------
@@ -169,6 +180,7 @@ class AugmentReduceClassifier(LinearClassifier):
         verbose: int = 0,
         calibration: Literal["temperature"] | None = None,
         n_models: int = 1,
+        warm_start: bool = False,
     ) -> None:
         self.noise = noise
         self.solver = solver
@@ -186,6 +198,7 @@ class AugmentReduceClassifier(LinearClassifier):
         self.verbose = verbose
         self.calibration = calibration
         self.n_models = n_models
+        self.warm_start = warm_start
 
     def fit(
         self,
@@ -223,6 +236,8 @@ class AugmentReduceClassifier(LinearClassifier):
         points = self._points(X, y, sample_weight)
         shape = len(points.classes), points.x.shape[1]
         start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
+        if start is None and goes_on_warm(self):
+            start = warm_start_of(self, points)
         if is_composed(self):
             composed: Self = fit_composed(
                 self, points, watch, lambda member, *on: member._fit_points(chosen, *on, start), noise=self.noise
@@ -264,6 +279,7 @@ class AugmentReduceClassifier(LinearClassifier):
         """
         check_choice("noise", self.noise, names("noise"))
         check_class_weight(self.class_weight)
+        check_flag("warm_start", self.warm_start)
         check_number("max_iter", self.max_iter, low=1, integer=True)
         check_number("alpha", self.alpha, low=0)
         check_loop_numbers(self.get_params(deep=False))
@@ -295,7 +311,7 @@ class AugmentReduceClassifier(LinearClassifier):
 
     def _plan(self, chosen: ChosenUtility, x_sq: Floats, n_classes: int) -> PointsPlan:
         given = Given(self)
-        for name in ("solver", "sampler", "noise", "local_step", "posterior", "class_weight"):
+        for name in ("solver", "sampler", "noise", "local_step", "posterior", "class_weight", "warm_start"):
             given.take(name)
         family = None if self.noise == "gumbel" else self._family(n_classes)
         sampler = chosen.sampler

@@ -52,6 +52,21 @@ class Start:
             _checked("coef_init", coef, (n_classes, n_features)), _checked("intercept_init", intercept, (n_classes,))
         )
 
+    @classmethod
+    def from_model(cls, weights: LinearWeights, place: Ids) -> Start:
+        """Return those of classes with these places in a model, -1 standing for new ones, which begin at 0."""
+        there = place >= 0
+        coef = np.zeros((len(place), weights.coef.shape[1]), dtype=np.float32)
+        intercept = np.zeros(len(place), dtype=np.float32)
+        coef[there], intercept[there] = weights.coef[place[there]], weights.intercept[place[there]]
+        return cls(coef, intercept)
+
+    def weights(self, *, sparse: bool) -> LinearWeights:
+        """Return them as weights of data of a kind."""
+        made = LinearWeights.zeros(*self.coef.shape, sparse=sparse)
+        self.put(made, np.arange(len(self.coef), dtype=np.int32))
+        return made
+
     def put(self, weights: LinearWeights, position: Ids) -> None:
         """Write the start into weights in which class k stands in place position[k]."""
         weights.coef[position] = self.coef
