@@ -12,6 +12,7 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 NO_EFFECT = {
     "n_jobs": "results do not depend on it",
     "verbose": "shows a progress bar",
+    "warm_start": "has an effect on a second fit: tests/test_start.py",
     "parallel": "with one thread there is no race",
     "root": "both find the same root, to rounding",
 }
