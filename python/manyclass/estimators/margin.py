@@ -95,7 +95,7 @@ class MarginClassifier(LabelClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,), sorted labels; of an indicator matrix, its columns' numbers
+    classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
     multilabel_, n_labels_, threshold_ : bool, int and float or None
         Whether y was an indicator matrix; its mean number of labels a row; the score above which rows have as many.
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views

@@ -106,7 +106,7 @@ class SoftmaxClassifier(LabelClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,), sorted labels; of an indicator matrix, its columns' numbers
+    classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, log-loss in training, in nats, of drawn classes from below
     n_iter_, best_iter_, n_features_in_, feature_names_in_ : int, passes, the one (from 1) that was kept; names if X has

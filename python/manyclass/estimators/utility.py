@@ -127,7 +127,7 @@ class AugmentReduceClassifier(LinearClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,), distinct labels, sorted
+    classes_, class_count_ : ndarrays of shape (n_classes,), distinct labels, sorted, and rows of each so far
     coef_, intercept_ : ndarray of shape (n_classes, n_features) and (n_classes,), float32, views
     coef_var_ : ndarray of shape (n_classes, n_features), float32, posterior variances, with posterior="gaussian"
     elbo_curve_ : ndarray of shape (n_iter,), float64
