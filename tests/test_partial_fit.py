@@ -359,7 +359,6 @@ def test_wrong_input_is_refused_and_the_model_is_as_it_was(given, told):
         ({"n_models": 2}, "n_models is 2; partial_fit trains one model"),
         ({"calibration": "temperature"}, "calibration is 'temperature'"),
         ({"class_weight": "balanced"}, "class_weight is 'balanced', which counts all rows"),
-        ({"solver": "lbfgs"}, "solver is 'lbfgs', which makes passes over all rows"),
         ({"solver": solvers.SGD(schedule="adaptive")}, "schedule is 'adaptive'"),
     ],
     ids=str,
@@ -372,6 +371,13 @@ def test_what_needs_all_rows_is_refused(changes, told):
     assert_same_bits(model, before)
     with pytest.raises(ValueError, match=told):
         SoftmaxClassifier(**{"solver": "implicit", **changes}).partial_fit(X, y)
+
+
+def test_a_model_of_full_passes_goes_on_by_steps():
+    X, y = small_problem(0)
+    model = SoftmaxClassifier(solver="lbfgs", alpha=0.01, random_state=0).fit(X, y)
+    stepwise = copy.deepcopy(model).set_params(solver="implicit")
+    assert_same_bits(model.partial_fit(X, y), stepwise.partial_fit(X, y))
 
 
 def test_a_posterior_does_not_go_on():

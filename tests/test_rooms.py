@@ -12,7 +12,7 @@ PACKAGE = ROOT / "python/manyclass"
 MOST_FLOORS = 8
 # SoftmaxClassifier has 18, each a choice of its own: `calibration` and `n_models` say what is made of several fits, so
 # that no object of a part could hold them.
-MOST_PARAMETERS = 18
+MOST_PARAMETERS = 19  # of SoftmaxClassifier, calibration, n_models and warm_start included; the others have fewer
 MOST_COLUMNS = 160
 
 

@@ -1,6 +1,7 @@
 """Training that goes on: `partial_fit` with new rows, and new classes, of a model that is there or begins with them.
 
-Rows of a call are visited once, or n_passes times, by the steps that `fit` would make. What a call begins at:
+Rows of a call are visited once, or n_passes times, by the steps that `fit` would make, those of "implicit" where `fit`
+makes passes over all rows ("lbfgs"). What a call begins at:
 
 - Weights of new classes are 0, their intercepts as if the old ones, less the logarithms of their counts, went for them.
 - The step size is that of the schedule of `fit`, wound back by the share that new rows have: to its beginning where
@@ -313,7 +314,7 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     own = with_resolved(owner) if before.weights is not None else owner
     chosen = own.check_parameters()
     model = linear_model(chosen)
-    chosen = _stepwise(owner, replace(chosen, model=model))
+    chosen = _stepwise(replace(chosen, model=model))
     x, scaling = as_stored(before.weights, points.x), before.history.scaling
     scales = model.get_params()["scaling"] == "standard"
     if scales and scaling is None:  # a stream begins, or a model of an older file goes on
@@ -340,10 +341,7 @@ def more_of_softmax(owner: Any, before: Before, settled: Settled, n_passes: int)
     }
 
 
-def _stepwise(owner: Any, chosen: Chosen) -> Chosen:
+def _stepwise(chosen: Chosen) -> Chosen:
     """The parts, with a solver that steps by rows where "auto" has none, or one of full passes."""
-    if chosen.solver is None or (chosen.solver.name == "lbfgs" and owner.solver == "auto"):
-        return replace(chosen, solver=SOLVERS["implicit"]())
-    if chosen.solver.name == "lbfgs":
-        raise ValueError("solver is 'lbfgs', which makes passes over all rows; with partial_fit choose another")
-    return chosen
+    full = chosen.solver is None or chosen.solver.name == "lbfgs"
+    return replace(chosen, solver=SOLVERS["implicit"]()) if full else chosen
