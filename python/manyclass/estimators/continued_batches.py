@@ -3,6 +3,8 @@
 What `manyclass.estimators.continued` says holds here, and beside it:
 
 - Adagrad's sums go on; those of a new class, or a new pair of a feature and a class, begin at 0.
+- A file of a fit holds the sums of rows and embeddings, which are few, but not those of pairs, which would make it half
+  as long again: they begin at 0 in the first call after it is read. A file of a model that has gone on holds all.
 - A pair of the new rows gets a weight if `min_count` of these rows have it; weights that were pruned come back so.
 - A search makes its index from the weights that are there, anew in each call; only a first call warms up.
 - The parts of a hybrid go on apart, by the losses and on the scales that each was trained with: in the sum, a loss of
@@ -80,7 +82,8 @@ def _kind(owner: Any, chosen: Chosen, points: Points, before: Before) -> str:
     there = kinds.get(type(before.weights), "linear")
     if asked != there and owner.model != "auto":
         raise ValueError(
-            f"model is {owner.model!r}; partial_fit goes on with the model that is there: leave it as it was"
+            f"model is {owner.model!r}, solver {owner.solver!r} and sampler {owner.sampler!r}; partial_fit goes on with"
+            " the model that is there, which was trained otherwise: leave them as they were"
         )
     return there
 
