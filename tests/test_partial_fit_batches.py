@@ -104,11 +104,10 @@ def test_on_pairs_halves_give_the_whole_where_both_have_the_same_pairs_and_frequ
 ):
     """Elsewhere they cannot: the whole knows pairs and frequencies of rows to come.
 
-    A first call of a hybrid holds rows out, other ones where there are more, and embeddings shuffle: its weights on
-    pairs are compared, and nothing is held out.
+    A stream of a hybrid finds its scales anew, and its embeddings shuffle: its weights on pairs are compared, with no
+    scales.
     """
-    nothing = lambda n, seed: np.zeros(n, dtype=bool)  # noqa: E731
-    monkeypatch.setattr("manyclass.estimators.continued_batches.rows_held_out", nothing)
+    monkeypatch.setattr("manyclass.estimators.continued_batches.FEWEST_TO_JOIN", N + 1)
     X, y = some_data(seed, several=several, n=HALF)
     X, y = sp.csr_array(sp.vstack([X, X])), np.concatenate([y, y])
     begun = SoftmaxClassifier(model=model, solver=still("Adagrad"), learning_rate=0.5, random_state=0)
@@ -283,6 +282,23 @@ def test_the_scales_of_a_hybrid_are_in_its_file_and_taken_out_for_training(tmp_p
     assert doubled.scales == (2 * scales[0], 2 * scales[1])
 
 
+@pytest.mark.parametrize("n_first", [30, 500])
+def test_the_scales_of_a_stream_are_found_on_rows_before_they_are_trained_on(n_first, seed):
+    """The first call has too few rows, or some that it holds out."""
+    X, Y = some_data(seed, several=True, n=700)
+    model = SoftmaxClassifier(model="hybrid", random_state=0).partial_fit(X[:n_first], Y[:n_first])
+    first = model._weights.scales
+    assert (first == (1.0, 1.0)) == (n_first == 30)
+    model.partial_fit(X[n_first : n_first + 50], Y[n_first : n_first + 50])  # too few to find others
+    assert model._weights.scales == first
+    model.partial_fit(X[n_first + 50 :], Y[n_first + 50 :])
+    assert model._weights.scales != first
+    assert min(model._weights.scales) >= 1e-6  # the least of both, and of a temperature
+    fitted = SoftmaxClassifier(model="hybrid", random_state=0).fit(X[:500], Y[:500])
+    scales = fitted._weights.scales
+    assert fitted.partial_fit(X[500:], Y[500:])._weights.scales == pytest.approx(scales, rel=1e-12)
+
+
 # What carries over
 
 
@@ -361,7 +377,7 @@ def test_wrong_input_is_told(seed):
         one.set_params(dim=7).partial_fit(X, y)
     with pytest.raises(ValueError, match="activation is 'relu'; the model"):
         one.set_params(dim=6, model=models.Embedding(activation="relu")).partial_fit(X, y)
-    with pytest.raises(ValueError, match="model is 'sparse'; partial_fit goes on with the model that is there"):
+    with pytest.raises(ValueError, match=r"model is 'sparse', .*; partial_fit goes on with the model that is there"):
         one.set_params(dim="auto", model="sparse").partial_fit(X, y)
     with pytest.raises(ValueError, match="2 classes are known by other names than their numbers"):
         SoftmaxClassifier(random_state=0).partial_fit(X, Y, classes=["a", "b"])

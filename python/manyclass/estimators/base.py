@@ -486,9 +486,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         description: dict[str, Any] = {"history": history}
         if self.calibration_ is not None:
             description["calibration"] = self.calibration_.encoded()
-        # A model that has gone on is one that goes on again.
-        goes_on = self._history.n_points > self._history.n_fit
-        squares = saved_squares(self._squares, of_pairs=goes_on)
+        squares = saved_squares(self._squares, of_pairs=self._history.has_gone_on)
         return description, {"class_count": self.class_count_, **arrays, **squares}
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -47,6 +47,11 @@ class History:
     scaling: FeatureScaling | None = None
     n_labels: float = 0.0
 
+    @property
+    def has_gone_on(self) -> bool:
+        """Whether the model was trained by more than a fit: then it is likely to go on again."""
+        return self.n_points > self.n_fit
+
     def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """As a file holds it: what JSON has, and arrays by their names; a scale that all features share is a number."""
         found: dict[str, Any] = {"n_points": self.n_points, "n_fit": self.n_fit, "n_labels": self.n_labels}

@@ -85,14 +85,22 @@ def go_on_hybrid(
     return curve
 
 
-def join(weights: HybridWeights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None) -> None:
+def join(
+    weights: HybridWeights,
+    x: Matrix,
+    labels: Labels,
+    n_threads: int,
+    sample_weight: Doubles | None,
+    least: float = 0.0,
+) -> None:
     """Multiply the weights of both parts by the scales that are best on rows that they were not trained on.
 
     Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
-    probable.
+    probable. No scale is below `least`: 0 loses a part for good.
     """
     held = (x, labels, n_threads, sample_weight)
-    weights.multiply_parts(best_scales(weights.postings, weights.mapped, *held))
+    scales = best_scales(weights.postings, weights.mapped, *held)
+    weights.multiply_parts((max(least, scales[0]), max(least, scales[1])))
     if len(labels.ids) > len(labels):
         weights.multiply_scores(best_factor(weights, *held))
 

@@ -74,6 +74,8 @@ def read_corpus(
         else:
             ends, words, counts = _number_lists(source, first)
         names, totals, row = _vocabulary(words, counts, min_count, known or {})
+        if not (row >= 0).any():
+            raise ValueError(f"the text has no word that is known, nor one that occurs min_count={min_count} times")
         tokens, sentences = _renumbered(first, row, ends)
     return Corpus(tokens, _cut(sentences), names, totals)
 
