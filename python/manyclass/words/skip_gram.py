@@ -113,7 +113,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     (4, 4)
     """
 
-    _n_fit: int = 0  # words of the last fit; 0 of a stream without one
+    _n_fit = 0  # words of the last fit; 0 of a stream without one
 
     set_params = set_named
     get_params = get_named
@@ -162,7 +162,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     def fit(
         self, X: str | os.PathLike[str] | Documents, y: object = None, *, callback: Callback | None = None
     ) -> SkipGram:
-        """Read a corpus and train; Ctrl-C ends it with the vectors reached. An error leaves an earlier fit as it was.
+        """Return it trained on a corpus; Ctrl-C ends it with the vectors reached, an error with those of a fit before.
 
         A ValueError of a parameter, or of a corpus without two words, frequent enough, that are near each other.
 
@@ -171,12 +171,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         X : path or iterable of lists of str
             A text file, plain, ``.gz`` or ``.xz``: words between white space, a sentence a line. Or the sentences.
             Either is read once. A sentence of more than 10,000 words is cut.
-        y, callback : None, and callable, optional
-            Ignored; called with a SkipGramState after each pass, and training ends when it returns True.
-
-        Returns
-        -------
-        SkipGram
+        y, callback : None, and callable, optional, of a SkipGramState after each pass; training ends where it is True
         """
         plan = self._plan()
         state = SkipGramState(self._start(read_corpus(X, self.min_count), plan))
@@ -194,24 +189,14 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         learning_rate: float | None = None,
         callback: Callback | None = None,
     ) -> SkipGram:
-        """Train on with a new text, and return the estimator; an error leaves it as it was.
+        """Return it trained on with a new text, which objective_value is about then; an error leaves it as it was.
 
-        Words that are known stay, with the sums of their counts; of new ones those that the new text has `min_count`
-        times join them, with first vectors as in `fit`. `objective_value` is then about the new text.
+        Words that are known stay, counts are added up; new words that this text has `min_count` times join them.
 
         Parameters
         ----------
         X, y, callback : as in fit
-        n_passes : int, default=1
-            Passes over this text.
-        learning_rate : float, optional
-            Step size. None: it falls as at the end of `fit`, from that share of the first one which the text has of all
-            that was read before; of a model that began with partial_fit it is the first one. See
-            `manyclass.words.continued`.
-
-        Returns
-        -------
-        SkipGram
+        n_passes, learning_rate : int, passes over this text; float, or None: see `help(manyclass.words.continued)`
         """
         check_number("n_passes", n_passes, low=1, integer=True)
         if learning_rate is not None:
@@ -238,7 +223,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         )
 
     def objective_value(self, sample: int | None = None) -> float:
-        """Evaluate the objective of the softmax, or of the tree, exactly, by scoring all words for each centre word.
+        """Return the exact objective of the softmax, or the tree, in nats a co-occurrence, all words being scored.
 
         The pairs are those of the first pass's sub-sampling, with windows that shrink counted by their probabilities,
         on n_jobs threads. A ValueError of an estimator loaded from a file or copied: the corpus stayed behind.
@@ -247,10 +232,6 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         ----------
         sample : int, optional
             Take the mean over so many centre words, drawn by their share of the pairs: an unbiased estimate. None: all.
-
-        Returns
-        -------
-        float, nats per co-occurrence
         """
         check_is_fitted(self, "vocabulary_")
         if self._model is None:
@@ -258,15 +239,11 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         return self._model.objective_value(sample)
 
     def transform(self, X: Iterable[str | Iterable[str]]) -> NDArray[np.float32]:
-        """Give each document the mean of its words' vectors.
+        """Return the mean of its words' vectors for each document, (n_documents, dim), float32; zeros without any.
 
         Parameters
         ----------
         X : iterable of str, which are split at white space, or of lists of str
-
-        Returns
-        -------
-        ndarray of shape (n_documents, dim), float32; zeros for a document without words of the vocabulary
         """
         check_is_fitted(self, "vocabulary_")
         if isinstance(X, str):
