@@ -223,19 +223,19 @@ def test_a_row_of_weight_0_is_left_out(model, seed):
 def test_a_weight_of_2_moves_as_far_as_the_row_twice(loss, several, seed):
     """Plain steps of one batch: a gradient is a sum over rows."""
     X, y = some_data(seed, several=several)
-    model = MarginClassifier(loss=loss, solver=solvers.SGD(shuffle=False, batch_size=2 * N), learning_rate=1e-3)
+    model = MarginClassifier(loss=loss, solver=solvers.SGD(shuffle=False, batch_size=32), learning_rate=1e-3)
     model.fit(X, y)
     once, weighted, twice = (copy.deepcopy(model) for _ in range(3))
-    told = {"learning_rate": 1e-3}
+    X, y, told = X[:16], y[:16], {"learning_rate": 1e-3}
     once.partial_fit(X, y, **told)
-    weighted.partial_fit(X, y, sample_weight=np.full(N, 2.0), **told)
+    weighted.partial_fit(X, y, sample_weight=np.full(16, 2.0), **told)
     twice.partial_fit(sp.csr_array(sp.vstack([X, X])), np.concatenate([y, y]), **told)
     moved = [other._weights.rows - model._weights.rows for other in (once, weighted, twice)]
-    # Rounding of sums of 640 float32 numbers.
-    close = {"rtol": 0, "atol": 1e-4 * np.abs(moved[2]).max()}
+    # Each of 32 terms of a sum, and the move itself, rounds by half a unit in the last place at most; twice for once.
+    close = {"rtol": 0, "atol": 2 * 33 * 2.0**-24 * np.abs(twice._weights.rows).max()}
+    assert np.abs(moved[0]).max() > 5 * close["atol"]
     np.testing.assert_allclose(moved[1], moved[2], **close)
     np.testing.assert_allclose(moved[1], 2 * moved[0], **close)
-    assert moved[0].any()
 
 
 # Files
@@ -259,8 +259,8 @@ def test_a_model_from_a_file_goes_on_bit_for_bit(model, mmap, fits, tmp_path, se
     else:
         assert loaded._weights.n_classes == K
         assert not np.array_equal(arrays_of(loaded)[-2], arrays_of(model)[-2])
-        # Half of the rows move weights by longer steps: in a hundred seeds shares of 320 rows differ by .04 at most.
-        assert precision(loaded, X, Y) == pytest.approx(precision(model, X, Y), abs=0.1)
+        # Half of the rows move weights by longer steps: for the seeds 0 to 39 shares differ by .013 at most.
+        assert precision(loaded, X, Y) == pytest.approx(precision(model, X, Y), abs=0.05)
     assert loaded.n_iter_ == model.n_iter_
     np.testing.assert_array_equal(loaded.class_count_, model.class_count_)
 
@@ -388,7 +388,7 @@ def test_wrong_input_is_told(seed):
         pruned.partial_fit(X, Y)
     fewer = pruned.fit(X, Y)._weights.coef.nnz
     assert len(pruned._squares.values) == fewer
-    assert pruned.partial_fit(X, Y)._weights.coef.nnz == 2 * fewer
+    assert pruned.partial_fit(X, Y)._weights.coef.nnz == SoftmaxClassifier(model="sparse").fit(X, Y)._weights.coef.nnz
     margin = MarginClassifier(random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="fit_intercept is False; the model"):
         margin.set_params(fit_intercept=False).partial_fit(X, Y)
