@@ -11,6 +11,7 @@
 #include "manyclass/core/rng.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/math/root.hpp"
+#include "manyclass/train/row_steps.hpp"
 #include "manyclass/weights/reorder.hpp"
 
 namespace manyclass::testing {
@@ -129,6 +130,22 @@ void classes_are_reordered_in_place() {
   CHECK(rows == std::vector<float>({2, 2.5F, 0, 0.5F, 1, 1.5F, 3, 3.5F}));
 }
 
+void a_row_moves_along_its_sum_whatever_comes_last() {
+  constexpr std::size_t width = 16;
+  const std::vector<float> x(width, 1.0F);
+  for (const std::size_t n : {1, 31, 32, 33, 64, 65}) {
+    std::vector<float> moved(2 * width);
+    const VectorRows rows{moved, {}, width};
+    RowGradient gradient(width);
+    for (std::size_t i = 0; i < n; ++i) gradient.add(1.0F, x.data());
+    gradient.add(0.0F, x.data());  // as many as are kept may have come just before
+    gradient.descend(rows, 0, 0.5);
+    gradient.descend(rows, 1, 0.5);  // nothing was added for this one
+    CHECK(moved[0] == -0.5F * static_cast<float>(n));
+    CHECK(moved[width] == 0);
+  }
+}
+
 void every_instruction_set_runs_the_function() {
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
     if (isa > best_isa()) continue;
@@ -153,6 +170,7 @@ int main() {
   shares_are_a_partition();
   roots_are_found_from_any_start();
   classes_are_reordered_in_place();
+  a_row_moves_along_its_sum_whatever_comes_last();
   every_instruction_set_runs_the_function();
   return report();
 }

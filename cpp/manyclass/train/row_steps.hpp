@@ -44,6 +44,7 @@ class RowGradient {
   explicit RowGradient(std::size_t width) : sum_(width) {}
 
   void add(float factor, const float* vector) {
+    if (factor == 0) return;  // flushing for it would leave none, by which a row that nothing moves is known
     if (some_.full()) flush();
     some_.add(factor, vector);
   }
