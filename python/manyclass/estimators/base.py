@@ -239,8 +239,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return as_matrix(validate_data(self, as_rows(X), accept_sparse="csr", dtype=np.float32, order="C", reset=False))
 
     def decision_function(self, X: Data) -> Floats:
-        """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; for two classes, as scikit-learn has it,
-        (n_samples,), the score of the second less that of the first."""
+        """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; of two classes the difference, (n_samples,)."""
         x = self._validated(X)
         scores = self._weights.scores(x, n_threads_from(self.n_jobs))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
@@ -463,8 +462,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return positions_of(self._labels_given(y, x), self.classes_, "y")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model for `manyclass.load`: safetensors and JSON, no pickle, all of it or nothing. Raises
-        TypeError for labels that are objects but strings, OSError if the file cannot be written."""
+        """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings."""
         save_model(self, path)
 
     def storage(self) -> dict[str, Any]:

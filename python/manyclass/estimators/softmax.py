@@ -110,9 +110,8 @@ class SoftmaxClassifier(LabelClassifier):
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, log-loss in training, in nats, of drawn classes from below
     n_iter_, best_iter_, n_features_in_, feature_names_in_ : int, passes, the one (from 1) that was kept; names if X has
-    resolved_params_ : dict, what parameters left open became: as parameters they train the same model
+    resolved_params_, auto_report_ : dict, what parameters left open became; list of dict, what was tried for it
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
-    auto_report_ : list of dict, what was tried before the fit, with what result, at what cost; printed, a table
     multilabel_, n_labels_, threshold_, calibration_ : bool, int, float or None, `Calibration` or None
         Whether y was an indicator matrix; its mean number of labels a row; the probability of the best micro-F1.
 
