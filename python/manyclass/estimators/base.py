@@ -239,7 +239,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return as_matrix(validate_data(self, as_rows(X), accept_sparse="csr", dtype=np.float32, order="C", reset=False))
 
     def decision_function(self, X: Data) -> Floats:
-        """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; of two classes the difference, (n_samples,)."""
+        """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; of two classes the difference, a 1d array."""
         x = self._validated(X)
         scores = self._weights.scores(x, n_threads_from(self.n_jobs))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
