@@ -99,7 +99,7 @@ Array<double> local_bounds(const std::string& noise, std::span<const float> scor
                            std::span<const double> nodes, std::span<const double> weights,
                            std::span<const double> fine_nodes, std::span<const double> fine_weights, double mu,
                            double s, int n_threads) {
-  Array<double> bounds(labels.size());
+  auto bounds = empty_array<double>(labels.size());
   const std::span<double> out = mutable_view(bounds);
   released([&] {
     best_bounds(noise, scores, labels, {nodes, weights}, {fine_nodes, fine_weights}, {mu, s}, n_threads, best_isa(),
