@@ -302,6 +302,14 @@ def test_a_default_model_learns_more_from_more(seed):
     assert losses[-1] < losses[0] < 0.6 * np.log(n_classes)
 
 
+def test_what_is_set_between_calls_counts(seed):
+    X, y = small_problem(seed)
+    model = SoftmaxClassifier(solver=solvers.Implicit(u_learning_rate=5.0), max_iter=2, random_state=0).fit(X, y)
+    changed = copy.deepcopy(model).set_params(solver__u_learning_rate=0.01)
+    assert "solver" in model.resolved_params_  # other numbers of the part were open
+    assert not np.array_equal(model.partial_fit(X, y).coef_, changed.partial_fit(X, y).coef_)
+
+
 def test_an_index_follows(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(9000, 8)).astype(np.float32)

@@ -31,7 +31,7 @@ from manyclass.estimators.ensemble import is_composed
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
-from manyclass.estimators.settle import Settled, linear_model, settle_points
+from manyclass.estimators.settle import Settled, is_open, linear_model, settle_points
 from manyclass.estimators.targets import check_targets, find_positions, sorted_classes
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Floats, LinearWeights, Matrix
@@ -298,14 +298,16 @@ def warm_start_of(model: Any, points: Points) -> Start:
 
 
 def with_resolved(model: Any) -> Any:
-    """An estimator whose open parameters are what the model's fit has made of them."""
+    """An estimator whose open parameters are what the model's fit has made of them; what is set since then counts."""
     own, resolved = model.get_params(deep=False), getattr(model, "resolved_params_", {})
     told = {}
     for name, value in resolved.items():
         given = own[name]
-        same_part = getattr(given, "name", None) == getattr(value, "name", "")
-        if (isinstance(given, str) and given in ("auto", "grid")) or same_part or given == getattr(value, "name", ""):
+        if is_open(given) or given == getattr(value, "name", ""):
             told[name] = value
+        elif getattr(given, "name", None) == getattr(value, "name", ""):  # a part of its own numbers, some left open
+            found, set_by_hand = value.get_params(), given.get_params()
+            told[name] = clone(given).set_params(**{key: found[key] for key in found if is_open(set_by_hand[key])})
     return clone(model).set_params(**told)
 
 
