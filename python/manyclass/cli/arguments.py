@@ -12,6 +12,7 @@ from manyclass.models import MODELS
 from manyclass.parts import Part, Setting
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
+from manyclass.training.checkpoint import EVERY
 
 LEFT_OUT = ("verbose", "warm_start")  # see --progress; what is fitted has no fit before it
 PARTS: dict[str, Mapping[str, type[Part]]] = {
@@ -60,6 +61,20 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
 def shows_progress(args: argparse.Namespace) -> bool:
     """Whether to tell of progress."""
     return bool(args.progress)
+
+
+def add_checkpoints(parser: argparse.ArgumentParser) -> None:
+    """Add the options of checkpoints; see `checkpoints_from`."""
+    add = parser.add_argument
+    add("--checkpoint", metavar="DIR", help="write there now and then what a training that is stopped can go on from")
+    add("--every", metavar="WHEN", default=EVERY, help="a time, as 30s, 10min or 2h, or a number of passes")
+    add("--resume", action="store_true", help="go on from the checkpoints in DIR, if there are any")
+
+
+def checkpoints_from(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what `fit` takes of these options."""
+    every = int(args.every) if args.every.isdigit() else args.every
+    return {"checkpoint": args.checkpoint, "every": every, "resume": args.resume}
 
 
 def _kinds(estimator: type) -> dict[str, Mapping[str, type[Part]]]:

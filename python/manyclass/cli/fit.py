@@ -25,7 +25,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass.checks import check_number, n_threads_from
-from manyclass.cli.arguments import add_parameters, add_progress, parameters_from, shows_progress
+from manyclass.cli.arguments import (
+    add_checkpoints,
+    add_parameters,
+    add_progress,
+    checkpoints_from,
+    parameters_from,
+    shows_progress,
+)
 from manyclass.cli.codes import INTERRUPTED
 from manyclass.cli.data import (
     DATA,
@@ -47,6 +54,7 @@ from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.estimators.utility import AugmentReduceClassifier
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
+from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.interrupts import was_interrupted
 
 ESTIMATORS: dict[str, type[Any]] = {
@@ -67,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evaluate", action="store_true", help="evaluate on the training data after training")
     parser.add_argument("--plot", metavar="FILE", help="draw the loss by pass, as .svg or .png (needs matplotlib)")
     parser.add_argument("--max-seconds", type=float, metavar="S", help="train for at most S seconds")
+    add_checkpoints(parser)
     parser.add_argument(
         "--labels",
         choices=("auto", "first", "all", "one"),
@@ -118,7 +127,7 @@ def _fitted(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) ->
 
     several = which == "all"
     begin = time.perf_counter()
-    interrupted = _fit(model, rows, args.max_seconds, several=several)
+    interrupted = _fit(model, rows, _limits(args), several=several)
     fit_seconds = time.perf_counter() - begin
     model.verbose = 0  # the progress belongs to this run, not to the model
     if texts:
@@ -146,6 +155,7 @@ def _check_before_work(args: argparse.Namespace, model: Any, vectorizer: TextVec
     n_threads_from(model.n_jobs)
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
+    Checkpoints.of(**checkpoints_from(args))
     if args.labels == "all" and args.estimator == "augment-reduce":
         raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
     for path in filter(None, (args.output, args.plot)):
@@ -185,9 +195,13 @@ def _test_rows(args: argparse.Namespace, rows: Labelled, vectorizer: TextVectori
     return labelled(data, features(args, data.records.X, vectorizer), args.labels)
 
 
-def _fit(model: Any, rows: Labelled, max_seconds: float | None, *, several: bool) -> bool:
+def _limits(args: argparse.Namespace) -> dict[str, Any]:
+    """What `fit` is told beside the data."""
+    return {"max_seconds": args.max_seconds, **checkpoints_from(args)}
+
+
+def _fit(model: Any, rows: Labelled, more: dict[str, Any], *, several: bool) -> bool:
     """Fit the model; return whether Ctrl-C ended it, the model being the one reached before."""
-    more = {} if max_seconds is None else {"max_seconds": max_seconds}
     if not several:
         return was_interrupted(lambda: model.fit(rows.X, _plain(rows.labels)[first_label(rows.Y)], **more))
     used = np.unique(rows.Y.indices)

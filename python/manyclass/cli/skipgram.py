@@ -17,8 +17,10 @@ from collections.abc import Mapping
 
 from manyclass.checks import check_number
 from manyclass.cli.arguments import (
+    add_checkpoints,
     add_parameters,
     add_progress,
+    checkpoints_from,
     documented_parameters,
     option,
     parameters_from,
@@ -26,6 +28,7 @@ from manyclass.cli.arguments import (
 )
 from manyclass.cli.codes import INTERRUPTED
 from manyclass.cli.messages import check_writable, note, print_table
+from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.interrupts import was_interrupted
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
@@ -51,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evaluate-sample", type=int, metavar="N", help="print the objective, estimated from N drawn centre words"
     )
+    add_checkpoints(parser)
     add_progress(parser)
     add_parameters(parser, SkipGram)
     _add_objective_parameters(parser)
@@ -84,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
     model = _model(args, verbose=progress)
     model.check_parameters()
     check_writable(args.output)
+    more = checkpoints_from(args)
+    Checkpoints.of(**more)
     if args.evaluate_sample is not None:
         check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
     pairs = {path: load_word_pairs(path) for path in args.similarity}
@@ -91,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         load_analogies(args.analogies)
 
     begin = time.perf_counter()
-    interrupted = was_interrupted(lambda: model.fit(args.corpus))
+    interrupted = was_interrupted(lambda: model.fit(args.corpus, **more))
     seconds = time.perf_counter() - begin
     model.save_word2vec(args.output, binary=args.output.endswith(".bin"))
     rows = {

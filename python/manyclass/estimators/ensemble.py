@@ -62,7 +62,7 @@ def fit_composed(model: Any, points: Points, watch: Watch, fit: Fit, *, noise: s
         Of the utilities.
     """
     if model.calibration is None:
-        return _taken_over(model, _Runs(model, watch, fit, 1).mean(points))
+        return taken_over(model, _Runs(model, watch, fit, 1).mean(points))
     n_classes, several = len(points.classes), points.several
     n_rows = n_held_out(len(points.labels), n_classes, getattr(model, "validation_fraction", FRACTION))
     held = rows_to_hold_out(points.labels, n_rows, fork(model.random_state))
@@ -84,7 +84,7 @@ def fit_composed(model: Any, points: Points, watch: Watch, fit: Fit, *, noise: s
     if not several:
         member._weights.multiply_scores(1 / found.temperature)
     member._take(kept, member._weights, member.loss_curve_.tolist(), calibration_=found)
-    return _taken_over(model, member)
+    return taken_over(model, member)
 
 
 def uncalibrated_confidence(model: Any, X: Data, labels: ArrayLike) -> Doubles:
@@ -185,8 +185,8 @@ def _fitted(member: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(member).items() if name not in member.get_params(deep=False)}
 
 
-def _taken_over(model: Any, member: Any) -> Any:
-    """Give an estimator all that another one of its kind has fitted."""
+def taken_over(model: Any, member: Any) -> Any:
+    """Give an estimator all that another one of its kind has fitted, and return it."""
     fitted = _fitted(member)
     model.__dict__.update(fitted)
     if "feature_names_in_" not in fitted:

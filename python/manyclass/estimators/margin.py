@@ -11,20 +11,23 @@ from sklearn.utils.metaestimators import available_if
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED_DIM
 from manyclass.estimators.base import Points, Unseen
+from manyclass.estimators.checkpointed import with_checkpoints
 from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit
 from manyclass.estimators.continued_batches import go_on_batches
-from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
+from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
+from manyclass.model.tensor_file import PathLike
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.batches import fit_batches
+from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.passes import Callback
 from manyclass.training.plan import BatchesPlan, Watch
 
@@ -165,6 +168,9 @@ class MarginClassifier(LabelClassifier):
         *,
         callback: Callback | None = None,
         max_seconds: float | None = None,
+        checkpoint: PathLike | None = None,
+        every: str | int = EVERY,
+        resume: bool = False,
     ) -> Self:
         """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
@@ -176,14 +182,17 @@ class MarginClassifier(LabelClassifier):
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
+        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         """
         chosen = self.check_parameters()
-        watch = Watch.of(callback, max_seconds)
+        watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = self._points(X, y, sample_weight)
+        fitted: Self = with_checkpoints(self, watch, points)
         if is_composed(self):
-            composed: Self = fit_composed(self, points, watch, lambda member, *on: member._fit_points(chosen, *on))
-            return composed
-        return self._fit_points(chosen, points, watch)
+            fit_composed(fitted, points, watch, lambda member, *on: member._fit_points(chosen, *on))
+        else:
+            fitted._fit_points(chosen, points, watch)
+        return taken_over(self, fitted)  # type: ignore[no-any-return]
 
     def _fit_points(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
         plan = self._plan(chosen, points)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
+from manyclass.estimators.checkpointed import with_checkpoints
 from manyclass.estimators.continued import (
     Before,
     GoneOn,
@@ -23,7 +24,7 @@ from manyclass.estimators.continued import (
     with_resolved,
 )
 from manyclass.estimators.continued_batches import go_on
-from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
+from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.files import saved
 from manyclass.estimators.fitting import fit_softmax
 from manyclass.estimators.history import History
@@ -42,11 +43,13 @@ from manyclass.estimators.weighting import (
     times_class_weight,
 )
 from manyclass.model.scaling import FeatureScaling
+from manyclass.model.tensor_file import PathLike
 from manyclass.model.weights import Data, Doubles, LinearWeights
 from manyclass.models import MODELS, ModelName
 from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS, SamplerName
 from manyclass.solvers import SOLVERS, SolverName
+from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.passes import Callback
 from manyclass.training.plan import Watch
 from manyclass.training.start import Start
@@ -186,6 +189,9 @@ class SoftmaxClassifier(LabelClassifier):
         intercept_init: ArrayLike | None = None,
         callback: Callback | None = None,
         max_seconds: float | None = None,
+        checkpoint: PathLike | None = None,
+        every: str | int = EVERY,
+        resume: bool = False,
     ) -> Self:
         """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
@@ -198,22 +204,26 @@ class SoftmaxClassifier(LabelClassifier):
         candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
         coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row
         callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         """
         chosen = self.check_parameters()
-        watch = Watch.of(callback, max_seconds)
+        watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = self._points(X, y, sample_weight)
         start = Start.of(
             coef_init, intercept_init, len(points.classes), points.x.shape[1], fit_intercept=self.fit_intercept
         )
+        given = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
+        fitted: Self = with_checkpoints(self, watch, points, **given)
         if is_composed(self):
-            composed: Self = fit_composed(
-                self,
+            fit_composed(
+                fitted,
                 points,
                 watch,
                 lambda member, *on: member._fit_points(member.check_parameters(), *on, candidates, start),
             )
-            return composed
-        return self._fit_points(chosen, points, watch, candidates, start)
+        else:
+            fitted._fit_points(chosen, points, watch, candidates, start)
+        return taken_over(self, fitted)  # type: ignore[no-any-return]
 
     def _fit_points(
         self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass.estimators.base import LinearClassifier, Points
+from manyclass.estimators.checkpointed import with_checkpoints
 from manyclass.estimators.continued import (
     Before,
     GoneOn,
@@ -24,15 +25,17 @@ from manyclass.estimators.continued import (
     partial_fit,
     warm_start_of,
 )
-from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
+from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
+from manyclass.model.tensor_file import PathLike
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, PosteriorName
+from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
 from manyclass.training.passes import Callback
 from manyclass.training.plan import PointsPlan, Watch
@@ -210,6 +213,9 @@ class AugmentReduceClassifier(LinearClassifier):
         intercept_init: ArrayLike | None = None,
         callback: Callback | None = None,
         max_seconds: float | None = None,
+        checkpoint: PathLike | None = None,
+        every: str | int = EVERY,
+        resume: bool = False,
     ) -> Self:
         """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
 
@@ -226,27 +232,32 @@ class AugmentReduceClassifier(LinearClassifier):
             Start, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
+        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
 
         Returns
         -------
         self
         """
         chosen = self.check_parameters()
-        watch = Watch.of(callback, max_seconds)
+        watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = self._points(X, y, sample_weight)
         shape = len(points.classes), points.x.shape[1]
         start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
         if start is None and goes_on_warm(self):
             start = warm_start_of(self, points)
-        if is_composed(self):
-            composed: Self = fit_composed(
-                self, points, watch, lambda member, *on: member._fit_points(chosen, *on, start), noise=self.noise
-            )
-            return composed
         if chosen.posterior is None:
-            return self._fit_points(chosen, points, watch, start)
-        if any(given is not None for given in (callback, max_seconds, start)):
-            raise ValueError("posterior='gaussian' knows no callback, max_seconds or coef_init; they must be None")
+            fitted: Self = with_checkpoints(self, watch, points, coef_init=coef_init, intercept_init=intercept_init)
+            if is_composed(self):
+                fit_composed(
+                    fitted, points, watch, lambda member, *on: member._fit_points(chosen, *on, start), noise=self.noise
+                )
+            else:
+                fitted._fit_points(chosen, points, watch, start)
+            return taken_over(self, fitted)  # type: ignore[no-any-return]
+        if any(given is not None for given in (callback, max_seconds, start, checkpoint)):
+            raise ValueError(
+                "posterior='gaussian' knows no callback, max_seconds, coef_init or checkpoint; they must be None"
+            )
         plan = self._plan(chosen, row_norms_sq(points.x), shape[0])
         weights, variances, curve = fit_posterior(
             plan, points.x, points.labels.ids, shape[0], points.weights, mean_weight=points.mean_weight

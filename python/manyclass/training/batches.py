@@ -14,6 +14,7 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Doubles, Matrix
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
@@ -140,6 +141,7 @@ class BatchesTraining:
         self._first_point = 0 if seen is None else seen.n_points
         self._goes_on = seen is not None and seen.n_points > 0
         squares = MappedSquares.zeros(weights, plan.adagrad) if squares is None else squares
+        self._squares, self._local = squares, self._begin_local(predicted=seen is not None and seen.predicts_u)
         self._arrays = _core.LabelArrays(
             x=csr_parts(x) if isinstance(x, sp.csr_array) else x,
             labels_indptr=labels.indptr,
@@ -153,7 +155,7 @@ class BatchesTraining:
             intercept=weights.intercept_column,
             relu=weights.relu,
             sample_weight=NO_WEIGHTS if sample_weight is None else sample_weight,
-            local=self._begin_local(predicted=seen is not None and seen.predicts_u),
+            local=self._local,
             counts=NO_WEIGHTS if seen is None else seen.counts,
         )
         self._trainer, self._made_for = self._make(self._source(0)), self._source(0)
@@ -188,6 +190,23 @@ class BatchesTraining:
             self._trainer = self._make(self._made_for)
         self._moved = 0
         return False
+
+    def arrays(self) -> Arrays:
+        """Weights, their squares, and what points carry."""
+        squares = {"embedding_squares": self._squares.embeddings, "class_squares": self._squares.classes}
+        return {"embeddings": self._weights.embeddings, "classes": self._weights.rows, "local": self._local, **squares}
+
+    def numbers(self) -> dict[str, Any]:
+        """None but the rows that were moved: an index follows from the weights, if not bit for bit."""
+        return {"moved": self._moved}
+
+    def restore(self, saved: Saved) -> None:
+        """Take them over, and make what index there is anew."""
+        saved.fill(self.arrays())
+        self._moved = saved.numbers["moved"]
+        if self._index is not None:
+            self._index = None
+            self._trainer = self._make(self._made_for)
 
     def _make(self, source: str) -> _core.Trainer:
         plan = self._plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
+from manyclass.training.checkpoint import Arrays, Position, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.passes import TrainingState, warn_user
 from manyclass.training.plan import FullBatchPlan, Watch
@@ -94,8 +96,18 @@ class _Iterations:
         self.theta = np.zeros(objective.size)
         self.curve: list[float] = []
         self.stopped = False
+        self.most_seconds = watch.max_seconds
         self.begin = time.perf_counter()
         self.bar = progress_bar(plan.max_iter, unit="iteration", shown=bool(plan.verbose), heading=watch.heading)
+        self.ended = False
+        self.stage = watch.stage(plan)
+
+    def begin_at_checkpoint(self) -> None:
+        """Go to where the checkpoint is, if there is one."""
+        if self.stage is not None:
+            at = self.stage.begin(self)
+            self.curve, self.ended = at.curve, at.ended
+            self.most_seconds += self.state.seconds
 
     def after(self, intermediate_result: OptimizeResult) -> None:
         """Look at an iterate; raises StopIteration where training is to end."""
@@ -113,18 +125,47 @@ class _Iterations:
             state.n_iter, state.loss = len(self.curve), self.curve[-1]
             state.class_updates += self.weights.n_classes
             self.stopped = bool(watch.callback(state)) or self.stopped
-        self.stopped = self.stopped or state.seconds >= watch.max_seconds
+        self.stopped = self.ended = self.stopped or self.ended
+        self.stopped = self.stopped or state.seconds >= self.most_seconds
+        if self.stage is not None and self.stage.is_due(len(self.curve)):
+            self.write()
         self.begin = time.perf_counter()
         if self.stopped:
             raise StopIteration
 
+    def arrays(self) -> Arrays:
+        """The iterate, and the best model so far; what L-BFGS remembers of its steps is left to it."""
+        of_validation = {} if self.watch.validation is None else self.watch.validation.arrays()
+        return {"theta": self.theta, **of_validation}
+
+    def numbers(self) -> dict[str, Any]:
+        """The curve, and what validation has found."""
+        validation = self.watch.validation
+        seconds, updates = self.state.seconds, self.state.class_updates
+        return {"validation": validation and validation.numbers(), "seconds": seconds, "class_updates": updates}
+
+    def restore(self, saved: Saved) -> None:
+        """Take over both."""
+        if self.watch.validation is not None:
+            self.watch.validation.restore_from(saved, saved.numbers["validation"], self.weights)
+        saved.fill(self.arrays())
+        self.state.seconds, self.state.class_updates = saved.numbers["seconds"], saved.numbers["class_updates"]
+
+    def write(self) -> None:
+        """Write a checkpoint; where that fails, warn."""
+        if self.stage is not None:
+            self.stage.write_or_warn(self, Position(self.curve, ended=self.ended))
+
     def run(self) -> None:
         """Iterate until the gradient is small, or something ends it."""
+        left = self.plan.max_iter - len(self.curve)
+        if self.ended or left <= 0:
+            return
         # ftol=0: only the gradient says when to stop. A line search makes at most maxls evaluations, so maxfun never
         # binds.
         options = {
-            "maxiter": self.plan.max_iter,
-            "maxfun": 21 * self.plan.max_iter + 1,
+            "maxiter": left,
+            "maxfun": 21 * left + 1,
             "maxcor": HISTORY,
             "ftol": 0.0,
             "gtol": self.plan.tol,
@@ -137,6 +178,8 @@ class _Iterations:
             found = minimize(self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options)  # type: ignore[call-overload]
         self.theta[:] = found.x
         largest = float(np.abs(found.jac).max(initial=0))
+        self.ended = self.ended or not self.stopped
+        self.write()
         if largest > self.plan.tol and not self.stopped:
             self.warn(largest)
 
@@ -191,6 +234,7 @@ def fit_full_batch(
     iterations = _Iterations(plan, objective, weights, watch)
     if start is not None:
         iterations.theta[:] = objective.read(start)
+    iterations.begin_at_checkpoint()
     try:
         iterations.run()
     except KeyboardInterrupt:

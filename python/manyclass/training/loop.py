@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from manyclass import _core
+from manyclass.training.checkpoint import Arrays, Resumable, Saved
 from manyclass.training.passes import Schedule, TrainingState, drive
 from manyclass.training.plan import Plan, Watch
 from manyclass.training.probe import Probe
 
 
-class Training(Protocol):
+class Training(Resumable, Protocol):
     """What makes visits.
 
     Attributes
@@ -62,6 +63,7 @@ def run_passes(
         max_seconds=watch.max_seconds,
         batch=training.batch,
         heading=watch.heading,
+        stage=watch.stage(plan),
     )
     return curve
 
@@ -112,3 +114,18 @@ class _PointPasses:
         if self.state.n_iter not in self.probe.looks:
             self.probe.look(self.state, self.state.n_iter)
         return self.probe.verdict()
+
+    def arrays(self) -> Arrays:
+        return self.training.arrays()
+
+    def numbers(self) -> dict[str, Any]:
+        looks = [] if self.probe is None else [[n, *found] for n, found in self.probe.looks.items()]
+        of_state = self.state.class_updates
+        return {"training": self.training.numbers(), "loss": self.loss, "class_updates": of_state, "looks": looks}
+
+    def restore(self, saved: Saved) -> None:
+        numbers = saved.numbers
+        self.training.restore(replace(saved, numbers=numbers["training"]))
+        self.loss, self.state.class_updates = numbers["loss"], numbers["class_updates"]
+        if self.probe is not None:
+            self.probe.looks.update({n: (mean, error) for n, mean, error in numbers["looks"]})

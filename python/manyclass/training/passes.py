@@ -18,6 +18,7 @@ from manyclass.checks import canonical_csr
 from manyclass.model.kinds import Weights
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+from manyclass.training.checkpoint import Arrays, Position, Saved, Stage
 from manyclass.training.progress import Progress, progress_bar
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
@@ -71,6 +72,18 @@ class Passes(Protocol):
         """Return how the loss of the last pass, or anything before, shows divergence; None if nothing does."""
         ...
 
+    def arrays(self) -> Arrays:
+        """Return the arrays that training moves, for a checkpoint."""
+        ...
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the numbers that it moves, as JSON has them."""
+        ...
+
+    def restore(self, saved: Saved) -> None:
+        """Take over both from a checkpoint."""
+        ...
+
 
 def drive(
     passes: Passes,
@@ -83,11 +96,12 @@ def drive(
     first_slice: int = 1024,
     batch: int = 1,
     heading: str = "",
+    stage: Stage | None = None,
 ) -> tuple[list[float], bool]:
     """Make up to `max_iter` passes, or train for `max_seconds`.
 
     Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing. With `verbose`
-    progress is shown, behind `heading`.
+    progress is shown, behind `heading`. Training begins where the checkpoint of a `stage` is, and writes to it.
 
     Returns
     -------
@@ -101,33 +115,92 @@ def drive(
     ConvergenceWarning
         If training diverged or was interrupted; the model is the one reached before.
     """
-    curve: list[float] = []
-    complete = False
+    record = Record(passes, state, stage)
+    at = record.begin()
     bar = progress_bar(max_iter * passes.length, unit=passes.unit, shown=verbose, heading=heading)
-    slices = _Slices(bar, max(1, first_slice // batch) * batch, batch, max_seconds)
+    bar.update(record.n_done())
+    slices = _Slices(bar, max(1, first_slice // batch) * batch, batch, max_seconds + state.seconds)
     try:
-        for n_pass in range(max_iter):
-            slices.heading = f"pass {n_pass + 1}/{max_iter}"
-            if not slices.make_pass(passes, state, n_pass):
+        while not at.ended and len(at.curve) < max_iter:
+            slices.heading = f"pass {len(at.curve) + 1}/{max_iter}"
+            if not slices.make_pass(record):
                 break
             begin = time.perf_counter()
-            state.loss, done = passes.finish(n_pass)
+            state.loss, done = passes.finish(len(at.curve))
             state.seconds += time.perf_counter() - begin
             state.n_iter += 1
-            curve.append(state.loss)
-            if (callback is not None and callback(state)) or done or state.seconds >= max_seconds:
+            record.after_pass(state.loss, ended=bool(callback is not None and callback(state)) or done)
+            if state.seconds >= slices.max_seconds:
                 break
-        else:
-            complete = True
     except KeyboardInterrupt:
         warn_user("training was interrupted; the model is the one reached so far")
-        return curve, False
+        return at.curve, False
     finally:
         bar.close()
-    fault = passes.fault or (passes.verdict(curve[-1]) if curve else None)
+    fault = passes.fault or (passes.verdict(at.curve[-1]) if at.curve else None)
     if fault is not None:
         warn_user(f"training diverged: {fault}. {passes.advice}")
-    return curve, complete
+    else:
+        record.write()
+    return at.curve, len(at.curve) == max_iter and not at.ended
+
+
+class Record:
+    """Where a training is, and its checkpoints."""
+
+    def __init__(self, passes: Passes, state: PassState, stage: Stage | None) -> None:
+        self.passes, self.state, self.at = passes, state, Position()
+        self._stage = stage
+        self._is_written = False
+
+    def begin(self) -> Position:
+        """Go to where the checkpoint is."""
+        if self._stage is not None:
+            self.at = self._stage.begin(self)
+            self._is_written = self.at != Position()
+        return self.at
+
+    def n_done(self) -> int:
+        """How far the progress bar is, but for a part of a pass."""
+        return len(self.at.curve) * self.passes.length
+
+    def after_slice(self, last: int) -> None:
+        """Note that the visits before `last` are made."""
+        self.at.first = last
+        self._is_written = False
+        if self._stage is not None and self._stage.is_due():
+            self.write()
+
+    def after_pass(self, loss: float, *, ended: bool) -> None:
+        """Note that a whole pass is made, and whether it was the last one."""
+        self.at.curve.append(loss)
+        self.at.first, self.at.ended = 0, ended
+        self._is_written = False
+        if self._stage is not None and self._stage.is_due(len(self.at.curve)):
+            self.write()
+
+    def write(self) -> None:
+        """Write a checkpoint, if anything was done since the last one; where that fails, warn, and leave that one."""
+        if self._stage is None or self._is_written:
+            return
+        self._is_written = self._stage.write_or_warn(self, self.at)
+
+    # As `Resumable`: what the passes have, and the state of any passes.
+
+    def arrays(self) -> Arrays:
+        """Those of the passes."""
+        return self.passes.arrays()
+
+    def numbers(self) -> dict[str, Any]:
+        """Those of the passes, and of the state."""
+        state = {"n_iter": self.state.n_iter, "seconds": self.state.seconds, "loss": self.state.loss}
+        return {"passes": self.passes.numbers(), "state": state}
+
+    def restore(self, saved: Saved) -> None:
+        """Take over both."""
+        for name, value in saved.numbers["state"].items():
+            setattr(self.state, name, value)
+        self.passes.restore(replace(saved, numbers=saved.numbers["passes"]))
 
 
 @dataclass
@@ -140,9 +213,9 @@ class _Slices:
     max_seconds: float
     heading: str = ""
 
-    def make_pass(self, passes: Passes, state: PassState, n_pass: int) -> bool:
-        """Whether the pass was made to its end."""
-        first = 0
+    def make_pass(self, record: Record) -> bool:
+        """Whether the pass was made to its end, from where the record is."""
+        passes, state, n_pass, first = record.passes, record.state, len(record.at.curve), record.at.first
         while first < passes.n_visits:
             last = min(first + self.size, passes.n_visits)
             begin = time.perf_counter()
@@ -154,6 +227,8 @@ class _Slices:
             self.bar.set_postfix_str(f"{self.heading}, {passes.describe(last)}", refresh=False)
             self.bar.update(moved)
             first = last
+            if first < passes.n_visits:  # after a whole pass there is more to do before a checkpoint
+                record.after_slice(first)
             if state.seconds >= self.max_seconds:
                 break
             if seconds < SLICE_SECONDS / 2:

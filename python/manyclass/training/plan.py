@@ -6,7 +6,7 @@ An estimator makes a plan of its parameters (estimators/plans.py) and hands it d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from manyclass.checks import check_number
 from manyclass.model.weights import Ids
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.training.checkpoint import Checkpoints, Stage
 from manyclass.training.local_family import LocalFamily
 from manyclass.training.passes import Callback, Schedule
 from manyclass.training.validation import Validation
@@ -302,18 +303,23 @@ AnyPlan = PointsPlan | BatchesPlan | PostingsPlan | HybridPlan | FullBatchPlan
 class Watch:
     """What looks on while a training runs: the user's callback, a limit of seconds, points held out.
 
-    `heading` stands before the progress that is shown.
+    `heading` stands before the progress that is shown; `checkpoints` of this fit are written.
     """
 
     callback: Callback | None = None
     max_seconds: float = np.inf
     validation: Validation | None = None
     heading: str = ""
+    checkpoints: Checkpoints | None = None
 
     @classmethod
-    def of(cls, callback: Callback | None, max_seconds: float | None) -> Watch:
+    def of(cls, callback: Callback | None, max_seconds: float | None, checkpoints: Checkpoints | None = None) -> Watch:
         """Return what `fit` was given; raise ValueError for a time below 0."""
         if max_seconds is None:
-            return cls(callback)
+            return cls(callback, checkpoints=checkpoints)
         check_number("max_seconds", max_seconds, low=0)
-        return cls(callback, float(max_seconds))
+        return cls(callback, float(max_seconds), checkpoints=checkpoints)
+
+    def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
+        """Return the checkpoints of the next training, which is made as the plan says."""
+        return None if self.checkpoints is None else self.checkpoints.stage(replace(plan, n_threads=1, verbose=0))

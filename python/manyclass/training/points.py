@@ -14,7 +14,8 @@ from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
-from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
+from manyclass.training.checkpoint import Arrays, Saved
+from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, carried_at_first, core_plan, core_state
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import Labels, PointsPlan, Watch
@@ -207,12 +208,14 @@ class PointsTraining:
         plan, memory, n_classes = self.plan, self.memory, self.n_classes
         kept = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
         arrays: dict[str, Floats | Doubles] = {name: getattr(memory, name) for name in kept}
+        arrays |= carried_at_first(plan, len(labels), n_classes)
         if start is not None:
             arrays |= self._begin(start, x, labels)
         first_point = 0
         if self.seen is not None:
             arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.seen, x, labels)}
             first_point = self.seen.n_points
+        self.carried = {name: arrays[name] for name in ("u", "local_scale")}
         arrays["sample_weight"] = self.sample_weight
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
@@ -257,6 +260,25 @@ class PointsTraining:
         if self.search is not None and n_iter % plan.refresh == 0 and n_iter < plan.max_iter:
             self.search.refresh(self.weights, self.memory.scale)
         return False
+
+    def arrays(self) -> Arrays:
+        """Weights, what is kept beside them, what points carry, heads, and the best model so far."""
+        kept = {name: value for name, value in vars(self.memory).items() if isinstance(value, np.ndarray)}
+        of_validation = {} if self.watch.validation is None else self.watch.validation.arrays()
+        own = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "heads": self.heads}
+        return {**own, **kept, **self.carried, **of_validation}
+
+    def numbers(self) -> dict[str, Any]:
+        """How many iterates are averaged, and what validation has found."""
+        validation = self.watch.validation
+        return {"n_averaged": self.memory.n_averaged, "validation": validation and validation.numbers()}
+
+    def restore(self, saved: Saved) -> None:
+        """Take over both."""
+        if self.watch.validation is not None:
+            self.watch.validation.restore_from(saved, saved.numbers["validation"], self.weights)
+        saved.fill(self.arrays())
+        self.memory.n_averaged = saved.numbers["n_averaged"]
 
     def finish(self) -> LinearWeights:
         """The model itself: the best or the last one, or the average, its classes in the order of the labels."""

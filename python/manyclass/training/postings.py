@@ -13,6 +13,7 @@ from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.postings import SparseWeights, as_csr
 from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
@@ -107,6 +108,7 @@ class _PostingsTraining:
     ) -> None:
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
+        self._weights, self._squares = weights, squares
         self._trainer = _core.postings_trainer(
             x=csr_parts(x),
             n_features=x.shape[1],
@@ -139,3 +141,21 @@ class _PostingsTraining:
     def after_pass(self, n_iter: int) -> bool:
         """Nothing comes between passes."""
         return False
+
+    def arrays(self) -> Arrays:
+        """Weights and their squares."""
+        weights, squares = self._weights, self._squares
+        return {
+            "values": weights.values,
+            "intercept": weights.intercept,
+            "squares": squares.values,
+            "intercept_squares": squares.intercept,
+        }
+
+    def numbers(self) -> dict[str, Any]:
+        """None."""
+        return {}
+
+    def restore(self, saved: Saved) -> None:
+        """Take the arrays over."""
+        saved.fill(self.arrays())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.training.checkpoint import Arrays, Saved
 
 UNUSED_SCALE = np.zeros(0, dtype=np.float32)
 
@@ -96,6 +98,24 @@ class Validation:
             self._best.intercept[...] = model.intercept
             self._scale = scale.copy()
         return len(self.curve) - self.best_iter >= self.n_iter_no_change
+
+    def arrays(self) -> Arrays:
+        """The best model so far, for a checkpoint."""
+        if self._best is None:
+            return {}
+        return {"best": self._best.matrix, "best_intercept": self._best.intercept, "best_scale": self._scale}
+
+    def numbers(self) -> dict[str, Any]:
+        """The curve, and which pass was best."""
+        return {"curve": self.curve, "best_iter": self.best_iter}
+
+    def restore_from(self, saved: Saved, numbers: Mapping[str, Any], like: LinearWeights) -> None:
+        """Take over both, the model being stored like another one."""
+        self.curve, self.best_iter = list(numbers["curve"]), numbers["best_iter"]
+        if self.best_iter:
+            self._best = LinearWeights(np.empty_like(like.matrix), np.empty_like(like.intercept), like.sparse)
+            self._scale = saved.array("best_scale")
+            saved.fill(self.arrays())
 
     def restore(self, weights: LinearWeights) -> bool:
         """Write the best model into `weights`, its factors multiplied in; False if no pass has been evaluated."""

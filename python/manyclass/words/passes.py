@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from manyclass import _core
+from manyclass.model.weights import Doubles
+from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.words.collapsed import Descent
 from manyclass.words.corpus import NO_PAIRS
 from manyclass.words.probe import divergence
@@ -93,7 +96,14 @@ class TextPasses:
     fault: str | None = None  # a step that is too large is refused, and training goes on
 
     def __init__(
-        self, trainer: _core.Trainer, state: SkipGramState, rates: Rates, worst_loss: float, *, is_softmax: bool
+        self,
+        trainer: _core.Trainer,
+        state: SkipGramState,
+        rates: Rates,
+        worst_loss: float,
+        carried: Doubles,
+        *,
+        is_softmax: bool,
     ) -> None:
         corpus = state.model.corpus
         self.trainer, self.state, self.rates, self.is_softmax = trainer, state, rates, is_softmax
@@ -103,6 +113,7 @@ class TextPasses:
         self.worst_loss = worst_loss  # what no training should end above
         self.refused = 0
         self._loss, self._loss_pairs = 0.0, 0
+        self._carried = carried
 
     def run(self, n_pass: int, first: int, last: int) -> int:
         """Train on the sentences [first, last)."""
@@ -144,6 +155,32 @@ class TextPasses:
         model = self.state.model
         return divergence(model.corpus, model.tables, model.windows.window, model.seed) if self.is_softmax else None
 
+    def arrays(self) -> Arrays:
+        """Both tables, and the normalisers that words carry."""
+        tables = self.state.model.tables
+        return {"input": tables.input, "output": tables.output, "carried": self._carried}
+
+    def numbers(self) -> dict[str, Any]:
+        """Sums of the pass and of the state."""
+        of_pass = {"loss": self._loss, "loss_pairs": self._loss_pairs, "refused": self.refused}
+        return of_pass | _sums(self.state)
+
+    def restore(self, saved: Saved) -> None:
+        """Take over both."""
+        saved.fill(self.arrays())
+        self._loss, self._loss_pairs = saved.numbers["loss"], saved.numbers["loss_pairs"]
+        self.refused = saved.numbers["refused"]
+        _take_sums(self.state, saved)
+
+
+def _sums(state: SkipGramState) -> dict[str, Any]:
+    return {"n_words": state.n_words, "n_pairs": state.n_pairs, "ends": state.ends}
+
+
+def _take_sums(state: SkipGramState, saved: Saved) -> None:
+    for name in ("n_words", "n_pairs", "ends"):
+        setattr(state, name, saved.numbers[name])
+
 
 class DescentPasses:
     """Passes of descent over both tables, each one visit."""
@@ -180,3 +217,18 @@ class DescentPasses:
     def verdict(self, last_loss: float) -> str | None:
         """Descent does not diverge."""
         return None
+
+    def arrays(self) -> Arrays:
+        """Both tables, and the step size of each row of the first."""
+        tables = self.descent.tables
+        return {"input": tables.input, "output": tables.output, "input_rates": self.descent.input_rates}
+
+    def numbers(self) -> dict[str, Any]:
+        """The step size of the second table, and sums of the state; an index follows from the tables."""
+        return {"output_rate": self.descent.output_rate, **_sums(self.state)}
+
+    def restore(self, saved: Saved) -> None:
+        """Take over both."""
+        saved.fill(self.arrays())
+        self.descent.output_rate = saved.numbers["output_rate"]
+        _take_sums(self.state, saved)

@@ -41,6 +41,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.brief import brief_requests, fit_transformed, get_named, get_routing, set_container
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from, set_named
+from manyclass.model.tensor_file import PathLike
+from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.words.continued import known_words, rates_of_call
 from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import AnyObjective, objective_from
@@ -160,7 +162,14 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(
-        self, X: str | os.PathLike[str] | Documents, y: object = None, *, callback: Callback | None = None
+        self,
+        X: str | os.PathLike[str] | Documents,
+        y: object = None,
+        *,
+        callback: Callback | None = None,
+        checkpoint: PathLike | None = None,
+        every: str | int = EVERY,
+        resume: bool = False,
     ) -> SkipGram:
         """Return it trained on a corpus; Ctrl-C ends it with the vectors reached, an error with those of a fit before.
 
@@ -169,13 +178,24 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : path or iterable of lists of str
-            A text file, plain, ``.gz`` or ``.xz``: words between white space, a sentence a line. Or the sentences.
-            Either is read once. A sentence of more than 10,000 words is cut.
+            A text file (.gz, .xz too), words between white space, a sentence a line; or sentences. It is read once.
         y, callback : None, and callable, optional, of a SkipGramState after each pass; training ends where it is True
+        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         """
         plan = self._plan()
-        state = SkipGramState(self._start(read_corpus(X, self.min_count), plan))
-        trained = train(plan, state, callback)
+        checkpoints = Checkpoints.of(checkpoint, every, resume)
+        corpus = read_corpus(X, self.min_count)
+        if checkpoints is None:
+            state = SkipGramState(self._start(corpus, plan))
+        else:
+            words = np.array(corpus.words, dtype=object)
+            data = {
+                "tokens": corpus.tokens,
+                "sentences": corpus.sentences,
+                "words": words,
+            }
+            state = SkipGramState(checkpoints.seeded(self, data)._start(corpus, plan))
+        trained = train(plan, state, callback, checkpoints)
         self._keep(state, trained, going_on=False)
         self._n_fit = int(self.counts_.sum())
         return self

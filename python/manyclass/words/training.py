@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyclass import _core
+from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.passes import drive
 from manyclass.words.collapsed import Descent, log_normalizers
 from manyclass.words.core_objective import CoreObjective
@@ -32,22 +33,24 @@ class Trained:
     complete: bool = True
 
 
-def train(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None) -> Trained:
+def train(
+    plan: SkipGramPlan, state: SkipGramState, callback: Callback | None, checkpoints: Checkpoints | None = None
+) -> Trained:
     """Move the vectors of the state's model.
 
     A callback that returns True, or Ctrl-C, ends training, also in the warm-up.
     """
     objective = plan.objective
-    warm_up = _warm_up(plan, state, callback)
+    warm_up = _warm_up(plan, state, callback, checkpoints)
     if not warm_up.complete:
         return warm_up
     if isinstance(objective, DescentObjective):
         descent = DescentPasses(_descent(plan, objective, state), plan.max_iter, state)
-        more, _ = _drive(plan, descent, state, callback)
+        more, _ = _drive(plan, descent, state, callback, checkpoints)
         return Trained(warm_up.curve + more, warm_up.text_seconds)
     rate, is_softmax = plan.learning_rate, objective.is_softmax
     passes = _text_passes(plan, objective.core, plan.max_iter, rate, state, is_softmax=is_softmax)
-    more, _ = _drive(plan, passes, state, callback)
+    more, _ = _drive(plan, passes, state, callback, checkpoints)
     return Trained(warm_up.curve + more, state.seconds)
 
 
@@ -69,23 +72,38 @@ def train_on(
     return Trained(warm_up.curve + more, state.seconds)
 
 
-def _warm_up(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None) -> Trained:
+def _warm_up(
+    plan: SkipGramPlan, state: SkipGramState, callback: Callback | None, checkpoints: Checkpoints | None = None
+) -> Trained:
     """Passes of negative sampling before those of the objective."""
     curve: list[float] = []
     complete = True
     if plan.warm_up:
         state.objective = "negative_sampling"
         first = _text_passes(plan, plan.objective.warm_up, plan.warm_up, WARM_UP_RATE, state, is_softmax=False)
-        curve, complete = _drive(plan, first, state, callback)
+        curve, complete = _drive(plan, first, state, callback, checkpoints)
     if complete:
         state.objective = plan.objective.name
     return Trained(curve, state.seconds, complete)
 
 
 def _drive(
-    plan: SkipGramPlan, passes: TextPasses | DescentPasses, state: SkipGramState, callback: Callback | None
+    plan: SkipGramPlan,
+    passes: TextPasses | DescentPasses,
+    state: SkipGramState,
+    callback: Callback | None,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[list[float], bool]:
-    return drive(passes, state, callback, max_iter=passes.n_passes, verbose=plan.verbose, first_slice=FIRST_SLICE)
+    told = replace(plan, n_jobs=None, verbose=False)
+    return drive(
+        passes,
+        state,
+        callback,
+        max_iter=passes.n_passes,
+        verbose=plan.verbose,
+        first_slice=FIRST_SLICE,
+        stage=None if checkpoints is None else checkpoints.stage(told),
+    )
 
 
 def _text_passes(
@@ -100,11 +118,12 @@ def _text_passes(
 ) -> TextPasses:
     model = state.model
     n_words = len(model.corpus.counts)
+    carried = log_normalizers(model.tables) if core.carries_normalizers else np.zeros(n_words)
     trainer = _core.skip_gram_trainer(
         text=model.text,
         input=model.tables.input,
         output=model.tables.output,
-        carried=log_normalizers(model.tables) if core.carries_normalizers else np.zeros(n_words),
+        carried=carried,
         counts=model.corpus.counts,
         solver=core.solver,
         n_negatives=plan.n_negatives,
@@ -119,7 +138,7 @@ def _text_passes(
     # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
     worst_loss = 2 * (np.log(n_words) + plan.n_negatives + 1)
     rates = Rates(learning_rate, n_passes, core.u_learning_rate, last)
-    return TextPasses(trainer, state, rates, worst_loss, is_softmax=is_softmax)
+    return TextPasses(trainer, state, rates, worst_loss, carried, is_softmax=is_softmax)
 
 
 def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> Descent:

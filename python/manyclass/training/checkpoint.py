@@ -1,0 +1,293 @@
+"""Checkpoints: what a training moves, written now and then, so that a `fit` that was stopped goes on from there.
+
+`fit(X, y, checkpoint="run")` writes into the folder "run"; `fit(X, y, checkpoint="run", resume=True)`, of the same data
+and parameters, goes on from what is there, or begins where nothing is. In deterministic mode its model is bit for bit
+that of a fit that was not stopped, with any `n_jobs`. What that does not hold for: solver "lbfgs", which begins at the
+iterate anew, to the same optimum within `tol`; searches (samplers.Search, or those of `objectives.Descent`), whose
+index is made anew from the weights; and hogwild, which depends on threads anyway.
+
+- checkpoint : str or path-like, a folder, made if it is not there. None: no checkpoints.
+- every : "10min" by default, also "30s", "2h", "1d"; or an int, of passes (lbfgs: iterations). By time they are written
+  within passes, too. One is written at the end, too, but not where training diverged or Ctrl-C came.
+- resume : False: a folder that has checkpoints is an error; True: go on.
+
+A file holds weights, averages, sums of squares, what points carry, the loss curve and the place in the pass; a draw is
+named by (seed, pass, point) and has no state. Each training of a fit (runs of n_models, both parts of a hybrid) has a
+file of its own, which takes the place of the one before when it is whole on the disk; where it cannot be, a warning
+says so, and training goes on. Trials of "auto" are made again, as they were; `max_seconds` counts those of this call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from manyclass.checks import check_flag, check_number, outer_level
+from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.version import __version__
+
+FORMAT, FORMAT_VERSION = "manyclass checkpoint", "1"
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+EVERY = "10min"
+OF_A_RUN = ("n_jobs", "verbose", "random_state")  # what may be another where a fit is resumed; a seed is kept beside
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Resumable(Protocol):
+    """A training that can be stopped between two visits."""
+
+    def arrays(self) -> Arrays:
+        """Return the arrays that it moves, as they are in memory."""
+        ...
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what else it moves, as JSON has it."""
+        ...
+
+    def restore(self, saved: Saved) -> None:
+        """Take over both."""
+        ...
+
+
+@dataclass
+class Saved:
+    """A checkpoint that was found.
+
+    Attributes
+    ----------
+    file : TensorFile
+    numbers : dict
+        As JSON has it.
+    """
+
+    file: TensorFile
+    numbers: dict[str, Any]
+
+    def fill(self, arrays: Arrays) -> None:
+        """Read into arrays of the same names; raises ValueError where they are not of the type and shape here."""
+        for name, array in arrays.items():
+            if array.size == 0:
+                continue
+            dtype, shape, _ = self.file.entries.get(name, (None, (), 0))
+            if dtype != array.dtype.newbyteorder("<") or shape != array.shape:
+                raise ValueError(f"{self.file.path} has no {name!r} of {array.dtype} and shape {array.shape}")
+            self.file.read(name, out=array)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return one of them, empty ones too."""
+        return self.file.read(name) if name in self.file.entries else np.zeros(0, dtype=np.float32)
+
+
+@dataclass
+class Position:
+    """Where a training is: the losses of whole passes, the first visit to make, and whether it has come to its end."""
+
+    curve: list[float] = field(default_factory=list)
+    first: int = 0
+    ended: bool = False
+
+
+class Stage:
+    """The file of one training of a fit."""
+
+    def __init__(self, path: Path, fit: dict[str, Any], every: float, *, by_passes: bool, resumes: bool) -> None:
+        self._path, self._fit = path, fit
+        self._every, self._by_passes, self._resumes = every, by_passes, resumes
+        self._last = time.monotonic()
+
+    def begin(self, training: Resumable) -> Position:
+        """Give a training what the file has, if there is one; raises ValueError for that of another fit."""
+        if not (self._resumes and self._path.exists()):
+            return Position()
+        saved = self._read()
+        training.restore(saved)
+        return Position(**saved.numbers["position"])
+
+    def is_due(self, n_passes: int | None = None) -> bool:
+        """Whether to write now, after so many whole passes; None: within one."""
+        if self._by_passes:
+            return n_passes is not None and n_passes % int(self._every) == 0
+        return time.monotonic() - self._last >= self._every
+
+    def write_or_warn(self, training: Resumable, at: Position) -> bool:
+        """Put the file in the place of the one before; where that fails, warn, and return False."""
+        try:
+            self._write(training, at)
+        except OSError as error:
+            what = f"no checkpoint was written, and the one before stays: {error}; training goes on"
+            warnings.warn(what, UserWarning, stacklevel=outer_level())
+            return False
+        return True
+
+    def _write(self, training: Resumable, at: Position) -> None:
+        self._last = time.monotonic()
+        arrays = {name: array for name, array in training.arrays().items() if array.size}
+        numbers = {**training.numbers(), "position": vars(at)}
+        metadata = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "package_version": __version__,
+            "fit": json.dumps(self._fit),
+            "numbers": json.dumps(numbers),
+        }
+        write_tensors(self._path, arrays, metadata)
+
+    def _read(self) -> Saved:
+        file = open_tensors(self._path)
+        of_file = json.loads(_metadata(file, "fit"))
+        for name, value in self._fit.items():
+            if of_file.get(name) != value:
+                raise ValueError(
+                    f"{self._path} is of another fit: its {name} was {of_file.get(name)}, now it is {value}; resume "
+                    "with the data and parameters of that fit, or name another checkpoint folder"
+                )
+        return Saved(file, json.loads(_metadata(file, "numbers")))
+
+
+def _metadata(file: TensorFile, name: str) -> str:
+    if file.metadata.get("format") != FORMAT or file.metadata.get("format_version") != FORMAT_VERSION:
+        raise ValueError(f"{file.path} is no {FORMAT} of version {FORMAT_VERSION}")
+    return file.metadata[name]
+
+
+@dataclass
+class Checkpoints:
+    """The checkpoints of one fit.
+
+    Attributes
+    ----------
+    folder : Path
+    every : float
+        Seconds or, with
+    by_passes : bool
+        passes.
+    resumes : bool
+    """
+
+    folder: Path
+    every: float
+    by_passes: bool
+    resumes: bool
+    _fit: dict[str, Any] = field(default_factory=dict)
+    _n_stages: int = 0
+
+    @classmethod
+    def of(cls, checkpoint: PathLike | None, every: str | int, resume: bool) -> Checkpoints | None:
+        """Check what `fit` was given; None: no checkpoints.
+
+        Raises
+        ------
+        ValueError
+            For an interval of another form, options without a folder, or a folder with the checkpoints of a fit that is
+            not to be resumed.
+        OSError
+            If the folder cannot be made.
+        """
+        check_flag("resume", resume)
+        if checkpoint is None:
+            if resume or every != EVERY:
+                raise ValueError("resume or every is given without checkpoint; name the folder")
+            return None
+        seconds, by_passes = _interval(every)
+        folder = Path(checkpoint)
+        folder.mkdir(parents=True, exist_ok=True)
+        made = cls(folder, seconds, by_passes, resume)
+        if not resume and made._path(0).exists():
+            raise ValueError(
+                f"checkpoint {os.fspath(checkpoint)!r} has the checkpoints of a fit; resume=True goes on with it, and "
+                "a new one needs another folder"
+            )
+        return made
+
+    def seeded(self, model: Any, data: Mapping[str, Any]) -> Any:
+        """Note what a fit is made of; return a copy of the estimator, as far as it is fitted, with a number as seed.
+
+        The seed is the estimator's own if it is a number, else that of the checkpoints, or of a new fit, drawn.
+
+        Parameters
+        ----------
+        model : estimator
+        data : mapping of str to arrays, matrices, numbers or None
+        """
+        own, given = model.get_params(deep=False), model.random_state
+        seed = int(given) if isinstance(given, int | np.integer) else self._seed_there() if self.resumes else None
+        if seed is None:
+            seed = int(check_random_state(given).randint(np.iinfo(np.int32).max))
+        self._fit = {
+            **{name: _told(value) for name, value in own.items() if name not in OF_A_RUN},
+            "random_state": seed,
+            **{name: digest(value) for name, value in data.items()},
+        }
+        seeded = object.__new__(type(model))
+        seeded.__dict__.update(vars(model))
+        seeded.random_state = seed
+        return seeded
+
+    def stage(self, plan: Any) -> Stage:
+        """Return the file of the next training of the fit, which is made as the plan says."""
+        stage = Stage(
+            self._path(self._n_stages),
+            {**self._fit, "plan": _told(plan)},
+            self.every,
+            by_passes=self.by_passes,
+            resumes=self.resumes,
+        )
+        self._n_stages += 1
+        return stage
+
+    def _path(self, n: int) -> Path:
+        return self.folder / f"training-{n:03d}.safetensors"
+
+    def _seed_there(self) -> int | None:
+        if not self._path(0).exists():
+            return None
+        return int(json.loads(_metadata(open_tensors(self._path(0)), "fit"))["random_state"])
+
+
+def _told(value: Any) -> str:
+    return " ".join(repr(value).split())
+
+
+def _interval(every: str | int) -> tuple[float, bool]:
+    """Seconds, or passes and True."""
+    if isinstance(every, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|min|h|d)\s*", every)
+        if found is None:
+            raise ValueError(f"every is {every!r}; it must be a time as '30s', '10min' or '2h', or a number of passes")
+        return float(found[1]) * SECONDS[found[2]], False
+    check_number("every", every, low=1, integer=True)
+    return float(every), True
+
+
+def digest(value: Any) -> str:
+    """Name data by their bytes: arrays, sparse matrices, anything with a short repr."""
+    if isinstance(value, sp.csr_array):
+        parts = [value.indptr, value.indices, value.data]
+        return f"{value.shape} {_hash(parts)}"
+    if isinstance(value, np.ndarray):
+        return f"{value.shape} {_hash([value])}"
+    return repr(value)
+
+
+def _hash(arrays: list[NDArray[Any]]) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        if array.dtype == object:
+            found.update(repr(array.tolist()).encode())
+        else:
+            found.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return found.hexdigest()
