@@ -47,10 +47,10 @@ CASES = {
     "max_norm": (softmax(solver=solvers.Implicit(max_norm=1.0), alpha=0.0), X, Y),
     "adaptive": (softmax(solver=solvers.SGD(schedule="adaptive", batch_size=4), alpha=0.0), X, Y),
     "early stopping": (softmax(solver="implicit", early_stopping=True, n_iter_no_change=4), X, Y),
-    "head_tail": (softmax(solver="implicit", sampler=samplers.HeadTail(n_head=2, refresh=1)), SPARSE, Y),
+    "head_tail": (softmax(solver="implicit", sampler=samplers.HeadTail(n_head=2, refresh=1), n_negatives=2), SPARSE, Y),
     "embeddings": (softmax(model="embedding", dim=8, alpha="auto"), SPARSE, Y),
     "double sum of several labels": (
-        softmax(solver=solvers.Adagrad(reduction="pick_all"), sampler="uniform", alpha="auto"),
+        softmax(solver="implicit", sampler="uniform", n_negatives=2, alpha="auto"),
         SPARSE,
         SEVERAL,
     ),
@@ -71,7 +71,7 @@ CASES = {
 def state_of(model):
     if isinstance(model, SkipGram):
         return [model.vectors_, model.context_vectors_, np.array(model.loss_curve_)]
-    return [model.decision_function(SPARSE), model.loss_curve_]
+    return [model.decision_function(SPARSE), model.loss_curve_, getattr(model, "validation_curve_", 0)]
 
 
 def fitted(model, X, y, **more):
