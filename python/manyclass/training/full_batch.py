@@ -13,6 +13,7 @@ from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
 from manyclass.training.core_plan import NO_WEIGHTS
+from manyclass.training.interrupts import time_limit
 from manyclass.training.passes import TrainingState, warn_user
 from manyclass.training.plan import FullBatchPlan, Watch
 from manyclass.training.progress import progress_bar
@@ -100,6 +101,7 @@ class _Iterations:
     def after(self, intermediate_result: OptimizeResult) -> None:
         """Look at an iterate; raises StopIteration where training is to end."""
         watch, state = self.watch, self.state
+        _core.limit_seconds(np.inf)
         state.seconds += time.perf_counter() - self.begin
         self.theta[:] = intermediate_result.x
         self.curve.append(float(intermediate_result.fun))
@@ -117,6 +119,7 @@ class _Iterations:
         self.begin = time.perf_counter()
         if self.stopped:
             raise StopIteration
+        _core.limit_seconds(watch.max_seconds - state.seconds)
 
     def run(self) -> None:
         """Iterate until the gradient is small, or something ends it."""
@@ -133,8 +136,13 @@ class _Iterations:
         start = self.theta.copy()
         # BLAS would take a second thread for products of two vectors of the size of W, which gains nothing on an idle
         # machine and doubles the time beside other work, since its threads wait for each other in a loop.
-        with threadpool_limits(1, user_api="blas"):
-            found = minimize(self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options)  # type: ignore[call-overload]
+        try:
+            with threadpool_limits(1, user_api="blas"), time_limit(self.watch.max_seconds):
+                found = minimize(
+                    self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options
+                )  # type: ignore[call-overload]
+        except _core.TimeIsUpError:  # within a search along a line, of which nothing is kept
+            return
         self.theta[:] = found.x
         largest = float(np.abs(found.jac).max(initial=0))
         if largest > self.plan.tol and not self.stopped:

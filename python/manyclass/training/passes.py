@@ -18,6 +18,7 @@ from manyclass.checks import canonical_csr
 from manyclass.model.kinds import Weights
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+from manyclass.training.interrupts import time_limit
 from manyclass.training.progress import Progress, progress_bar
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
@@ -40,7 +41,7 @@ class Passes(Protocol):
     Attributes
     ----------
     n_visits : int
-        Visits of a pass; a slice is a range of them.
+        Visits of a pass; a slice is some of them.
     length, unit : int, str
         Length of a pass on the progress bar, and what the bar counts.
     advice : str
@@ -55,8 +56,11 @@ class Passes(Protocol):
     advice: str
     fault: str | None
 
-    def run(self, n_pass: int, first: int, last: int) -> int:
-        """Make the visits [first, last) of a pass; return how far the progress bar moves."""
+    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
+        """Make the visits of a pass from `first` on, as many as `seconds` suffice for, and one at least.
+
+        Returns how many that were, and how far the progress bar moves.
+        """
         ...
 
     def describe(self, last: int) -> str:
@@ -80,14 +84,12 @@ def drive(
     max_iter: int,
     verbose: bool,
     max_seconds: float = np.inf,
-    first_slice: int = 1024,
-    batch: int = 1,
     heading: str = "",
 ) -> tuple[list[float], bool]:
     """Make up to `max_iter` passes, or train for `max_seconds`.
 
-    Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing. With `verbose`
-    progress is shown, behind `heading`.
+    The core ends a slice behind a whole batch, so that where it ends, which depends on the clock, changes nothing. With
+    `verbose` progress is shown, behind `heading`.
 
     Returns
     -------
@@ -104,15 +106,20 @@ def drive(
     curve: list[float] = []
     complete = False
     bar = progress_bar(max_iter * passes.length, unit=passes.unit, shown=verbose, heading=heading)
-    slices = _Slices(bar, max(1, first_slice // batch) * batch, batch, max_seconds)
+    slices = _Slices(bar, max_seconds)
     try:
         for n_pass in range(max_iter):
             slices.heading = f"pass {n_pass + 1}/{max_iter}"
             if not slices.make_pass(passes, state, n_pass):
                 break
             begin = time.perf_counter()
-            state.loss, done = passes.finish(n_pass)
-            state.seconds += time.perf_counter() - begin
+            try:
+                with time_limit(max_seconds - state.seconds):
+                    state.loss, done = passes.finish(n_pass)
+            except _core.TimeIsUpError:
+                break
+            finally:
+                state.seconds += time.perf_counter() - begin
             state.n_iter += 1
             curve.append(state.loss)
             if (callback is not None and callback(state)) or done or state.seconds >= max_seconds:
@@ -135,8 +142,6 @@ class _Slices:
     """Slices of passes that take about SLICE_SECONDS each."""
 
     bar: Progress
-    size: int
-    batch: int
     max_seconds: float
     heading: str = ""
 
@@ -144,22 +149,22 @@ class _Slices:
         """Whether the pass was made to its end."""
         first = 0
         while first < passes.n_visits:
-            last = min(first + self.size, passes.n_visits)
             begin = time.perf_counter()
-            moved = passes.run(n_pass, first, last)
-            seconds = time.perf_counter() - begin
-            state.seconds += seconds
+            left = max(0.0, self.max_seconds - state.seconds)
+            try:
+                with time_limit(left):
+                    made, moved = passes.run(n_pass, first, min(SLICE_SECONDS, left))
+            except _core.TimeIsUpError:  # within a batch, which then moves nothing
+                return False
+            finally:
+                state.seconds += time.perf_counter() - begin
             if passes.fault is not None:
                 return False
-            self.bar.set_postfix_str(f"{self.heading}, {passes.describe(last)}", refresh=False)
+            first += made
+            self.bar.set_postfix_str(f"{self.heading}, {passes.describe(first)}", refresh=False)
             self.bar.update(moved)
-            first = last
             if state.seconds >= self.max_seconds:
                 break
-            if seconds < SLICE_SECONDS / 2:
-                self.size *= 2
-            elif seconds > SLICE_SECONDS * 2 and self.size > self.batch:
-                self.size = max(1, self.size // self.batch // 2) * self.batch
         return first == passes.n_visits
 
 

@@ -12,7 +12,7 @@ from manyclass.words.collapsed import Descent, log_normalizers
 from manyclass.words.core_objective import CoreObjective
 from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
 from manyclass.words.objectives import Descent as DescentObjective
-from manyclass.words.passes import FIRST_SLICE, Callback, DescentPasses, Rates, SkipGramState, TextPasses
+from manyclass.words.passes import Callback, DescentPasses, Rates, SkipGramState, TextPasses
 from manyclass.words.plan import SkipGramPlan
 from manyclass.words.sampled_descent import SampledDescent, SampledGradients
 from manyclass.words.searches import default_budget, index_for
@@ -85,7 +85,7 @@ def _warm_up(plan: SkipGramPlan, state: SkipGramState, callback: Callback | None
 def _drive(
     plan: SkipGramPlan, passes: TextPasses | DescentPasses, state: SkipGramState, callback: Callback | None
 ) -> tuple[list[float], bool]:
-    return drive(passes, state, callback, max_iter=passes.n_passes, verbose=plan.verbose, first_slice=FIRST_SLICE)
+    return drive(passes, state, callback, max_iter=passes.n_passes, verbose=plan.verbose)
 
 
 def _text_passes(
