@@ -22,6 +22,12 @@ def seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--seed"))
 
 
+@pytest.fixture(autouse=True)
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let n_jobs be up to 4: results must not depend on it, and a machine may have one core."""
+    monkeypatch.setattr("manyclass.checks.cores", lambda: 4)
+
+
 @pytest.fixture
 def data_dir() -> Path:
     """Folder with the real data sets; the test is skipped where there is none."""

@@ -23,7 +23,7 @@ Y = random.integers(0, K, size=N)
 X = (CENTRES[Y] + random.normal(size=(N, D))).astype(np.float32)
 SPARSE = sp.csr_array(np.where(X > 0.5, X, 0).astype(np.float32))
 SEVERAL = sp.csr_array((random.random((N, K)) < 0.3) | (np.arange(K) == Y[:, np.newaxis])).astype(np.int8)
-TEXT = [random.choice(list("abcdefgh"), size=9).tolist() for _ in range(60)]
+TEXT = [random.choice(list("abcdefgh"), size=9).tolist() for _ in range(300)]
 
 
 class Killed(BaseException):
@@ -83,10 +83,12 @@ def fitted(model, X, y, **more):
 
 @pytest.fixture
 def many_slices(monkeypatch):
-    """Slices so short that each pass has several, each followed by a checkpoint."""
-    size = property(lambda self: -(-40 // self.batch) * self.batch, lambda self, given: None)
-    monkeypatch.setattr(passes._Slices, "size", size, raising=False)
-    monkeypatch.setattr(checkpoint.Stage, "is_due", lambda self, n_passes=None: True)
+    """Slices of a batch each, and a checkpoint after each pass and after some slices within it."""
+    count = itertools.count()
+    monkeypatch.setattr(passes, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(
+        checkpoint.Stage, "is_due", lambda self, n_passes=None: n_passes is not None or next(count) % 4 == 1
+    )
 
 
 def killed_at(monkeypatch, n):
@@ -137,8 +139,8 @@ def test_passes_are_counted_and_a_limit_of_seconds_is_that_of_a_call(tmp_path, m
     assert len(written) == 3  # after 3, 6 and at the end
     monkeypatch.undo()
     whole = fitted(softmax(solver="implicit"), X, Y)
-    for _ in range(8):  # each call makes a pass at least
-        model = fitted(softmax(solver="implicit"), X, Y, checkpoint=tmp_path / "b", resume=True, max_seconds=1e-9)
+    for _ in range(1000):
+        model = fitted(softmax(solver="implicit"), X, Y, checkpoint=tmp_path / "b", resume=True, max_seconds=2e-3)
         if model.n_iter_ == 4:
             break
     np.testing.assert_array_equal(model.coef_, whole.coef_)

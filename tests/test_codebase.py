@@ -100,12 +100,16 @@ def includes_from_the_right(stage: str, text: str) -> list[str]:
     return [s for s in re.findall(r'#include "manyclass/(\w+)/', text) if s not in seen]
 
 
-def openmp(text: str) -> list[str]:
-    return re.findall(r"#\s*pragma omp\b.*|<omp\.h>|\bomp_\w+", cpp_comments_removed(text))
+def threads_begun(text: str) -> list[str]:
+    return re.findall(r"#\s*pragma omp\b.*|<omp\.h>|\bomp_\w+|\bstd::j?thread\b|\basync\(", cpp_comments_removed(text))
+
+
+def clocks(text: str) -> list[str]:
+    return re.findall(r"\btime\(|\b\w+_clock\b", cpp_comments_removed(text))
 
 
 def unnamed_randomness(text: str) -> list[str]:
-    pattern = r"\bmt19937\w*|\b\w+_distribution\b|\brandom_device\b|\bs?rand\(|\btime\(|\b\w+_clock\b"
+    pattern = r"\bmt19937\w*|\b\w+_distribution\b|\brandom_device\b|\bs?rand\("
     return re.findall(pattern, cpp_comments_removed(text))
 
 
@@ -224,9 +228,11 @@ SIGNED = (
             '#include "manyclass/train/points.hpp"',
             '#include "manyclass/core/rng.hpp"',
         ),
-        (openmp, "#pragma omp parallel", "// no omp_get_thread_num here"),
+        (threads_begun, "#pragma omp parallel", "std::this_thread::yield();  // no omp_get_thread_num here"),
+        (threads_begun, "std::jthread other(f);", "run_team(n, f);"),
         (unnamed_randomness, "std::uniform_int_distribution<int> d;", "// not std::mt19937\nRng rng(key, i);"),
-        (unnamed_randomness, "auto seed = time(nullptr);", "run_time(x);"),
+        (clocks, "auto seed = time(nullptr);", "run_time(x);"),
+        (clocks, "std::chrono::steady_clock::now();", "Deadline deadline(seconds);"),
         (printing, "std::printf(format);", "std::snprintf(buffer);"),
         (python_in_the_core, "#include <pybind11/pybind11.h>", "// NumPy owns the memory"),
         (machine_flags, "-march" + "=native", "-O3"),
@@ -260,10 +266,12 @@ def test_a_stage_includes_only_stages_to_its_left():
         assert broken(lambda text, stage=stage: includes_from_the_right(stage, text), [path]) == []
 
 
-def test_only_parallel_hpp_knows_openmp():
-    parallel = ROOT / "cpp/manyclass/core/parallel.hpp"
-    assert openmp(parallel.read_text())
-    assert broken(openmp, [p for p in files(".hpp", ".cpp") if p != parallel]) == []
+@pytest.mark.parametrize(("rule", "place"), [(threads_begun, "workers"), (clocks, "interrupt")])
+def test_threads_begin_and_time_is_told_in_one_place(rule, place):
+    core = ROOT / "cpp/manyclass/core"
+    at = {core / f"{place}.hpp", core / f"{place}.cpp"}
+    assert any(rule(path.read_text()) for path in at)
+    assert broken(rule, [path for path in files(".hpp", ".cpp", under="cpp") if path not in at]) == []
 
 
 def test_all_randomness_is_named_by_seed_epoch_and_item():

@@ -15,9 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = sorted(path.stem for path in (ROOT / "tests/cpp").glob("test_*.cpp"))
 SUPPRESSIONS = ROOT / "tests/cpp/hogwild.supp"
 
-# Threads that wait at a barrier sleep: on a machine with other work, spinning takes their cores from the others.
-QUIET = {"OMP_WAIT_POLICY": "passive"}
-
 
 def tool(name: str) -> str:
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
@@ -46,7 +43,7 @@ class Build:
             assert done.returncode == 0, done.stdout + done.stderr
 
     def run(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        env = os.environ | QUIET | environment
+        env = os.environ | environment
         return subprocess.run([self.folder / program], env=env, capture_output=True, text=True, check=False)
 
     def passes(self, program: str, **environment: str) -> None:
@@ -132,8 +129,7 @@ def test_wide_instructions_stand_only_in_functions_chosen_at_run_time(plain):
 
 @pytest.mark.long
 def test_clang_compiles_the_core_without_a_warning_and_for_the_same_instructions(tmp_path):
-    # Without OpenMP, whose headers for Clang are a package of their own.
-    build = Build(ROOT, tmp_path, (f"-DCMAKE_CXX_COMPILER={tool('clang++')}", "-DMANYCLASS_OPENMP=OFF"))
+    build = Build(ROOT, tmp_path, (f"-DCMAKE_CXX_COMPILER={tool('clang++')}",))
     build.make()
     for program in PROGRAMS:
         build.passes(program)
@@ -159,9 +155,7 @@ def test_memory_and_arithmetic_are_clean_under_sanitizers(tmp_path):
 
 @pytest.mark.long
 def test_threads_race_only_in_hogwild_and_only_on_the_weights(tmp_path):
-    # std::thread, because ThreadSanitizer does not see the barriers of libgomp.
-    options = ("-DMANYCLASS_SANITIZE=thread", "-DMANYCLASS_OPENMP=OFF")
-    build = Build(copy_of_sources(tmp_path / "source"), tmp_path / "build", options)
+    build = Build(copy_of_sources(tmp_path / "source"), tmp_path / "build", ("-DMANYCLASS_SANITIZE=thread",))
     build.make()
     for program in PROGRAMS:
         if program != "test_hogwild":

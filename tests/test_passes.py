@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+from manyclass import _core
 from manyclass.training import passes as module
 from manyclass.training.passes import drive
 
@@ -21,8 +22,9 @@ class State:
 
 @dataclass
 class Recorder:
-    """Passes that note which visits are asked for; pass n has the loss 10 - n."""
+    """Passes that make `size` visits at a time and note which; pass n has the loss 10 - n."""
 
+    size: int = N_VISITS
     n_visits: int = N_VISITS
     length: int = N_VISITS
     unit: str = "visits"
@@ -32,11 +34,12 @@ class Recorder:
     done_after: int = 1000
     on_run: object = None
 
-    def run(self, n_pass, first, last):
-        self.slices.append((n_pass, first, last))
+    def run(self, n_pass, first, seconds):
+        made = min(self.size, self.n_visits - first)
+        self.slices.append((n_pass, first, first + made, seconds))
         if self.on_run is not None:
             self.on_run(self, n_pass, first)
-        return last - first
+        return made, made
 
     def describe(self, last):
         return f"at {last}"
@@ -53,20 +56,40 @@ def driven(passes, callback=None, *, max_iter=3, verbose=False, **options):
     return state, *drive(passes, state, callback, max_iter=max_iter, verbose=verbose, **options)
 
 
-@pytest.mark.parametrize("slice_seconds", [1e-9, 1e9])
-@pytest.mark.parametrize("batch", [1, 10])
-def test_slices_are_whole_batches_and_cover_each_pass_once(monkeypatch, batch, slice_seconds):
-    monkeypatch.setattr(module, "SLICE_SECONDS", slice_seconds)
-    recorder = Recorder()
-    state, curve, complete = driven(recorder, first_slice=35, batch=batch)
+@pytest.mark.parametrize("size", [1, 35, 200])
+def test_slices_cover_each_pass_once_and_last_as_long_as_is_left(size):
+    recorder = Recorder(size)
+    state, curve, complete = driven(recorder, max_seconds=1000.0)
     assert complete
     assert curve == [10.0, 9.0, 8.0]
     assert (state.n_iter, state.loss) == (3, 8.0)
     for n_pass in range(3):
-        ends = [(first, last) for n, first, last in recorder.slices if n == n_pass]
+        ends = [(first, last) for n, first, last, _ in recorder.slices if n == n_pass]
         assert [first for first, _ in ends] == [0, *(last for _, last in ends[:-1])]
         assert ends[-1][1] == N_VISITS
-        assert all(last % batch == 0 for _, last in ends[:-1])
+    assert {seconds for *_, seconds in recorder.slices} == {module.SLICE_SECONDS}
+    recorder = Recorder(10)
+    driven(recorder, max_seconds=module.SLICE_SECONDS / 10)
+    assert all(0 < seconds <= module.SLICE_SECONDS / 10 for *_, seconds in recorder.slices)
+
+
+@pytest.mark.parametrize("where", ["run", "finish"])
+def test_work_of_the_core_that_outlasts_the_limit_ends_training_with_what_there_was_before(where, monkeypatch):
+    """The clock runs within one call of the core: no slice ends, and nothing of it is kept."""
+    limits = []
+    monkeypatch.setattr(_core, "limit_seconds", limits.append)
+    recorder = Recorder()
+
+    def too_long(*args):
+        raise _core.TimeIsUpError
+
+    def second_pass(state):
+        setattr(recorder, where, too_long)
+
+    state, curve, complete = driven(recorder, second_pass, max_seconds=1000.0)
+    assert (curve, complete, state.n_iter) == ([10.0], False, 1)
+    assert 0 < limits[0] <= 1000  # of the first call,
+    assert limits[-1] == np.inf  # and none is left behind
 
 
 def test_a_callback_a_training_that_is_done_and_the_clock_end_it():
@@ -74,8 +97,8 @@ def test_a_callback_a_training_that_is_done_and_the_clock_end_it():
     assert (curve, complete) == ([10.0, 9.0], False)
     _, curve, complete = driven(Recorder(done_after=1))
     assert (curve, complete) == ([10.0], False)
-    recorder = Recorder()
-    _, curve, complete = driven(recorder, max_seconds=0.0, first_slice=10)
+    recorder = Recorder(10)
+    _, curve, complete = driven(recorder, max_seconds=0.0)
     assert (curve, complete) == ([], False)  # within the first pass, after one slice
     assert len(recorder.slices) == 1
 
@@ -86,7 +109,7 @@ def test_ctrl_c_keeps_the_passes_made():
             raise KeyboardInterrupt
 
     with pytest.warns(ConvergenceWarning, match="interrupted; the model is the one reached so far") as seen:
-        state, curve, complete = driven(Recorder(on_run=interrupt), first_slice=10)
+        state, curve, complete = driven(Recorder(10, on_run=interrupt))
     assert (curve, complete, state.n_iter) == ([10.0], False, 1)
     assert seen[0].filename == __file__
 

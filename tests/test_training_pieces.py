@@ -372,9 +372,11 @@ def test_training_stops_after_so_many_passes_without_a_better_one(losses, patien
     np.testing.assert_array_equal(model.intercept, np.full(2, best))
 
 
-@pytest.mark.parametrize(("n_jobs", "expected"), [(None, 1), (1, 1), (5, 5), (-1, 8), (-2, 7), (-8, 1), (-100, 1)])
+@pytest.mark.parametrize(
+    ("n_jobs", "expected"), [(None, 1), (1, 1), (5, 5), (9, 8), (-1, 8), (-2, 7), (-8, 1), (-100, 1)]
+)
 def test_n_jobs_counts_threads_as_scikit_learn_does(n_jobs, expected, monkeypatch):
-    monkeypatch.setattr("manyclass.checks.joblib.cpu_count", lambda: 8)
+    monkeypatch.setattr("manyclass.checks.cores", lambda: 8)
     assert n_threads_from(n_jobs) == expected
 
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "manyclass/core/csr.hpp"
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/core/isa.hpp"
 
 namespace manyclass {
@@ -111,11 +112,20 @@ Array<T> matrix_of(std::span<const T> values, std::size_t n_columns) {
   return Array<T>({values.size() / n_columns, n_columns}, values.data());
 }
 
-// f() without the GIL. f sees views only.
+// Lets Python's signal handlers run; throws Interrupted, with Python's error set, where one of them raised or the time
+// that the caller has set is up.
+void ask_python();
+
+// f() without the GIL. f sees views only. Where it polls, it is ended as ask_python() says.
 template <class F>
 auto released(F&& f) {
-  const py::gil_scoped_release nogil;
-  return std::forward<F>(f)();
+  try {
+    const py::gil_scoped_release nogil;
+    const Asking asking(&ask_python);
+    return std::forward<F>(f)();
+  } catch (const Interrupted&) {
+    throw py::error_already_set();
+  }
 }
 
 // Of a constructor, or of a function that returns an object: all arguments live as long as the object, which views them.

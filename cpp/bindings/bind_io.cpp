@@ -24,11 +24,8 @@ py::tuple read_xmc_arrays(const Array<std::uint8_t>& text, const std::string& na
                           int n_threads) {
   const std::span<const char> characters(reinterpret_cast<const char*>(text.data()),
                                          static_cast<std::size_t>(text.size()));
-  XmcData data;
-  {
-    const py::gil_scoped_release nogil;
-    data = read_xmc(characters, name, {header, zero_based, n_features, n_labels}, n_threads);
-  }
+  XmcData data =
+      released([&] { return read_xmc(characters, name, {header, zero_based, n_features, n_labels}, n_threads); });
   return py::make_tuple(data.n_features, data.n_labels, to_array(std::move(data.x_indptr)),
                         to_array(std::move(data.x_indices)), to_array(std::move(data.x_data)),
                         to_array(std::move(data.y_indptr)), to_array(std::move(data.y_indices)));

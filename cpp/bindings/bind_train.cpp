@@ -1,4 +1,5 @@
 // Training: trainers over a caller's arrays, which they keep alive, and the order of classes.
+#include <limits>
 #include <memory>
 
 #include "bindings/arrays.hpp"
@@ -240,6 +241,7 @@ void bind_train(py::module_& m) {
            KeepAll());
 
   py::class_<Progress>(m, "Progress")
+      .def_readonly("visits", &Progress::visits)
       .def_readonly("loss", &Progress::loss)
       .def_readonly("class_updates", &Progress::class_updates)
       .def_readonly("diverged_at", &Progress::diverged_at)
@@ -261,11 +263,12 @@ void bind_train(py::module_& m) {
                   KeepAll())
       .def(
           "run",
-          [](Trainer& self, int epoch, double eta, double eta_u, Offset first, Offset last, double loss,
-             double eta_end) {
-            return released([&] { return self.run({epoch, eta, eta_u, first, last, loss, eta_end}); });
+          [](Trainer& self, int epoch, double eta, double eta_u, Offset first, Offset last, double loss, double eta_end,
+             double seconds) {
+            return released([&] { return self.run({epoch, eta, eta_u, first, last, loss, eta_end, seconds}); });
           },
-          py::kw_only(), "epoch"_a, "eta"_a, "eta_u"_a, "first"_a, "last"_a, "loss"_a = 0.0, "eta_end"_a = 0.0);
+          py::kw_only(), "epoch"_a, "eta"_a, "eta_u"_a, "first"_a, "last"_a, "loss"_a = 0.0, "eta_end"_a = 0.0,
+          "seconds"_a = std::numeric_limits<double>::infinity());
 
   m.def(
       "step_size",

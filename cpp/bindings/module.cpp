@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, m) {
   m.doc() = "The C++ core of manyclass: views in, arrays out. Internal; its functions may change at any time.";
   m.def("best_isa", [] { return name_of(best_isa()); }, "Widest instruction set of this processor that is used.");
   bind_registry(m);
+  bind_interrupts(m);
   bind_io(m);
   bind_train(m);
   bind_evaluate(m);

@@ -16,6 +16,12 @@ def best_isa() -> str: ...
 # The facts of every part; python/manyclass/registry.py reads them and says what they are.
 def registry() -> list[Any]: ...
 
+# bind_interrupts
+
+class TimeIsUpError(Exception): ...
+
+def limit_seconds(seconds: float) -> None: ...
+
 # bind_train
 
 def step_size(schedule: str, eta_0: float, decay: float, epoch: int) -> float: ...
@@ -95,6 +101,8 @@ class State:
 
 class Progress:
     @property
+    def visits(self) -> int: ...
+    @property
     def loss(self) -> float: ...
     @property
     def class_updates(self) -> int: ...
@@ -171,6 +179,7 @@ class Trainer:
         last: int,
         loss: float = 0.0,
         eta_end: float = 0.0,
+        seconds: float = ...,
     ) -> Progress: ...
 
 class LabelArrays:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import numbers
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import joblib
@@ -82,12 +84,23 @@ def seed_from(random_state: Any) -> int:
 
 
 def n_threads_from(n_jobs: int | None) -> int:
-    """Number of threads for scikit-learn's `n_jobs` (None is 1, -1 is all cores)."""
+    """Number of threads for scikit-learn's `n_jobs` (None is 1, -1 is all cores), at most one for each of `cores`."""
     if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
         raise ValueError(f"n_jobs is {n_jobs!r}; it must be None, a positive integer, or negative (-1: all cores)")
     if n_jobs is None:
         return 1
-    return max(1, joblib.cpu_count() + 1 + n_jobs) if n_jobs < 0 else int(n_jobs)
+    return min(cores(), max(1, cores() + 1 + n_jobs if n_jobs < 0 else n_jobs))
+
+
+def cores() -> int:
+    """How many processors this process may use, by its affinity and its container's quota."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    return _cores_with(affinity)
+
+
+@cache
+def _cores_with(affinity: int | None) -> int:  # reads files, which takes as long as a prediction
+    return int(joblib.cpu_count())
 
 
 def outer_level() -> int:

@@ -1,4 +1,7 @@
-// Threads: teams, barriers and parallel loops. Only this file knows OpenMP.
+// Threads: teams, barriers and parallel loops.
+//
+// Not OpenMP: its threads do not survive a fork, so that a child hangs at its first team; and where one cannot be
+// started, the process ends.
 #pragma once
 
 #include <algorithm>
@@ -6,22 +9,18 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
-#ifdef MANYCLASS_OPENMP
-#include <omp.h>
-#else
-#include <vector>
-#endif
+#include "manyclass/core/interrupt.hpp"
+#include "manyclass/core/workers.hpp"
 
 namespace manyclass {
 
 // A barrier where the threads of a team wait for each other between stretches of tens of microseconds.
 //
-// It spins for about as long as such a stretch lasts, then lets other programs have the processor. OpenMP's own barrier
-// spins for milliseconds, which made training ten times slower on a machine with something else to do.
+// It spins for about as long as such a stretch lasts, then lets other programs have the processor. A barrier that spins
+// for milliseconds, as OpenMP's does, made training ten times slower on a machine with something else to do.
 class Barrier {
  public:
   explicit Barrier(int n_threads) : n_threads_(n_threads) {}
@@ -67,45 +66,40 @@ class Member {
   Barrier* gate_;
 };
 
-// Runs f(member) on n_threads threads at once. f must not throw: a member that left early would keep the others
-// waiting at a barrier.
+// A job that calls body(rank).
+template <class Body>
+Job job_of(const Body& body) {
+  return {[](const void* of, int rank) { (*static_cast<const Body*>(of))(rank); }, &body};
+}
+
+// Runs f(member) on n_threads threads at once, or on fewer where the system has no more. f must not throw: a member that
+// left early would keep the others waiting at a barrier.
 template <class F>
 void run_team(int n_threads, F&& f) {
-  if (n_threads == 1) {  // without a team, whose start takes a microsecond, a tenth of a single query
+  if (n_threads == 1) {  // without a crew, whose waking takes microseconds, a tenth of a single query
     Barrier gate(1);
     f(Member(0, 1, gate));
     return;
   }
-#ifdef MANYCLASS_OPENMP
-  // OpenMP may give fewer threads than were asked for, because a user may set a limit. So the team's size is known
-  // only inside the parallel region.
-  std::optional<Barrier> gate;
-#pragma omp parallel num_threads(n_threads)
-  {
-#pragma omp single
-    gate.emplace(omp_get_num_threads());
-    f(Member(omp_get_thread_num(), omp_get_num_threads(), *gate));
-  }
-#else
-  Barrier gate(n_threads);
-  std::vector<std::jthread> others;
-  for (int rank = 1; rank < n_threads; ++rank) {
-    others.emplace_back([&, rank] { f(Member(rank, n_threads, gate)); });
-  }
-  f(Member(0, n_threads, gate));
-#endif
+  const Crew crew(n_threads - 1);
+  const int size = crew.size() + 1;
+  Barrier gate(size);
+  const auto member = [&](int rank) { f(Member(rank, size, gate)); };
+  crew.start(job_of(member));
+  member(0);
 }
 
 // Calls f(i) for i in [0, n). Threads take one item at a time, so an item should be a sizeable piece of work. The first
-// exception is rethrown in the caller once all threads have stopped.
+// exception is rethrown in the caller once all threads have stopped; the caller polls between its items.
 template <class F>
 void parallel_for(int n_threads, std::size_t n, F&& f) {
   std::atomic<std::size_t> next{0};
   std::exception_ptr error;
   std::mutex error_mutex;
-  const auto work = [&](Member) {
+  const auto work = [&](int) {
     for (std::size_t i = next++; i < n; i = next++) {
       try {
+        poll();
         f(i);
       } catch (...) {
         const std::lock_guard lock(error_mutex);
@@ -115,7 +109,11 @@ void parallel_for(int n_threads, std::size_t n, F&& f) {
     }
   };
   const auto useful = static_cast<int>(std::min<std::size_t>(n, static_cast<std::size_t>(std::max(n_threads, 1))));
-  run_team(std::max(useful, 1), work);
+  const Crew crew(useful - 1);
+  crew.start(job_of(work));
+  work(0);
+  crew.recall();
+  crew.join();
   if (error) std::rethrow_exception(error);
 }
 

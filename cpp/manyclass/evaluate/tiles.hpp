@@ -63,6 +63,7 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
       std::vector<float> scores(classes.size());
       run_with(isa, [&] {
         for (std::size_t i = bite * points; i < std::min(n, (bite + 1) * points); ++i) {
+          poll(classes.size() * line_floats);  // a class with some features
           model.linear.scores(x.row(static_cast<Index>(i)), classes, scores);
           fold(static_cast<Index>(i), classes, std::span<const float>(scores));
         }

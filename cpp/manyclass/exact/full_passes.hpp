@@ -55,6 +55,7 @@ void for_each_row(const Data& x, const DoubleModel<Layout>& model, int n_threads
         for (Index k = 0; k < model.n_classes; k += chunk) {
           const ClassRange classes{k, std::min(chunk, model.n_classes - k)};
           for (std::size_t i = 0; i < count; ++i) {
+            poll(classes.size() * line_floats);  // a class with some features
             model.scores(x.row(static_cast<Index>(begin + i)), classes,
                          z.subspan(i * width + static_cast<std::size_t>(k), classes.size()));
           }
@@ -100,6 +101,7 @@ void for_each_outer_product(const Data& x, std::size_t n_nonzero, const DoubleMo
     run_with(isa, [&] {
       for (std::size_t i = strip.begin; i < strip.end; ++i) {
         const auto row = x.row(static_cast<Index>(i));
+        poll(classes.size() * line_floats);
         model.scores(row, classes, z);
         coefficients(i, classes, z);
         Layout::add(row, z, part.outer);

@@ -43,6 +43,7 @@ ApproximateLosses each_point(const Source& index, const DenseView& x, const Excl
           GmpMemory memory;
           for (std::size_t i = t * tile; i < std::min(n, (t + 1) * tile); ++i) {
             if (labels.of(i).empty()) continue;
+            poll();
             out.losses[i] = approximate_gradient(index, x.row(static_cast<Index>(i)), labels.of(i), options, loss,
                                                  memory, ids[i], values[i]);
             out.n_found[i] = static_cast<Index>(memory.n_found);

@@ -183,6 +183,7 @@ class Search {
           codes[j] = codes_[members[m + j]];
           best[j] = &best_[members[m + j]];
         }
+        poll(block(static_cast<Index>(c)).size() * index_.n_features_);
         scan(block(static_cast<Index>(c)), std::span(codes).first(some), std::span(best).first(some), request_.isa);
       }
     }
@@ -203,6 +204,7 @@ void ClusterIndex::search(const Queries& queries, const Request& request, const 
   const auto n_threads = static_cast<std::size_t>(std::max(request.n_threads, 1));
   if (n < n_threads) {
     for (std::size_t i = 0; i < n; ++i) {
+      poll();
       Search one(*this, queries, request, i, 1);
       if (one.bytes() >= bytes_worth_a_thread) {
         one.scan_together();

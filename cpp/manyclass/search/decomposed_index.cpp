@@ -235,6 +235,7 @@ void DecomposedIndex::search(const DenseView& queries, std::size_t k, const Find
     std::vector<Scored> found;
     for (std::size_t i = t * tile; i < std::min(n, (t + 1) * tile); ++i) {
       const DenseRow phi = queries.row(static_cast<Index>(i));
+      poll();
       found.clear();
       for (std::size_t j = 0; j < n_blocks(); ++j) find(j, phi, options, excluded.of(i), memory, found);
       std::ranges::sort(found, {}, &Scored::id);

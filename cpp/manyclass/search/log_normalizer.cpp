@@ -129,6 +129,7 @@ void log_normalizers(const ClusterIndex& index, const Queries& queries, const Fo
     const DenseTile dense(queries, begin, end - begin, width);
     std::vector<float> tail(drawn.ids().size()), head;
     for (std::size_t i = begin; i < end; ++i) {
+      poll(rows.size());
       run_with(isa, [&] {
         tail_rows.scores(dense[i - begin], ClassRange{0, static_cast<Index>(tail.size())}, std::span(tail));
       });

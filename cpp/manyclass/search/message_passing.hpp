@@ -97,6 +97,7 @@ class GreedyMessagePassing {
       if (!options_.until_enough || options.budget == 0) break;
       evaluate(j);
       if (enough(loss_, gradient(), n_wrong_ - block.ids.size(), options_.tolerance)) break;
+      if (options.budget == n_wrong_ && options.n_probe == index_.n_clusters()) break;
       options.budget = std::min(2 * options.budget, n_wrong_);
       options.n_probe = std::min(2 * options.n_probe, index_.n_clusters());
     }

@@ -28,6 +28,7 @@ constexpr std::uint64_t no_pair = ~std::uint64_t{0};
 constexpr std::size_t smallest_table = 1 << 10;
 constexpr std::size_t read_at_once = 1 << 13;  // entries of a file that are read at a time
 constexpr std::size_t sentences_at_a_time = 64;
+constexpr std::size_t merge_work = 64;  // of an entry, in the unit of poll()
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -122,6 +123,7 @@ Cooccurrences merged(std::vector<Run> runs, Index n_words) {
   while (!next.empty()) {
     const std::size_t r = next.top();
     next.pop();
+    poll(merge_work);
     const Entry entry = runs[r].front();
     if (entry.pair == last) {
       out.counts.back() += static_cast<Offset>(entry.count);
@@ -183,6 +185,12 @@ Cooccurrences count_cooccurrences(const SkipGramText& text, Index n_words, const
     };
     for (std::size_t s = next.fetch_add(sentences_at_a_time); s < text.n_sentences();
          s = next.fetch_add(sentences_at_a_time)) {
+      try {
+        poll();
+      } catch (...) {
+        next = text.n_sentences();  // for the other threads
+        throw;
+      }
       const std::size_t end = std::min(s + sentences_at_a_time, text.n_sentences());
       for (std::size_t i = s; i < end; ++i) count_sentence(text, i, settings.seed, words, tables[rank], flush);
     }

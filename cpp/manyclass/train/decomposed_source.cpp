@@ -5,6 +5,7 @@
 // point's gradient had 86 to 136 classes where the exact one has 14 to 18, and learned less than a sample does. The
 // union of what the blocks find, scored exactly (the D |A| operations of Algorithm 2's fifth line, for all that was
 // found), has no such classes.
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/search/approximate_losses.hpp"
 #include "manyclass/search/message_passing.hpp"
 #include "manyclass/train/following.hpp"
@@ -35,6 +36,7 @@ class Decomposed final : public ClassSource {
   void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) override {
     const auto rank = static_cast<std::size_t>(me.rank());
     for (std::size_t b = 0; b < points.size(); ++b) {
+      poll();
       if (messages_) {
         pass_messages(points[b], eta, memory_[rank], out[b]);
       } else {

@@ -31,7 +31,10 @@ class Labels {
   void look(Member me, const Run& run, Visits visits) {
     const auto [begin, end] = me.share(visits.size);
     run_with(settings_.isa, [&, first = begin, last = end] {  // Clang before 16 captures no structured binding
-      for (std::size_t b = first; b < last; ++b) look_up(run, visits.begin, b);
+      for (std::size_t b = first; b < last; ++b) {
+        poll(problem_.classes.width() * line_floats);  // an embedding of some features
+        look_up(run, visits.begin, b);
+      }
     });
     source_->gradients(me, std::span<const LabelPoint>(points_).subspan(begin, end - begin), run.stretch.eta,
                        std::span(gradients_).subspan(begin, end - begin));

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/train/trainer.hpp"
@@ -85,6 +86,7 @@ struct Run {
   const Stretch& stretch;
   const VisitOrder& order;
   Watch& watch;
+  Deadline deadline;
 };
 
 // The visits [begin, begin + size) of a pass.
@@ -136,7 +138,7 @@ class Loop final : public Trainer {
     }
     order_.begin_pass(stretch.pass);
     Watch watch;
-    const Run run{stretch, order_, watch};
+    const Run run{stretch, order_, watch, Deadline(stretch.seconds)};
     Progress progress;
     if constexpr (!Alone<Policy>) {
       progress = together(run);
@@ -160,12 +162,12 @@ class Loop final : public Trainer {
       Progress mine = part;  // on this thread's stack: parts share cache lines
       try {
         typename Policy::Work work = policy_.work();
-        while (!run.watch.stopped()) {
+        do {
           const Offset begin = next.fetch_add(at_a_time);
           if (begin >= run.stretch.last) break;
           const auto size = static_cast<std::size_t>(std::min(at_a_time, run.stretch.last - begin));
           policy_.make(run, {begin, size}, work, mine);
-        }
+        } while (!run.watch.stopped() && !run.deadline.passed());
       } catch (...) {
         run.watch.failed();
       }
@@ -173,23 +175,26 @@ class Loop final : public Trainer {
     });
     Progress progress;
     for (const Progress& part : parts) progress += part;
+    progress.visits = std::min(next.load(), run.stretch.last) - run.stretch.first;
     return progress;
   }
 
   Progress together(const Run& run) {
     Progress progress;
     progress.loss = run.stretch.loss;
+    bool late = false;
     run_team(settings_.n_threads, [&](Member me) {
       for (Offset begin = run.stretch.first; begin < run.stretch.last; begin += settings_.batch) {
         const auto size = static_cast<std::size_t>(std::min<Offset>(settings_.batch, run.stretch.last - begin));
-        if (!batch(me, run, {begin, size}, progress)) break;
+        if (!batch(me, run, {begin, size}, late, progress)) break;
       }
     });
     return progress;
   }
 
-  // False, for all members, where the run is stopped.
-  bool batch(Member me, const Run& run, Visits visits, Progress& progress) {
+  // False, for all members, where the run is stopped or has taken its time.
+  bool batch(Member me, const Run& run, Visits visits, bool& late, Progress& progress) {
+    if (me.rank() == 0) late = run.deadline.passed();
     try {
       policy_.look(me, run, visits);
     } catch (...) {
@@ -197,11 +202,15 @@ class Loop final : public Trainer {
     }
     me.barrier();
     if (run.watch.stopped()) return false;  // it changes in look() only, so all members see the same
+    const bool last = late;                 // written before this barrier, and not again before the next
     policy_.move(me, run, visits);
-    if (me.rank() == 0) policy_.account(visits, progress);
+    if (me.rank() == 0) {
+      policy_.account(visits, progress);
+      progress.visits += static_cast<Offset>(visits.size);
+    }
     me.barrier();
     policy_.follow(me, visits);
-    return true;
+    return !last;
   }
 
   Policy policy_;

@@ -43,8 +43,11 @@ class Points {
     std::vector<float> scratch;
   };
 
-  Work work() const { return {slots(ahead), scratch()}; }
-  Offset visits_at_a_time() const { return static_cast<Offset>(ahead); }
+  Work work() const { return {slots(static_cast<std::size_t>(visits_at_a_time())), scratch()}; }
+  Offset visits_at_a_time() const {
+    return static_cast<Offset>(
+        std::clamp(most_drawn / std::max(select_.capacity(), std::size_t{1}), std::size_t{1}, ahead));
+  }
 
   void make(const Run& run, Visits visits, Work& work, Progress& progress) {
     auto& [slots, scratch] = work;
@@ -64,6 +67,7 @@ class Points {
     for (std::size_t s = from; s < to; ++s) draw(run, visits, s, batch_[s]);
     for (std::size_t s = from; s < std::min(to, from + prefetch_distance); ++s) prefetch(batch_[s]);
     for (std::size_t s = from; s < to; ++s) {
+      poll(select_.capacity() * line_floats);  // a class with some features
       if (s + prefetch_distance < to) prefetch(batch_[s + prefetch_distance]);
       solve(run, batch_[s], scratch_[static_cast<std::size_t>(me.rank())]);
     }
@@ -99,6 +103,8 @@ class Points {
   // steps (microseconds) hide a miss in all caches.
   static constexpr std::size_t ahead = 64;
   static constexpr std::size_t prefetch_distance = 2;
+  // Classes of the visits drawn ahead: with some hundred features each, a tenth of a second, in which nothing can end.
+  static constexpr std::size_t most_drawn = 1 << 18;
 
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
   double features_sq(Index i) const { return static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]); }

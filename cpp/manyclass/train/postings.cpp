@@ -90,6 +90,7 @@ class PostingsPolicy {
   void look(Member me, const Run& run, Visits visits) {
     for (std::size_t b = static_cast<std::size_t>(me.rank()); b < visits.size;
          b += static_cast<std::size_t>(me.size())) {
+      poll(problem_.intercept.size());
       look_at(run, run.order[visits.begin + static_cast<Offset>(b)], work_[b]);
     }
   }

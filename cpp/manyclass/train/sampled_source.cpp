@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/train/common_scores.hpp"
 
 namespace manyclass {
@@ -41,6 +42,7 @@ class Sampled final : public ClassSource {
     }
     for (std::size_t b = 0; b < points.size(); ++b) {
       ListedScores& listed = work.listed;
+      poll(work.list.size() * settings_.classes.width());
       draw(points[b], points[b].labels, work);
       listed.wrong = work.drawn;
       run_with(settings_.isa, [&] {

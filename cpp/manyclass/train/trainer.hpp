@@ -60,7 +60,7 @@ struct Settings {
   double decay = 1;
 };
 
-// The visits [first, last) of a pass: to points, or to sentences of a text.
+// The visits [first, last) of a pass, or as many of them as `seconds` suffice for: to points, or to sentences of a text.
 struct Stretch {
   int pass;
   double eta;    // of W; for sentences at the first token of the pass, from where it falls linearly
@@ -70,9 +70,11 @@ struct Stretch {
   // Sum of the losses of the pass so far: continued visit by visit, so that where stretches end changes no bit.
   double loss = 0;
   double eta_end = 0;  // of W behind the last token of the pass; for sentences only
+  double seconds = std::numeric_limits<double>::infinity();
 };
 
 struct Progress {
+  Offset visits = 0;               // made, from the first of the stretch on
   double loss = 0;                 // sum over the pass's visits so far of log(1 + sum_S alpha e^d), nats
   std::int64_t class_updates = 0;  // rows of W moved, the labels' included
   Index diverged_at = -1;          // the point whose step was too large to take; training must stop

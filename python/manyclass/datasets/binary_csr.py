@@ -1,25 +1,22 @@
 """CSR matrices in one binary file that is mapped, not read.
 
-The file is a safetensors file: its library writes it and checks its header and its length. Arrays are mapped
-here, because the library would copy them.
+The file is a safetensors file, whose library checks its header and its length. Arrays are mapped here, because the
+library would copy them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 from scipy import sparse
 
 from manyclass.datasets.csr import require_csr
+from manyclass.model.tensor_file import check_regular, write_tensors
 
 _FORMAT = "manyclass csr 1"
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I8": "<i1", "I32": "<i4", "I64": "<i8", "BOOL": "?"}
@@ -46,6 +43,8 @@ def save_csr(path: str | os.PathLike[str], X: sparse.csr_array, Y: sparse.csr_ar
         If a matrix is not CSR.
     ValueError
         If a dtype is not among those above, or X and Y differ in their numbers of rows.
+    OSError
+        If the file cannot be written; an older file of this name stays as it was.
     """
     _save(path, X, Y, {})
 
@@ -54,7 +53,8 @@ def load_csr(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr
     """Map the matrices of a file written by `save_csr`.
 
     Nothing is copied: the arrays of the matrices are read-only maps of the file. The indices are read once to
-    check that they are in range, because SciPy trusts them.
+    check that they are in range, because SciPy trusts them. While the matrices are in use the file must not be cut:
+    the system ends a process that reads behind its end. (`save_csr` puts a new file in its place and does no harm.)
 
     Parameters
     ----------
@@ -95,20 +95,12 @@ def _save(
     if Y is not None and shapes["X"][0] != shapes["Y"][0]:
         raise ValueError(f"X has {shapes['X'][0]} rows, Y has {shapes['Y'][0]}")
 
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
-    os.close(handle)
-    try:
-        save_file(tensors, temporary, {"format": _FORMAT, "shapes": json.dumps(shapes), **metadata})
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    write_tensors(path, tensors, {"format": _FORMAT, "shapes": json.dumps(shapes), **metadata})
 
 
 def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
     name = os.fspath(path)
+    check_regular(name)
     try:
         with safe_open(name, framework="numpy") as file:
             metadata: dict[str, str] = file.metadata() or {}
@@ -138,5 +130,5 @@ def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_ar
             matrices[key] = sparse.csr_array(parts, shape=tuple(shape))
             matrices[key].check_format(full_check=True)
         return matrices["X"], matrices.get("Y"), metadata
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError, AttributeError, RecursionError) as error:
         raise ValueError(f"{name}: the matrices of this binary CSR file are corrupt: {error}") from error

@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import os
+import stat
 import zlib
 from pathlib import Path
 from typing import Literal
@@ -186,6 +187,9 @@ def _text(path: Path) -> NDArray[np.uint8]:
                 return np.frombuffer(file.read(), np.uint8)
         except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
             raise ValueError(f"{path}: not a complete {path.suffix[1:]} file: {error}") from error
-    if path.stat().st_size == 0:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # a pipe: it cannot be mapped
+        return np.frombuffer(path.read_bytes(), np.uint8)
+    if status.st_size == 0:
         return np.empty(0, np.uint8)  # an empty map does not exist
     return np.asarray(np.memmap(path, np.uint8, "r"))

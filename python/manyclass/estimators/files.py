@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # they import this module, for `save`
 FORMAT = "manyclass model"
 # 2: parameters may be objects with parameters of their own. 1: all parameters stood on the estimator.
 FORMAT_VERSION = 2
+MOST_FOR_LABELS = 100  # memory of labels of fixed width, as a multiple of the file's size
 
 # The module of each class that `saved` will know of: loaded where a model of it is, since they import this one.
 _HOMES = {"AugmentReduceClassifier": "utility", "MarginClassifier": "margin", "SoftmaxClassifier": "softmax"}
@@ -62,7 +64,7 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     TypeError
         If labels, parameters, notes or the vectorizer are of a type that the format lacks; nothing is written then.
     ValueError
-        If the vectorizer has another number of columns than the model has features.
+        If the weights are not finite, or the vectorizer has another number of columns than the model has features.
     OSError
         If the file cannot be written; an older file of this name stays as it was.
     """
@@ -73,6 +75,8 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)
     tensors = _tensors_of(weights)
+    if not all(map(_is_finite, tensors.values())):
+        raise ValueError("the weights are not finite, because training diverged; such a model cannot be saved")
     beside, arrays = model._beside_weights()
     tensors |= arrays
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
@@ -131,7 +135,7 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
     try:
         model: SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier = _build(file, mmap)
         return model
-    except (KeyError, TypeError, AttributeError, UnicodeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, UnicodeError, RecursionError, OverflowError, IndexError) as error:
         raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -292,8 +296,8 @@ def _read_weights(file: TensorFile, layout: str, n_classes: int, n_features: int
     sparse = layout == "feature_major"
     shape = (n_features, -(-n_classes // LINE) * LINE) if sparse else (n_classes, n_features)
     name = _checked(file, "weights", np.float32, shape)
-    matrix = file.map(name) if mmap else file.read(name, out=aligned_zeros(*shape))
-    intercept = file.read(_checked(file, "intercept", np.float32, (n_classes,)))
+    matrix = file.map(name) if mmap else _finite(file, name, file.read(name, out=aligned_zeros(*shape)))
+    intercept = _intercept(file, n_classes)
     return LinearWeights(matrix, intercept, sparse)
 
 
@@ -306,7 +310,7 @@ def _read_mapped(
 
     def read(name: str, n_rows: int) -> Floats:
         found = _checked(file, name, np.float32, (n_rows, width))
-        return file.map(found) if mmap else file.read(found, out=aligned_zeros(n_rows, width))
+        return file.map(found) if mmap else _finite(file, name, file.read(found, out=aligned_zeros(n_rows, width)))
 
     embeddings = np.zeros((0, 0), dtype=np.float32)
     if "embeddings" in file.entries:
@@ -323,12 +327,30 @@ def _read_postings(file: TensorFile, n_classes: int, n_features: int, mmap: bool
     shape, read = (int(indptr[-1]),), file.map if mmap else file.read
     classes = read(_checked(file, "postings.classes", np.int32, shape))
     values = read(_checked(file, "postings.values", np.float32, shape))
-    weights = SparseWeights(indptr, classes, values, file.read(_checked(file, "intercept", np.float32, (n_classes,))))
+    weights = SparseWeights(indptr, classes, values, _intercept(file, n_classes))
     try:
         weights.check()
+        if not mmap:
+            _finite(file, "postings.values", values)
     except ValueError as error:
         raise ValueError(f"{file.path} is damaged: {error}") from error
     return weights
+
+
+def _intercept(file: TensorFile, n_classes: int) -> Floats:
+    name = _checked(file, "intercept", np.float32, (n_classes,))
+    return _finite(file, name, file.read(name))
+
+
+def _finite(file: TensorFile, name: str, array: Floats) -> Floats:
+    """Return an array of a file after a check of its numbers: of mapped ones there is none, as it would read them."""
+    if not _is_finite(array):
+        raise ValueError(f"{file.path} is damaged: {name!r} has numbers that are not finite")
+    return array
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))  # no second array
 
 
 def _count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:
@@ -371,7 +393,8 @@ def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
     dtype, n = np.dtype(info["dtype"]), _count(file, info, "n", least=2)
     if dtype.kind in "UO":
         labels = _decode_text(file, "classes", n)
-        labels = labels.astype(object) if dtype.kind == "O" else np.asarray(labels, dtype=dtype)
+        if dtype.kind == "U":
+            labels = _as_fixed_width(file, labels, dtype)
     else:
         stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype.newbyteorder("=")
         labels = file.read(_checked(file, "classes.values", stored, (n,)))
@@ -379,6 +402,16 @@ def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
     if not np.all(labels[:-1] < labels[1:]):
         raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
     return labels
+
+
+def _as_fixed_width(file: TensorFile, labels: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Strings as NumPy's type of fixed width, which must hold them and not take more memory than a file may ask for."""
+    longest = max(map(len, labels))
+    if 4 * longest > dtype.itemsize:
+        raise ValueError(f"{file.path} is damaged: its labels have type {dtype.str}; one has {longest} characters")
+    if len(labels) * dtype.itemsize > MOST_FOR_LABELS * os.path.getsize(file.path):
+        raise ValueError(f"{file.path} is damaged: {len(labels)} labels of type {dtype.str} take more than the file")
+    return np.asarray(labels, dtype=dtype)
 
 
 def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

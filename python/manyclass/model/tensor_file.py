@@ -11,8 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
+import stat
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
@@ -22,6 +25,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from manyclass.model.weights import LINE
+
+try:
+    import fcntl
+except ImportError:  # not of Unix
+    fcntl = None  # type: ignore[assignment]
 
 PathLike = str | os.PathLike[str]
 
@@ -41,18 +49,23 @@ _CODES = {
 }
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
 _LINE_BYTES = 4 * LINE
+YOUNG = 60.0  # seconds
 
 
 @contextlib.contextmanager
 def replacing(path: PathLike) -> Iterator[IO[bytes]]:
     """Open a new file that takes the place of `path` once the block has ended well; else `path` stays as it is.
 
-    The file is written beside `path` under another name, flushed to the disk and then renamed.
+    The file is written beside `path` under another name, flushed to the disk and then renamed. Files of other names
+    that writers left which were killed are removed.
     """
     target = os.path.realpath(path)
-    temporary = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{secrets.token_hex(8)}")
+    folder, name = os.path.split(target)
+    _remove_left(folder, name)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
     try:
         with open(temporary, "xb") as file:
+            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -63,6 +76,31 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Take the lock that a file has while its writer lives; False where another has it, or the system has none."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_left(folder: str, name: str) -> None:
+    """Remove what `replacing` wrote for a file of this name in processes that are gone: no one holds its lock.
+
+    Young files are left, since a writer takes its lock only after it has made the file.
+    """
+    pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}")
+    with contextlib.suppress(OSError):
+        for found in filter(pattern.fullmatch, os.listdir(folder)):
+            path = os.path.join(folder, found)
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                if time.time() - os.fstat(file.fileno()).st_mtime > YOUNG and _lock(file):
+                    os.unlink(path)
 
 
 def write_tensors(path: PathLike, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
@@ -117,17 +155,26 @@ class TensorFile:
         return array.astype(dtype.newbyteorder("="), copy=False)
 
 
+def check_regular(path: PathLike) -> None:
+    """Raise ValueError where a path is a pipe, a device or a socket, which a reader might wait for without end."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ValueError(f"{os.fspath(path)} is a pipe, a device or a socket; it must be a file")
+
+
 def open_tensors(path: PathLike) -> TensorFile:
     """Read the header of a safetensors file.
 
     Raises
     ------
     ValueError
-        If the file is not a safetensors file, is truncated, or holds a type of number that NumPy lacks.
+        If the file is not a safetensors file, is truncated, is a pipe or a device, or holds a type of number that NumPy
+        lacks.
     OSError
         If it cannot be read.
     """
     name = os.fspath(path)
+    check_regular(name)
     with open(name, "rb") as file:
         try:
             with safe_open(name, framework="numpy") as checked:

@@ -136,7 +136,7 @@ class ClusteredRows(BaseEstimator):
             labels = np.ascontiguousarray(file.read("labels"), dtype=np.int32)
             self._build(rows, file.read("cluster_centers"), labels)
             check_number("n_probe_", self.n_probe_, low=1, high=self.n_clusters_, integer=True)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
             raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
         return self
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number, seed_from
+from manyclass.model.tensor_file import TensorFile
 from manyclass.search.clustered import ClusteredRows, auto_clusters, default_budget
 from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions
 from manyclass.search.report import ApproximateLosses
@@ -288,6 +289,9 @@ class DecomposedIndex(ClusteredRows):
         """The columns of each block."""
         self.block_starts_ = np.arange(self.n_blocks + 1) * self.n_features_in_ // self.n_blocks
         return np.split(matrix, self.block_starts_[1:-1], axis=1)
+
+    def _restore(self, file: TensorFile) -> None:
+        check_number("n_blocks", self.n_blocks, low=1, high=self.n_features_in_, integer=True)
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         blocks = [np.ascontiguousarray(block) for block in self._blocks(centers)]

@@ -15,6 +15,7 @@ from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
 from manyclass.training.checkpoint import Arrays, Position, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
+from manyclass.training.interrupts import time_limit
 from manyclass.training.passes import TrainingState, warn_user
 from manyclass.training.plan import FullBatchPlan, Watch
 from manyclass.training.progress import progress_bar
@@ -112,6 +113,7 @@ class _Iterations:
     def after(self, intermediate_result: OptimizeResult) -> None:
         """Look at an iterate; raises StopIteration where training is to end."""
         watch, state = self.watch, self.state
+        _core.limit_seconds(np.inf)
         state.seconds += time.perf_counter() - self.begin
         self.theta[:] = intermediate_result.x
         self.curve.append(float(intermediate_result.fun))
@@ -132,6 +134,7 @@ class _Iterations:
         self.begin = time.perf_counter()
         if self.stopped:
             raise StopIteration
+        _core.limit_seconds(self.most_seconds - state.seconds)
 
     def arrays(self) -> Arrays:
         """The iterate, and the best model so far; what L-BFGS remembers of its steps is left to it."""
@@ -174,8 +177,14 @@ class _Iterations:
         start = self.theta.copy()
         # BLAS would take a second thread for products of two vectors of the size of W, which gains nothing on an idle
         # machine and doubles the time beside other work, since its threads wait for each other in a loop.
-        with threadpool_limits(1, user_api="blas"):
-            found = minimize(self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options)  # type: ignore[call-overload]
+        try:
+            with threadpool_limits(1, user_api="blas"), time_limit(self.most_seconds - self.state.seconds):
+                found = minimize(
+                    self.objective, start, jac=True, method="L-BFGS-B", callback=self.after, options=options
+                )  # type: ignore[call-overload]
+        except _core.TimeIsUpError:  # within a search along a line, of which nothing is kept
+            self.write()
+            return
         self.theta[:] = found.x
         largest = float(np.abs(found.jac).max(initial=0))
         self.ended = self.ended or not self.stopped

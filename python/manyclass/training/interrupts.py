@@ -1,13 +1,33 @@
-"""Ctrl-C in training, which an estimator takes for the end of its fit: told from an end that was reached."""
+"""What ends training from outside: the clock, and Ctrl-C, which an estimator takes for the end of its fit."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from manyclass import _core
+
 WORD = "interrupted"  # in the warnings of the estimators
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Let work of the core that takes longer raise `_core.TimeIsUpError`.
+
+    Parameters
+    ----------
+    seconds : float
+        Of what is within.
+    """
+    _core.limit_seconds(seconds)
+    try:
+        yield
+    finally:
+        _core.limit_seconds(np.inf)
 
 
 def was_interrupted(train: Callable[[], object]) -> bool:

@@ -23,8 +23,10 @@ class Training(Resumable, Protocol):
 
     batch: int
 
-    def run(self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float) -> _core.Progress:
-        """Make the visits [first, last) of a pass."""
+    def run(
+        self, *, epoch: int, eta: float, eta_u: float, first: int, last: int, loss: float, seconds: float
+    ) -> _core.Progress:
+        """Make the visits [first, last) of a pass, or as many of them as `seconds` suffice for."""
         ...
 
     def after_pass(self, n_iter: int) -> bool:
@@ -61,7 +63,6 @@ def run_passes(
         max_iter=plan.max_iter,
         verbose=bool(plan.verbose),
         max_seconds=watch.max_seconds,
-        batch=training.batch,
         heading=watch.heading,
         stage=watch.stage(plan),
     )
@@ -86,15 +87,17 @@ class _PointPasses:
         "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
     )
 
-    def run(self, n_pass: int, first: int, last: int) -> int:
+    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         eta, eta_u = self.schedule.at(n_pass, -(-self.n_visits // self.training.batch))
         loss = self.loss if first > 0 else 0.0
-        progress = self.training.run(epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=loss)
+        progress = self.training.run(
+            epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=self.n_visits, loss=loss, seconds=seconds
+        )
         self.loss = progress.loss
         self.state.class_updates += progress.class_updates
         if progress.diverged_at >= 0:
             self.fault = f"the step at point {progress.diverged_at} in pass {n_pass + 1} was too large"
-        return last - first
+        return progress.visits, progress.visits
 
     def describe(self, last: int) -> str:
         speed = self.state.class_updates / self.state.seconds

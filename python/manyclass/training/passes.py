@@ -19,9 +19,12 @@ from manyclass.model.kinds import Weights
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.checkpoint import Arrays, Position, Saved, Stage
+from manyclass.training.interrupts import time_limit
 from manyclass.training.progress import Progress, progress_bar
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
+# A slice ends behind a batch when its time is up; work on one batch is broken off, and the batch lost, only after this.
+GRACE = 0.1
 
 
 class PassState(Protocol):
@@ -41,7 +44,7 @@ class Passes(Protocol):
     Attributes
     ----------
     n_visits : int
-        Visits of a pass; a slice is a range of them.
+        Visits of a pass; a slice is some of them.
     length, unit : int, str
         Length of a pass on the progress bar, and what the bar counts.
     advice : str
@@ -56,8 +59,11 @@ class Passes(Protocol):
     advice: str
     fault: str | None
 
-    def run(self, n_pass: int, first: int, last: int) -> int:
-        """Make the visits [first, last) of a pass; return how far the progress bar moves."""
+    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
+        """Make the visits of a pass from `first` on, as many as `seconds` suffice for, and one at least.
+
+        Returns how many that were, and how far the progress bar moves.
+        """
         ...
 
     def describe(self, last: int) -> str:
@@ -93,15 +99,13 @@ def drive(
     max_iter: int,
     verbose: bool,
     max_seconds: float = np.inf,
-    first_slice: int = 1024,
-    batch: int = 1,
     heading: str = "",
     stage: Stage | None = None,
 ) -> tuple[list[float], bool]:
     """Make up to `max_iter` passes, or train for `max_seconds`.
 
-    Slices are whole batches, so that where a slice ends, which depends on the clock, changes nothing. With `verbose`
-    progress is shown, behind `heading`. Training begins where the checkpoint of a `stage` is, and writes to it.
+    The core ends a slice behind a whole batch, so that where it ends, which depends on the clock, changes nothing. With
+    `verbose` progress is shown, behind `heading`. Training begins at the checkpoint of a `stage`, and writes to it.
 
     Returns
     -------
@@ -119,15 +123,21 @@ def drive(
     at = record.begin()
     bar = progress_bar(max_iter * passes.length, unit=passes.unit, shown=verbose, heading=heading)
     bar.update(record.n_done())
-    slices = _Slices(bar, max(1, first_slice // batch) * batch, batch, max_seconds + state.seconds)
+    slices = _Slices(bar, max_seconds + state.seconds)
     try:
         while not at.ended and len(at.curve) < max_iter:
             slices.heading = f"pass {len(at.curve) + 1}/{max_iter}"
             if not slices.make_pass(record):
                 break
             begin = time.perf_counter()
-            state.loss, done = passes.finish(len(at.curve))
-            state.seconds += time.perf_counter() - begin
+            try:
+                with time_limit(slices.max_seconds - state.seconds):
+                    state.loss, done = passes.finish(len(at.curve))
+            except _core.TimeIsUpError:
+                record.lose()
+                break
+            finally:
+                state.seconds += time.perf_counter() - begin
             state.n_iter += 1
             record.after_pass(state.loss, ended=bool(callback is not None and callback(state)) or done)
             if state.seconds >= slices.max_seconds:
@@ -179,6 +189,10 @@ class Record:
         if self._stage is not None and self._stage.is_due(len(self.at.curve)):
             self.write()
 
+    def lose(self) -> None:
+        """Note that it is not known how far training is: the checkpoint before is the last one."""
+        self._is_written = True
+
     def write(self) -> None:
         """Write a checkpoint, if anything was done since the last one; where that fails, warn, and leave that one."""
         if self._stage is None or self._is_written:
@@ -208,8 +222,6 @@ class _Slices:
     """Slices of passes that take about SLICE_SECONDS each."""
 
     bar: Progress
-    size: int
-    batch: int
     max_seconds: float
     heading: str = ""
 
@@ -217,24 +229,25 @@ class _Slices:
         """Whether the pass was made to its end, from where the record is."""
         passes, state, n_pass, first = record.passes, record.state, len(record.at.curve), record.at.first
         while first < passes.n_visits:
-            last = min(first + self.size, passes.n_visits)
             begin = time.perf_counter()
-            moved = passes.run(n_pass, first, last)
-            seconds = time.perf_counter() - begin
-            state.seconds += seconds
+            left = max(0.0, self.max_seconds - state.seconds)
+            try:
+                with time_limit(left + GRACE):
+                    made, moved = passes.run(n_pass, first, min(SLICE_SECONDS, left))
+            except _core.TimeIsUpError:  # within a batch, which then moves nothing
+                record.lose()
+                return False
+            finally:
+                state.seconds += time.perf_counter() - begin
             if passes.fault is not None:
                 return False
-            self.bar.set_postfix_str(f"{self.heading}, {passes.describe(last)}", refresh=False)
+            first += made
+            self.bar.set_postfix_str(f"{self.heading}, {passes.describe(first)}", refresh=False)
             self.bar.update(moved)
-            first = last
             if first < passes.n_visits:  # after a whole pass there is more to do before a checkpoint
                 record.after_slice(first)
             if state.seconds >= self.max_seconds:
                 break
-            if seconds < SLICE_SECONDS / 2:
-                self.size *= 2
-            elif seconds > SLICE_SECONDS * 2 and self.size > self.batch:
-                self.size = max(1, self.size // self.batch // 2) * self.batch
         return first == passes.n_visits
 
 

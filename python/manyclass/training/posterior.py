@@ -12,6 +12,7 @@ from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 from manyclass.training.core_plan import NO_WEIGHTS, core_plan, core_state
+from manyclass.training.passes import SLICE_SECONDS, warn_user
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import row_norms_sq
 
@@ -55,8 +56,15 @@ class GaussianTraining:
 
     def visit(self, t: int, eta: float, first: int, last: int) -> float:
         """Make the visits [first, last) of pass t; return the sum of the losses."""
-        progress = self._trainer.run(epoch=t, eta=eta, eta_u=0.0, first=first, last=last, loss=0.0)
-        return progress.loss if progress.diverged_at < 0 else np.nan
+        loss = 0.0
+        while first < last:
+            progress = self._trainer.run(
+                epoch=t, eta=eta, eta_u=0.0, first=first, last=last, loss=loss, seconds=SLICE_SECONDS
+            )
+            if progress.diverged_at >= 0:
+                return np.nan
+            loss, first = progress.loss, first + progress.visits
+        return loss
 
     def make_pass(self, t: int, eta: float) -> float:
         """Visit every point; return the mean of -bound, with the divergence from the prior."""
@@ -83,10 +91,27 @@ def fit_posterior(
 ) -> tuple[LinearWeights, Floats, list[float]]:
     """Return the means, the variances (stored as the means are) and the loss of each pass.
 
-    A point counts as `mean_weight` times `weights` (of mean 1) observations.
+    A point counts as `mean_weight` times `weights` (of mean 1) observations. There is a model after the first pass.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If training was interrupted after the first pass.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If it was in the first pass.
     """
     training = GaussianTraining(plan, x, labels, n_classes, weights, mean_weight)
-    curve = [training.make_pass(t, plan.schedule.at(t)[0]) for t in range(plan.max_iter)]
+    curve: list[float] = []
+    try:
+        while len(curve) < plan.max_iter:
+            curve.append(training.make_pass(len(curve), plan.schedule.at(len(curve))[0]))
+    except KeyboardInterrupt:
+        if not curve:
+            raise
+        warn_user("training was interrupted; the model is the one reached so far")
     return training.means, training.variances, curve
 
 

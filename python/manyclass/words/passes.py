@@ -16,7 +16,6 @@ from manyclass.words.corpus import NO_PAIRS
 from manyclass.words.probe import divergence
 from manyclass.words.text_model import TextModel
 
-FIRST_SLICE = 256  # sentences
 LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
 ADVICE = "Lower learning_rate, or train Softmax(solver='implicit'), which bears larger steps"
 
@@ -115,8 +114,8 @@ class TextPasses:
         self._loss, self._loss_pairs = 0.0, 0
         self._carried = carried
 
-    def run(self, n_pass: int, first: int, last: int) -> int:
-        """Train on the sentences [first, last)."""
+    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
+        """Train on the sentences from `first` on."""
         if first == 0:
             self._loss, self._loss_pairs = 0.0, 0
         eta_begin, eta_end = self.rates.ends(n_pass)
@@ -125,15 +124,16 @@ class TextPasses:
             eta=eta_begin,
             eta_u=self.rates.of_normalizers,
             first=first,
-            last=last,
+            last=self.n_visits,
             eta_end=eta_end,
+            seconds=seconds,
         )
         self.state.n_words += progress.tokens
         self.state.n_pairs += progress.pairs
         self._loss += progress.loss
         self._loss_pairs += progress.loss_pairs
         self.refused += progress.refused
-        return progress.tokens
+        return progress.visits, progress.tokens
 
     def describe(self, last: int) -> str:
         """Return the objective and its mean so far."""
@@ -194,7 +194,7 @@ class DescentPasses:
         self.descent, self.n_passes, self.state = descent, n_passes, state
         self._value = np.nan
 
-    def run(self, n_pass: int, first: int, last: int) -> int:
+    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make a step, or none at all if Ctrl-C comes meanwhile: a step on trial may be a bad one."""
         tables = self.descent.tables
         before = tables.input.copy(), tables.output.copy()
@@ -203,7 +203,7 @@ class DescentPasses:
         except KeyboardInterrupt:
             tables.input[:], tables.output[:] = before
             raise
-        return 1
+        return 1, 1
 
     def describe(self, last: int) -> str:
         """Return the objective and its value."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from manyclass.checks import check_number
+from manyclass.model.tensor_file import replacing
 from manyclass.model.weights import Doubles, Floats
 from manyclass.words.keyed import Key, KeyedTable
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
@@ -185,7 +186,10 @@ class WordVectorQueries(KeyedTable):
         return {"accuracy": right / len(known) if len(known) else np.nan, "n_questions": len(known)}
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
-        """Write word2vec's text or binary format, which give back the same floats; no word may hold white space."""
+        """Write word2vec's text or binary format, which give back the same floats; no word may hold white space.
+
+        An older file of this name stays as it was until all is written.
+        """
         words = self.index_to_key
         for word in words:
             if len(word.split()) != 1 or word.split()[0] != word:
@@ -193,7 +197,7 @@ class WordVectorQueries(KeyedTable):
                     f"the word {word!r} holds white space or is empty; the word2vec formats cannot keep it"
                 )
         vectors = np.ascontiguousarray(self.vectors_, dtype="<f4")
-        with open(path, "wb") as file:
+        with replacing(path) as file:
             file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
             for word, vector in zip(words, vectors, strict=True):
                 if binary:

@@ -13,7 +13,7 @@ from manyclass.words.collapsed import Descent, log_normalizers
 from manyclass.words.core_objective import CoreObjective
 from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
 from manyclass.words.objectives import Descent as DescentObjective
-from manyclass.words.passes import FIRST_SLICE, Callback, DescentPasses, Rates, SkipGramState, TextPasses
+from manyclass.words.passes import Callback, DescentPasses, Rates, SkipGramState, TextPasses
 from manyclass.words.plan import SkipGramPlan
 from manyclass.words.sampled_descent import SampledDescent, SampledGradients
 from manyclass.words.searches import default_budget, index_for
@@ -101,7 +101,6 @@ def _drive(
         callback,
         max_iter=passes.n_passes,
         verbose=plan.verbose,
-        first_slice=FIRST_SLICE,
         stage=None if checkpoints is None else checkpoints.stage(told),
     )
 

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass.model.tensor_file import check_regular
 from manyclass.words.queries import KeyedVectors, WordVectorQueries
+
+MOST_HEADER = 1000  # characters of the first line, two numbers
 
 
 class WordVectors(WordVectorQueries):
@@ -65,18 +68,30 @@ class WordVectors(WordVectorQueries):
         Raises
         ------
         ValueError
-            If the file is not of that format or ends early.
+            If the file is not of that format, ends early, is a pipe or a device, or holds a number that is not finite;
+            the message names the file.
         """
         name = os.fspath(path)
         if binary is None:
             binary = name.endswith(".bin")
+        check_regular(name)
         with open(path, "rb") as file:
-            header = file.readline().split()
+            header = file.readline(MOST_HEADER).split()
             if len(header) != 2 or not all(field.isdigit() for field in header):
                 raise ValueError(f"{name} begins with {header!r}; it must be the numbers of words and dimensions")
             n_words, dim = (int(field) for field in header)
             body = file.read()
-        return cls(*(_from_binary if binary else _from_text)(body, n_words, dim, name))
+        if n_words * dim * (4 if binary else 2) > len(body):  # a number in text has a space before it
+            raise ValueError(f"{name} ends early: its first line promises {n_words} words of {dim} numbers")
+        try:
+            words, vectors = (_from_binary if binary else _from_text)(body, n_words, dim, name)
+            made = cls(words, vectors)
+        except ValueError as error:
+            raise error if str(error).startswith(name) else ValueError(f"{name}: {error}") from error
+        if not np.isfinite(vectors).all():
+            word = words[int(np.argmin(np.isfinite(vectors).all(axis=1)))]
+            raise ValueError(f"{name}: the vector of {word!r} has a number that is not finite")
+        return made
 
     @classmethod
     def from_keyed_vectors(cls, keyed: KeyedVectors) -> WordVectors:

@@ -1,0 +1,53 @@
+// Long work asks now and then whether to go on, and a limit of time: the one place that knows a clock.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <limits>
+
+namespace manyclass {
+
+// The work was told to end; what it has made is not whole.
+class Interrupted : public std::exception {
+ public:
+  const char* what() const noexcept override { return "interrupted"; }
+};
+
+// While it lives, poll() of this thread calls `ask`, which throws Interrupted where the work is to end. Other threads of
+// a team do not ask: Python lets one thread only see signals.
+class Asking {
+ public:
+  using Ask = void (*)();
+
+  explicit Asking(Ask ask);
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+  ~Asking();
+
+ private:
+  Ask before_;
+};
+
+// Asks, at most 20 times a second, once `work` (arithmetic, or words of memory) adds up to what takes tens of
+// microseconds, beside which a look at the clock costs nothing. To be called where nothing is half done.
+inline constexpr std::size_t work_between_looks = std::size_t{1} << 16;
+void poll(std::size_t work = work_between_looks);
+
+// Seconds from now.
+class Deadline {
+ public:
+  explicit Deadline(double seconds) : seconds_(seconds), begin_(Clock::now()) {}
+
+  bool passed() const {
+    return seconds_ < std::numeric_limits<double>::infinity() &&
+           std::chrono::duration<double>(Clock::now() - begin_).count() >= seconds_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double seconds_;
+  Clock::time_point begin_;
+};
+
+}  // namespace manyclass

@@ -1,0 +1,218 @@
+"""Ctrl-C and limits of time in the core's long work: it ends soon, and the model reached so far is kept.
+
+The work of each case takes minutes, so that work that is deaf fails; what it takes from the signal to its end is told
+in seconds of the processor, which other programs on the machine do not change.
+"""
+
+import contextlib
+import signal
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from manyclass import (
+    AugmentReduceClassifier,
+    DecomposedIndex,
+    MarginClassifier,
+    SkipGram,
+    SoftmaxClassifier,
+    SphericalClusterIndex,
+    _core,
+    models,
+    samplers,
+    solvers,
+)
+from manyclass.search.spherical import exact_search
+from manyclass.training.interrupts import time_limit
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers"),
+    pytest.mark.filterwarnings("ignore:training diverged", "ignore:L-BFGS"),
+]
+BEFORE = 0.2  # seconds of work before the signal
+# Seconds of the processor from the signal to the end. The promise is 0.3 on a machine of one's own; here threads of
+# BLAS, of which one is at work, and the end of a fit are in it. Deaf work takes ten times this.
+SOON = 3.0
+HUGE = 10**7
+
+
+def ended_by(kind, work):
+    """Work until a signal or the limit comes; return the processor's seconds from then on, and what the work made."""
+    began = []
+
+    def handler(*_):
+        began.append(time.process_time())
+        raise KeyboardInterrupt
+
+    if kind == "limit":
+        begin = time.process_time()
+        with pytest.raises(_core.TimeIsUpError), time_limit(BEFORE):
+            work()
+        return time.process_time() - begin - BEFORE, None
+    old = signal.signal(signal.SIGALRM, handler)
+    made = None
+    try:
+        signal.setitimer(signal.ITIMER_REAL, BEFORE)
+        with contextlib.suppress(KeyboardInterrupt):
+            made = work()
+        end = time.process_time()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert began, "the work ended before the signal"
+    return end - began[0], made
+
+
+def rows(n, dim, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32)
+
+
+def with_classes(model, X, n_classes):
+    """A model of so many classes, by hand: no training of it is timed."""
+    fitted = model.fit(X[:60], np.arange(60) % 3)
+    weights = fitted._weights
+    fitted._weights = type(weights)(rows(n_classes, X.shape[1]), np.zeros(n_classes, np.float32), False)
+    fitted.classes_ = np.arange(n_classes)
+    return fitted
+
+
+def evaluation(n_jobs):
+    X = rows(60_000, 64)
+    model = with_classes(SoftmaxClassifier(solver="exact", max_iter=1, n_jobs=n_jobs), X, 30_000)
+    return lambda: model.evaluate(X, np.arange(len(X)) % 30_000)
+
+
+def top_k(n_jobs):
+    X = rows(60_000, 64)
+    model = with_classes(SoftmaxClassifier(solver="exact", max_iter=1, n_jobs=n_jobs), X, 30_000)
+    return lambda: model.predict_top_k(X, 5)
+
+
+def utilities(n_jobs):
+    X = rows(60_000, 16)
+    model = with_classes(AugmentReduceClassifier(noise="normal", max_iter=1, n_jobs=n_jobs), X, 3_000)
+    return lambda: model.evaluate(X, np.arange(len(X)) % 3_000)
+
+
+def gradient(n_jobs):
+    X, y = rows(40_000, 100), np.arange(40_000) % 5_000
+    model = SoftmaxClassifier(solver="lbfgs", max_iter=1000, n_jobs=n_jobs)
+    return lambda: model.fit(X, y)
+
+
+def search(n_jobs):
+    index = DecomposedIndex(2, random_state=0, n_jobs=n_jobs).fit(rows(3_000, 32))
+    queries = rows(100_000, 32, seed=1)
+    return lambda: index.loss_and_gradient(queries, np.arange(len(queries)) % 3_000)
+
+
+def k_means(n_jobs):
+    index = SphericalClusterIndex(3_000, n_iter=HUGE, n_probe=1, random_state=0, n_jobs=n_jobs)
+    W = rows(60_000, 64)
+    return lambda: index.fit(W)
+
+
+def large_batch(n_jobs):
+    """One batch, which is looked at as a whole before a weight moves."""
+    X, y = rows(30_000, 50), np.arange(30_000) % 30_000
+    solver = solvers.Exact(batch_size=30_000)
+    model = SoftmaxClassifier(
+        solver=solver, model=models.Embedding(50), learning_rate=0.1, max_iter=HUGE, n_jobs=n_jobs
+    )
+    return lambda: model.fit(X, y)
+
+
+WORK = {f.__name__: f for f in (evaluation, top_k, utilities, gradient, search, k_means, large_batch)}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+@pytest.mark.parametrize("work", WORK)
+def test_long_work_of_the_core_ends_at_ctrl_c(work, n_jobs):
+    seconds, _ = ended_by("ctrl-c", WORK[work](n_jobs))
+    print(f"{work}, {n_jobs} threads: {seconds:.2f} s of the processor after Ctrl-C")
+    assert seconds < SOON
+
+
+@pytest.mark.parametrize("work", ["evaluation", "search", "k_means"])
+def test_long_work_of_the_core_ends_at_a_limit(work):
+    seconds, _ = ended_by("limit", WORK[work](1))
+    assert seconds < SOON
+
+
+def data(storage="dense"):
+    X, y = rows(400, 10), np.arange(400) % 40
+    return (sp.csr_array(X) if storage == "sparse" else X), y
+
+
+FITS = {
+    **{
+        name: SoftmaxClassifier(solver=name, learning_rate=0.01, n_negatives=5)
+        for name in solvers.SOLVERS
+        if name not in ("lbfgs", "adagrad")
+    },
+    "lbfgs": SoftmaxClassifier(solver=solvers.LBFGS(tol=0.0)),
+    "adagrad": SoftmaxClassifier(solver="adagrad", model="embedding"),
+    "hogwild": SoftmaxClassifier(solver=solvers.Implicit(parallel="hogwild"), n_negatives=5, n_jobs=3),
+    "deterministic": SoftmaxClassifier(solver=solvers.Implicit(batch_size=20), n_negatives=5, n_jobs=3),
+    "sparse": SoftmaxClassifier(model="sparse"),
+    "hybrid": SoftmaxClassifier(model="hybrid"),
+    "margin": MarginClassifier(),
+    "searched": MarginClassifier(sampler=samplers.Search(budget=4, warm_up=0)),
+    "several models": SoftmaxClassifier(solver="implicit", n_negatives=5, n_models=2),
+    "augment and reduce": AugmentReduceClassifier(noise="normal", learning_rate=0.01),
+    "posterior": AugmentReduceClassifier(noise="normal", posterior="gaussian", alpha=0.1),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("kind", ["ctrl-c", "max_seconds"])
+def test_every_training_ends_soon_and_keeps_the_model_reached(name, kind, tmp_path):
+    X, y = data("sparse" if name in ("sparse", "hybrid") else "dense")
+    model = FITS[name].set_params(max_iter=HUGE, random_state=0)
+    if kind == "max_seconds":
+        if name == "posterior":
+            pytest.skip("a posterior has no max_seconds")
+        begin = time.process_time()
+        model.fit(X, y, max_seconds=BEFORE)
+        seconds = time.process_time() - begin - BEFORE
+    else:
+        with pytest.warns(ConvergenceWarning, match="interrupted; the model is the one reached so far"):
+            seconds, made = ended_by(kind, lambda: model.fit(X, y))
+        assert made is model
+    assert seconds < SOON
+    assert 0 <= model.n_iter_ < HUGE
+    assert model.predict_proba(X).shape == (400, 40) if hasattr(model, "predict_proba") else model.predict(X).any()
+    model.save(tmp_path / "m")
+
+
+@pytest.mark.parametrize("objective", ["softmax", "negative_sampling", "hierarchical", "descent"])
+def test_word_vectors_end_soon(objective):
+    rng = np.random.default_rng(0)
+    text = [[f"w{i}" for i in line] for line in rng.zipf(1.3, size=(300, 8)) % 50]
+    model = SkipGram(dim=8, objective=objective, max_iter=HUGE, min_count=1, random_state=0, n_jobs=2)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        seconds, made = ended_by("ctrl-c", lambda: model.fit(text))
+    assert seconds < SOON
+    assert made.vectors_.shape[1] == 8
+
+
+def test_exact_search_ends_at_ctrl_c():
+    W, Q = rows(30_000, 64), rows(60_000, 64, seed=1)
+    seconds, _ = ended_by("ctrl-c", lambda: exact_search(W, Q, 5))
+    assert seconds < SOON
+
+
+def test_other_threads_of_python_work_on_while_one_is_asked(seed):
+    """Only the main thread sees signals; others must neither end nor wait."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    X, y = data()
+    model = SoftmaxClassifier(solver="implicit", max_iter=3, n_negatives=5, random_state=seed).fit(X, y)
+    expected = model.predict_proba(X)
+    with ThreadPoolExecutor(4) as threads:
+        assert all(
+            np.array_equal(found, expected) for found in threads.map(lambda _: model.predict_proba(X), range(50))
+        )
