@@ -10,6 +10,8 @@ makes passes over all rows ("lbfgs"). What a call begins at:
 - u of the double sum: the mean log-normaliser of a few of the rows, less the score of the row's own label. It is as
   good as the exact value there, where log K loses 0.05 nats a call. In a stream without `fit` it is log K, as in `fit`.
 
+`half_life` makes old rows fade, for data that drift: see `help(manyclass.estimators.forgetting)`.
+
 Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it
 gives at once, and what one pass of `fit` gives, where nothing depends on the rows to come: with all classes named, a
 step size by number, shuffle=False, and a sampler that does not count frequencies; parts end where batches do.
@@ -28,6 +30,7 @@ from sklearn.base import clone
 from manyclass.checks import check_number
 from manyclass.estimators.base import Points
 from manyclass.estimators.ensemble import is_composed
+from manyclass.estimators.forgetting import faded, impurity, kept_awake, left_of_old_rows, step_that_remembers
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
@@ -46,10 +49,13 @@ from manyclass.training.start import Start
 
 @dataclass(frozen=True)
 class Steps:
-    """What a call asks for beside the data: passes, and a step size; None: as the schedule goes on."""
+    """What a call asks for beside the data: passes, a step size (None: as the schedule goes on), and the rows after
+    which an old one counts half (None: never).
+    """
 
     n_passes: int
     learning_rate: float | None
+    half_life: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Before:
     position : ndarray of shape (n_classes_before,)
         Where these classes stand among all of the call.
     counts : ndarray of shape (n_classes,)
-        Rows of each class.
+        Rows of each class, faded where there is a half-life.
     history : History
     squares : Squares or None
         Adagrad's sums, of the model's own classes.
@@ -76,15 +82,17 @@ class Before:
     squares: Squares | None = None
 
     @classmethod
-    def of(cls, model: Any, points: Points) -> Before:
-        """What `model` is for a call with these points."""
+    def of(cls, model: Any, points: Points, half_life: float | None = None) -> Before:
+        """What `model` is for a call with these points, the rows that it has seen having faded."""
         n_classes = len(points.classes)
         if not _is_fitted(model):
             return cls(None, np.zeros(0, dtype=np.intp), np.zeros(n_classes), History())
         position = np.searchsorted(points.classes, model.classes_)
         counts = np.zeros(n_classes)
-        counts[position] = model.class_count_
-        return cls(model._weights, position, counts, model._history, model._squares)
+        left = left_of_old_rows(len(points.labels), half_life)
+        counts[position] = left * model.class_count_
+        squares = model._squares if half_life is None else faded(model._squares, left)
+        return cls(model._weights, position, counts, model._history.faded(left), squares)
 
     def counts_with(self, points: Points) -> Doubles:
         """Rows of each class, those of a call's points included; 1 for a class that only `classes` names.
@@ -96,7 +104,7 @@ class Before:
 
     def share_new(self, n_points: int) -> float:
         """New rows over those seen before, at most 1."""
-        return min(1.0, n_points / max(1, self.history.n_points))
+        return min(1.0, n_points / max(1.0, self.history.n_counting))
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,7 @@ def partial_fit(
     *,
     n_passes: int = 1,
     learning_rate: float | None = None,
+    half_life: float | None = None,
 ) -> Any:
     """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.estimators.continued)`.
 
@@ -126,24 +135,21 @@ def partial_fit(
     X, y, classes : as in fit, new labels becoming classes; and array-like of labels that are to come, or None
     sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
     n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule, or None
+    half_life : float, rows after which an old one counts half, default=None: never
     """
     check_number("n_passes", n_passes, low=1, integer=True)
-    if learning_rate is not None:
-        check_number("learning_rate", learning_rate, low=0, open_low=True)
+    for name, value in (("learning_rate", learning_rate), ("half_life", half_life)):
+        if value is not None:
+            check_number(name, value, low=0, open_low=True)
     model.check_parameters()
     _check_can_go_on(model)
     _check_same_kind(model, y)
     points = model._points(X, y, sample_weight, _known(model, classes))
     _check_columns(points, classes)
-    before = Before.of(model, points)
-    found: GoneOn = model._go_on(points, before, Steps(int(n_passes), learning_rate))
+    before = Before.of(model, points, half_life)
+    found: GoneOn = model._go_on(points, before, Steps(int(n_passes), learning_rate, half_life))
     curve = [*getattr(model, "loss_curve_", []), *found.curve]
-    history = replace(
-        before.history,
-        n_points=before.history.n_points + len(points.labels),
-        scaling=found.scaling,
-        n_labels=before.history.n_labels or points.labels.mean,
-    )
+    history = before.history.gone_on(len(points.labels), found.scaling, points.labels.mean)
     counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
     model._take(points, found.weights, curve, class_count_=counts, _history=history, **found.more)
     return model
@@ -227,7 +233,12 @@ def go_on_by_points(
         if plan.fit_intercept:
             set_new_intercepts(weights.intercept, before, counts)
     seen = Seen(weights, counts, before.history.n_points, before.history.n_fit > 0)
-    plan = replace(plan, averaging="none", **passes_of_call(plan, before, steps, len(points.labels)))
+    passes = passes_of_call(plan, before, steps, len(points.labels))
+    if steps.half_life is not None and steps.learning_rate is None and before.weights is not None:
+        g = impurity(weights, points.x, plan.n_threads)
+        least = step_that_remembers(steps.half_life * steps.n_passes, n_classes, g)
+        passes["schedule"] = kept_awake(passes["schedule"], min(least, plan.schedule.at(0)[0]), steps.n_passes)
+    plan = replace(plan, averaging="none", **passes)
     weights, curve = fit_points(
         plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen
     )

@@ -235,7 +235,7 @@ class SoftmaxClassifier(LabelClassifier):
             alpha_path_=settled.alpha_path,
             learning_rate_table_=settled.rates,
             auto_report_=settled.trials.report,
-            _history=History(len(points.labels), len(points.labels), found.scaling, points.labels.mean),
+            _history=History.of_fit(len(points.labels), found.scaling, points.labels.mean),
             _squares=found.squares,
         )
         return self
