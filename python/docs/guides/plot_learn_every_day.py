@@ -84,8 +84,8 @@ for name, by_day in losses.items():
 picture = plot.loss_over_time(losses)
 
 # %%
-# Without a half-life each call makes small steps, since a day is little beside all that the model has seen: it learns new
-# items too slowly to gain by them. With one it forgets what is no longer so.
+# Without a half-life each call makes small steps, since a day is little beside all that the model has seen: it learns
+# new items too slowly to gain by them. With one it forgets what is no longer so.
 
 # %%
 # What a call does
