@@ -9,7 +9,7 @@ same stream, for all models alike: each grid is printed.
 - `generated`: 100 classes of 20 normal features; weights rotate, frequencies wander, a class comes in every second part
   from the 10th on. `still` is the same without rotation and wandering.
 - `yelp-next`, the next item of a list of ten: its rows are in the order of persons and not of time, so that nothing is
-  known to drift; but items come in as they do in a shop. Ours only: one-vs-rest on 20,033 features has 3.2 GB of weights.
+  known to drift; but items come in as they do in a shop. Ours only: one-vs-rest on 20,033 features takes 3.2 GB.
 - scikit-learn: SGDClassifier(loss="log_loss"), 100 binary models whose probabilities are divided by their sum.
 - river: SoftmaxRegression, row by row, with a feature that is always 1.
 """

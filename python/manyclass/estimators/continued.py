@@ -3,7 +3,8 @@
 Rows of a call are visited once, or n_passes times, by the steps that `fit` would make, those of "implicit" where `fit`
 makes passes over all rows ("lbfgs"). What a call begins at:
 
-- Weights of new classes are 0, their intercepts as if the old ones, less the logarithms of their counts, went for them.
+- Weights of new classes are 0, or what `new_classes` says, their intercepts as if the old ones, less the logarithms of
+  their counts, went for them; features may come, too, by `new_features`: see `help(manyclass.estimators.growing)`.
 - The step size is that of the schedule of `fit`, wound back by the share that new rows have: to its beginning where
   there are as many as the model has seen, and hardly at all for a few; the passes of the call go through what then is
   left of it. A stream that began without `fit` keeps the first step size.
@@ -20,7 +21,7 @@ step size by number, shuffle=False, and a sampler that does not count frequencie
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +32,7 @@ from manyclass.checks import check_number
 from manyclass.estimators.base import Points
 from manyclass.estimators.ensemble import is_composed
 from manyclass.estimators.forgetting import faded, impurity, kept_awake, left_of_old_rows, step_that_remembers
+from manyclass.estimators.growing import Starts, check_starts, set_new_rows, widened
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
@@ -49,13 +51,14 @@ from manyclass.training.start import Start
 
 @dataclass(frozen=True)
 class Steps:
-    """What a call asks for beside the data: passes, a step size (None: as the schedule goes on), and the rows after
-    which an old one counts half (None: never).
+    """What a call asks for beside the data: passes, a step size (None: as the schedule goes on), the rows after which
+    an old one counts half (None: never), and what new classes begin at.
     """
 
     n_passes: int
     learning_rate: float | None
     half_life: float | None = None
+    new_classes: Starts | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ def partial_fit(
     n_passes: int = 1,
     learning_rate: float | None = None,
     half_life: float | None = None,
+    new_classes: Starts | None = None,
+    new_features: Literal["error", "grow"] = "error",
 ) -> Any:
     """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.estimators.continued)`.
 
@@ -136,18 +141,21 @@ def partial_fit(
     sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
     n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule, or None
     half_life : float, rows after which an old one counts half, default=None: never
+    new_classes, new_features : mapping of new labels to the weights that they begin at, None: 0; "error" or "grow"
     """
     check_number("n_passes", n_passes, low=1, integer=True)
     for name, value in (("learning_rate", learning_rate), ("half_life", half_life)):
         if value is not None:
             check_number(name, value, low=0, open_low=True)
+    check_starts(new_classes)
     model.check_parameters()
     _check_can_go_on(model)
     _check_same_kind(model, y)
-    points = model._points(X, y, sample_weight, _known(model, classes))
+    own = widened(model, X, new_features)
+    points = own._points(X, y, sample_weight, _known(model, classes))
     _check_columns(points, classes)
-    before = Before.of(model, points, half_life)
-    found: GoneOn = model._go_on(points, before, Steps(int(n_passes), learning_rate, half_life))
+    before = Before.of(own, points, half_life)
+    found: GoneOn = own._go_on(points, before, Steps(int(n_passes), learning_rate, half_life, new_classes))
     curve = [*getattr(model, "loss_curve_", []), *found.curve]
     history = before.history.gone_on(len(points.labels), found.scaling, points.labels.mean)
     counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
@@ -228,10 +236,11 @@ def go_on_by_points(
         weights = LinearWeights.zeros(n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array))
     else:
         weights = before.weights.grown(n_classes, before.position)
-        if scaling is not None:
-            weights = scaling.unfold(weights)
-        if plan.fit_intercept:
-            set_new_intercepts(weights.intercept, before, counts)
+    set_new_rows(weights, points.classes, before.position, steps.new_classes)
+    if scaling is not None:
+        weights = scaling.unfold(weights)
+    if plan.fit_intercept and before.weights is not None:
+        set_new_intercepts(weights.intercept, before, counts)
     seen = Seen(weights, counts, before.history.n_points, before.history.n_fit > 0)
     passes = passes_of_call(plan, before, steps, len(points.labels))
     if steps.half_life is not None and steps.learning_rate is None and before.weights is not None:
@@ -330,8 +339,11 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     chosen = _stepwise(replace(chosen, model=model))
     x, scaling = as_stored(before.weights, points.x), before.history.scaling
     scales = model.get_params()["scaling"] == "standard"
-    if scales and scaling is None:  # a stream begins, or a model of an older file goes on
-        scaling = FeatureScaling.of(x, centre=bool(owner.fit_intercept), weights=points.weights)
+    centre = bool(owner.fit_intercept)
+    if scaling is not None:
+        scaling = scaling.widened(x, centre=centre, weights=points.weights)
+    elif scales:  # a stream begins, or a model of an older file goes on
+        scaling = FeatureScaling.of(x, centre=centre, weights=points.weights)
     x = x if scaling is None else scaling.apply(x)
     settled = settle_points(own, chosen, x, points.labels.ids, len(points.classes), candidates=False, timed=True)
     assert isinstance(settled.plan, PointsPlan)

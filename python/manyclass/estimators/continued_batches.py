@@ -31,6 +31,7 @@ from manyclass.estimators.continued import (
     with_resolved,
 )
 from manyclass.estimators.fitting import asks_for_batches, with_model_of_several
+from manyclass.estimators.growing import refuse_starts, set_new_rows
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.postings import settle_hybrid, settle_sparse
 from manyclass.estimators.settle import Settled, settle_batches
@@ -60,6 +61,8 @@ def go_on(owner: Any, points: Points, before: Before, steps: Steps) -> GoneOn:
     kind = _kind(owner, with_model_of_several(owner, chosen, points), points, before)
     if kind == "linear":
         return go_on_softmax(owner, points, before, steps)
+    if kind != "batches":
+        refuse_starts(steps.new_classes, kind)
     settled = _settle(own, with_model_of_several(own, chosen, points), points, before, kind)
     plan = settled.plan
     if isinstance(plan, HybridPlan):
@@ -120,6 +123,7 @@ def go_on_batches(plan: BatchesPlan, points: Points, before: Before, steps: Step
     else:
         weights, squares = _grown_mapped(plan, before.weights, before.squares, points, before)
         _set_new_intercepts(plan, weights, points, before)
+    set_new_rows(weights, points.classes, before.position, steps.new_classes)
     weights, curve, squares = fit_batches(
         _with_passes(plan, points, before, steps),
         points.x,
