@@ -16,7 +16,7 @@ MODELS = {
     "linear": (SoftmaxClassifier(solver="implicit", max_iter=3, random_state=0), False),
     "default": (SoftmaxClassifier(random_state=0), False),
     "scaled": (
-        SoftmaxClassifier(solver="implicit", model=manyclass.models.Linear(scaling="standard"), random_state=0),
+        SoftmaxClassifier(solver="implicit", model=models.Linear(scaling="standard"), random_state=0),
         False,
     ),
     "probit": (AugmentReduceClassifier(max_iter=3, random_state=0), False),

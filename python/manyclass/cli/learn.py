@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ class _Learnt:
             rows = first if at == 0 else _rows(self.args, path, self.expected, several=self.several)
             if self.args.prequential:
                 print(f"{path}: {rows.X.shape[0]} rows, {_scored(self.model, rows)}", flush=True)
-            self.interrupted = was_interrupted(lambda rows=rows: train(self.model, rows, steps))
+            self.interrupted = was_interrupted(partial(train, self.model, rows, steps))
             self.n_rows += rows.X.shape[0]
             if self.interrupted:
                 break

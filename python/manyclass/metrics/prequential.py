@@ -72,8 +72,8 @@ def prequential(
     if not hasattr(model, "partial_fit"):
         raise TypeError(f"model is a {type(model).__name__}, which has no partial_fit")
     rows: list[dict[str, float]] = []
-    for X, y in parts:
-        y = y if sp.issparse(y) else np.asarray(y)
+    for X, given in parts:
+        y: Any = given if sp.issparse(given) else np.asarray(given)
         if y.shape[0] == 0:
             raise ValueError(f"part {len(rows)} has no rows; leave it out")
         scores = _scores(model, X, y, unseen)
@@ -110,7 +110,8 @@ def _scores(model: Any, X: Any, y: Any, unseen: str) -> dict[str, float]:
 def _rows(X: Any, rows: NDArray[np.intp]) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    return (X.tocsr() if sp.issparse(X) else np.asarray(X))[rows]
+    matrix: Any = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+    return matrix[rows]
 
 
 def _evaluated(model: Any, X: Any, y: Any) -> dict[str, float]:
