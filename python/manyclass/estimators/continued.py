@@ -37,7 +37,7 @@ from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.settle import Settled, is_open, linear_model, settle_points
-from manyclass.estimators.targets import check_targets, find_positions, sorted_classes
+from manyclass.estimators.targets import check_targets, sorted_classes
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Floats, LinearWeights, Matrix
 from manyclass.solvers import SOLVERS
@@ -46,19 +46,26 @@ from manyclass.training.plan import Plan, PointsPlan, Watch
 from manyclass.training.points import fit_points
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.training.start import Start
 
 
 @dataclass(frozen=True)
 class Steps:
     """What a call asks for beside the data: passes, a step size (None: as the schedule goes on), the rows after which
     an old one counts half (None: never), and what new classes begin at.
+
+    `fit` is of no call but of a fit that begins at the weights that are there, makes all its passes, and is watched so.
     """
 
     n_passes: int
     learning_rate: float | None
     half_life: float | None = None
     new_classes: Starts | None = None
+    fit: Watch | None = None
+
+    @property
+    def watch(self) -> Watch:
+        """What looks on."""
+        return Watch() if self.fit is None else self.fit
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,7 @@ class Before:
     def of(cls, model: Any, points: Points, half_life: float | None = None) -> Before:
         """What `model` is for a call with these points, the rows that it has seen having faded."""
         n_classes = len(points.classes)
-        if not _is_fitted(model):
+        if not is_fitted(model):
             return cls(None, np.zeros(0, dtype=np.intp), np.zeros(n_classes), History())
         position = np.searchsorted(points.classes, model.classes_)
         counts = np.zeros(n_classes)
@@ -163,7 +170,7 @@ def partial_fit(
     return model
 
 
-def _is_fitted(model: Any) -> bool:
+def is_fitted(model: Any) -> bool:
     return hasattr(model, "_weights")
 
 
@@ -186,7 +193,7 @@ def _check_can_go_on(model: Any) -> None:
 def _known(model: Any, classes: ArrayLike | None) -> NDArray[Any]:
     """The classes of a call that y need not have."""
     none = np.zeros(0, dtype=np.int64)
-    own = model.classes_ if _is_fitted(model) else none
+    own = model.classes_ if is_fitted(model) else none
     if classes is None:
         return np.asarray(own)
     check_targets(classes, several=False)
@@ -257,7 +264,9 @@ def go_on_by_points(
 
 
 def passes_of_call(plan: Plan, before: Before, steps: Steps, n_points: int) -> dict[str, Any]:
-    """The fields of a plan that say how many passes a call makes, and with what step sizes."""
+    """The fields of a plan that say how many passes a call makes, and with what step sizes; of a fit none."""
+    if steps.fit is not None:
+        return {}
     schedule = plan.schedule
     if schedule.name == "adaptive":
         raise ValueError(
@@ -289,32 +298,6 @@ def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> No
         return
     level = float(np.mean(intercept[counted] - np.log(before.counts[counted])))
     intercept[~old] = (level + np.log(counts[~old])).astype(np.float32)
-
-
-def goes_on_warm(model: Any) -> bool:
-    """Whether a `fit` begins at the weights of the last one."""
-    return bool(model.warm_start) and _is_fitted(model)
-
-
-def warm_start_of(model: Any, points: Points) -> Start:
-    """Return the weights of a model for the classes of a fit.
-
-    Raises
-    ------
-    ValueError
-        If the model is not linear, of one label a row, or has another number of features.
-    """
-    weights = model._weights
-    if points.several or not isinstance(weights, LinearWeights):
-        raise ValueError(
-            "warm_start is True, which is for linear models of one label a row; train this one on by partial_fit, with "
-            "n_passes, or set it to False"
-        )
-    if weights.coef.shape[1] != points.x.shape[1]:
-        raise ValueError(
-            f"warm_start is True and X has {points.x.shape[1]} features; the last fit had {weights.coef.shape[1]}"
-        )
-    return Start.from_model(weights, find_positions(points.classes, model.classes_, "y"))
 
 
 def with_resolved(model: Any) -> Any:

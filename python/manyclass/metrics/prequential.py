@@ -110,7 +110,7 @@ def _scores(model: Any, X: Any, y: Any, unseen: str) -> dict[str, float]:
 def _rows(X: Any, rows: NDArray[np.intp]) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    matrix: Any = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+    matrix = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
     return matrix[rows]
 
 
