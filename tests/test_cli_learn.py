@@ -90,3 +90,38 @@ def test_mistakes_are_told_before_anything_is_written(model, tmp_path, capsys):
     ):
         assert told in the_error(capsys, "learn", model, *options)
     assert model.read_bytes() == before
+
+
+def test_files_are_learnt_in_order_and_scored_before(model, tmp_path, capsys):
+    first, second = write_data(tmp_path / "a.txt", n_rows=80), write_data(tmp_path / "b.txt", n_rows=60)
+    lines = first.read_text().splitlines()
+    header = lines[0].rpartition(" ")[0] + " 100"  # labels
+    first.write_text("\n".join([header, *("99 " + line.split(" ", 1)[1] for line in lines[1:9]), *lines[9:]]) + "\n")
+    slow = manyclass.load(model)
+    expected = []
+    for path, n_unseen in ((first, 8), (second, 0)):
+        X, Y = load_xmc(path)
+        X, y = l2_normalize(X), first_label(Y)
+        found = slow.evaluate(X, y)
+        assert found["n_unseen"] == n_unseen
+        expected.append(
+            f"{path}: {len(y)} rows, {n_unseen} of them with a new label; log-loss {found['log_loss']:.4f} nats, "
+            f"accuracy {1 - found['error']:.4f}"
+        )
+        slow.partial_fit(X, y, half_life=100)
+    run("learn", model, first, second, "--half-life", 100, "--prequential", "--output", tmp_path / "out")
+    told = capsys.readouterr().out
+    assert [line for line in told.splitlines() if " rows, " in line] == expected
+    assert "rows          140" in told
+    assert "1 of them new" in told
+    learnt = manyclass.load(tmp_path / "out")
+    np.testing.assert_array_equal(learnt.coef_, slow.coef_)
+    np.testing.assert_array_equal(learnt.class_count_, slow.class_count_)
+    new = tmp_path / "new.txt"
+    new.write_text("\n".join("98 " + line.split(" ", 1)[1] for line in lines[1:]) + "\n")
+    run("learn", model, new, "--prequential", "--output", tmp_path / "out")
+    assert "new.txt: 80 rows, none with a known label" in capsys.readouterr().out
+    before = model.read_bytes()
+    assert "gone" in the_error(capsys, "learn", model, first, tmp_path / "gone")
+    assert "half_life is -1.0" in the_error(capsys, "learn", model, first, "--half-life", -1)
+    assert model.read_bytes() == before

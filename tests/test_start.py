@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 from test_epoch import small_problem
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier, samplers, solvers
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 from manyclass.training import points
 
 STORAGES = ["sparse", "dense"]
@@ -201,17 +201,90 @@ def test_a_warm_start_takes_what_auto_has_chosen_and_classes_by_their_labels(see
     np.testing.assert_allclose(last.coef_[~kept], 0, atol=1e-5)
 
 
+WARM = {
+    "embedding": (SoftmaxClassifier(model="embedding", dim=4, max_iter=3), False),
+    "search": (SoftmaxClassifier(sampler="search", solver="adagrad", max_iter=3), False),
+    "several": (SoftmaxClassifier(max_iter=3), True),
+    "sparse": (SoftmaxClassifier(model="sparse", max_iter=3), True),
+    "hybrid": (SoftmaxClassifier(model="hybrid", dim=4, max_iter=3), True),
+    "margin": (MarginClassifier(max_iter=3), False),
+    "margin of several": (MarginClassifier(model="embedding", dim=4, max_iter=3), True),
+}
+
+
+def warm_data(seed, several):
+    """Many rows of few, so that a hybrid has some to find its scales on."""
+    X, y = small_problem(seed)
+    X, y = np.tile(X, (6, 1)), np.tile(y, 6)
+    return X, np.eye(21, dtype=int)[y] if several else y
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_fits_of_other_models_begin_warm_too(name, seed):
+    model, several = WARM[name]
+    X, Y = warm_data(seed, several)
+    model = clone(model).set_params(random_state=0)
+    first = clone(model).fit(X, Y)
+    warm = clone(model).set_params(warm_start=True).fit(X, Y)  # nothing to begin at
+    z = first.decision_function(X)
+    np.testing.assert_array_equal(warm.decision_function(X), z)
+    warm.fit(X, Y)
+    assert warm.n_iter_ == first.n_iter_
+    np.testing.assert_array_equal(warm.class_count_, first.class_count_)
+    assert warm._history.n_points == len(X)
+    # It goes on: at first its loss is that with which the last fit ended, and not that of weights of 0.
+    assert warm.loss_curve_[0] < first.loss_curve_[0]
+    assert warm.loss_curve_[-1] < first.loss_curve_[-1] * 1.05
+    assert not np.array_equal(warm.decision_function(X), z)
+    # Steps of size nearly 0 leave it where it was.
+    still = warm.decision_function(X)
+    warm.set_params(learning_rate=1e-12)
+    if "hybrid" not in name and name != "several":  # embeddings of a hybrid have a step size of their own
+        np.testing.assert_allclose(warm.fit(X, Y).decision_function(X), still, atol=1e-4)
+
+
+def test_new_classes_join_a_warm_fit_and_old_ones_stay(seed):
+    X, y = warm_data(seed, False)
+    for model in (MarginClassifier(max_iter=3), SoftmaxClassifier(model="embedding", dim=4, max_iter=3)):
+        model.set_params(warm_start=True, random_state=0).fit(X[y > 2], y[y > 2])
+        model.fit(X, y)
+        assert model.classes_.tolist() == list(range(21))
+        with pytest.raises(ValueError, match="y lacks 0, a class of the last fit"):
+            model.fit(X[y > 2], y[y > 2])
+        with pytest.raises(ValueError, match="y has several labels a row; the last fit had one label a row"):
+            model.fit(X, np.eye(21, dtype=int)[y])
+        assert model.classes_.tolist() == list(range(21))
+
+
+def test_a_warm_fit_is_watched(seed):
+    for name in ("embedding", "sparse", "hybrid", "margin"):
+        model, several = WARM[name]
+        X, Y = warm_data(seed, several)
+        model = clone(model).set_params(warm_start=True, random_state=0).fit(X, Y)
+        seen = []
+        model.fit(X, Y, callback=lambda state, seen=seen: seen.append(state.n_iter) or state.n_iter == 2)
+        assert model.n_iter_ == 2
+        assert seen == [1, 2]
+        assert model.fit(X, Y, max_seconds=0).n_iter_ <= 1  # which the slice that the clock ends may hold
+
+
 def test_where_there_is_no_warm_start_it_is_said(seed):
     X, y = small_problem(seed)
     for model, told in (
-        (SoftmaxClassifier(model="embedding", dim=4, max_iter=1), "linear models of one label a row"),
+        (SoftmaxClassifier(model="embedding", dim=4, max_iter=1), "X has 11 features; the last fit had 12"),
         (SoftmaxClassifier(solver="implicit", max_iter=1), "X has 11 features; the last fit had 12"),
     ):
         model.set_params(warm_start=True, random_state=0).fit(X, y)
         coef = model.coef_.copy()
         with pytest.raises(ValueError, match=told):
-            model.fit(X if "linear" in told else X[:, 1:], y)
+            model.fit(X[:, 1:], y)
         np.testing.assert_array_equal(model.coef_, coef)
+    several = np.eye(21, dtype=int)[y]
+    with pytest.raises(ValueError, match="warm_start is True and y has several labels a row; the last fit had one"):
+        SoftmaxClassifier(solver="implicit", max_iter=1, warm_start=True).fit(X, y).fit(X, several)
+    pruned = SoftmaxClassifier(model=models.Sparse(prune=0.5), warm_start=True, random_state=0).fit(X, several)
+    with pytest.raises(ValueError, match=r"prune is 0\.5; a fit that begins warm drops no weights"):
+        pruned.fit(X, several)
     with pytest.raises(ValueError, match="warm_start is True, which begins one run"):
         SoftmaxClassifier(warm_start=True, n_models=2).fit(X, y)
     with pytest.raises(TypeError, match="warm_start is 1; it must be True or False"):

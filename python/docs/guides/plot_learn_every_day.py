@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier, plot
+from manyclass.metrics import prequential
 
 N_ITEMS, N_NEW, N_GROUPS, A_DAY, PAST, DAYS = 2_000, 20, 40, 2_000, 6, 15
 rng = np.random.default_rng(0)
@@ -42,40 +43,58 @@ def a_day(n_items):
 n_items = N_ITEMS - N_NEW * DAYS
 past = [a_day(n_items) for _ in range(5)]
 X, y = sp.vstack([X for X, _ in past], format="csr"), np.concatenate([y for _, y in past])
-fixed = SoftmaxClassifier(solver="implicit", random_state=0).fit(X, y)
-daily = SoftmaxClassifier(solver="implicit", random_state=0).fit(X, y)
+parameters = {"solver": "implicit", "random_state": 0}
+fixed = SoftmaxClassifier(**parameters).fit(X, y)
+daily = SoftmaxClassifier(**parameters).fit(X, y)
+forgetful = SoftmaxClassifier(**parameters).fit(X, y)
 
 # %%
 # Day by day
 # ----------
 # Each day's rows are predicted first and learnt afterwards, so that each loss is one on rows never seen: the
-# prequential log-loss. Items on their first day are not predicted by either model, and left out of both losses.
+# prequential log-loss. A row whose item a model does not know is charged the logarithm of the number of its classes, so
+# that the losses of all models are of all rows; ``unseen="drop"`` would leave such rows out.
+#
+# With ``half_life`` old rows fade: here a row counts half when three days have passed. Class counts fade, and the step
+# size does not fall below the one that remembers for so long.
 
-losses = {"fitted once": [], "trained on every day": []}
+days = []
 for _ in range(DAYS):
     taste += 0.15 * rng.normal(size=N_ITEMS)
     n_items += N_NEW
-    X, y = a_day(n_items)
-    known = np.isin(y, fixed.classes_)
-    losses["fitted once"].append(fixed.evaluate(X[known], y[known])["log_loss"])
-    losses["trained on every day"].append(daily.evaluate(X[known], y[known])["log_loss"])
-    daily.partial_fit(X, y, n_passes=2)
+    days.append(a_day(n_items))
 
+tables = {
+    "trained on every day": prequential(daily, days, unseen="log_k", n_passes=2),
+    "with a half-life": prequential(forgetful, days, unseen="log_k", n_passes=2, half_life=3 * A_DAY),
+}
+of_fixed = [fixed.evaluate(X, y) for X, y in days]
+shares = [found["n_unseen"] / A_DAY for found in of_fixed]
+charge = np.log(len(fixed.classes_))
+losses = {"fitted once": [(1 - u) * found["log_loss"] + u * charge for u, found in zip(shares, of_fixed, strict=True)]}
+losses |= {name: table["log_loss"].tolist() for name, table in tables.items()}
+
+unseen = tables["trained on every day"]["n_unseen"]
 print(f"classes: {len(fixed.classes_)} at first, {len(daily.classes_)} after {DAYS} days")
-print(f"rows:    {5 * A_DAY} at first, {int(daily.class_count_.sum())} in the end")
+print(f"rows of items not seen before: {unseen[0]} on day 1, {unseen[-1]} on day {DAYS}")
+print(f"rows that count: {int(daily.class_count_.sum())}, {int(forgetful.class_count_.sum())} with a half-life")
 for name, by_day in losses.items():
     print(f"{name:>22}: {by_day[0]:.2f} nats on day 1, {by_day[-1]:.2f} on day {DAYS}")
 
 picture = plot.loss_over_time(losses)
 
 # %%
+# Without a half-life each call makes small steps, since a day is little beside all that the model has seen: it learns
+# new items too slowly to gain by them. With one it forgets what is no longer so.
+
+# %%
 # What a call does
 # ----------------
 # - Rows are visited once, or ``n_passes`` times, by the steps that ``fit`` makes. The step size is that with which the
 #   schedule of ``fit`` ended, and a larger one where a call brings many rows beside those seen before;
-#   ``learning_rate`` sets it by hand.
+#   ``learning_rate`` sets it by hand, and ``half_life`` keeps it from falling too low for data that drift.
 # - New labels become classes in their places among the sorted ``classes_``; ``classes=`` names labels that are to come.
-#   ``class_count_`` has the rows of each class so far.
+#   ``class_count_`` has the rows of each class so far, less what has faded.
 # - The whole is not redone: what only old rows told is slowly forgotten. Where a tenth of the labels comes late, the
 #   model ends some hundredths of a nat above one that was trained on all rows at once, in a fifth of its time.
 # - A call copies the weights, so that one that fails leaves the model as it was; give it thousands of rows and not one.

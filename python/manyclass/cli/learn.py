@@ -4,6 +4,9 @@ The steps are those of its fit; rows are read as there, texts by the model's own
 the fit. What a call costs does not depend on the rows that the model has seen. The file is replaced when all is done,
 or another is written (--output). Ctrl-C ends training and saves the model reached so far, with exit code 130.
 
+Several files are learnt one after the other, as they came in time; --prequential scores each before it is learnt, on
+its rows whose label the model knows by then. With --half-life old rows fade, for data that drift.
+
 Rows without a label or without a feature are dropped, and it is said how many.
 """
 
@@ -13,6 +16,9 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,13 +38,15 @@ from manyclass.training.interrupts import was_interrupted
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", metavar="MODEL", help="model file of `manyclass fit` or an estimator's save")
-    parser.add_argument("data", metavar="DATA", help=f"new rows: {DATA}")
+    parser.add_argument("data", metavar="DATA", nargs="+", help=f"new rows, a file or several in order: {DATA}")
     parser.add_argument("--output", metavar="PATH", help="file for the model; default: MODEL, which is replaced")
     parser.add_argument("--test", metavar="FILE", help="evaluate on this data before and after training")
     parser.add_argument("--n-passes", type=int, default=1, help="passes over the new rows")
     parser.add_argument(
         "--learning-rate", type=float, help="step size; default: where that of the fit ended, larger for many new rows"
     )
+    parser.add_argument("--half-life", type=float, help="rows after which an old one counts half; default: never")
+    parser.add_argument("--prequential", action="store_true", help="score each file before it is learnt, a line each")
     parser.add_argument("--n-jobs", type=int, default=-1, help="threads; -1: all cores")
     add_progress(parser)
     add_data_options(parser, of_model=True)
@@ -54,36 +62,27 @@ def run(args: argparse.Namespace) -> int:
     if not hasattr(model, "partial_fit"):
         raise ValueError(f"{args.model} is a {type(model).__name__}, which cannot be trained on")
     check_writable(output)
+    for path in args.data[1:]:
+        Path(path).stat()  # one that is not there is told before hours of training on the others
     own_jobs, own_verbose = model.n_jobs, model.verbose
     model.set_params(n_jobs=args.n_jobs, verbose=int(shows_progress(args)))
     several = bool(getattr(model, "multilabel_", False))
     expected = Expected.by(model, need_label=True)
-    rows = _rows(args, args.data, expected, several=several)
+    first = _rows(args, args.data[0], expected, several=several)  # a mistake is told before the test is evaluated
     test = _rows(args, args.test, expected, several=several) if args.test else None
     if test is not None:
         print_table({"evaluated": "before", **as_text(evaluated(model, test))})
         print()
 
     before, begin = len(model.classes_), time.perf_counter()
-    steps = {"n_passes": args.n_passes, "learning_rate": args.learning_rate}
-    train = _of_several if several else _of_one
-    interrupted = was_interrupted(lambda: train(model, rows, steps))
+    learnt = _Learnt(model, args, expected, several=several)
+    learnt.files(first)
     seconds = time.perf_counter() - begin
     model.set_params(n_jobs=own_jobs, verbose=own_verbose)
     with waiting(f"writing {output}"):
         save_model(model, output, notes)
-    curve = model.loss_curve_
-    print_table(
-        {
-            "rows": rows.X.shape[0],
-            "classes": f"{len(model.classes_)}, {len(model.classes_) - before} of them new",
-            "passes": args.n_passes,
-            "seconds": f"{seconds:.2f}",
-            "running loss": f"{curve[-1]:.4f} nats" if len(curve) else "none",
-            "model": f"{output} ({os.path.getsize(output)} bytes)",
-        }
-    )
-    if interrupted:
+    learnt.tell(before, seconds, output)
+    if learnt.interrupted:
         sys.stdout.flush()
         note(f"interrupted; {output} is the model reached so far")
         return INTERRUPTED
@@ -91,6 +90,56 @@ def run(args: argparse.Namespace) -> int:
         print()
         print_table({"evaluated": "after", **as_text(evaluated(model, test))})
     return 0
+
+
+@dataclass
+class _Learnt:
+    """Files that are learnt one after the other."""
+
+    model: Any
+    args: argparse.Namespace
+    expected: Expected
+    several: bool
+    n_rows: int = 0
+    interrupted: bool = False
+
+    def files(self, first: Labelled) -> None:
+        """Learn the files of the command, the first of which is read."""
+        names = ("n_passes", "learning_rate", "half_life")
+        steps = {name: getattr(self.args, name) for name in names}
+        train = _of_several if self.several else _of_one
+        for at, path in enumerate(self.args.data):
+            rows = first if at == 0 else _rows(self.args, path, self.expected, several=self.several)
+            if self.args.prequential:
+                print(f"{path}: {rows.X.shape[0]} rows, {_scored(self.model, rows)}", flush=True)
+            self.interrupted = was_interrupted(partial(train, self.model, rows, steps))
+            self.n_rows += rows.X.shape[0]
+            if self.interrupted:
+                break
+
+    def tell(self, n_before: int, seconds: float, output: str) -> None:
+        """Say what was learnt."""
+        classes, curve = self.model.classes_, self.model.loss_curve_
+        print_table(
+            {
+                "rows": self.n_rows,
+                "classes": f"{len(classes)}, {len(classes) - n_before} of them new",
+                "passes": self.args.n_passes,
+                "seconds": f"{seconds:.2f}",
+                "running loss": f"{curve[-1]:.4f} nats" if len(curve) else "none",
+                "model": f"{output} ({os.path.getsize(output)} bytes)",
+            }
+        )
+
+
+def _scored(model: Any, rows: Labelled) -> str:
+    """What the model makes of rows before it learns them."""
+    if not np.isin(_as_classes(model.classes_, rows.labels)[np.unique(rows.Y.indices)], model.classes_).any():
+        return "none with a known label"
+    found = evaluated(model, rows)
+    loss = f"log-loss {found['log_loss']:.4f} nats, " if "log_loss" in found else ""
+    unseen = found["dropped_rows"]["with_unseen_label"]
+    return f"{unseen} of them with a new label; {loss}accuracy {1 - found['error']:.4f}"
 
 
 def _rows(args: argparse.Namespace, path: str, expected: Expected, *, several: bool) -> Labelled:

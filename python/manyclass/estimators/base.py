@@ -214,7 +214,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             "_weights": weights,
             "calibration_": None,
             "class_count_": np.bincount(points.labels.ids, minlength=len(points.classes)).astype(np.float64),
-            "_history": History(len(points.labels), len(points.labels), n_labels=points.labels.mean),
+            "_history": History.of_fit(len(points.labels), n_labels=points.labels.mean),
             "_squares": None,
             **more,
         }

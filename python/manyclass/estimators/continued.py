@@ -3,12 +3,15 @@
 Rows of a call are visited once, or n_passes times, by the steps that `fit` would make, those of "implicit" where `fit`
 makes passes over all rows ("lbfgs"). What a call begins at:
 
-- Weights of new classes are 0, their intercepts as if the old ones, less the logarithms of their counts, went for them.
+- Weights of new classes are 0, or what `new_classes` says, their intercepts as if the old ones, less the logarithms of
+  their counts, went for them; features may come, too, by `new_features`: see `help(manyclass.estimators.growing)`.
 - The step size is that of the schedule of `fit`, wound back by the share that new rows have: to its beginning where
   there are as many as the model has seen, and hardly at all for a few; the passes of the call go through what then is
   left of it. A stream that began without `fit` keeps the first step size.
 - u of the double sum: the mean log-normaliser of a few of the rows, less the score of the row's own label. It is as
   good as the exact value there, where log K loses 0.05 nats a call. In a stream without `fit` it is log K, as in `fit`.
+
+`half_life` makes old rows fade, for data that drift: see `help(manyclass.estimators.forgetting)`.
 
 Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it
 gives at once, and what one pass of `fit` gives, where nothing depends on the rows to come: with all classes named, a
@@ -18,7 +21,7 @@ step size by number, shuffle=False, and a sampler that does not count frequencie
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,11 +31,13 @@ from sklearn.base import clone
 from manyclass.checks import check_number
 from manyclass.estimators.base import Points
 from manyclass.estimators.ensemble import is_composed
+from manyclass.estimators.forgetting import faded, impurity, kept_awake, left_of_old_rows, step_that_remembers
+from manyclass.estimators.growing import Starts, check_starts, set_new_rows, widened
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.settle import Settled, is_open, linear_model, settle_points
-from manyclass.estimators.targets import check_targets, find_positions, sorted_classes
+from manyclass.estimators.targets import check_targets, sorted_classes
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Floats, LinearWeights, Matrix
 from manyclass.solvers import SOLVERS
@@ -41,15 +46,26 @@ from manyclass.training.plan import Plan, PointsPlan, Watch
 from manyclass.training.points import fit_points
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.training.start import Start
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What a call asks for beside the data: passes, and a step size; None: as the schedule goes on."""
+    """What a call asks for beside the data: passes, a step size (None: as the schedule goes on), the rows after which
+    an old one counts half (None: never), and what new classes begin at.
+
+    `fit` is of no call but of a fit that begins at the weights that are there, makes all its passes, and is watched so.
+    """
 
     n_passes: int
     learning_rate: float | None
+    half_life: float | None = None
+    new_classes: Starts | None = None
+    fit: Watch | None = None
+
+    @property
+    def watch(self) -> Watch:
+        """What looks on."""
+        return Watch() if self.fit is None else self.fit
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,7 @@ class Before:
     position : ndarray of shape (n_classes_before,)
         Where these classes stand among all of the call.
     counts : ndarray of shape (n_classes,)
-        Rows of each class.
+        Rows of each class, faded where there is a half-life.
     history : History
     squares : Squares or None
         Adagrad's sums, of the model's own classes.
@@ -76,15 +92,17 @@ class Before:
     squares: Squares | None = None
 
     @classmethod
-    def of(cls, model: Any, points: Points) -> Before:
-        """What `model` is for a call with these points."""
+    def of(cls, model: Any, points: Points, half_life: float | None = None) -> Before:
+        """What `model` is for a call with these points, the rows that it has seen having faded."""
         n_classes = len(points.classes)
-        if not _is_fitted(model):
+        if not is_fitted(model):
             return cls(None, np.zeros(0, dtype=np.intp), np.zeros(n_classes), History())
         position = np.searchsorted(points.classes, model.classes_)
         counts = np.zeros(n_classes)
-        counts[position] = model.class_count_
-        return cls(model._weights, position, counts, model._history, model._squares)
+        left = left_of_old_rows(len(points.labels), half_life)
+        counts[position] = left * model.class_count_
+        squares = model._squares if half_life is None else faded(model._squares, left)
+        return cls(model._weights, position, counts, model._history.faded(left), squares)
 
     def counts_with(self, points: Points) -> Doubles:
         """Rows of each class, those of a call's points included; 1 for a class that only `classes` names.
@@ -96,7 +114,7 @@ class Before:
 
     def share_new(self, n_points: int) -> float:
         """New rows over those seen before, at most 1."""
-        return min(1.0, n_points / max(1, self.history.n_points))
+        return min(1.0, n_points / max(1.0, self.history.n_counting))
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,9 @@ def partial_fit(
     *,
     n_passes: int = 1,
     learning_rate: float | None = None,
+    half_life: float | None = None,
+    new_classes: Starts | None = None,
+    new_features: Literal["error", "grow"] = "error",
 ) -> Any:
     """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.estimators.continued)`.
 
@@ -126,30 +147,30 @@ def partial_fit(
     X, y, classes : as in fit, new labels becoming classes; and array-like of labels that are to come, or None
     sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
     n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule, or None
+    half_life : float, rows after which an old one counts half, default=None: never
+    new_classes, new_features : mapping of new labels to the weights that they begin at, None: 0; "error" or "grow"
     """
     check_number("n_passes", n_passes, low=1, integer=True)
-    if learning_rate is not None:
-        check_number("learning_rate", learning_rate, low=0, open_low=True)
+    for name, value in (("learning_rate", learning_rate), ("half_life", half_life)):
+        if value is not None:
+            check_number(name, value, low=0, open_low=True)
+    check_starts(new_classes)
     model.check_parameters()
     _check_can_go_on(model)
     _check_same_kind(model, y)
-    points = model._points(X, y, sample_weight, _known(model, classes))
+    own = widened(model, X, new_features)
+    points = own._points(X, y, sample_weight, _known(model, classes))
     _check_columns(points, classes)
-    before = Before.of(model, points)
-    found: GoneOn = model._go_on(points, before, Steps(int(n_passes), learning_rate))
+    before = Before.of(own, points, half_life)
+    found: GoneOn = own._go_on(points, before, Steps(int(n_passes), learning_rate, half_life, new_classes))
     curve = [*getattr(model, "loss_curve_", []), *found.curve]
-    history = replace(
-        before.history,
-        n_points=before.history.n_points + len(points.labels),
-        scaling=found.scaling,
-        n_labels=before.history.n_labels or points.labels.mean,
-    )
+    history = before.history.gone_on(len(points.labels), found.scaling, points.labels.mean)
     counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
     model._take(points, found.weights, curve, class_count_=counts, _history=history, **found.more)
     return model
 
 
-def _is_fitted(model: Any) -> bool:
+def is_fitted(model: Any) -> bool:
     return hasattr(model, "_weights")
 
 
@@ -172,7 +193,7 @@ def _check_can_go_on(model: Any) -> None:
 def _known(model: Any, classes: ArrayLike | None) -> NDArray[Any]:
     """The classes of a call that y need not have."""
     none = np.zeros(0, dtype=np.int64)
-    own = model.classes_ if _is_fitted(model) else none
+    own = model.classes_ if is_fitted(model) else none
     if classes is None:
         return np.asarray(own)
     check_targets(classes, several=False)
@@ -222,12 +243,18 @@ def go_on_by_points(
         weights = LinearWeights.zeros(n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array))
     else:
         weights = before.weights.grown(n_classes, before.position)
-        if scaling is not None:
-            weights = scaling.unfold(weights)
-        if plan.fit_intercept:
-            set_new_intercepts(weights.intercept, before, counts)
+    set_new_rows(weights, points.classes, before.position, steps.new_classes)
+    if scaling is not None:
+        weights = scaling.unfold(weights)
+    if plan.fit_intercept and before.weights is not None:
+        set_new_intercepts(weights.intercept, before, counts)
     seen = Seen(weights, counts, before.history.n_points, before.history.n_fit > 0)
-    plan = replace(plan, averaging="none", **passes_of_call(plan, before, steps, len(points.labels)))
+    passes = passes_of_call(plan, before, steps, len(points.labels))
+    if steps.half_life is not None and steps.learning_rate is None and before.weights is not None:
+        g = impurity(weights, points.x, plan.n_threads)
+        least = step_that_remembers(steps.half_life * steps.n_passes, n_classes, g)
+        passes["schedule"] = kept_awake(passes["schedule"], min(least, plan.schedule.at(0)[0]), steps.n_passes)
+    plan = replace(plan, averaging="none", **passes)
     weights, curve = fit_points(
         plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen
     )
@@ -237,7 +264,9 @@ def go_on_by_points(
 
 
 def passes_of_call(plan: Plan, before: Before, steps: Steps, n_points: int) -> dict[str, Any]:
-    """The fields of a plan that say how many passes a call makes, and with what step sizes."""
+    """The fields of a plan that say how many passes a call makes, and with what step sizes; of a fit none."""
+    if steps.fit is not None:
+        return {}
     schedule = plan.schedule
     if schedule.name == "adaptive":
         raise ValueError(
@@ -271,32 +300,6 @@ def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> No
     intercept[~old] = (level + np.log(counts[~old])).astype(np.float32)
 
 
-def goes_on_warm(model: Any) -> bool:
-    """Whether a `fit` begins at the weights of the last one."""
-    return bool(model.warm_start) and _is_fitted(model)
-
-
-def warm_start_of(model: Any, points: Points) -> Start:
-    """Return the weights of a model for the classes of a fit.
-
-    Raises
-    ------
-    ValueError
-        If the model is not linear, of one label a row, or has another number of features.
-    """
-    weights = model._weights
-    if points.several or not isinstance(weights, LinearWeights):
-        raise ValueError(
-            "warm_start is True, which is for linear models of one label a row; train this one on by partial_fit, with "
-            "n_passes, or set it to False"
-        )
-    if weights.coef.shape[1] != points.x.shape[1]:
-        raise ValueError(
-            f"warm_start is True and X has {points.x.shape[1]} features; the last fit had {weights.coef.shape[1]}"
-        )
-    return Start.from_model(weights, find_positions(points.classes, model.classes_, "y"))
-
-
 def with_resolved(model: Any) -> Any:
     """An estimator whose open parameters are what the model's fit has made of them; what is set since then counts."""
     own, resolved = model.get_params(deep=False), getattr(model, "resolved_params_", {})
@@ -319,8 +322,11 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     chosen = _stepwise(replace(chosen, model=model))
     x, scaling = as_stored(before.weights, points.x), before.history.scaling
     scales = model.get_params()["scaling"] == "standard"
-    if scales and scaling is None:  # a stream begins, or a model of an older file goes on
-        scaling = FeatureScaling.of(x, centre=bool(owner.fit_intercept), weights=points.weights)
+    centre = bool(owner.fit_intercept)
+    if scaling is not None:
+        scaling = scaling.widened(x, centre=centre, weights=points.weights)
+    elif scales:  # a stream begins, or a model of an older file goes on
+        scaling = FeatureScaling.of(x, centre=centre, weights=points.weights)
     x = x if scaling is None else scaling.apply(x)
     settled = settle_points(own, chosen, x, points.labels.ids, len(points.classes), candidates=False, timed=True)
     assert isinstance(settled.plan, PointsPlan)

@@ -31,6 +31,7 @@ from manyclass.estimators.continued import (
     with_resolved,
 )
 from manyclass.estimators.fitting import asks_for_batches, with_model_of_several
+from manyclass.estimators.growing import refuse_starts, set_new_rows
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.postings import settle_hybrid, settle_sparse
 from manyclass.estimators.settle import Settled, settle_batches
@@ -41,7 +42,7 @@ from manyclass.models import MODELS
 from manyclass.training.batches import fit_batches, start_mapped
 from manyclass.training.blend import MOST_HELD_OUT, rows_held_out
 from manyclass.training.hybrid import begin_hybrid, go_on_hybrid, join
-from manyclass.training.plan import BatchesPlan, HybridPlan, PostingsPlan, Watch
+from manyclass.training.plan import BatchesPlan, HybridPlan, PostingsPlan
 from manyclass.training.postings import fit_postings, start_postings, support_of
 from manyclass.training.seen import Seen
 from manyclass.training.squares import HybridSquares, MappedSquares, PostingSquares
@@ -60,6 +61,8 @@ def go_on(owner: Any, points: Points, before: Before, steps: Steps) -> GoneOn:
     kind = _kind(owner, with_model_of_several(owner, chosen, points), points, before)
     if kind == "linear":
         return go_on_softmax(owner, points, before, steps)
+    if kind != "batches":
+        refuse_starts(steps.new_classes, kind)
     settled = _settle(own, with_model_of_several(own, chosen, points), points, before, kind)
     plan = settled.plan
     if isinstance(plan, HybridPlan):
@@ -120,12 +123,13 @@ def go_on_batches(plan: BatchesPlan, points: Points, before: Before, steps: Step
     else:
         weights, squares = _grown_mapped(plan, before.weights, before.squares, points, before)
         _set_new_intercepts(plan, weights, points, before)
+    set_new_rows(weights, points.classes, before.position, steps.new_classes)
     weights, curve, squares = fit_batches(
         _with_passes(plan, points, before, steps),
         points.x,
         points.labels,
         n_classes,
-        Watch(),
+        steps.watch,
         points.weights,
         _seen(weights, points, before),
         squares,
@@ -173,7 +177,7 @@ def _go_on_postings(plan: PostingsPlan, points: Points, before: Before, steps: S
     plan = _with_passes(plan, points, before, steps)
     data = (as_csr(points.x), points.labels, len(points.classes))
     seen = _seen(weights, points, before)
-    weights, curve, squares = fit_postings(plan, *data, Watch(), points.weights, seen, squares)
+    weights, curve, squares = fit_postings(plan, *data, steps.watch, points.weights, seen, squares)
     return GoneOn(weights, curve, None, {"_squares": squares})
 
 
@@ -214,7 +218,7 @@ def _go_on_hybrid(plan: HybridPlan, points: Points, before: Before, steps: Steps
     seen = _seen(weights, points, before)
     # A part whose scale is 0 has no scores to go on from, and stays out.
     parts = (scales[0] != 0, scales[1] != 0)
-    curve = go_on_hybrid(passes, as_csr(points.x), points.labels, points.weights, seen, squares, parts)
+    curve = go_on_hybrid(passes, as_csr(points.x), points.labels, points.weights, seen, squares, parts, steps.watch)
     weights.multiply_parts(scales)
     return GoneOn(weights, curve, None, {"_squares": squares})
 

@@ -77,14 +77,14 @@ def fit_softmax(
     chosen = with_model_of_several(owner, chosen, points)
     if chosen.model is not None and chosen.model.name in ("sparse", "hybrid"):
         _refuse(start, f"with model={chosen.model.name!r}")
-        _refuse_candidates(candidates)
+        refuse_candidates(candidates)
         settle = settle_sparse if chosen.model.name == "sparse" else settle_hybrid
         return _fit_postings(settle(owner, chosen, points, timed=watch.max_seconds < np.inf), points, watch)
     given = watch.max_seconds < np.inf or candidates is not None or start is not None
     contest = not given and _leaves_model_open(owner, chosen, points)
     if not contest and _trains_by_batches(owner, chosen, points):
         _refuse(start, "with several labels or embeddings")
-        _refuse_candidates(candidates)
+        refuse_candidates(candidates)
         embeds = _chooses_embeddings(owner, chosen, points)
         settled = settle_batches(owner, chosen, points.x, len(points.classes), embeds=embeds)
         return _fit_batches(settled, points, watch)
@@ -244,7 +244,8 @@ def _heads(owner: Any, candidates: ArrayLike | None, sampler: Part | None, point
     return positions_of(candidates, points.classes, "candidates")
 
 
-def _refuse_candidates(candidates: ArrayLike | None) -> None:
+def refuse_candidates(candidates: ArrayLike | None) -> None:
+    """Raise ValueError for candidates where there are no heads."""
     if candidates is not None:
         raise ValueError("candidates are given; they are for sampler='head_tail' with a linear model of one label")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,8 @@ class History:
     ----------
     n_points : int
         Rows that it was trained on, each counted once a call.
+    n_counting : float
+        What they count now that old ones have faded; without half_life, as many.
     n_fit : int
         Those of its last `fit`; 0 of a stream that began without one.
     scaling : FeatureScaling or None
@@ -44,6 +46,7 @@ class History:
 
     n_points: int = 0
     n_fit: int = 0
+    n_counting: float = 0.0
     scaling: FeatureScaling | None = None
     n_labels: float = 0.0
 
@@ -54,7 +57,8 @@ class History:
 
     def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """As a file holds it: what JSON has, and arrays by their names; a scale that all features share is a number."""
-        found: dict[str, Any] = {"n_points": self.n_points, "n_fit": self.n_fit, "n_labels": self.n_labels}
+        numbers = ("n_points", "n_fit", "n_counting", "n_labels")
+        found: dict[str, Any] = {name: getattr(self, name) for name in numbers}
         if self.scaling is None:
             return found, {}
         shift, scale = self.scaling.shift, self.scaling.scale
@@ -68,8 +72,10 @@ class History:
         numbers = {name: found.get(name, 0) for name in ("n_points", "n_fit")}
         for name, value in numbers.items():
             check_number(name, value, low=0, integer=True)
-        n_labels = found.get("n_labels", 0.0)
-        check_number("n_labels", n_labels, low=0)
+        reals = {"n_counting": found.get("n_counting", numbers["n_points"]), "n_labels": found.get("n_labels", 0.0)}
+        for name, value in reals.items():
+            check_number(name, value, low=0)
+            reals[name] = float(value)
         scaling = None
         if "scale" in found:
             check_number("scale", found["scale"], low=0, open_low=True)
@@ -77,4 +83,23 @@ class History:
             scaling = FeatureScaling(*shared)
         elif "scaling.scale" in arrays:
             scaling = FeatureScaling(arrays["scaling.shift"], arrays["scaling.scale"])
-        return cls(**numbers, scaling=scaling, n_labels=float(n_labels))
+        return cls(**numbers, **reals, scaling=scaling)
+
+    @classmethod
+    def of_fit(cls, n_points: int, scaling: FeatureScaling | None = None, n_labels: float = 0.0) -> History:
+        """That of a model after a fit of so many rows."""
+        return cls(n_points, n_points, float(n_points), scaling, n_labels)
+
+    def faded(self, factor: float) -> History:
+        """The same, rows seen so far counting so much of what they did."""
+        return replace(self, n_counting=self.n_counting * factor)
+
+    def gone_on(self, n_points: int, scaling: FeatureScaling | None, n_labels: float) -> History:
+        """That after a call with so many rows; the number of labels is kept from the first training."""
+        return replace(
+            self,
+            n_points=self.n_points + n_points,
+            n_counting=self.n_counting + n_points,
+            scaling=scaling,
+            n_labels=self.n_labels or n_labels,
+        )

@@ -99,7 +99,7 @@ class LabelClassifier(LinearClassifier):
         n_labels = max(1, round(float(np.average(np.diff(points.labels.indptr), weights=points.weights))))
         goes_on, threshold = "class_count_" in more, None
         if goes_on:  # the counts are of all calls
-            n_labels = max(1, round(float(more["class_count_"].sum()) / more["_history"].n_points))
+            n_labels = max(1, round(float(more["class_count_"].sum()) / more["_history"].n_counting))
         if goes_on and hasattr(self, "_weights") and len(points.labels) < LEAST_ROWS:  # too few rows to find another
             threshold = self.threshold_
         elif points.several:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass.estimators.auto import EMBEDDED_DIM
 from manyclass.estimators.base import Points, Unseen
 from manyclass.estimators.checkpointed import with_checkpoints
@@ -19,6 +19,7 @@ from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.estimators.warm import fit_warm, goes_on_warm
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.tensor_file import PathLike
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
@@ -95,6 +96,8 @@ class MarginClassifier(LabelClassifier):
         Make probabilities of scores by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
         Mean of the scores of so many runs that differ by their seed; see `SoftmaxClassifier`.
+    warm_start : bool, default=False
+        `fit` begins at the weights of the last fit; see `help(manyclass.estimators.warm)`.
 
     Attributes
     ----------
@@ -142,6 +145,7 @@ class MarginClassifier(LabelClassifier):
         verbose: int = 0,
         calibration: Literal["temperature"] | None = None,
         n_models: int = 1,
+        warm_start: bool = False,
     ) -> None:
         self.loss = loss
         self.smoothing = smoothing
@@ -159,6 +163,7 @@ class MarginClassifier(LabelClassifier):
         self.verbose = verbose
         self.calibration = calibration
         self.n_models = n_models
+        self.warm_start = warm_start
 
     def fit(
         self,
@@ -195,6 +200,10 @@ class MarginClassifier(LabelClassifier):
         return taken_over(self, fitted)  # type: ignore[no-any-return]
 
     def _fit_points(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
+        if goes_on_warm(self):
+            found = fit_warm(self, points, watch)
+            self._take(points, found.weights, found.curve, _squares=found.more["_squares"])
+            return self
         plan = self._plan(chosen, points)
         n_classes = len(points.classes)
         weights, curve, squares = fit_batches(plan, points.x, points.labels, n_classes, watch, points.weights)
@@ -207,6 +216,7 @@ class MarginClassifier(LabelClassifier):
     def check_parameters(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
         check_choice("loss", self.loss, LOSSES)
+        check_flag("warm_start", self.warm_start)
         check_composed(self)
         check_class_weight(self.class_weight)
         check_number("smoothing", self.smoothing, low=0)
@@ -220,7 +230,7 @@ class MarginClassifier(LabelClassifier):
 
     def _plan(self, chosen: Chosen, points: Points) -> BatchesPlan:
         given = Given(self)
-        for name in ("solver", "sampler", "model", "loss", "class_weight"):
+        for name in ("solver", "sampler", "model", "loss", "class_weight", "warm_start"):
             given.take(name)
         smoothing = float(given.take("smoothing")) if self.loss == "margin" else 0.0
         assert chosen.solver is not None

@@ -14,25 +14,18 @@ from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
 from manyclass.estimators.checkpointed import with_checkpoints
-from manyclass.estimators.continued import (
-    Before,
-    GoneOn,
-    Steps,
-    goes_on_warm,
-    partial_fit,
-    warm_start_of,
-    with_resolved,
-)
+from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit, with_resolved
 from manyclass.estimators.continued_batches import go_on
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.files import saved
-from manyclass.estimators.fitting import fit_softmax
+from manyclass.estimators.fitting import fit_softmax, refuse_candidates
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
 from manyclass.estimators.settle import BATCH_SOLVERS
 from manyclass.estimators.trials import Report
+from manyclass.estimators.warm import begins_by_points, fit_warm, goes_on_warm, warm_start_of
 from manyclass.estimators.weighting import (
     ClassWeight,
     check_class_weight,
@@ -105,7 +98,7 @@ class SoftmaxClassifier(LabelClassifier):
     n_models : int, default=1
         Mean of the scores of so many runs that differ by their seed, kept as one model; embeddings grow with it.
     warm_start : bool, default=False
-        `fit` begins at the weights of the last fit, with what it chose, a linear model of one label a row.
+        `fit` begins at the weights of the last fit, with what it chose; see `help(manyclass.estimators.warm)`.
 
     Attributes
     ----------
@@ -230,6 +223,9 @@ class SoftmaxClassifier(LabelClassifier):
     ) -> Self:
         """Make one run and take over all that it has found, at once."""
         owner, before = self, {}
+        if start is None and goes_on_warm(self) and not begins_by_points(self, points):
+            refuse_candidates(candidates)
+            return self._fit_warm(points, watch)
         if start is None and goes_on_warm(self):
             owner, before = with_resolved(self), self.resolved_params_
             chosen, start = owner.check_parameters(), warm_start_of(self, points)
@@ -245,8 +241,16 @@ class SoftmaxClassifier(LabelClassifier):
             alpha_path_=settled.alpha_path,
             learning_rate_table_=settled.rates,
             auto_report_=settled.trials.report,
-            _history=History(len(points.labels), len(points.labels), found.scaling, points.labels.mean),
+            _history=History.of_fit(len(points.labels), found.scaling, points.labels.mean),
             _squares=found.squares,
+        )
+        return self
+
+    def _fit_warm(self, points: Points, watch: Watch) -> Self:
+        """Make a run that begins at weights which have no `Start`."""
+        found, n = fit_warm(self, points, watch), len(points.labels)
+        self._take(
+            points, found.weights, found.curve, **found.more, _history=History.of_fit(n, n_labels=points.labels.mean)
         )
         return self
 

@@ -21,13 +21,12 @@ from manyclass.estimators.continued import (
     Steps,
     as_stored,
     go_on_by_points,
-    goes_on_warm,
     partial_fit,
-    warm_start_of,
 )
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.files import saved
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
+from manyclass.estimators.warm import goes_on_warm, warm_start_of
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.tensor_file import PathLike
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix

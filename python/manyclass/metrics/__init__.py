@@ -1,12 +1,14 @@
-"""Ranking metrics for data with very many labels, on the best k predictions of each row, and calibration."""
+"""Ranking metrics for data with very many labels, on the best k predictions of rows; calibration; loss over time."""
 
 from manyclass.metrics.calibration import expected_calibration_error
+from manyclass.metrics.prequential import prequential
 from manyclass.metrics.ranking import ndcg_at_k, precision_at_k, propensities, psp_at_k, recall_at_k, top_k_accuracy
 
 __all__ = [
     "expected_calibration_error",
     "ndcg_at_k",
     "precision_at_k",
+    "prequential",
     "propensities",
     "psp_at_k",
     "recall_at_k",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -70,6 +70,19 @@ class MappedWeights:
             embeddings = aligned_zeros(*embeddings.shape)
             embeddings[:] = self.embeddings
         return MappedWeights(rows, embeddings, self.n_hidden, self.intercept_column, self.relu)
+
+    def widened(self, n_features: int) -> MappedWeights:
+        """Return a copy for more features, after those of now; their embeddings or weights are 0: no score changes."""
+        if self.embeddings.size:
+            embeddings = aligned_zeros(n_features, self.rows.shape[1])
+            embeddings[: len(self.embeddings)] = self.embeddings
+            return replace(self, embeddings=embeddings)
+        width = -(-(n_features + self.intercept_column) // LINE) * LINE
+        rows = aligned_zeros(self.n_classes, width)
+        rows[:, : self.n_hidden] = self.coef
+        if self.intercept_column:
+            rows[:, n_features] = self.intercept
+        return replace(self, rows=rows, n_hidden=n_features)
 
     @property
     def n_classes(self) -> int:

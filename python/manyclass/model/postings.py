@@ -130,6 +130,11 @@ class SparseWeights:
         )
         return weights, places
 
+    def widened(self, n_features: int) -> SparseWeights:
+        """Return the same weights among more features, after those of now, which have none yet."""
+        more = np.full(n_features - self.n_features, self.indptr[-1])
+        return replace(self, indptr=np.append(self.indptr, more))
+
     def largest(self, share: float) -> NDArray[np.bool_]:
         """Return which weights are left without this share of them, the smallest in absolute value."""
         n_less = int(share * len(self.values))
@@ -266,6 +271,10 @@ class HybridWeights:
             self.postings.add_to_mean(other.postings, n),
             self.mapped.add_to_mean(other.mapped, n),
         )
+
+    def widened(self, n_features: int) -> HybridWeights:
+        """Return a copy for more features, after those of now, of which nothing is known yet."""
+        return HybridWeights(self.postings.widened(n_features), self.mapped.widened(n_features), self.scales)
 
     def _blocks(self, X: Matrix) -> Iterator[tuple[_core.PostingWeights, Any, Floats, slice]]:
         """The core's weights, and rows of X as it takes them with what the embeddings make of them."""

@@ -86,6 +86,21 @@ class FeatureScaling:
         scale[scale < SMALLEST] = np.inf
         return cls(shift, scale)
 
+    def widened(self, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
+        """Return that of data with more features: of sparse ones the scale that all share, else as `of` measures them.
+
+        Nothing changes for the features of now.
+        """
+        n = len(self.scale)
+        if n == x.shape[1]:
+            return self
+        if isinstance(x, sp.csr_array) and np.all(self.scale == self.scale[0]):
+            n_more = x.shape[1] - n
+            more = FeatureScaling(np.zeros(n_more), np.full(n_more, self.scale[0]))
+        else:
+            more = FeatureScaling.of(x[:, n:], centre=centre, weights=weights)
+        return FeatureScaling(np.append(self.shift, more.shift), np.append(self.scale, more.scale))
+
     @property
     def is_identity(self) -> bool:
         """Whether it changes nothing."""

@@ -112,6 +112,13 @@ class LinearWeights:
         more.intercept[position] = self.intercept
         return more
 
+    def widened(self, n_features: int) -> LinearWeights:
+        """Return a copy with weights of 0 for more features, which come after those of now."""
+        more = LinearWeights.zeros(self.n_classes, n_features, sparse=self.sparse)
+        more.coef[:, : self.coef.shape[1]] = self.coef
+        more.intercept[:] = self.intercept
+        return more
+
     def reorder(self, source: Ids, n_threads: int) -> None:
         """Put class source[k] in place k, in place."""
         if self.sparse:

@@ -63,6 +63,7 @@ def go_on_hybrid(
     seen: Seen[HybridWeights],
     squares: HybridSquares,
     parts: tuple[bool, bool] = (True, True),
+    watch: Watch = Watch(),  # noqa: B008 - frozen
 ) -> list[float]:
     """Train `parts` on, and return the mean loss of each pass of the first one.
 
@@ -72,14 +73,15 @@ def go_on_hybrid(
     """
     weights = seen.weights
     curve: list[float] = []
-    data = (x, labels, weights.n_classes)
+    data, begin = (x, labels, weights.n_classes), time.perf_counter()
     if parts[0]:
-        told, own = Watch(heading="pairs"), seen.with_weights(weights.postings)
+        told, own = replace(watch, heading="pairs"), seen.with_weights(weights.postings)
         _, curve, _ = fit_postings(plan.postings, *data, told, sample_weight, own, squares.postings)
         if len(curve) < plan.max_iter:
             return curve
     if parts[1]:
-        told, of_mapped = Watch(heading="embeddings"), seen.with_weights(weights.mapped)
+        left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
+        told, of_mapped = replace(watch, heading="embeddings", max_seconds=left), seen.with_weights(weights.mapped)
         _, losses, _ = fit_batches(plan.embeddings, *data, told, sample_weight, of_mapped, squares.mapped)
         curve = curve if parts[0] else losses
     return curve

@@ -38,6 +38,11 @@ class MappedSquares:
         """Return a copy with more classes, those of before in places `position`; 0 for new ones."""
         return MappedSquares(self.embeddings.copy(), _grown(self.classes, n_classes, position))
 
+    def widened(self, n_features: int) -> MappedSquares:
+        """Return those of more features, 0 for new ones."""
+        n_more = n_features - len(self.embeddings) if len(self.embeddings) else 0
+        return MappedSquares(np.append(self.embeddings, np.zeros(n_more, dtype=np.float32)), self.classes)
+
 
 @dataclass(frozen=True)
 class PostingSquares:
@@ -67,6 +72,10 @@ class PostingSquares:
         values = np.insert(self.values, places, 0)
         return PostingSquares(values, _grown(self.intercept, n_classes, position), self.offset)
 
+    def widened(self, n_features: int) -> PostingSquares:
+        """Return them: a new feature has no pairs yet."""
+        return self
+
     def some(self, kept: NDArray[np.bool_]) -> PostingSquares:
         """Return those of some pairs."""
         return PostingSquares(self.values[kept], self.intercept, self.offset)
@@ -78,6 +87,10 @@ class HybridSquares:
 
     postings: PostingSquares
     mapped: MappedSquares
+
+    def widened(self, n_features: int) -> HybridSquares:
+        """Return those of more features; a new one has no pairs yet."""
+        return HybridSquares(self.postings, self.mapped.widened(n_features))
 
 
 Squares = MappedSquares | PostingSquares | HybridSquares
