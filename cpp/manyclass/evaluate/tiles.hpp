@@ -10,6 +10,7 @@
 #include "manyclass/core/simd.hpp"
 #include "manyclass/model/linear.hpp"
 #include "manyclass/weights/class_rows.hpp"
+#include "manyclass/weights/coded_rows.hpp"
 #include "manyclass/weights/feature_rows.hpp"
 #include "manyclass/weights/posting_rows.hpp"
 
@@ -25,6 +26,8 @@ using SparseModel = Model<FeatureRows<const float>>;
 using DenseModel = Model<ClassRows<const float>>;
 using PostingsModel = Model<PostingRows<const float>>;
 using PairedModel = Model<PairedRows>;
+template <class Data>
+using CodedModel = Model<CodedRows<Data>>;
 
 // Classes scored before the next point is taken up. Feature-major rows are read as streams, the longer the better, as
 // long as a point's scores stay in the first-level cache (16 kB): 6 times faster per class than chunks of 64
@@ -48,6 +51,11 @@ Index chunk_of(const PostingRows<Float>&, Index) {
 }
 
 inline Index chunk_of(const PairedRows& rows, Index) { return chunk_of(rows.classes, rows.classes.n_features()); }
+
+template <class Data>
+Index chunk_of(const CodedRows<Data>& rows, Index) {
+  return rows.chunk;
+}
 
 // Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
 // one thread at a time.
