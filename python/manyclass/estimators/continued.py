@@ -27,6 +27,7 @@ from sklearn.base import clone
 
 from manyclass.checks import check_number
 from manyclass.estimators.base import Points
+from manyclass.estimators.compress import check_not_compressed
 from manyclass.estimators.ensemble import is_composed
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
@@ -154,7 +155,8 @@ def _is_fitted(model: Any) -> bool:
 
 
 def _check_can_go_on(model: Any) -> None:
-    """Refuse parameters that need all rows at once."""
+    """Refuse compressed weights, and parameters that need all rows at once."""
+    check_not_compressed(getattr(model, "_weights", None), "partial_fit")
     if is_composed(model):
         name, value = ("n_models", model.n_models) if model.n_models > 1 else ("calibration", model.calibration)
         raise ValueError(
@@ -273,7 +275,10 @@ def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> No
 
 def goes_on_warm(model: Any) -> bool:
     """Whether a `fit` begins at the weights of the last one."""
-    return bool(model.warm_start) and _is_fitted(model)
+    if not model.warm_start or not _is_fitted(model):
+        return False
+    check_not_compressed(model._weights, "fit with warm_start=True")
+    return True
 
 
 def warm_start_of(model: Any, points: Points) -> Start:

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.datasets import TextVectorizer
+from manyclass.estimators.coded_files import coded_description, coded_tensors, read_coded
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
+from manyclass.estimators.tensors import checked as _checked
+from manyclass.estimators.tensors import count as _count
 from manyclass.estimators.version_1 import parameters_today
+from manyclass.model.coded import CodedWeights
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
-from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, tensor_file_bytes, write_tensors
 from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
 from manyclass.training.squares import shapes_of_squares
 from manyclass.version import __version__
@@ -29,8 +33,9 @@ if TYPE_CHECKING:  # they import this module, for `save`
     from manyclass.estimators.utility import AugmentReduceClassifier
 
 FORMAT = "manyclass model"
-# 2: parameters may be objects with parameters of their own. 1: all parameters stood on the estimator.
-FORMAT_VERSION = 2
+# 3: weights may be compressed; a file with others is of version 2. 2: parameters may be objects with parameters of their
+# own. 1: all parameters stood on the estimator.
+FORMAT_VERSION = 3
 
 # The module of each class that `saved` will know of: loaded where a model of it is, since they import this one.
 _HOMES = {"AugmentReduceClassifier": "utility", "MarginClassifier": "margin", "SoftmaxClassifier": "softmax"}
@@ -66,13 +71,23 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     OSError
         If the file cannot be written; an older file of this name stays as it was.
     """
+    write_tensors(path, *_contents(model, notes))
+
+
+def file_bytes(model: Any, notes: Mapping[str, Any] | None = None) -> int:
+    """Return the bytes of the file that `save_model` writes."""
+    return tensor_file_bytes(*_contents(model, notes))
+
+
+def _contents(model: Any, notes: Mapping[str, Any] | None) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The arrays and the metadata of a model's file."""
     name = type(model).__name__
     if _CLASSES.get(name) is not type(model):
         raise TypeError(f"model is a {name}; it must be one of {', '.join(sorted(_CLASSES))}")
     check_is_fitted(model)
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)
-    tensors = _tensors_of(weights)
+    tensors = weight_tensors(weights)
     beside, arrays = model._beside_weights()
     tensors |= arrays
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
@@ -88,17 +103,19 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
         "n_iter": int(model.n_iter_),
         **beside,
     }
+    if isinstance(weights, CodedWeights):
+        description["coded"] = coded_description(weights)
     if hasattr(model, "vectorizer_"):
         description["vectorizer"], arrays = _encode_vectorizer(model.vectorizer_, int(model.n_features_in_))
         tensors |= arrays
     metadata = {
         "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
+        "format_version": str(FORMAT_VERSION if isinstance(weights, CodedWeights) else 2),
         "package_version": __version__,
         "model": json.dumps(description),
         "notes": json.dumps(dict(notes or {})),
     }
-    write_tensors(path, tensors, metadata)
+    return tensors, metadata
 
 
 def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier:
@@ -186,10 +203,12 @@ def _open_model(path: PathLike) -> TensorFile:
     return file
 
 
-def _tensors_of(weights: Weights) -> dict[str, NDArray[Any]]:
-    """The arrays of a model's weights, by their names in the file."""
+def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a model's weights, by their names in the file."""
+    if isinstance(weights, CodedWeights):
+        return coded_tensors(weights)
     if isinstance(weights, HybridWeights):
-        return {**_tensors_of(weights.mapped), **_tensors_of(weights.postings)}
+        return {**weight_tensors(weights.mapped), **weight_tensors(weights.postings)}
     if isinstance(weights, SparseWeights):
         return {
             "postings.indptr": weights.indptr,
@@ -206,6 +225,8 @@ def _tensors_of(weights: Weights) -> dict[str, NDArray[Any]]:
 
 
 def _layout(weights: Weights) -> str:
+    if isinstance(weights, CodedWeights):
+        return "coded"
     if isinstance(weights, HybridWeights):
         return "hybrid"
     if isinstance(weights, SparseWeights):
@@ -235,7 +256,9 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     if "feature_names.text" in file.entries:
         model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
     n_classes, n_features = len(model.classes_), model.n_features_in_
-    if info["layout"] == "mapped":
+    if info["layout"] == "coded":
+        model._weights = read_coded(file, info["coded"], n_classes, n_features, mmap)
+    elif info["layout"] == "mapped":
         model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
     elif info["layout"] == "hybrid":
         mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
@@ -329,26 +352,6 @@ def _read_postings(file: TensorFile, n_classes: int, n_features: int, mmap: bool
     except ValueError as error:
         raise ValueError(f"{file.path} is damaged: {error}") from error
     return weights
-
-
-def _count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:
-    value = info[name]
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{file.path} is damaged: {name} is {value!r}; it must be an integer of at least {least}")
-    return value
-
-
-def _checked(file: TensorFile, name: str, dtype: Any, shape: tuple[int, ...]) -> str:
-    """Return the name of an array after a check that it is there, of this dtype and shape."""
-    if name not in file.entries:
-        raise ValueError(f"{file.path} is damaged: it has no array {name!r}")
-    found_dtype, found_shape, _ = file.entries[name]
-    if found_dtype != np.dtype(dtype) or found_shape != shape:
-        raise ValueError(
-            f"{file.path} is damaged: {name!r} is {found_dtype.name} of shape {found_shape}; it must be "
-            f"{np.dtype(dtype).name} of shape {shape}"
-        )
-    return name
 
 
 def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:

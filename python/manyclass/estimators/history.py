@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,10 @@ class History:
     def has_gone_on(self) -> bool:
         """Whether the model was trained by more than a fit: then it is likely to go on again."""
         return self.n_points > self.n_fit
+
+    def without_scaling(self) -> History:
+        """Return it for a model that does not go on."""
+        return replace(self, scaling=None)
 
     def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """As a file holds it: what JSON has, and arrays by their names; a scale that all features share is a number."""
