@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,32 +21,46 @@ using Ints = std::int32_t __attribute__((vector_size(line_floats * sizeof(std::i
 using Halves = std::int16_t __attribute__((vector_size(line_floats * sizeof(std::int16_t))));
 using Bytes = std::int8_t __attribute__((vector_size(line_floats)));
 
-// A half has 5 bits of exponent with bias 15 and 10 of mantissa. Moved to where a float has its sign, the low bits of
-// its exponent (bias 127) and the high ones of its mantissa, they are the value times 2^(15 - 127), subnormal halves
-// included. Weights are finite, so that the exponent 31 does not occur.
+// A half has 5 bits of exponent with bias 15 and 10 of mantissa m. Moved to where a float has the low bits of its
+// exponent (bias 127) and the high ones of its mantissa, they lack 127 - 15 in the exponent. A subnormal half is m 2^-24:
+// with the exponent of 2^-14 it is 2^-14 (1 + m 2^-10), 2^-14 too much. To multiply by 2^112 instead, subnormal halves
+// included, would make floats that are subnormal, on which processors take ten times as long. Weights are finite, so
+// that the exponent 31 does not occur.
 constexpr int mantissa_shift = 23 - 10;
-constexpr std::uint32_t kept_bits = 0x8fffe000;  // the sign is repeated in the three bits below it
-constexpr float rebias = 0x1p112F;
+constexpr std::int32_t kept_bits = 0x0fffe000, one_exponent = 1 << 23, rebias = (127 - 15) * one_exponent;
+constexpr std::int32_t sign_bit = std::numeric_limits<std::int32_t>::min();  // that of a widened half, too
+constexpr float least_normal = 0x1p-14F;
 
 inline float value_of(float w) { return w; }
 inline float value_of(std::int8_t c) { return static_cast<float>(c); }
 inline float value_of(std::uint16_t half) {
-  const auto wide = static_cast<std::uint32_t>(static_cast<std::int16_t>(half));
-  return std::bit_cast<float>((wide << mantissa_shift) & kept_bits) * rebias;
+  const std::int32_t bits = (static_cast<std::int32_t>(half) << mantissa_shift) & kept_bits;
+  const float magnitude = bits < one_exponent ? std::bit_cast<float>(bits + rebias + one_exponent) - least_normal
+                                              : std::bit_cast<float>(bits + rebias);
+  return (half & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
 inline void read_line(const float* from, Line& to) { std::memcpy(&to, from, sizeof to); }
+// In two steps, because GCC 12 widens four times in one step number by number.
 inline void read_line(const std::int8_t* from, Line& to) {
   Bytes bytes;
   std::memcpy(&bytes, from, sizeof bytes);
-  to = __builtin_convertvector(__builtin_convertvector(bytes, Ints), Line);
+  to = __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(bytes, Halves), Ints), Line);
 }
 inline void read_line(const std::uint16_t* from, Line& to) {
   Halves halves;
   std::memcpy(&halves, from, sizeof halves);
-  const Ints bits = (__builtin_convertvector(halves, Ints) << mantissa_shift) & std::bit_cast<std::int32_t>(kept_bits);
-  std::memcpy(&to, &bits, sizeof to);
-  to *= rebias;
+  const Ints wide = __builtin_convertvector(halves, Ints);
+  const Ints bits = (wide << mantissa_shift) & kept_bits;
+  const Ints normal = bits + rebias, raised = normal + one_exponent;
+  Line subnormal;
+  std::memcpy(&subnormal, &raised, sizeof subnormal);
+  subnormal -= least_normal;
+  Ints as_bits;
+  std::memcpy(&as_bits, &subnormal, sizeof as_bits);
+  const Ints is_subnormal = bits < one_exponent;
+  const Ints found = (as_bits & is_subnormal) | (normal & ~is_subnormal) | (wide & sign_bit);
+  std::memcpy(&to, &found, sizeof to);
 }
 
 template <class Value>
