@@ -335,8 +335,8 @@ def test_storage_that_cannot_drop_says_why(kind):
 def test_a_file_is_as_small_as_asked_for(tmp_path, kind, dtype):
     model, *_ = fitted(kind)
     whole = file_bytes(model.compress("float32"))
-    least = file_bytes(model.compress("int8" if dtype == "auto" else dtype, prune=0.95)) + 2048
-    for most in np.linspace(least, 1.1 * whole + 2048, 7).astype(int):
+    least = file_bytes(model.compress("int8" if dtype == "auto" else dtype, prune=0.95)) + 1024
+    for most in np.linspace(least, 1.1 * whole + 1024, 7).astype(int):
         small = model.compress(dtype, max_bytes=int(most))
         small.save(tmp_path / "m")
         assert os.path.getsize(tmp_path / "m") == file_bytes(small) <= most
@@ -347,12 +347,12 @@ def test_a_file_is_as_small_as_asked_for(tmp_path, kind, dtype):
 
 def test_the_least_compression_that_fits_is_taken():
     model, *_ = fitted("pairs")
-    by_dtype = {dtype: file_bytes(model.compress(dtype)) + 2048 for dtype in DTYPES}
+    by_dtype = {dtype: file_bytes(model.compress(dtype)) + 1024 for dtype in DTYPES}
     n_pairs = len(model._weights.values)
     for most, dtype, all_pairs in (
         (by_dtype["float16"], "float16", True),
         (by_dtype["int8"], "int8", True),
-        (by_dtype["int8"] - 2048 - 1500, "int8", False),
+        (by_dtype["int8"] - 1024 - 1500, "int8", False),
     ):
         weights = model.compress(max_bytes=most)._weights
         assert weights.dtype == dtype

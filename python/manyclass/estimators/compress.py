@@ -46,7 +46,7 @@ from manyclass.model.weights import LinearWeights
 
 Fitted = TypeVar("Fitted")
 UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-HEADER_BYTES = 2048  # by which names and numbers in the header of a file may differ
+HEADER_BYTES = 1024  # by which names and numbers in the header of a file may differ
 
 
 def compress(
