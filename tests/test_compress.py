@@ -15,10 +15,9 @@ from test_persist import rewrite
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, solvers
-from manyclass.estimators.compress import bytes_of
 from manyclass.estimators.files import file_bytes, weight_tensors
 from manyclass.model.coded import LARGEST_HALF, CodedWeights, Codes, some_columns
-from manyclass.model.compress import coded, coded_bytes, magnitude_bar
+from manyclass.model.compress import bytes_of, coded, coded_bytes, magnitude_bar
 from manyclass.model.postings import SparseWeights
 from manyclass.model.weights import LinearWeights, aligned_zeros
 

@@ -14,20 +14,22 @@ from typing import Any
 from manyclass.cli.data import DATA, Expected, Labelled, add_data_options, apply_notes, features, labelled, read
 from manyclass.cli.evaluate import as_text, evaluated
 from manyclass.cli.messages import check_writable, print_table, waiting
-from manyclass.estimators.compress import bytes_of
+from manyclass.cli.sources import is_safetensors
+from manyclass.cli.vectors import is_word2vec, word_vectors
 from manyclass.estimators.files import load, load_notes, save_model
 from manyclass.model.coded import DTYPES
+from manyclass.model.compress import bytes_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("model", metavar="MODEL", help="model file of `manyclass fit` or an estimator's save")
+    parser.add_argument("model", metavar="MODEL", help="a model file, or word vectors")
     parser.add_argument("--output", metavar="PATH", required=True, help="file for the small model")
     parser.add_argument(
         "--dtype",
         choices=("auto", *DTYPES),
         default="auto",
-        help="type of the weights; auto: float16, with --max-bytes the first of float16, int8 and pruned int8 that fits",
+        help="type of the weights; auto: float16, with --max-bytes the first that fits of float16, int8, pruned int8",
     )
     parser.add_argument("--prune", type=float, default=0.0, help="share of the weights, the smallest ones, to drop")
     parser.add_argument("--max-bytes", metavar="SIZE", help="most bytes of the file, such as 500000, 10MB or 1GiB")
@@ -39,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Load, compress, save, tell."""
     most = None if args.max_bytes is None else bytes_of(args.max_bytes)
+    if not is_safetensors(args.model) and is_word2vec(args.model):
+        return _of_words(args, most)
     with waiting(f"loading {args.model}"):
         model = load(args.model, mmap=True)
     notes = load_notes(args.model)
@@ -65,6 +69,26 @@ def run(args: argparse.Namespace) -> int:
     for name, result in zip(("before", "after"), results, strict=False):
         print()
         print_table({"evaluated": name, **as_text(result)})
+    return 0
+
+
+def _of_words(args: argparse.Namespace, most: int | None) -> int:
+    if args.test:
+        raise ValueError("--test is for models; word vectors have no labels")
+    check_writable(args.output)
+    with waiting(f"compressing {args.model}"):
+        vectors = word_vectors(args.model)
+        small = vectors.compress(args.dtype, prune=args.prune, max_bytes=most)
+        small.save(args.output)
+    before, after = os.path.getsize(args.model), os.path.getsize(args.output)
+    print_table(
+        {
+            "words before": f"{len(vectors)}, {_megabytes(vectors.vectors_.nbytes)}",
+            "words after": f"{len(small)}, {_megabytes(small.vectors_.nbytes)}",
+            "file before": f"{args.model} ({_megabytes(before)})",
+            "file after": f"{args.output} ({_megabytes(after)})",
+        }
+    )
     return 0
 
 

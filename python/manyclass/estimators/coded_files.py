@@ -8,9 +8,9 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.estimators.tensors import checked, count
-from manyclass.model.coded import DTYPES, NO_FLOATS, Codes, CodedWeights, Kind, padded
+from manyclass.model.coded import DTYPES, NO_FLOATS, CodedWeights, Codes, Kind, padded
 from manyclass.model.compress import id_type
+from manyclass.model.file_parts import checked, count
 from manyclass.model.tensor_file import TensorFile
 
 

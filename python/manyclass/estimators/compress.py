@@ -8,16 +8,17 @@ Parameters of the call:
 
 dtype : {"auto", "float32", "float16", "int8"}
     "float16" has 11 bits of precision, so that a weight is off by 1/2048 of itself at most (or by 3e-8 below 6e-5).
-    "int8" has 127 steps between 0 and the largest magnitude in a row of the storage: a weight is off by half a step. A row is that of a feature where weights stand by feature (sparse data) or on pairs, that of a class over dense data
+    "int8" has 127 steps between 0 and the largest magnitude in a row of the storage: a weight is off by half a step. A
+    row is that of a feature where weights stand by feature (sparse data) or on pairs, that of a class over dense data
     and over embeddings, that of a feature in a table of embeddings. "float32" leaves weights as they are, for pruning
     alone. "auto" is "float16", or with `max_bytes` the first of float16, int8 and int8 with pruning that fits.
 prune : float in [0, 1[
-    The share of the weights that is dropped, those of least magnitude: of the pairs of a sparse or hybrid model, of all
-    weights of a linear model of sparse data, which then are pairs, too, or of the embeddings, those of least norm, as
+    The share of the weights that is dropped, those of least magnitude: of the pairs of a sparse or hybrid model; of all
+    weights of a linear model of sparse data, which then are pairs, too; or of the embeddings, those of least norm, as
     fastText's quantize does. A linear model of dense data has nothing that could be left out of memory: a ValueError.
 max_bytes : int, or text such as "10MB" or "1GiB"
-    Most bytes of the file that `save` then writes, labels and a `vectorizer_` included. More is pruned than `prune` says
-    where that is needed; a ValueError if nothing fits.
+    Most bytes of the file that `save` then writes, labels and a `vectorizer_` included. More is pruned than `prune`
+    says where that is needed; a ValueError if nothing fits.
 
 Intercepts stay float32. What trains on does not work from such weights: `partial_fit` and `warm_start=True` say so,
 `fit` trains anew. Keep the original for them. `coef_` and `embedding_` are float32 copies, made at each call.
@@ -30,7 +31,6 @@ How much is lost, and how fast it is, stands in bench/notes/small_models.md.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -40,12 +40,11 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.checks import check_choice, check_number
 from manyclass.estimators.files import file_bytes, weight_tensors
 from manyclass.model.coded import DTYPES, CodedWeights, Dtype
-from manyclass.model.compress import coded, coded_bytes, most_kept, n_droppable
+from manyclass.model.compress import bytes_of, coded, coded_bytes, most_kept, n_droppable
 from manyclass.model.kinds import Trained
 from manyclass.model.weights import LinearWeights
 
 Fitted = TypeVar("Fitted")
-UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 HEADER_BYTES = 1024  # by which names and numbers in the header of a file may differ
 
 
@@ -89,26 +88,6 @@ def check_not_compressed(weights: Any, what: str) -> None:
             f"predictions: keep the original, call {what} on it"
             f"{' with other arguments' if what == 'compress' else ' and compress that again'}"
         )
-
-
-def bytes_of(size: Any) -> int:
-    """Return a number of bytes, or a text such as "10MB" or "1.5GiB", as an integer.
-
-    Raises
-    ------
-    ValueError
-        If it is not one of them, or not above 0.
-    """
-    if not isinstance(size, str):
-        check_number("max_bytes", size, low=1, integer=True)
-        return int(size)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
-    if found is None or found[2] not in UNITS or float(found[1]) * UNITS[found[2]] < 1:
-        named = ", ".join(repr(unit) for unit in UNITS if unit)
-        raise ValueError(
-            f"max_bytes is {size!r}; it must be a number of bytes of at least 1, or one with a unit: {named}"
-        )
-    return int(float(found[1]) * UNITS[found[2]])
 
 
 def _copied(model: Any) -> Any:
@@ -168,6 +147,6 @@ def _fitting(weights: Trained, dtype: str, n_kept: int | None, most: int, beside
         return last, most_kept(weights, last, most - beside)
     except ValueError as error:
         raise ValueError(
-            f"max_bytes is {most}; nothing fits: as {last} the file takes {whole} bytes, {beside} of them for labels and "
-            f"all that is not weights, and {str(error).removeprefix('prune: ')}"
+            f"max_bytes is {most}; nothing fits: as {last} the file takes {whole} bytes, {beside} of them for labels "
+            f"and all that is not weights, and {str(error).removeprefix('prune: ')}"
         ) from error

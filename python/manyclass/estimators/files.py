@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.datasets import TextVectorizer
 from manyclass.estimators.coded_files import coded_description, coded_tensors, read_coded
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
-from manyclass.estimators.tensors import checked as _checked
-from manyclass.estimators.tensors import count as _count
 from manyclass.estimators.version_1 import parameters_today
 from manyclass.model.coded import CodedWeights
+from manyclass.model.file_parts import checked as _checked
+from manyclass.model.file_parts import count as _count
+from manyclass.model.file_parts import decode_text as _decode_text
+from manyclass.model.file_parts import encode_text as _encode_text
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
@@ -33,8 +34,8 @@ if TYPE_CHECKING:  # they import this module, for `save`
     from manyclass.estimators.utility import AugmentReduceClassifier
 
 FORMAT = "manyclass model"
-# 3: weights may be compressed; a file with others is of version 2. 2: parameters may be objects with parameters of their
-# own. 1: all parameters stood on the estimator.
+# 3: weights are compressed; those of other files are not, and they stay of version 2. 2: parameters may be objects with
+# parameters of their own. 1: all parameters stood on the estimator.
 FORMAT_VERSION = 3
 
 # The module of each class that `saved` will know of: loaded where a model of it is, since they import this one.
@@ -402,22 +403,3 @@ def _decode_vectorizer(file: TensorFile, parameters: Mapping[str, Any], n_featur
     terms = _decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
     idf = file.read(_checked(file, "vectorizer.idf", np.float32, (n_features,)))
     return TextVectorizer.restored(decode_parameters(parameters), terms.tolist(), idf)
-
-
-def _encode_text(strings: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    # Python's strings may hold lone surrogates, which strict UTF-8 refuses.
-    encoded = [str(string).encode("utf-8", "surrogatepass") for string in strings]
-    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-    np.cumsum([len(string) for string in encoded], out=offsets[1:])
-    return {"text": np.frombuffer(b"".join(encoded), dtype=np.uint8), "offsets": offsets}
-
-
-def _decode_text(file: TensorFile, name: str, n: int) -> NDArray[Any]:
-    offsets = file.read(_checked(file, f"{name}.offsets", np.int64, (n + 1,)))
-    if offsets[0] != 0 or np.any(np.diff(offsets) < 0):
-        raise ValueError(f"{file.path} is damaged: the offsets of {name!r} do not start at 0 or decrease")
-    text = file.read(_checked(file, f"{name}.text", np.uint8, (int(offsets[-1]),))).tobytes()
-    ends = offsets.tolist()
-    strings = np.empty(n, dtype=object)
-    strings[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(ends)]
-    return strings

@@ -224,7 +224,8 @@ class CodedWeights:
         if self.kind == "hybrid":
             raise AttributeError("a hybrid model has no one matrix of weights; `embedding_` has its embeddings")
         if self.kind == "postings":
-            assert self.values is not None and self.indptr is not None and self.classes is not None
+            assert self.values is not None
+            assert self.classes is not None
             shape = (self.n_classes, self.n_features)
             return sp.csc_array((self.values.plain(self.indptr), self.classes.astype(np.int32), self.indptr), shape)
         assert self.rows is not None
@@ -356,6 +357,12 @@ def _of_core(
         intercept=intercept,
         n_features=n_features,
     )
+
+
+def core_rows(codes: Codes) -> _core.CodedWeights:
+    """Return rows as the core's weights over dense data, without intercepts: their products are scores."""
+    n_rows, width = codes.values.shape
+    return _of_core(codes, by_feature=False, intercept=np.zeros(n_rows, dtype=np.float32), n_features=width)
 
 
 def padded(n: int) -> int:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.model.coded import BLOCK_NUMBERS, Codes, CodedWeights, Dtype, padded
+from manyclass.checks import check_number
+from manyclass.model.coded import BLOCK_NUMBERS, CodedWeights, Codes, Dtype, padded
 from manyclass.model.kinds import Trained
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.model.weights import Floats, LinearWeights
 
 MOST_SHORT_IDS = 1 << 16  # classes that two bytes tell apart
+UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 LOW_BITS = 15  # magnitudes are floats of 31 bits, which are counted by the 16 high ones and then by these
 
 
@@ -203,3 +207,23 @@ def _pieces(values: Floats) -> Iterator[Floats]:
 def id_type(n_classes: int) -> np.dtype[np.uint16] | np.dtype[np.int32]:
     """Return the type of the classes of pairs."""
     return np.dtype(np.uint16) if n_classes <= MOST_SHORT_IDS else np.dtype(np.int32)
+
+
+def bytes_of(size: Any) -> int:
+    """Return a number of bytes, or a text such as "10MB" or "1.5GiB", as an integer.
+
+    Raises
+    ------
+    ValueError
+        If it is not one of them, or not above 0.
+    """
+    if not isinstance(size, str):
+        check_number("max_bytes", size, low=1, integer=True)
+        return int(size)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
+    if found is None or found[2] not in UNITS or float(found[1]) * UNITS[found[2]] < 1:
+        named = ", ".join(repr(unit) for unit in UNITS if unit)
+        raise ValueError(
+            f"max_bytes is {size!r}; it must be a number of bytes of at least 1, or one with a unit: {named}"
+        )
+    return int(float(found[1]) * UNITS[found[2]])
