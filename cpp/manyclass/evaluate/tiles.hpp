@@ -57,6 +57,18 @@ Index chunk_of(const CodedRows<Data>& rows, Index) {
   return rows.chunk;
 }
 
+// The rows by which n points are scored on a chunk of classes.
+template <class Rows>
+const Rows& rows_for(const Rows& rows, ClassRange, std::size_t) {
+  return rows;
+}
+
+template <class Data>
+CodedRows<Data> rows_for(const CodedRows<Data>& rows, ClassRange chunk, std::size_t n) {
+  constexpr std::size_t few = 4;  // to widen a row and read it again takes as long as to widen it for two or three
+  return rows.of_many && n >= few ? CodedRows<Data>{rows.of_many(chunk), rows.chunk} : rows;
+}
+
 // Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
 // one thread at a time.
 template <class Data, class Rows, class Fold>
@@ -69,9 +81,12 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
     const ClassRange classes{begin, std::min(chunk, model.n_classes - begin)};
     parallel_for(n_threads, n_bites, [&](std::size_t bite) {
       std::vector<float> scores(classes.size());
+      const std::size_t end = std::min(n, (bite + 1) * points);
+      const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - bite * points), model.linear.intercept,
+                                model.linear.scale};
       run_with(isa, [&] {
-        for (std::size_t i = bite * points; i < std::min(n, (bite + 1) * points); ++i) {
-          model.linear.scores(x.row(static_cast<Index>(i)), classes, scores);
+        for (std::size_t i = bite * points; i < end; ++i) {
+          linear.scores(x.row(static_cast<Index>(i)), classes, scores);
           fold(static_cast<Index>(i), classes, std::span<const float>(scores));
         }
       });

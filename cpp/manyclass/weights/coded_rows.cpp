@@ -6,8 +6,10 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace manyclass {
@@ -133,11 +135,29 @@ class Classes {
     for (std::size_t c = 0; c < z.size(); ++c) z[c] = score(x, static_cast<std::size_t>(classes[c]));
   }
 
-  // As many rows as stay in the second-level cache, as in evaluate/tiles.hpp.
+  // As many rows as stay in the second-level cache as floats, as in evaluate/tiles.hpp.
   Index chunk() const {
-    constexpr std::size_t cache = 1 << 20;
+    constexpr std::size_t cache_floats = 1 << 18;
     return static_cast<Index>(
-        std::clamp<std::size_t>(cache / std::max<std::size_t>(width_ * sizeof(Value), 1), line_floats, 4096));
+        std::clamp<std::size_t>(cache_floats / std::max<std::size_t>(width_, 1), line_floats, 4096));
+  }
+
+  // The rows of some classes as floats, as if those were all, times nothing: the scales are those of the codes.
+  void widen(ClassRange classes, std::vector<float>& to) const {
+    const Value* from = codes_.values.data() + static_cast<std::size_t>(classes.begin) * width_;
+    to.resize(classes.size() * width_);
+    std::size_t j = 0;
+    for (; j + line_floats <= to.size(); j += line_floats) {
+      Line line;
+      read_line(from + j, line);
+      std::memcpy(to.data() + j, &line, sizeof line);
+    }
+    for (; j < to.size(); ++j) to[j] = value_of(from[j]);
+  }
+
+  std::span<const float> scales(ClassRange classes) const {
+    return codes_.scales.empty() ? codes_.scales
+                                 : codes_.scales.subspan(static_cast<std::size_t>(classes.begin), classes.size());
   }
 
  private:
@@ -245,7 +265,19 @@ CodedRows<DenseView> coded_classes(const AnyCodes& codes, Index n_features, Isa 
   return std::visit(
       [&](const auto& some) {
         const Classes rows(some, n_features);
-        return erased<DenseView>(rows, rows.chunk(), isa);
+        CodedRows<DenseView> made = erased<DenseView>(rows, rows.chunk(), isa);
+        if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(some)>, Codes<float>>) {
+          made.of_many = [rows, n_features, isa](ClassRange chunk) -> CodedRows<DenseView>::Kernel {
+            const auto floats = std::make_shared<std::vector<float>>();
+            run_with(isa, [&] { rows.widen(chunk, *floats); });
+            const Classes widened(Codes<float>{*floats, rows.scales(chunk)}, n_features);
+            return [widened, floats, chunk, isa](DenseRow x, ClassRange classes, std::span<float> z) {
+              const ClassRange within{classes.begin - chunk.begin, classes.count};
+              run_with(isa, [&] { widened.scores(x, within, z); });
+            };
+          };
+        }
+        return made;
       },
       codes);
 }
@@ -261,13 +293,19 @@ CodedRows<CsrView> coded_postings(std::span<const Offset> indptr, const AnyIds& 
 }
 
 CodedRows<PairedView> coded_pairs(const CodedRows<CsrView>& postings, const CodedRows<DenseView>& classes) {
-  return {[postings, classes](const PairedView::Row& row, ClassRange range, std::span<float> z) {
-            std::vector<float> of_classes(z.size());
-            classes.scores(row.phi, range, of_classes);
-            postings.scores(row.x, range, z);
-            for (std::size_t c = 0; c < z.size(); ++c) z[c] += of_classes[c];
-          },
-          classes.chunk};
+  CodedRows<PairedView> made{[postings, classes](const PairedView::Row& row, ClassRange range, std::span<float> z) {
+                               std::vector<float> of_classes(z.size());
+                               classes.scores(row.phi, range, of_classes);
+                               postings.scores(row.x, range, z);
+                               for (std::size_t c = 0; c < z.size(); ++c) z[c] += of_classes[c];
+                             },
+                             classes.chunk};
+  if (classes.of_many) {
+    made.of_many = [postings, classes](ClassRange chunk) {
+      return coded_pairs(postings, {classes.of_many(chunk), classes.chunk}).kernel;
+    };
+  }
+  return made;
 }
 
 void check_postings(std::span<const Offset> indptr, const AnyIds& ids, std::size_t n_features, std::size_t n_classes,

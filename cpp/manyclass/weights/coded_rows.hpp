@@ -1,8 +1,8 @@
 // Weights in fewer bits than those of a float, read as they are stored, behind one type for all kinds of storage.
 //
 // A weight is a float, the bits of an IEEE half, or a byte: w = s c with c in [-127, 127] and one scale s for each row
-// of the storage (a feature, or a class). Nothing is unpacked but the sixteen neighbours in hand, so that a pass over
-// the weights reads a half or a quarter of the memory.
+// of the storage (a feature, or a class). Nothing is unpacked but the sixteen neighbours in hand, or for several
+// dense points a megabyte of rows, so that a pass over the weights reads a half or a quarter of the memory.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,9 @@ struct CodedRows {
 
   Kernel kernel;
   Index chunk;  // classes to be scored before the next point is taken up
+  // The same kernel for a chunk of classes that are read for several points: it has their weights as floats, which stay
+  // in the second-level cache. The sums are bit for bit those of `kernel`. None where widening costs nothing.
+  std::function<Kernel(ClassRange)> of_many = nullptr;
 
   void scores(const typename Data::Row& x, ClassRange classes, std::span<float> z) const { kernel(x, classes, z); }
 };
