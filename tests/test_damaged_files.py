@@ -52,7 +52,7 @@ def with_solver(value):
 
 
 HEADERS = {
-    "newer": (lambda m: m | {"format_version": "3", "package_version": "9.1"}, "written by manyclass 9.1"),
+    "newer": (lambda m: m | {"format_version": "4", "package_version": "9.1"}, "written by manyclass 9.1"),
     "version": (lambda m: m | {"format_version": "one"}, "format_version is 'one'"),
     "no_model": (lambda m: {k: v for k, v in m.items() if k != "model"}, "its header lacks 'model'"),
     "no_json": (lambda m: m | {"model": "{"}, "'model' in its header is not JSON"),

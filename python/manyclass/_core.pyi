@@ -706,6 +706,35 @@ def skip_gram_trainer(
     isa: str,
 ) -> Trainer: ...
 
+# bind_coded
+
+class CodedWeights:
+    def __init__(
+        self,
+        *,
+        rows: NDArray[Any],
+        row_scales: NDArray[np.float32],
+        feature_major: bool,
+        indptr: NDArray[np.int64],
+        ids: NDArray[Any],
+        values: NDArray[Any],
+        value_scales: NDArray[np.float32],
+        intercept: NDArray[np.float32],
+        n_features: int,
+    ) -> None: ...
+    def log_losses(
+        self, x: _Csr | None, phi: NDArray[np.float32], labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+    def log_normalizers(
+        self, x: _Csr | None, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
+    ) -> NDArray[np.float64]: ...
+    def top_k(
+        self, x: _Csr | None, phi: NDArray[np.float32], k: int, n_threads: int, isa: str = "auto"
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+    def scores(
+        self, x: _Csr | None, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
+    ) -> NDArray[np.float32]: ...
+
 # bind_postings
 
 def support(

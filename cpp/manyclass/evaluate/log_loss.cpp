@@ -53,9 +53,18 @@ template void log_losses(const CsrView&, std::span<const Index>, const PostingsM
                          std::span<Index>);
 template void log_losses(const PairedView&, std::span<const Index>, const PairedModel&, int, Isa, std::span<double>,
                          std::span<Index>);
+template void log_losses(const CsrView&, std::span<const Index>, const CodedModel<CsrView>&, int, Isa,
+                         std::span<double>, std::span<Index>);
+template void log_losses(const DenseView&, std::span<const Index>, const CodedModel<DenseView>&, int, Isa,
+                         std::span<double>, std::span<Index>);
+template void log_losses(const PairedView&, std::span<const Index>, const CodedModel<PairedView>&, int, Isa,
+                         std::span<double>, std::span<Index>);
 template void log_normalizers(const CsrView&, const SparseModel&, int, Isa, std::span<double>);
 template void log_normalizers(const DenseView&, const DenseModel&, int, Isa, std::span<double>);
 template void log_normalizers(const CsrView&, const PostingsModel&, int, Isa, std::span<double>);
 template void log_normalizers(const PairedView&, const PairedModel&, int, Isa, std::span<double>);
+template void log_normalizers(const CsrView&, const CodedModel<CsrView>&, int, Isa, std::span<double>);
+template void log_normalizers(const DenseView&, const CodedModel<DenseView>&, int, Isa, std::span<double>);
+template void log_normalizers(const PairedView&, const CodedModel<PairedView>&, int, Isa, std::span<double>);
 
 }  // namespace manyclass

@@ -10,6 +10,7 @@
 #include "manyclass/core/simd.hpp"
 #include "manyclass/model/linear.hpp"
 #include "manyclass/weights/class_rows.hpp"
+#include "manyclass/weights/coded_rows.hpp"
 #include "manyclass/weights/feature_rows.hpp"
 #include "manyclass/weights/posting_rows.hpp"
 
@@ -25,6 +26,8 @@ using SparseModel = Model<FeatureRows<const float>>;
 using DenseModel = Model<ClassRows<const float>>;
 using PostingsModel = Model<PostingRows<const float>>;
 using PairedModel = Model<PairedRows>;
+template <class Data>
+using CodedModel = Model<CodedRows<Data>>;
 
 // Classes scored before the next point is taken up. Feature-major rows are read as streams, the longer the better, as
 // long as a point's scores stay in the first-level cache (16 kB): 6 times faster per class than chunks of 64
@@ -49,6 +52,23 @@ Index chunk_of(const PostingRows<Float>&, Index) {
 
 inline Index chunk_of(const PairedRows& rows, Index) { return chunk_of(rows.classes, rows.classes.n_features()); }
 
+template <class Data>
+Index chunk_of(const CodedRows<Data>& rows, Index) {
+  return rows.chunk;
+}
+
+// The rows by which n points are scored on a chunk of classes.
+template <class Rows>
+const Rows& rows_for(const Rows& rows, ClassRange, std::size_t) {
+  return rows;
+}
+
+template <class Data>
+CodedRows<Data> rows_for(const CodedRows<Data>& rows, ClassRange chunk, std::size_t n) {
+  constexpr std::size_t few = 4;  // to widen a row and read it again takes as long as to widen it for two or three
+  return rows.of_many && n >= few ? CodedRows<Data>{rows.of_many(chunk), rows.chunk} : rows;
+}
+
 // Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
 // one thread at a time.
 template <class Data, class Rows, class Fold>
@@ -61,10 +81,13 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
     const ClassRange classes{begin, std::min(chunk, model.n_classes - begin)};
     parallel_for(n_threads, n_bites, [&](std::size_t bite) {
       std::vector<float> scores(classes.size());
+      const std::size_t end = std::min(n, (bite + 1) * points);
+      const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - bite * points), model.linear.intercept,
+                                model.linear.scale};
       run_with(isa, [&] {
-        for (std::size_t i = bite * points; i < std::min(n, (bite + 1) * points); ++i) {
+        for (std::size_t i = bite * points; i < end; ++i) {
           poll(classes.size() * line_floats);  // a class with some features
-          model.linear.scores(x.row(static_cast<Index>(i)), classes, scores);
+          linear.scores(x.row(static_cast<Index>(i)), classes, scores);
           fold(static_cast<Index>(i), classes, std::span<const float>(scores));
         }
       });

@@ -98,5 +98,13 @@ template void all_scores(const CsrView&, const SparseModel&, int, Isa, std::span
 template void all_scores(const DenseView&, const DenseModel&, int, Isa, std::span<float>);
 template void all_scores(const CsrView&, const PostingsModel&, int, Isa, std::span<float>);
 template void all_scores(const PairedView&, const PairedModel&, int, Isa, std::span<float>);
+template void top_k(const CsrView&, const CodedModel<CsrView>&, Index, int, Isa, std::span<Index>, std::span<float>);
+template void top_k(const DenseView&, const CodedModel<DenseView>&, Index, int, Isa, std::span<Index>,
+                    std::span<float>);
+template void top_k(const PairedView&, const CodedModel<PairedView>&, Index, int, Isa, std::span<Index>,
+                    std::span<float>);
+template void all_scores(const CsrView&, const CodedModel<CsrView>&, int, Isa, std::span<float>);
+template void all_scores(const DenseView&, const CodedModel<DenseView>&, int, Isa, std::span<float>);
+template void all_scores(const PairedView&, const CodedModel<PairedView>&, int, Isa, std::span<float>);
 
 }  // namespace manyclass

@@ -17,6 +17,7 @@ from manyclass.estimators.files import FORMAT, load, load_notes
 from manyclass.model.tensor_file import open_tensors
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.words.small import FORMAT as WORDS_FORMAT
 
 INDEXES: dict[str, type[Any]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
 
@@ -48,7 +49,7 @@ def _described(args: argparse.Namespace) -> dict[str, Any]:
             return describe_model(path, load(path, mmap=True))
         if found in INDEXES:
             return _of_index(path, INDEXES[found])
-        if is_word2vec(path):
+        if found == WORDS_FORMAT or is_word2vec(path):
             return _of_words(path)
     return _of_data(args)
 
@@ -106,11 +107,14 @@ def _of_index(path: str, kind: type[Any]) -> dict[str, Any]:
 def _of_words(path: str) -> dict[str, Any]:
     words = word_vectors(path)
     names = list(words.vocabulary_)
-    lengths = np.linalg.norm(words.vectors_, axis=1)
+    table = words.vectors_
+    lengths = np.linalg.norm(np.asarray(table), axis=1)
+    form = f"word2vec's {'binary' if is_binary_word2vec(path) else 'text'} form" if is_word2vec(path) else "compressed"
     return {
-        "kind": f"word vectors, word2vec's {'binary' if is_binary_word2vec(path) else 'text'} form",
+        "kind": f"word vectors, {form}",
         "words": len(names),
-        "dimensions": words.vectors_.shape[1],
+        "dimensions": table.shape[1],
+        "bytes": table.nbytes,
         "first_words": ", ".join(names[:5]),
         "lengths": f"{lengths.min(initial=np.inf):.4g} to {lengths.max(initial=0):.4g}" if names else "none",
         "file_bytes": os.path.getsize(path),

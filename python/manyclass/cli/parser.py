@@ -19,7 +19,7 @@ from manyclass.version import __version__
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
 # Modules of this folder; only the one that is asked for is loaded.
 COMMANDS = (
-    *("demo", "fit", "learn", "evaluate", "predict", "serve"),
+    *("demo", "fit", "learn", "compress", "evaluate", "predict", "serve"),
     *("info", "neighbours", "embed", "skipgram", "experiment"),
 )
 

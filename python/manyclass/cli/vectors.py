@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from manyclass.cli.sources import is_safetensors
 from manyclass.estimators.files import load
+from manyclass.model.tensor_file import open_tensors
+from manyclass.words.small import FORMAT
 from manyclass.words.vectors import WordVectors
 
 # Rows at a time, so that lengths of the rows of a large W take no second one.
@@ -76,7 +78,7 @@ def named_vectors(path: str) -> NamedVectors:
     OSError
         If it cannot be read.
     """
-    if is_safetensors(path):
+    if is_safetensors(path) and not is_small(path):
         model = load(path, mmap=True)
         return NamedVectors(model.classes_.astype(str).tolist(), model.coef_, "class", path)
     words = word_vectors(path)
@@ -84,14 +86,21 @@ def named_vectors(path: str) -> NamedVectors:
 
 
 def word_vectors(path: str) -> WordVectors:
-    """Read word2vec's text or binary form, whichever it is.
+    """Read word2vec's text or binary form, or what `WordVectors.save` wrote, whichever it is.
 
     Raises
     ------
     ValueError
         If it is neither.
     """
+    if is_safetensors(path) and is_small(path):
+        return WordVectors.load(path, mmap=True)
     return WordVectors.load_word2vec(path, binary=is_binary_word2vec(path))
+
+
+def is_small(path: str) -> bool:
+    """Whether a safetensors file has word vectors, as `WordVectors.save` writes them."""
+    return open_tensors(path).metadata.get("format") == FORMAT
 
 
 def is_word2vec(path: str) -> bool:

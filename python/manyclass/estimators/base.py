@@ -28,6 +28,7 @@ from manyclass.checks import (
     set_named,
 )
 from manyclass.estimators.calibration import Calibration
+from manyclass.estimators.compress import compress
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
 from manyclass.estimators.history import Features, History
@@ -49,6 +50,7 @@ from manyclass.estimators.weighting import (
     times_class_weight,
     weights_left,
 )
+from manyclass.model.coded import CodedWeights
 from manyclass.model.kinds import Weights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.search import class_index
@@ -150,6 +152,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     _squares: Squares | None
     _weights: Weights
 
+    compress = compress
     set_params = set_named
     get_params = get_named
     get_metadata_routing = get_routing
@@ -466,9 +469,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         save_model(self, path)
 
     def storage(self) -> dict[str, Any]:
-        """Return the layout of the "weights", and "weight_bytes", what they take in memory."""
+        """Return the layout of the "weights", and "weight_bytes", what they take in memory, as "weight_dtype"."""
         check_is_fitted(self, "_weights")
-        return {"weights": self._weights.layout, "weight_bytes": self._weights.nbytes}
+        weights = self._weights
+        dtype = weights.dtype if isinstance(weights, CodedWeights) else "float32"
+        return {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": dtype}
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of the fit beside weights, classes and the loss curve.

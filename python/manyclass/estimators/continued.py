@@ -30,6 +30,7 @@ from sklearn.base import clone
 
 from manyclass.checks import check_number
 from manyclass.estimators.base import Points
+from manyclass.estimators.compress import check_not_compressed
 from manyclass.estimators.ensemble import is_composed
 from manyclass.estimators.forgetting import faded, impurity, kept_awake, left_of_old_rows, step_that_remembers
 from manyclass.estimators.growing import Starts, check_starts, set_new_rows, widened
@@ -175,7 +176,8 @@ def is_fitted(model: Any) -> bool:
 
 
 def _check_can_go_on(model: Any) -> None:
-    """Refuse parameters that need all rows at once."""
+    """Refuse compressed weights, and parameters that need all rows at once."""
+    check_not_compressed(getattr(model, "_weights", None), "partial_fit")
     if is_composed(model):
         name, value = ("n_models", model.n_models) if model.n_models > 1 else ("calibration", model.calibration)
         raise ValueError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -14,12 +13,19 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.datasets import TextVectorizer
+from manyclass.estimators.coded_files import coded_description, coded_tensors, read_coded
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
+from manyclass.model.coded import CodedWeights
+from manyclass.model.file_parts import checked as _checked
+from manyclass.model.file_parts import count as _count
+from manyclass.model.file_parts import decode_text as _decode_text
+from manyclass.model.file_parts import encode_text as _encode_text
+from manyclass.model.file_parts import finite, is_finite
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
-from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, tensor_file_bytes, write_tensors
 from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
 from manyclass.training.squares import shapes_of_squares
 from manyclass.version import __version__
@@ -30,9 +36,10 @@ if TYPE_CHECKING:  # they import this module, for `save`
     from manyclass.estimators.utility import AugmentReduceClassifier
 
 FORMAT = "manyclass model"
-# 2: parameters may be objects with parameters of their own. 1: all parameters stood on the estimator.
-FORMAT_VERSION = 2
 MOST_FOR_LABELS = 100  # memory of labels of fixed width, as a multiple of the file's size
+# 3: weights are compressed; those of other files are not, and they stay of version 2. 2: parameters may be objects with
+# parameters of their own. 1: all parameters stood on the estimator.
+FORMAT_VERSION = 3
 
 # The module of each class that `saved` will know of: loaded where a model of it is, since they import this one.
 _HOMES = {"AugmentReduceClassifier": "utility", "MarginClassifier": "margin", "SoftmaxClassifier": "softmax"}
@@ -68,14 +75,24 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
     OSError
         If the file cannot be written; an older file of this name stays as it was.
     """
+    write_tensors(path, *_contents(model, notes))
+
+
+def file_bytes(model: Any, notes: Mapping[str, Any] | None = None) -> int:
+    """Return the bytes of the file that `save_model` writes."""
+    return tensor_file_bytes(*_contents(model, notes))
+
+
+def _contents(model: Any, notes: Mapping[str, Any] | None) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The arrays and the metadata of a model's file."""
     name = type(model).__name__
     if _CLASSES.get(name) is not type(model):
         raise TypeError(f"model is a {name}; it must be one of {', '.join(sorted(_CLASSES))}")
     check_is_fitted(model)
     weights = model._weights
     labels, label_info = _encode_labels(model.classes_)
-    tensors = _tensors_of(weights)
-    if not all(map(_is_finite, tensors.values())):
+    tensors = weight_tensors(weights)
+    if not all(map(is_finite, tensors.values())):
         raise ValueError("the weights are not finite, because training diverged; such a model cannot be saved")
     beside, arrays = model._beside_weights()
     tensors |= arrays
@@ -92,17 +109,19 @@ def save_model(model: Any, path: PathLike, notes: Mapping[str, Any] | None = Non
         "n_iter": int(model.n_iter_),
         **beside,
     }
+    if isinstance(weights, CodedWeights):
+        description["coded"] = coded_description(weights)
     if hasattr(model, "vectorizer_"):
         description["vectorizer"], arrays = _encode_vectorizer(model.vectorizer_, int(model.n_features_in_))
         tensors |= arrays
     metadata = {
         "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
+        "format_version": str(FORMAT_VERSION if isinstance(weights, CodedWeights) else 2),
         "package_version": __version__,
         "model": json.dumps(description),
         "notes": json.dumps(dict(notes or {})),
     }
-    write_tensors(path, tensors, metadata)
+    return tensors, metadata
 
 
 def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier:
@@ -190,10 +209,12 @@ def _open_model(path: PathLike) -> TensorFile:
     return file
 
 
-def _tensors_of(weights: Weights) -> dict[str, NDArray[Any]]:
-    """The arrays of a model's weights, by their names in the file."""
+def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a model's weights, by their names in the file."""
+    if isinstance(weights, CodedWeights):
+        return coded_tensors(weights)
     if isinstance(weights, HybridWeights):
-        return {**_tensors_of(weights.mapped), **_tensors_of(weights.postings)}
+        return {**weight_tensors(weights.mapped), **weight_tensors(weights.postings)}
     if isinstance(weights, SparseWeights):
         return {
             "postings.indptr": weights.indptr,
@@ -210,6 +231,8 @@ def _tensors_of(weights: Weights) -> dict[str, NDArray[Any]]:
 
 
 def _layout(weights: Weights) -> str:
+    if isinstance(weights, CodedWeights):
+        return "coded"
     if isinstance(weights, HybridWeights):
         return "hybrid"
     if isinstance(weights, SparseWeights):
@@ -239,7 +262,9 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     if "feature_names.text" in file.entries:
         model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
     n_classes, n_features = len(model.classes_), model.n_features_in_
-    if info["layout"] == "mapped":
+    if info["layout"] == "coded":
+        model._weights = read_coded(file, info["coded"], n_classes, n_features, mmap)
+    elif info["layout"] == "mapped":
         model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
     elif info["layout"] == "hybrid":
         mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
@@ -296,7 +321,7 @@ def _read_weights(file: TensorFile, layout: str, n_classes: int, n_features: int
     sparse = layout == "feature_major"
     shape = (n_features, -(-n_classes // LINE) * LINE) if sparse else (n_classes, n_features)
     name = _checked(file, "weights", np.float32, shape)
-    matrix = file.map(name) if mmap else _finite(file, name, file.read(name, out=aligned_zeros(*shape)))
+    matrix = file.map(name) if mmap else finite(file, name, file.read(name, out=aligned_zeros(*shape)))
     intercept = _intercept(file, n_classes)
     return LinearWeights(matrix, intercept, sparse)
 
@@ -310,7 +335,7 @@ def _read_mapped(
 
     def read(name: str, n_rows: int) -> Floats:
         found = _checked(file, name, np.float32, (n_rows, width))
-        return file.map(found) if mmap else _finite(file, name, file.read(found, out=aligned_zeros(n_rows, width)))
+        return file.map(found) if mmap else finite(file, name, file.read(found, out=aligned_zeros(n_rows, width)))
 
     embeddings = np.zeros((0, 0), dtype=np.float32)
     if "embeddings" in file.entries:
@@ -331,7 +356,7 @@ def _read_postings(file: TensorFile, n_classes: int, n_features: int, mmap: bool
     try:
         weights.check()
         if not mmap:
-            _finite(file, "postings.values", values)
+            finite(file, "postings.values", values)
     except ValueError as error:
         raise ValueError(f"{file.path} is damaged: {error}") from error
     return weights
@@ -339,38 +364,7 @@ def _read_postings(file: TensorFile, n_classes: int, n_features: int, mmap: bool
 
 def _intercept(file: TensorFile, n_classes: int) -> Floats:
     name = _checked(file, "intercept", np.float32, (n_classes,))
-    return _finite(file, name, file.read(name))
-
-
-def _finite(file: TensorFile, name: str, array: Floats) -> Floats:
-    """Return an array of a file after a check of its numbers: of mapped ones there is none, as it would read them."""
-    if not _is_finite(array):
-        raise ValueError(f"{file.path} is damaged: {name!r} has numbers that are not finite")
-    return array
-
-
-def _is_finite(array: NDArray[Any]) -> bool:
-    return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))  # no second array
-
-
-def _count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:
-    value = info[name]
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{file.path} is damaged: {name} is {value!r}; it must be an integer of at least {least}")
-    return value
-
-
-def _checked(file: TensorFile, name: str, dtype: Any, shape: tuple[int, ...]) -> str:
-    """Return the name of an array after a check that it is there, of this dtype and shape."""
-    if name not in file.entries:
-        raise ValueError(f"{file.path} is damaged: it has no array {name!r}")
-    found_dtype, found_shape, _ = file.entries[name]
-    if found_dtype != np.dtype(dtype) or found_shape != shape:
-        raise ValueError(
-            f"{file.path} is damaged: {name!r} is {found_dtype.name} of shape {found_shape}; it must be "
-            f"{np.dtype(dtype).name} of shape {shape}"
-        )
-    return name
+    return finite(file, name, file.read(name))
 
 
 def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
@@ -432,22 +426,3 @@ def _decode_vectorizer(file: TensorFile, parameters: Mapping[str, Any], n_featur
     terms = _decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
     idf = file.read(_checked(file, "vectorizer.idf", np.float32, (n_features,)))
     return TextVectorizer.restored(decode_parameters(parameters), terms.tolist(), idf)
-
-
-def _encode_text(strings: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    # Python's strings may hold lone surrogates, which strict UTF-8 refuses.
-    encoded = [str(string).encode("utf-8", "surrogatepass") for string in strings]
-    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-    np.cumsum([len(string) for string in encoded], out=offsets[1:])
-    return {"text": np.frombuffer(b"".join(encoded), dtype=np.uint8), "offsets": offsets}
-
-
-def _decode_text(file: TensorFile, name: str, n: int) -> NDArray[Any]:
-    offsets = file.read(_checked(file, f"{name}.offsets", np.int64, (n + 1,)))
-    if offsets[0] != 0 or np.any(np.diff(offsets) < 0):
-        raise ValueError(f"{file.path} is damaged: the offsets of {name!r} do not start at 0 or decrease")
-    text = file.read(_checked(file, f"{name}.text", np.uint8, (int(offsets[-1]),))).tobytes()
-    ends = offsets.tolist()
-    strings = np.empty(n, dtype=object)
-    strings[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(ends)]
-    return strings

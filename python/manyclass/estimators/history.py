@@ -55,6 +55,10 @@ class History:
         """Whether the model was trained by more than a fit: then it is likely to go on again."""
         return self.n_points > self.n_fit
 
+    def without_scaling(self) -> History:
+        """Return it for a model that does not go on."""
+        return replace(self, scaling=None)
+
     def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """As a file holds it: what JSON has, and arrays by their names; a scale that all features share is a number."""
         numbers = ("n_points", "n_fit", "n_counting", "n_labels")

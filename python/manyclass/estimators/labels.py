@@ -26,6 +26,7 @@ from manyclass.estimators.weighting import (
     taken,
     weights_left,
 )
+from manyclass.model.coded import CodedWeights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, mapped_part
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
@@ -156,6 +157,8 @@ class LabelClassifier(LinearClassifier):
     def embedding_(self) -> Floats:
         """Embeddings of the features, (n_features, dim), float32, a view; AttributeError without them."""
         weights = self._embedded()
+        if isinstance(weights, CodedWeights):
+            return weights.embedded
         return weights.embeddings[:, : weights.n_hidden]
 
     def embed(self, X: Data) -> Floats:
@@ -163,8 +166,10 @@ class LabelClassifier(LinearClassifier):
         x = self._validated(X)
         return self._embedded().transform(x)
 
-    def _embedded(self) -> MappedWeights:
+    def _embedded(self) -> MappedWeights | CodedWeights:
         check_is_fitted(self, "_weights")
+        if isinstance(self._weights, CodedWeights) and self._weights.embeddings is not None:
+            return self._weights
         mapped = mapped_part(self._weights)
         if mapped is None or not len(mapped.embeddings):
             raise AttributeError("the model has no embeddings; fit it with model='embedding'")

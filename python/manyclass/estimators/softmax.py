@@ -14,6 +14,7 @@ from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.estimators.base import Points
 from manyclass.estimators.certificate import duality_gap
 from manyclass.estimators.checkpointed import with_checkpoints
+from manyclass.estimators.compress import check_not_compressed
 from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit, with_resolved
 from manyclass.estimators.continued_batches import go_on
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
@@ -323,6 +324,7 @@ class SoftmaxClassifier(LabelClassifier):
         X, y, sample_weight : the training data, as a rule, of one label a row; passed over three to eleven times
         """
         check_is_fitted(self, "_weights")
+        check_not_compressed(self._weights, "certificate")
         if not isinstance(self._weights, LinearWeights):
             raise ValueError(
                 "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"

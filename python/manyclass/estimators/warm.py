@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from manyclass.estimators.base import Points
+from manyclass.estimators.compress import check_not_compressed
 from manyclass.estimators.continued import Before, GoneOn, Steps, is_fitted
 from manyclass.estimators.targets import find_positions
 from manyclass.model.weights import LinearWeights
@@ -23,7 +24,10 @@ from manyclass.training.start import Start
 
 def goes_on_warm(model: Any) -> bool:
     """Whether a `fit` begins at the weights of the last one."""
-    return bool(model.warm_start) and is_fitted(model)
+    if not model.warm_start or not is_fitted(model):
+        return False
+    check_not_compressed(model._weights, "fit with warm_start=True")
+    return True
 
 
 def begins_by_points(model: Any, points: Points) -> bool:

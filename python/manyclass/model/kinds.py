@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from manyclass.model.coded import CodedWeights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.model.weights import LinearWeights
 
-Weights = LinearWeights | MappedWeights | SparseWeights | HybridWeights
+Trained = LinearWeights | MappedWeights | SparseWeights | HybridWeights
+Weights = Trained | CodedWeights  # the last are for predictions only

@@ -91,8 +91,8 @@ class MappedWeights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that W takes."""
-        return self.rows.nbytes
+        """Bytes that W and the embeddings take."""
+        return self.rows.nbytes + self.embeddings.nbytes
 
     @property
     def matrix(self) -> Floats:

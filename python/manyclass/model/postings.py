@@ -235,7 +235,7 @@ class HybridWeights:
     @property
     def nbytes(self) -> int:
         """Bytes that the weights and the embeddings take."""
-        return self.postings.nbytes + self.mapped.rows.nbytes + self.mapped.embeddings.nbytes
+        return self.postings.nbytes + self.mapped.nbytes
 
     @property
     def coef(self) -> Floats:

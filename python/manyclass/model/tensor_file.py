@@ -105,6 +105,21 @@ def _remove_left(folder: str, name: str) -> None:
 
 def write_tensors(path: PathLike, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
     """Write C-contiguous arrays of booleans, integers or floats; the first one starts at a cache line."""
+    text = _header(tensors, metadata)
+    with replacing(path) as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for array in tensors.values():
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            file.write(little.reshape(-1).view(np.uint8).data)
+
+
+def tensor_file_bytes(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> int:
+    """Return how long the file is that `write_tensors` writes."""
+    return 8 + len(_header(tensors, metadata)) + sum(array.nbytes for array in tensors.values())
+
+
+def _header(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     offset = 0
     for name, array in tensors.items():
@@ -112,13 +127,7 @@ def write_tensors(path: PathLike, tensors: Mapping[str, NDArray[Any]], metadata:
         header[name] = {"dtype": code, "shape": array.shape, "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header).encode()
-    text += b" " * (-(8 + len(text)) % _LINE_BYTES)
-    with replacing(path) as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        for array in tensors.values():
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            file.write(little.reshape(-1).view(np.uint8).data)
+    return text + b" " * (-(8 + len(text)) % _LINE_BYTES)
 
 
 @dataclass(frozen=True)

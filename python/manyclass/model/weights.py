@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -160,7 +160,7 @@ class LinearWeights:
             start += n
         if noise != "gumbel":  # classes rank as under the softmax; probabilities need all scores of a point
             at = labels[:, np.newaxis]
-            losses = [-self._log_probabilities_at(noise, X, at, n_threads, scale).ravel()]
+            losses = [-log_probabilities_at(self, noise, X, at, n_threads, scale).ravel()]
         return np.concatenate(losses), np.concatenate(ranks)
 
     def top_k(
@@ -170,7 +170,7 @@ class LinearWeights:
         parts = [_core.top_k(x, d, self._core_weights(), k, n_threads) for x, d in self._blocks(X)]
         classes, log_p = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         if noise != "gumbel":
-            log_p = self._log_probabilities_at(noise, X, classes, n_threads).astype(np.float32)
+            log_p = log_probabilities_at(self, noise, X, classes, n_threads).astype(np.float32)
         return classes, log_p
 
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
@@ -180,22 +180,6 @@ class LinearWeights:
             end = start + (len(x[0]) - 1 if isinstance(x, tuple) else len(x))
             _core.top_wrong(x, n_features, weights, labels[start:end], classes[start:end], n_threads)
             start = end
-
-    def _log_probabilities_at(
-        self, noise: str, X: Matrix, classes: Ids, n_threads: int, scale: Floats | None = None
-    ) -> Doubles:
-        """Log-probabilities of some classes of each point, with noise other than Gumbel."""
-        parts = [
-            _core.utility_probabilities_at(
-                noise=noise,
-                psi=scores.astype(np.float64),
-                classes=np.ascontiguousarray(classes[first : first + len(scores)]),
-                log=True,
-                n_threads=n_threads,
-            )
-            for first, scores in self.score_tiles(X, n_threads, scale)
-        ]
-        return np.concatenate(parts)
 
     def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
@@ -225,3 +209,27 @@ class LinearWeights:
         """Return all scores, (n_samples, n_classes), rows times `scale`."""
         weights = self._core_weights(scale)
         return np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in self._blocks(X)])
+
+
+class Scoring(Protocol):
+    """Weights that score all classes, some points at a time."""
+
+    def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
+        """As `LinearWeights.score_tiles`."""
+
+
+def log_probabilities_at(
+    weights: Scoring, noise: str, X: Matrix, classes: Ids, n_threads: int, scale: Floats | None = None
+) -> Doubles:
+    """Log-probabilities of some classes of each point, with noise other than Gumbel."""
+    parts = [
+        _core.utility_probabilities_at(
+            noise=noise,
+            psi=scores.astype(np.float64),
+            classes=np.ascontiguousarray(classes[first : first + len(scores)]),
+            log=True,
+            n_threads=n_threads,
+        )
+        for first, scores in weights.score_tiles(X, n_threads, scale)
+    ]
+    return np.concatenate(parts)

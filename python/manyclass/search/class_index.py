@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
+from manyclass.model.coded import CodedWeights
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
@@ -123,6 +124,8 @@ def slower(weights: Weights, x: Matrix, n_probe: int | None, recall: float) -> s
     -------
     str
     """
+    if isinstance(weights, CodedWeights):
+        return "the weights are compressed, and an index would hold them as float32 again; the original can be searched"
     if not isinstance(weights, LinearWeights | MappedWeights):
         return "the weights of a row's features are lists of classes, which are scored in one pass; no index is needed"
     n_classes, n_rows = weights.n_classes, x.shape[0]

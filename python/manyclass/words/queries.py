@@ -16,6 +16,7 @@ from manyclass.model.tensor_file import replacing
 from manyclass.model.weights import Doubles, Floats
 from manyclass.words.keyed import Key, KeyedTable
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
+from manyclass.words.small import CodedTable
 
 N_ANSWERS = 10  # neighbours, unless told otherwise; as in gensim
 
@@ -262,8 +263,8 @@ def _cosine(x: Doubles, y: Doubles) -> float:
     return float(x @ y / norm) if norm > 0 else 0.0
 
 
-def _norms(table: Floats) -> Floats:
+def _norms(table: Floats | CodedTable) -> Floats:
     """Norms of rows, 1 where a row is zero."""
-    norms: Floats = np.linalg.norm(table, axis=1)
+    norms: Floats = table.norms() if isinstance(table, CodedTable) else np.linalg.norm(table, axis=1)
     norms[norms == 0] = 1
     return norms

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass.model.coded import NO_FLOATS, Codes
 from manyclass.model.tensor_file import check_regular
 from manyclass.words.queries import KeyedVectors, WordVectorQueries
+from manyclass.words.small import CodedTable, compressed, load_words, save_words
 
 MOST_HEADER = 1000  # characters of the first line, two numbers
 
@@ -29,7 +32,7 @@ class WordVectors(WordVectorQueries):
     vocabulary_ : dict of str to int
         Row of each word, in the order of rows.
     vectors_ : ndarray of shape (n_words, dim), float32
-        The vectors.
+        The vectors; of compressed ones a table whose rows are float32, and which `numpy.asarray` makes an array.
 
     Examples
     --------
@@ -92,6 +95,75 @@ class WordVectors(WordVectorQueries):
             word = words[int(np.argmin(np.isfinite(vectors).all(axis=1)))]
             raise ValueError(f"{name}: the vector of {word!r} has a number that is not finite")
         return made
+
+    def compress(
+        self,
+        dtype: Literal["auto", "float32", "float16", "int8"] = "auto",
+        *,
+        prune: float = 0.0,
+        max_bytes: int | str | None = None,
+    ) -> WordVectors:
+        """Return vectors in fewer bits, and perhaps of fewer words; see `help(manyclass.words.small)`.
+
+        Parameters
+        ----------
+        dtype : {"auto", "float32", "float16", "int8"}, default="auto"
+            "auto" is "float16", or with `max_bytes` the first of float16, int8 and int8 of the first words that fits.
+        prune : float in [0, 1[, default=0.0
+            Share of the words to drop, the last ones: the rarest where they are sorted by frequency.
+        max_bytes : int, or str such as "10MB" or "1GiB", default=None
+            Most bytes of the file that `save` then writes.
+
+        Raises
+        ------
+        ValueError
+            If an argument cannot be, not one word fits, or a number is too large for float16.
+        """
+        if isinstance(self.vectors_, CodedTable):
+            raise ValueError("these vectors are compressed; compress those that they were made of")
+        return WordVectors._of_codes(*compressed(self.index_to_key, self.vectors_, dtype, prune, max_bytes))
+
+    @classmethod
+    def _of_codes(cls, words: Sequence[str], codes: Codes) -> WordVectors:
+        made = cls(words, np.zeros((len(words), 0), dtype=np.float32))
+        plain = codes.values.dtype == np.float32
+        made.vectors_ = codes.values if plain else CodedTable(codes)  # type: ignore[assignment]
+        return made
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file for `WordVectors.load` that keeps the type of the numbers, all or nothing.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
+        table: Any = self.vectors_
+        codes = table.codes if isinstance(table, CodedTable) else Codes(np.ascontiguousarray(table), NO_FLOATS)
+        save_words(path, self.index_to_key, codes)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, mmap: bool = False) -> WordVectors:
+        """Read what `save` has written.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        mmap : bool, default=False
+            Map the vectors instead of reading them.
+
+        Returns
+        -------
+        WordVectors
+            The same words and numbers.
+
+        Raises
+        ------
+        ValueError
+            If the file is of another kind, damaged, or of a newer format; the message names it.
+        """
+        return cls._of_codes(*load_words(path, mmap))
 
     @classmethod
     def from_keyed_vectors(cls, keyed: KeyedVectors) -> WordVectors:

@@ -1,0 +1,329 @@
+// Kernels of weights in fewer bits: see the header.
+#include "manyclass/weights/coded_rows.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace manyclass {
+
+namespace {
+
+// By the compiler's own vectors, for the reason given in embedding_rows.hpp. They are passed by reference: how they
+// would be returned depends on the instruction set.
+using Line = float __attribute__((vector_size(line_floats * sizeof(float))));
+using Ints = std::int32_t __attribute__((vector_size(line_floats * sizeof(std::int32_t))));
+using Halves = std::int16_t __attribute__((vector_size(line_floats * sizeof(std::int16_t))));
+using Bytes = std::int8_t __attribute__((vector_size(line_floats)));
+
+// A half has 5 bits of exponent with bias 15 and 10 of mantissa m. Moved to where a float has the low bits of its
+// exponent (bias 127) and the high ones of its mantissa, they lack 127 - 15 in the exponent. A subnormal half is m 2^-24:
+// with the exponent of 2^-14 it is 2^-14 (1 + m 2^-10), 2^-14 too much. To multiply by 2^112 instead, subnormal halves
+// included, would make floats that are subnormal, on which processors take ten times as long. Weights are finite, so
+// that the exponent 31 does not occur.
+constexpr int mantissa_shift = 23 - 10;
+constexpr std::int32_t kept_bits = 0x0fffe000, one_exponent = 1 << 23, rebias = (127 - 15) * one_exponent;
+constexpr std::int32_t sign_bit = std::numeric_limits<std::int32_t>::min();  // that of a widened half, too
+constexpr float least_normal = 0x1p-14F;
+
+inline float value_of(float w) { return w; }
+inline float value_of(std::int8_t c) { return static_cast<float>(c); }
+inline float value_of(std::uint16_t half) {
+  const std::int32_t bits = (static_cast<std::int32_t>(half) << mantissa_shift) & kept_bits;
+  const float magnitude = bits < one_exponent ? std::bit_cast<float>(bits + rebias + one_exponent) - least_normal
+                                              : std::bit_cast<float>(bits + rebias);
+  return (half & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+inline void read_line(const float* from, Line& to) { std::memcpy(&to, from, sizeof to); }
+// In two steps, because GCC 12 widens four times in one step number by number.
+inline void read_line(const std::int8_t* from, Line& to) {
+  Bytes bytes;
+  std::memcpy(&bytes, from, sizeof bytes);
+  to = __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(bytes, Halves), Ints), Line);
+}
+inline void read_line(const std::uint16_t* from, Line& to) {
+  Halves halves;
+  std::memcpy(&halves, from, sizeof halves);
+  const Ints wide = __builtin_convertvector(halves, Ints);
+  const Ints bits = (wide << mantissa_shift) & kept_bits;
+  const Ints normal = bits + rebias, raised = normal + one_exponent;
+  Line subnormal;
+  std::memcpy(&subnormal, &raised, sizeof subnormal);
+  subnormal -= least_normal;
+  Ints as_bits;
+  std::memcpy(&as_bits, &subnormal, sizeof as_bits);
+  const Ints is_subnormal = bits < one_exponent;
+  const Ints found = (as_bits & is_subnormal) | (normal & ~is_subnormal) | (wide & sign_bit);
+  std::memcpy(&to, &found, sizeof to);
+}
+
+template <class Value>
+float scale_of(const Codes<Value>& codes, std::size_t row) {
+  return codes.scales.empty() ? 1.0F : codes.scales[row];
+}
+
+template <class Value>
+class Features {
+ public:
+  Features(const Codes<Value>& codes, Index n_features)
+      : codes_(codes), stride_(n_features == 0 ? 0 : codes.values.size() / static_cast<std::size_t>(n_features)) {}
+
+  void scores(SparseRow x, ClassRange classes, std::span<float> z) const {
+    const auto first = static_cast<std::size_t>(classes.begin);
+    std::size_t c = 0;
+    for (; c + wide * line_floats <= z.size(); c += wide * line_floats) tile<wide>(x, first + c, z.data() + c);
+    for (; c + 4 * line_floats <= z.size(); c += 4 * line_floats) tile<4>(x, first + c, z.data() + c);
+    for (; c + line_floats <= z.size(); c += line_floats) tile<1>(x, first + c, z.data() + c);
+    if (c < z.size()) rest(x, first + c, z.subspan(c));
+  }
+
+  static constexpr Index chunk = 4096;  // for the reason given in evaluate/tiles.hpp
+
+ private:
+  // Long runs are summed row by row in a buffer that stays in the first-level cache, as in feature_rows.hpp.
+  static constexpr std::size_t wide = 128;
+
+  template <std::size_t lines>
+  void tile(SparseRow x, std::size_t first, float* z) const {
+    Line sums[lines] = {};
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const Value* row = at(x.indices[n], first);
+      const float value = value_at(x, n);
+      for (std::size_t l = 0; l < lines; ++l) {
+        Line w;
+        read_line(row + l * line_floats, w);
+        sums[l] += value * w;
+      }
+    }
+    std::memcpy(z, sums, sizeof sums);
+  }
+
+  void rest(SparseRow x, std::size_t first, std::span<float> z) const {
+    std::fill(z.begin(), z.end(), 0.0F);
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const Value* row = at(x.indices[n], first);
+      const float value = value_at(x, n);
+      for (std::size_t c = 0; c < z.size(); ++c) z[c] += value * value_of(row[c]);
+    }
+  }
+
+  const Value* at(Index j, std::size_t k) const {
+    return codes_.values.data() + static_cast<std::size_t>(j) * stride_ + k;
+  }
+  float value_at(SparseRow x, std::size_t n) const {
+    return x.values[n] * scale_of(codes_, static_cast<std::size_t>(x.indices[n]));
+  }
+
+  Codes<Value> codes_;
+  std::size_t stride_;
+};
+
+template <class Value>
+class Classes {
+ public:
+  Classes(const Codes<Value>& codes, Index n_features) : codes_(codes), width_(static_cast<std::size_t>(n_features)) {}
+
+  void scores(DenseRow x, ClassRange classes, std::span<float> z) const {
+    for (std::size_t c = 0; c < z.size(); ++c) z[c] = score(x, static_cast<std::size_t>(classes[c]));
+  }
+
+  // As many rows as stay in the second-level cache as floats, as in evaluate/tiles.hpp.
+  Index chunk() const {
+    constexpr std::size_t cache_floats = 1 << 18;
+    return static_cast<Index>(
+        std::clamp<std::size_t>(cache_floats / std::max<std::size_t>(width_, 1), line_floats, 4096));
+  }
+
+  // The rows of some classes as floats, as if those were all, times nothing: the scales are those of the codes.
+  void widen(ClassRange classes, std::vector<float>& to) const {
+    const Value* from = codes_.values.data() + static_cast<std::size_t>(classes.begin) * width_;
+    to.resize(classes.size() * width_);
+    std::size_t j = 0;
+    for (; j + line_floats <= to.size(); j += line_floats) {
+      Line line;
+      read_line(from + j, line);
+      std::memcpy(to.data() + j, &line, sizeof line);
+    }
+    for (; j < to.size(); ++j) to[j] = value_of(from[j]);
+  }
+
+  std::span<const float> scales(ClassRange classes) const {
+    return codes_.scales.empty() ? codes_.scales
+                                 : codes_.scales.subspan(static_cast<std::size_t>(classes.begin), classes.size());
+  }
+
+ private:
+  float score(DenseRow x, std::size_t k) const {
+    const Value* w = codes_.values.data() + k * width_;
+    Line sums[2] = {};  // one would wait for itself at each line
+    std::size_t j = 0;
+    for (; j + 2 * line_floats <= width_; j += 2 * line_floats) {
+      for (std::size_t l = 0; l < 2; ++l) add(w, x, j + l * line_floats, sums[l]);
+    }
+    if (j + line_floats <= width_) {
+      add(w, x, j, sums[0]);
+      j += line_floats;
+    }
+    sums[0] += sums[1];
+    float lanes[line_floats];
+    std::memcpy(lanes, &sums[0], sizeof lanes);
+    for (std::size_t half = line_floats / 2; half > 0; half /= 2) {
+      for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+    }
+    float z = lanes[0];
+    for (; j < width_; ++j) z += value_of(w[j]) * x[j];
+    return z * scale_of(codes_, k);
+  }
+
+  static void add(const Value* w, DenseRow x, std::size_t j, Line& sum) {
+    Line a, b;
+    read_line(w + j, a);
+    std::memcpy(&b, x.data() + j, sizeof b);
+    sum += a * b;
+  }
+
+  Codes<Value> codes_;
+  std::size_t width_;
+};
+
+template <class Value, class Id>
+class CodedPostings {
+ public:
+  CodedPostings(std::span<const Offset> indptr, std::span<const Id> ids, const Codes<Value>& codes, Index n_classes)
+      : indptr_(indptr), ids_(ids), codes_(codes), n_classes_(n_classes) {}
+
+  void scores(SparseRow x, ClassRange classes, std::span<float> z) const {
+    std::fill(z.begin(), z.end(), 0.0F);
+    const Id* const ids = ids_.data();
+    const Value* const s = codes_.values.data();
+    float* const to = z.data() - classes.begin;
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const auto j = static_cast<std::size_t>(x.indices[n]);
+      const auto [first, last] = range_of(j, classes);
+      const float value = x.values[n] * scale_of(codes_, j);
+      MANYCLASS_DISTINCT
+      for (std::size_t p = first; p < last; ++p) to[ids[p]] += value * value_of(s[p]);
+    }
+  }
+
+  static constexpr Index chunk = most_short_ids;  // for the reason given in evaluate/tiles.hpp
+
+ private:
+  std::pair<std::size_t, std::size_t> range_of(std::size_t j, ClassRange range) const {
+    const auto first = static_cast<std::size_t>(indptr_[j]), last = static_cast<std::size_t>(indptr_[j + 1]);
+    if (range.begin == 0 && range.end() == n_classes_) return {first, last};
+    const Id* const begin = ids_.data();
+    const auto below = [](Id id, Index bound) { return static_cast<Index>(id) < bound; };
+    const Id* const from = std::lower_bound(begin + first, begin + last, range.begin, below);
+    const Id* const to = std::lower_bound(from, begin + last, range.end(), below);
+    return {static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - begin)};
+  }
+
+  std::span<const Offset> indptr_;
+  std::span<const Id> ids_;
+  Codes<Value> codes_;
+  Index n_classes_;
+};
+
+// The kernel of a storage, compiled for an instruction set.
+template <class Data, class Rows>
+CodedRows<Data> erased(const Rows& rows, Index chunk, Isa isa) {
+  return {[rows, isa](const typename Data::Row& x, ClassRange classes, std::span<float> z) {
+            run_with(isa, [&] { rows.scores(x, classes, z); });
+          },
+          chunk};
+}
+
+template <class Id>
+bool ascend_below(std::span<const Id> ids, std::size_t n) {
+  if (ids.empty()) return true;
+  const bool first = static_cast<std::int64_t>(ids.front()) >= 0;
+  return first && static_cast<std::size_t>(ids.back()) < n &&
+         std::ranges::adjacent_find(ids, std::ranges::greater_equal{}) == ids.end();
+}
+
+}  // namespace
+
+CodedRows<CsrView> coded_features(const AnyCodes& codes, Index n_features, Isa isa) {
+  return std::visit(
+      [&](const auto& some) {
+        const Features rows(some, n_features);
+        return erased<CsrView>(rows, rows.chunk, isa);
+      },
+      codes);
+}
+
+CodedRows<DenseView> coded_classes(const AnyCodes& codes, Index n_features, Isa isa) {
+  return std::visit(
+      [&](const auto& some) {
+        const Classes rows(some, n_features);
+        CodedRows<DenseView> made = erased<DenseView>(rows, rows.chunk(), isa);
+        if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(some)>, Codes<float>>) {
+          made.of_many = [rows, n_features, isa](ClassRange chunk) -> CodedRows<DenseView>::Kernel {
+            const auto floats = std::make_shared<std::vector<float>>();
+            run_with(isa, [&] { rows.widen(chunk, *floats); });
+            const Classes widened(Codes<float>{*floats, rows.scales(chunk)}, n_features);
+            return [widened, floats, chunk, isa](DenseRow x, ClassRange classes, std::span<float> z) {
+              const ClassRange within{classes.begin - chunk.begin, classes.count};
+              run_with(isa, [&] { widened.scores(x, within, z); });
+            };
+          };
+        }
+        return made;
+      },
+      codes);
+}
+
+CodedRows<CsrView> coded_postings(std::span<const Offset> indptr, const AnyIds& ids, const AnyCodes& codes,
+                                  Index n_classes, Isa isa) {
+  return std::visit(
+      [&](const auto& some_ids, const auto& some) {
+        const CodedPostings rows(indptr, some_ids, some, n_classes);
+        return erased<CsrView>(rows, rows.chunk, isa);
+      },
+      ids, codes);
+}
+
+CodedRows<PairedView> coded_pairs(const CodedRows<CsrView>& postings, const CodedRows<DenseView>& classes) {
+  CodedRows<PairedView> made{[postings, classes](const PairedView::Row& row, ClassRange range, std::span<float> z) {
+                               std::vector<float> of_classes(z.size());
+                               classes.scores(row.phi, range, of_classes);
+                               postings.scores(row.x, range, z);
+                               for (std::size_t c = 0; c < z.size(); ++c) z[c] += of_classes[c];
+                             },
+                             classes.chunk};
+  if (classes.of_many) {
+    made.of_many = [postings, classes](ClassRange chunk) {
+      return coded_pairs(postings, {classes.of_many(chunk), classes.chunk}).kernel;
+    };
+  }
+  return made;
+}
+
+void check_postings(std::span<const Offset> indptr, const AnyIds& ids, std::size_t n_features, std::size_t n_classes,
+                    const char* what) {
+  std::visit(
+      [&](const auto& some) {
+        if (indptr.size() != n_features + 1 || indptr.front() != 0 ||
+            indptr.back() != static_cast<Offset>(some.size()) || !std::ranges::is_sorted(indptr)) {
+          throw std::invalid_argument(std::string("the ") + what + " do not describe one list for each row");
+        }
+        for (std::size_t i = 0; i < n_features; ++i) {
+          const auto begin = static_cast<std::size_t>(indptr[i]), end = static_cast<std::size_t>(indptr[i + 1]);
+          if (ascend_below(some.subspan(begin, end - begin), n_classes)) continue;
+          throw std::invalid_argument(std::string("the ") + what + " of row " + std::to_string(i) +
+                                      " are not distinct, sorted and in range");
+        }
+      },
+      ids);
+}
+
+}  // namespace manyclass

@@ -1,0 +1,636 @@
+"""Compressed models: what they predict, what is dropped, how many bytes they take, files, and what they refuse."""
+
+import copy
+import json
+import os
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from test_persist import rewrite
+
+import manyclass
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, solvers
+from manyclass.estimators.files import file_bytes, weight_tensors
+from manyclass.model.coded import LARGEST_HALF, CodedWeights, Codes, some_columns
+from manyclass.model.compress import bytes_of, coded, coded_bytes, magnitude_bar
+from manyclass.model.postings import SparseWeights
+from manyclass.model.weights import LinearWeights, aligned_zeros
+
+K, D = 37, 50
+DTYPES = ("float32", "float16", "int8")
+
+
+def problem(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((6 * K, D)).astype(np.float32)
+    X[rng.random(X.shape) < 0.6] = 0
+    y = np.arange(6 * K) % K
+    Y = np.eye(K, dtype=int)[y]
+    Y[np.arange(len(y)), rng.integers(K, size=len(y))] = 1
+    return X, y, sp.csr_array(Y)
+
+
+# Kinds of model by what stores their weights: the estimator, whether X is sparse, whether a row has several labels.
+MODELS = {
+    "by feature": (SoftmaxClassifier(model="linear", max_iter=3, random_state=0), True, False),
+    "by class": (SoftmaxClassifier(model="linear", max_iter=3, random_state=0), False, False),
+    "embedding": (SoftmaxClassifier(model="embedding", dim=12, max_iter=3, random_state=0), True, False),
+    "linear, several": (SoftmaxClassifier(model="linear", max_iter=3, random_state=0), True, True),
+    "pairs": (SoftmaxClassifier(model="sparse", max_iter=3, random_state=0), True, True),
+    "hybrid": (SoftmaxClassifier(model="hybrid", dim=12, max_iter=3, random_state=0), True, True),
+    "margin": (MarginClassifier(max_iter=3, random_state=0), True, False),
+    "margin, embedding": (MarginClassifier(model="embedding", dim=17, max_iter=3, random_state=0), False, False),
+    "margin, proximal": (MarginClassifier(solver="implicit", max_iter=3, random_state=0), True, False),
+    "probit": (AugmentReduceClassifier(max_iter=3, random_state=0), True, False),
+    "logistic": (AugmentReduceClassifier(noise="logistic", max_iter=3, random_state=0), False, False),
+}
+DROPS = ("by feature", "embedding", "pairs", "hybrid", "margin, embedding", "probit")
+FITTED = {}
+
+
+@pytest.fixture(params=MODELS)
+def kind(request):
+    return request.param
+
+
+def fitted(kind):
+    """A model, X and y; fitted once, as a compressed copy leaves it as it is."""
+    if kind not in FITTED:
+        model, sparse, several = MODELS[kind]
+        X, y, Y = problem()
+        X, y = (sp.csr_array(X) if sparse else X), (Y if several else y)
+        FITTED[kind] = clone(model).fit(X, y), X, y
+    return FITTED[kind]
+
+
+def variants(kind, dtype):
+    """A model in a dtype, and where it can be pruned that, too."""
+    model, *_ = fitted(kind)
+    return [model.compress(dtype, prune=prune) for prune in ((0, 0.9) if kind in DROPS else (0,))]
+
+
+def plain_scores(weights, X):
+    """Scores in double precision from the numbers that the codes stand for: the slow twin."""
+    X = sp.csr_array(X).toarray().astype(np.float64)
+    found = np.tile(weights.intercept.astype(np.float64), (len(X), 1))
+    if weights.kind in ("postings", "hybrid"):
+        columns = np.repeat(np.arange(weights.n_features), np.diff(weights.indptr))
+        S = np.zeros((weights.n_features, weights.n_classes))
+        scales = weights.values.scales if len(weights.values.scales) else np.ones(weights.n_features)
+        S[columns, weights.classes] = weights.values.values.astype(np.float64) * scales[columns]
+        found += X @ S
+    if weights.kind == "postings":
+        return found
+    by_row = weights.rows.scales[:, np.newaxis].astype(np.float64) if len(weights.rows.scales) else 1.0
+    rows = weights.rows.values.astype(np.float64) * by_row
+    if weights.kind == "feature_major":
+        return found + X @ rows[:, : weights.n_classes]
+    phi = X
+    if weights.embeddings is not None:
+        E = weights.embeddings.values.astype(np.float64)
+        E = E * (weights.embeddings.scales[:, np.newaxis] if len(weights.embeddings.scales) else 1.0)
+        phi = (X if weights.features is None else X[:, weights.features]) @ E[:, : weights.n_hidden]
+        phi = np.maximum(phi, 0) if weights.relu else phi
+    return found + phi @ rows.T
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_scores_are_those_of_the_numbers_that_the_codes_stand_for(kind, dtype):
+    _, X, _ = fitted(kind)
+    for small in variants(kind, dtype):
+        expected = plain_scores(small._weights, X)
+        # Sums of fewer than 100 products in single precision, twice where there are embeddings.
+        bound = 200 * np.finfo(np.float32).eps * max(1.0, np.abs(expected).max())
+        np.testing.assert_allclose(small.decision_function(X), expected, atol=bound, rtol=0)
+        other = X.toarray() if sp.issparse(X) else sp.csr_array(X)
+        np.testing.assert_allclose(small.decision_function(other), expected, atol=bound, rtol=0)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["by feature", "by class", "pairs"])
+def test_each_instruction_set_has_the_same_scores(kind, dtype, isa):
+    if ["baseline", "avx2", "avx512"].index(isa) > ["baseline", "avx2", "avx512"].index(_core.best_isa()):
+        pytest.skip(f"this processor has no {isa}")
+    model, X, _ = fitted(kind)
+    weights = model.compress(dtype)._weights
+    parts = [weights._weights().scores(x, phi, 1, isa) for _, x, phi in weights._blocks(X, 1)]
+    # The order of a sum depends on the width of registers nowhere; fused products round once less.
+    np.testing.assert_allclose(np.concatenate(parts), weights.scores(X, 1), rtol=0, atol=1e-5)
+
+
+def test_float32_predicts_as_the_original_and_float16_nearly(kind):
+    model, X, y = fitted(kind)
+    same, near = model.compress("float32"), model.compress("float16")
+    np.testing.assert_allclose(same.decision_function(X), model.decision_function(X), atol=1e-4, rtol=1e-5)
+    assert type(near) is type(model)
+    assert near.get_params() == model.get_params()
+    for name in ("predict", "predict_proba", "predict_log_proba"):
+        if hasattr(model, name):
+            expected, found = getattr(model, name)(X), getattr(near, name)(X)
+            if name == "predict":
+                assert abs(sp.csr_array(found) - sp.csr_array(expected)).mean() <= 0.02 * K
+            else:
+                np.testing.assert_allclose(found, expected, atol=0.01)
+    labels, values = near.predict_top_k(X, 3)
+    assert labels.shape == values.shape == (X.shape[0], 3)
+    expected, found = model.evaluate(X, y), near.evaluate(X, y)
+    assert expected.keys() == found.keys()
+    assert all(abs(expected[name] - found[name]) < 0.02 for name in expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_all_ways_of_asking_agree(kind, dtype):
+    """Scores, the best classes, losses, ranks and normalisers come from kernels of their own."""
+    model, X, y = fitted(kind)
+    if kind in ("probit", "logistic"):
+        pytest.skip("probabilities are not those of a softmax")
+    weights = model.compress(dtype)._weights
+    z = weights.scores(X, 2).astype(np.float64)
+    log_z = np.log(np.exp(z).sum(axis=1))
+    np.testing.assert_allclose(weights.log_normalizers(X, 1), log_z, rtol=1e-5, atol=1e-5)
+    labels = np.asarray(sp.csr_array(y).indices[:1] if sp.issparse(y) else y, dtype=np.int32)
+    labels = np.resize(labels, X.shape[0]).astype(np.int32)
+    losses, ranks = weights.log_losses(X, labels, 1)
+    own = z[np.arange(len(z)), labels]
+    np.testing.assert_allclose(losses, log_z - own, rtol=1e-5, atol=1e-5)
+    classes, log_p = weights.top_k(X, K, 1)
+    np.testing.assert_allclose(log_p, np.take_along_axis(z, classes, 1) - log_z[:, np.newaxis], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(np.argmax(classes == labels[:, np.newaxis], axis=1), ranks)
+    tiles = np.concatenate([tile for _, tile in weights.score_tiles(X, 1)])
+    np.testing.assert_allclose(tiles, z, rtol=1e-6, atol=1e-6)
+
+
+def test_the_original_stays_as_it_is(kind):
+    model, *_ = fitted(kind)
+    before, weights = pickle.dumps(model), model._weights
+    small = model.compress("int8")
+    assert pickle.dumps(model) == before
+    assert model._weights is weights
+    assert small._squares is None
+    assert small is not model
+
+
+# Rounding
+
+
+def test_bytes_are_off_by_half_a_step_at_most(seed):
+    rng = np.random.default_rng(seed)
+    W = (rng.standard_normal((40, 70)) * 10.0 ** rng.uniform(-30, 30, (40, 1))).astype(np.float32)
+    W[3] = 0
+    codes = Codes.of_rows(W, "int8")
+    steps = np.abs(W).max(axis=1, keepdims=True).astype(np.float64) / 127
+    error = np.abs(codes.values.astype(np.float64) * codes.scales[:, np.newaxis] - W)
+    # The scale itself is rounded to 24 bits, which a code of 127 multiplies.
+    assert np.all(error <= steps * (0.5 + 128 * 2.0**-24))
+    assert codes.values.min() >= -127
+    np.testing.assert_allclose(codes.plain(), codes.values * codes.scales[:, np.newaxis])
+
+
+def test_bytes_of_lists_have_a_scale_a_list(seed):
+    rng = np.random.default_rng(seed)
+    indptr = np.array([0, 3, 3, 10, 10, 11], dtype=np.int64)
+    numbers = rng.standard_normal(11).astype(np.float32)
+    codes = Codes.of_lists(numbers, indptr, "int8")
+    assert codes.scales.shape == (5,)
+    for j in range(5):
+        own = slice(indptr[j], indptr[j + 1])
+        step = np.abs(numbers[own]).max(initial=0) / 127
+        assert np.all(np.abs(codes.plain(indptr)[own] - numbers[own]) <= step * 0.5001)
+
+
+def test_every_half_is_read_as_the_number_that_it_is():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)]
+    n_classes = len(halves)
+    rows = np.zeros((1, -(-n_classes // 16) * 16), dtype=np.float16)
+    rows[0, :n_classes] = halves
+    none, intercept = np.zeros(0, np.float32), np.zeros(n_classes, np.float32)
+    weights = CodedWeights("feature_major", intercept, 1, rows=Codes(rows, none))
+    one = np.ones((1, 1), dtype=np.float32)
+    np.testing.assert_array_equal(weights.scores(sp.csr_array(one), 1)[0], halves.astype(np.float32))
+    # One by one, as the label's own score is.
+    by_class = CodedWeights("class_major", intercept, 1, rows=Codes(halves[:, np.newaxis].copy(), none))
+    np.testing.assert_array_equal(by_class.scores(one, 1)[0], halves.astype(np.float32))
+
+
+@pytest.mark.parametrize("n_classes", [2, 15, 16, 17, 63, 65, 2047, 2049, 4100, 70_000])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_any_number_of_classes_is_scored(dtype, n_classes, seed):
+    rng = np.random.default_rng(seed)
+    W = LinearWeights(aligned_zeros(3, -(-n_classes // 16) * 16), np.zeros(n_classes, np.float32), sparse=True)
+    W.matrix[:, :n_classes] = rng.standard_normal((3, n_classes))
+    X = sp.csr_array(rng.standard_normal((2, 3)).astype(np.float32))
+    labels = np.array([0, n_classes - 1], dtype=np.int32)
+    for weights in (coded(W, dtype), coded(W, dtype, 2 * n_classes)):
+        expected = plain_scores(weights, X)
+        np.testing.assert_allclose(weights.scores(X, 1), expected, atol=1e-5)
+        ranks = weights.log_losses(X, labels, 1)[1]
+        own = weights.scores(X, 1)
+        np.testing.assert_array_equal(
+            ranks, [np.sum(z > z[k]) + np.sum(z[:k] == z[k]) for z, k in zip(own, labels, strict=True)]
+        )
+
+
+def test_weights_that_no_dtype_holds_are_refused():
+    model, *_ = fitted("by class")
+    for value, dtype, told in (
+        (1e5, "float16", r"100000 in magnitude; float16 ends at 65504: use dtype='int8'"),
+        (np.inf, "int8", "a weight is inf; only finite weights"),
+        (np.nan, "float32", "a weight is nan; only finite weights"),
+    ):
+        broken = copy.deepcopy(model)
+        broken._weights.matrix[2, 3] = value
+        with pytest.raises(ValueError, match=told):
+            broken.compress(dtype)
+    large = copy.deepcopy(model)
+    large._weights.matrix[2, 3] = LARGEST_HALF
+    assert large.compress("float16").coef_[2, 3] == LARGEST_HALF
+
+
+# Bytes and pruning
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("share", [None, 0.3, 0.01])
+def test_bytes_are_known_before_they_are_made(kind, dtype, share):
+    model, *_ = fitted(kind)
+    if share is not None and kind not in DROPS:
+        return
+    n_kept = None if share is None else max(1, int(share * 100))
+    made = coded(model._weights, dtype, n_kept)
+    assert made.nbytes == coded_bytes(model._weights, dtype, n_kept)
+    assert made.nbytes == sum(array.nbytes for array in weight_tensors(made).values())
+
+
+@pytest.mark.parametrize("kind", DROPS)
+def test_what_is_pruned_is_smallest(kind):
+    model, *_ = fitted(kind)
+    small, own = model.compress("float32", prune=0.9)._weights, model._weights
+    if own.__class__.__name__ == "MappedWeights":
+        norms = np.linalg.norm(own.embeddings, axis=1)
+        assert len(small.features) == D - int(0.9 * D)
+        assert norms[small.features].min() >= np.delete(norms, small.features).max()
+        np.testing.assert_array_equal(small.embedded[small.features], own.embeddings[small.features, : own.n_hidden])
+        return
+    pairs = own if isinstance(own, SparseWeights) else getattr(own, "postings", None)
+    all_weights = np.abs((own.matrix[:, : own.n_classes] if pairs is None else pairs.values).ravel())
+    n_kept = len(all_weights) - int(0.9 * len(all_weights))
+    kept = np.abs(small.values.values)
+    assert len(kept) == n_kept  # no two are equal here
+    np.testing.assert_array_equal(np.sort(kept), np.sort(all_weights)[-n_kept:])
+    assert small.classes.dtype == np.uint16
+
+
+def test_the_bar_lets_at_most_so_many_numbers_through(seed):
+    rng = np.random.default_rng(seed)
+    x = np.concatenate([rng.standard_normal(500), np.repeat(rng.standard_normal(5), 20), np.zeros(30)]).astype(
+        np.float32
+    )
+    for n_kept in (1, 7, 100, 333, 599, 600, 630, 1000):
+        kept = np.abs(x).view(np.uint32) >= magnitude_bar(lambda: iter([x[:111], x[111:]]), n_kept)
+        assert kept.sum() <= n_kept
+        assert not kept[x == 0].any()
+        if not kept[x != 0].all():  # the next largest has ties that would be too many
+            next_one = np.abs(x[~kept]).max()
+            assert kept.sum() + np.sum(np.abs(x) == next_one) > n_kept
+            assert np.abs(x[kept]).min(initial=np.inf) > next_one
+
+
+def test_weights_that_are_0_are_left_out_where_that_is_smaller():
+    model, X, _ = fitted("by feature")
+    sparse = copy.deepcopy(model)
+    sparse._weights.matrix[:, 5:] = 0
+    small = sparse.compress("int8")
+    assert small._weights.kind == "postings"
+    assert small._weights.nbytes < coded_bytes(sparse._weights, "int8")
+    np.testing.assert_allclose(small.decision_function(X), sparse.decision_function(X), atol=0.05)
+
+
+def test_pruning_that_saves_nothing_is_refused_with_the_least_that_does():
+    model, *_ = fitted("by feature")
+    with pytest.raises(ValueError, match=r"prune is 0.1; what it leaves would take .* at least (0\.\d+)") as told:
+        model.compress("int8", prune=0.1)
+    least = float(str(told.value).rsplit(" ", 1)[1])
+    assert model.compress("int8", prune=least)._weights.nbytes <= coded_bytes(model._weights, "int8")
+    with pytest.raises(ValueError, match="what it leaves would take"):
+        model.compress("int8", prune=least - 0.01)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in DROPS and kind != "margin, proximal"])
+def test_storage_that_cannot_drop_says_why(kind):
+    model, *_ = fitted(kind)
+    with pytest.raises(ValueError, match=r"prune: .* are read from end to end"):
+        model.compress("int8", prune=0.9)
+
+
+@pytest.mark.parametrize("dtype", ["auto", "float32", "float16", "int8"])
+@pytest.mark.parametrize("kind", DROPS)
+def test_a_file_is_as_small_as_asked_for(tmp_path, kind, dtype):
+    model, *_ = fitted(kind)
+    whole = file_bytes(model.compress("float32"))
+    least = file_bytes(model.compress("int8" if dtype == "auto" else dtype, prune=0.95)) + 1024
+    for most in np.linspace(least, 1.1 * whole + 1024, 7).astype(int):
+        small = model.compress(dtype, max_bytes=int(most))
+        small.save(tmp_path / "m")
+        assert os.path.getsize(tmp_path / "m") == file_bytes(small) <= most
+        if dtype != "auto":
+            assert small.storage()["weight_dtype"] == dtype
+    assert model.compress("auto", max_bytes=10**6).storage()["weight_dtype"] == "float16"
+
+
+def test_the_least_compression_that_fits_is_taken():
+    model, *_ = fitted("pairs")
+    by_dtype = {dtype: file_bytes(model.compress(dtype)) + 1024 for dtype in DTYPES}
+    n_pairs = len(model._weights.values)
+    for most, dtype, all_pairs in (
+        (by_dtype["float16"], "float16", True),
+        (by_dtype["int8"], "int8", True),
+        (by_dtype["int8"] - 1024 - 1500, "int8", False),
+    ):
+        weights = model.compress(max_bytes=most)._weights
+        assert weights.dtype == dtype
+        assert (len(weights.classes) == n_pairs) == all_pairs
+
+
+def test_what_fits_nothing_is_told_with_what_it_takes():
+    with pytest.raises(ValueError, match=r"max_bytes is 5000; nothing fits: as int8 the file takes \d+ bytes, \d+ of"):
+        fitted("pairs")[0].compress(max_bytes=5000)
+    with pytest.raises(ValueError, match=r"nothing fits: .* are read from end to end; none can be left out"):
+        fitted("by class")[0].compress(max_bytes=3000)
+
+
+@pytest.mark.parametrize(
+    ("size", "found"), [(7, 7), ("10MB", 10**7), (" 1.5 GiB", 3 << 29), ("300", 300), ("2kB", 2000)]
+)
+def test_sizes_are_numbers_or_texts(size, found):
+    assert bytes_of(size) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "told"),
+    [
+        ({"dtype": "int4"}, ValueError, "dtype is 'int4'; it must be one of 'auto', 'float32', 'float16', 'int8'"),
+        ({"dtype": "flaot16"}, ValueError, "did you mean 'float16'"),
+        ({"prune": 1.0}, ValueError, "prune is 1.0; it must be below 1"),
+        ({"prune": -0.1}, ValueError, "prune is -0.1; it must be finite, at least 0"),
+        ({"prune": "much"}, TypeError, "prune is 'much'; it must be a number"),
+        ({"max_bytes": "10 apples"}, ValueError, "max_bytes is '10 apples'; it must be a number of bytes"),
+        ({"max_bytes": "0.1"}, ValueError, "max_bytes is '0.1'"),
+        ({"max_bytes": 0}, ValueError, "max_bytes is 0; it must be finite, at least 1"),
+        ({"max_bytes": 2.5}, TypeError, "max_bytes is 2.5; it must be an integer"),
+    ],
+)
+def test_bad_arguments_are_told(arguments, error, told):
+    with pytest.raises(error, match=told):
+        fitted("pairs")[0].compress(**arguments)
+    with pytest.raises(error, match=told):  # before anything else is looked at
+        SoftmaxClassifier().compress(**arguments)
+
+
+def test_no_more_than_small_tiles_of_float32_are_in_memory():
+    """W is 16 MB as float32, 4 MB as bytes; predictions may have phi, scores and lists of some rows, no copy of W."""
+    rng = np.random.default_rng(0)
+    n_features, n_classes, n_rows = 2000, 2000, 64
+    X = sp.random_array((n_rows, n_features), density=0.01, rng=rng, dtype=np.float32).tocsr()
+    y = rng.integers(n_classes, size=n_rows).astype(np.int32)
+    sparse = LinearWeights(aligned_zeros(n_features, n_classes), np.zeros(n_classes, np.float32), sparse=True)
+    sparse.matrix[:] = rng.standard_normal(sparse.matrix.shape)
+    dense = LinearWeights(sparse.matrix, sparse.intercept, sparse=False)
+    for trained, data in ((sparse, X), (dense, X.toarray())):
+        for dtype in ("float16", "int8"):
+            weights = coded(trained, dtype)
+            tracemalloc.start()
+            weights.scores(data, 1)
+            weights.top_k(data, 5, 1)
+            weights.log_losses(data, y, 1)
+            weights.log_normalizers(data, 1)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert weights.nbytes < 16e6 * np.dtype(dtype).itemsize / 4 + 20_000
+            assert peak < 3e6  # scores of 64 rows are 0.5 MB
+
+
+# Files
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_loaded_model_predicts_bit_for_bit_the_same(tmp_path, kind, dtype, mmap):
+    model, X, y = fitted(kind)
+    for small in variants(kind, dtype):
+        small.save(tmp_path / "m")
+        loaded = manyclass.load(tmp_path / "m", mmap=mmap)
+        np.testing.assert_array_equal(loaded.decision_function(X), small.decision_function(X), strict=True)
+        assert loaded.storage() == small.storage()
+        assert loaded.evaluate(X, y) == small.evaluate(X, y)
+        np.testing.assert_array_equal(loaded.classes_, model.classes_)
+        for name in ("rows", "embeddings", "values"):
+            codes = getattr(loaded._weights, name)
+            if codes is not None:
+                assert codes.values.dtype == dtype
+                assert codes.values.flags.writeable != mmap
+                assert codes.values.flags.aligned
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_copies_and_pickles_predict_the_same(kind, dtype):
+    model, X, _ = fitted(kind)
+    small = model.compress(dtype)
+    small.predict(X)
+    for other in (pickle.loads(pickle.dumps(small)), copy.deepcopy(small)):
+        np.testing.assert_array_equal(other.decision_function(X), small.decision_function(X))
+
+
+def test_files_of_other_models_stay_of_the_version_before(tmp_path):
+    model, *_ = fitted("by feature")
+    for saved, version in ((model, "2"), (model.compress(), "3")):
+        saved.save(tmp_path / "m")
+        rewrite(tmp_path / "m", metadata=lambda m, version=version: m if m["format_version"] == version else {})
+        manyclass.load(tmp_path / "m")
+
+
+def described(**changes):
+    def change(metadata):
+        model = json.loads(metadata["model"])
+        model["coded"].update(changes)
+        return metadata | {"model": json.dumps(model)}
+
+    return change
+
+
+HEADERS = {
+    "kind": ({"kind": "diagonal"}, "the kind of its weights is 'diagonal'"),
+    "another kind": ({"kind": "class_major"}, "it has no array 'coded.rows'"),
+    "dtype": ({"dtype": "int4"}, "the dtype of its weights is 'int4'"),
+    "another dtype": ({"dtype": "float16"}, "'coded.embeddings' is int8 of shape .* must be float16"),
+    "n_hidden": ({"n_hidden": 0}, "n_hidden is 0; it must be an integer of at least 1"),
+    "long": ({"n_hidden": 40}, r"'coded.embeddings' is int8 of shape \(50, 16\); it must be int8 of shape \(50, 48\)"),
+}
+
+
+def replaced(name, change):
+    return lambda tensors: tensors | {name: change(tensors[name].copy())}
+
+
+def put(place, value):
+    def change(array):
+        array[place] = value
+        return array
+
+    return change
+
+
+ARRAYS = {
+    "no scales": (lambda t: {k: v for k, v in t.items() if k != "coded.rows.scales"}, "no array 'coded.rows.scales'"),
+    "scales": (replaced("coded.rows.scales", put(3, np.nan)), "a scale of 'rows' is not finite"),
+    "short": (replaced("coded.values", lambda a: a[:-1].copy()), r"'coded.values' is int8 of shape"),
+    "offsets": (replaced("coded.indptr", put(3, -1)), "'coded.indptr' do not start at 0 or decrease"),
+    "class": (replaced("coded.classes", put(-1, K)), "supported classes of row .* are not distinct, sorted"),
+    "twice": (replaced("coded.classes", put(slice(None), 3)), "are not distinct, sorted and in range"),
+    "intercept": (replaced("intercept", lambda a: a[:-1].copy()), r"'intercept' is float32 of shape \(36,\)"),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_description_that_does_not_fit_is_told(tmp_path, case):
+    changes, told = HEADERS[case]
+    fitted("pairs" if case == "another kind" else "hybrid")[0].compress("int8").save(tmp_path / "m")
+    rewrite(tmp_path / "m", metadata=described(**changes))
+    with pytest.raises(ValueError, match=f"m is damaged: .*{told}"):
+        manyclass.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("case", ARRAYS)
+def test_arrays_that_do_not_fit_are_told(tmp_path, case, mmap):
+    change, told = ARRAYS[case]
+    fitted("hybrid")[0].compress("int8").save(tmp_path / "m")
+    rewrite(tmp_path / "m", tensors=change)
+    with pytest.raises(ValueError, match=f"m is damaged: .*{told}"):
+        manyclass.load(tmp_path / "m", mmap=mmap)
+
+
+@pytest.mark.parametrize("features", [[0, 0, 2, 3, 4], [0, 1, 2, 3, D], [-1, 1, 2, 3, 4], [1, 0, 2, 3, 4]])
+def test_features_that_cannot_be_are_told(tmp_path, features):
+    fitted("embedding")[0].compress("int8", prune=0.9).save(tmp_path / "m")
+    rewrite(tmp_path / "m", tensors=replaced("coded.features", lambda a: np.array(features, dtype=a.dtype)))
+    with pytest.raises(ValueError, match=r"m is damaged: 'coded.features' are not distinct, sorted and in range"):
+        manyclass.load(tmp_path / "m")
+
+
+# What does not go on
+
+
+def test_training_on_is_refused_and_training_anew_is_not(kind):
+    model, X, y = fitted(kind)
+    small = model.compress("int8")
+    with pytest.raises(
+        ValueError,
+        match=r"partial_fit needs the weights that were trained; this model was compressed, "
+        r"to int8, .*: keep the original, call partial_fit on it and compress that again",
+    ):
+        small.partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"compress needs the weights that were trained; .* with other arguments"):
+        small.compress("int8")
+    if "warm_start" in small.get_params() and kind not in ("pairs", "hybrid", "embedding", "linear, several"):
+        with pytest.raises(ValueError, match="fit with warm_start=True needs the weights that were trained"):
+            copy.copy(small).set_params(warm_start=True).fit(X, y)
+    again = small.fit(X, y)
+    assert again.storage() == model.storage()
+    np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=1e-6, atol=1e-6)
+
+
+def test_a_certificate_needs_the_weights_that_were_trained():
+    model, X, y = fitted("by feature")
+    with pytest.raises(ValueError, match="certificate needs the weights that were trained"):
+        model.compress().certificate(X, y)
+
+
+def test_a_posterior_is_not_compressed():
+    X, y, _ = problem()
+    model = AugmentReduceClassifier(posterior="gaussian", alpha=0.1, max_iter=1, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="posterior is 'gaussian', whose variances"):
+        model.compress()
+
+
+def test_an_unfitted_model_is_told():
+    with pytest.raises(NotFittedError):
+        SoftmaxClassifier().compress()
+
+
+def test_what_is_known_of_weights_comes_as_float32():
+    model, X, _ = fitted("by feature")
+    small = model.compress("int8")
+    assert small.coef_.dtype == np.float32
+    assert np.all(np.abs(small.coef_ - model.coef_) <= 0.501 * np.abs(model.coef_).max(axis=0) / 127)
+    np.testing.assert_array_equal(small.intercept_, model.intercept_)
+    pairs = fitted("pairs")[0]
+    assert abs(pairs.compress("float32").coef_ - pairs.coef_).max() == 0
+    embedded, X, _ = fitted("embedding")
+    found = embedded.compress("int8", prune=0.5)
+    assert found.embedding_.shape == embedded.embedding_.shape
+    assert np.sum(np.any(found.embedding_ != 0, axis=1)) == D - D // 2
+    assert np.abs(embedded.compress("float16").embed(X) - embedded.embed(X)).max() < 0.01
+    with pytest.raises(AttributeError, match=r"two matrices|no one matrix"):
+        _ = fitted("hybrid")[0].compress().coef_
+
+
+def test_calibrated_models_and_activations_keep_what_they_have():
+    X, y, Y = problem()
+    for model, target in (
+        (SoftmaxClassifier(model="linear", calibration="temperature", max_iter=3, random_state=0), y),
+        (SoftmaxClassifier(model=manyclass.models.Embedding(activation="relu"), dim=9, max_iter=3, random_state=0), y),
+        (SoftmaxClassifier(model="sparse", calibration="temperature", max_iter=3, random_state=0), Y),
+        (SoftmaxClassifier(model="linear", solver=solvers.LBFGS(), fit_intercept=False, random_state=0), y),
+    ):
+        model.fit(sp.csr_array(X), target)
+        small = model.compress("float16")
+        assert small.calibration_ == model.calibration_
+        np.testing.assert_allclose(small.predict_proba(X), model.predict_proba(X), atol=0.01)
+        np.testing.assert_array_equal(small.intercept_, model.intercept_)
+
+
+def test_some_columns_are_those_of_scipy(seed):
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((9, 20), density=0.3, rng=rng, dtype=np.float32).tocsr()
+    for n in (1, 7, 20):
+        columns = np.sort(rng.permutation(20)[:n]).astype(np.int32)
+        found = some_columns(X, columns)
+        np.testing.assert_array_equal(found.toarray(), X.toarray()[:, columns])
+        assert found.has_sorted_indices
+
+
+def test_the_core_refuses_arrays_that_do_not_fit():
+    none, floats = np.zeros(0, dtype=np.float32), np.ones(32, dtype=np.float32)
+    given = {
+        "rows": floats,
+        "row_scales": none,
+        "feature_major": True,
+        "indptr": np.zeros(0, np.int64),
+        "ids": np.zeros(0, np.int32),
+        "values": none,
+        "value_scales": none,
+        "intercept": floats[:9],
+        "n_features": 2,
+    }
+    _core.CodedWeights(**given)
+    for change, told in (
+        ({"n_features": 3}, "rows do not fit"),
+        ({"intercept": floats[:17]}, "rows do not fit"),
+        ({"row_scales": floats[:3]}, "rows do not fit"),
+        ({"feature_major": False}, "rows do not fit"),
+        ({"rows": none}, "there are no weights"),
+        ({"values": floats}, "do not fit their support"),
+        ({"value_scales": floats[:2]}, "do not fit their support"),
+        ({"rows": none, "indptr": np.array([0, 1], np.int64)}, "do not describe one list for each row"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            _core.CodedWeights(**(given | change))
+    with pytest.raises(TypeError):
+        _core.CodedWeights(**(given | {"rows": np.ones(32)}))
