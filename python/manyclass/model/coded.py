@@ -125,7 +125,8 @@ def encoded(numbers: Floats, dtype: Dtype, scales: Floats | None = None) -> NDAr
     with np.errstate(divide="ignore", invalid="ignore"):
         codes = np.rint(numbers / scales)
     codes[np.broadcast_to(scales == 0, codes.shape)] = 0
-    return np.clip(codes, -LARGEST_CODE, LARGEST_CODE).astype(np.int8)
+    coded: NDArray[Any] = np.clip(codes, -LARGEST_CODE, LARGEST_CODE).astype(np.int8)
+    return coded
 
 
 class CoreMade:
@@ -226,6 +227,7 @@ class CodedWeights:
         if self.kind == "postings":
             assert self.values is not None
             assert self.classes is not None
+            assert self.indptr is not None
             shape = (self.n_classes, self.n_features)
             return sp.csc_array((self.values.plain(self.indptr), self.classes.astype(np.int32), self.indptr), shape)
         assert self.rows is not None

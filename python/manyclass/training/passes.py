@@ -310,8 +310,8 @@ class TrainingState:
 
     def squared_norm(self) -> float:
         """Return ||W||^2 of the current iterate, without intercepts."""
-        W = self._weights.coef
-        if sp.issparse(W):
+        W: Any = self._weights.coef
+        if isinstance(W, sp.csc_array):
             return float(np.sum(np.square(W.data, dtype=np.float64)))
         if self._scaling is not None:
             W = (W / self._scaling.scale).astype(np.float32)
