@@ -256,6 +256,14 @@ def test_new_classes_join_a_warm_fit_and_old_ones_stay(seed):
         assert model.classes_.tolist() == list(range(21))
 
 
+def test_sums_of_squares_go_on_in_a_warm_fit(seed):
+    for name in ("embedding", "margin"):
+        X, y = warm_data(seed, False)
+        model = clone(WARM[name][0]).set_params(warm_start=True, random_state=0).fit(X, y)
+        before = model._squares.classes
+        assert (model.fit(X, y)._squares.classes > before).all()
+
+
 def test_a_warm_fit_is_watched(seed):
     for name in ("embedding", "sparse", "hybrid", "margin"):
         model, several = WARM[name]

@@ -128,7 +128,7 @@ def loss_over_time(losses: Mapping[str, Sequence[float]], *, period: str = "day"
         Series(str(name), list(range(1, len(by_period) + 1)), [x if np.isfinite(x) else None for x in by_period])
         for name, by_period in losses.items()
     ]
-    return line_chart([Panel("", series)], period, f"log-loss of the {period}'s rows before they are learnt [nats]")
+    return line_chart([Panel("", series)], period, "prequential log-loss [nats]")
 
 
 def _by_data(records: Iterable[Mapping[str, Any]], fields: tuple[str, ...]) -> dict[str, list[Mapping[str, Any]]]:
