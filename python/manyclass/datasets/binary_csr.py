@@ -176,7 +176,7 @@ class CsrFiles:
         columns = d if n_features is None else n_features, k if n_labels is None else n_labels
         for name, value in zip(("n_features", "n_labels"), columns, strict=True):
             check_number(name, value, low=0, high=2**31 - 1, integer=True)
-        return cls(files, *map(int, columns), sum(int(found["X"][0]) for found in shapes))
+        return cls(files, int(columns[0]), int(columns[1]), sum(int(found["X"][0]) for found in shapes))
 
     def blocks(self, size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
         """Yield the rows of all files, at most `size` at once; raises ValueError for an index out of range."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
 from manyclass.datasets.binary_csr import CsrFiles
+from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
 from manyclass.datasets.xmc_blocks import OPENERS, XmcFiles
@@ -73,8 +74,8 @@ class Stream:
     labels : {"all", "first"}, default="all"
         Of a row that may have several: all, y being an indicator matrix as `load_xmc` gives it; or the first, y being
         an array of numbers, without the rows that have none.
-    rows : int, default=65536
-        Of a part; the last one may have fewer.
+    rows : int, optional
+        Of a part; the last one may have fewer. None: 65,536, or with max_memory as many as there is room for.
     window : int, default=1
         Parts that are read at once, and
     shuffle : bool, default=True
@@ -91,11 +92,13 @@ class Stream:
     ----------
     n_features : int
     n_labels : int or None
-        Columns of Y; None for labels that become known as they come.
+        Columns of Y, labels that there can be; None of labels that become known as they come.
     n_rows : int or None
         Rows of a pass, those without a label included; None where it is not known before they are read.
     format : str
         "arrays" of those.
+    rows, window, rows_given : int, int, bool
+        Sizes, and whether `rows` was set.
 
     Raises
     ------
@@ -127,7 +130,7 @@ class Stream:
         *,
         format: Literal["auto", "xmc", "csr", "csv", "tsv", "parquet"] = "auto",
         labels: Literal["all", "first"] = "all",
-        rows: int = ROWS,
+        rows: int | None = None,
         window: int = 1,
         shuffle: bool = True,
         random_state: Any = None,
@@ -140,7 +143,8 @@ class Stream:
         check_choice("format", format, ("auto", *FORMS))
         check_choice("labels", labels, ("all", "first"))
         check_flag("shuffle", shuffle)
-        self._set_sizes(rows, window)
+        self._set_sizes(ROWS if rows is None else rows, window)
+        self.rows_given = rows is not None
         if not shuffle and random_state is not None:
             raise ValueError(f"random_state is {random_state!r}, which has no effect with shuffle=False; leave it None")
         own = {"n_features": n_features, "n_labels": n_labels, "header": header, "zero_based": zero_based}
@@ -155,7 +159,7 @@ class Stream:
         if several is None:
             _refuse("one label a row", labels=(labels, "all"))
         self.n_features, self.n_rows = found.n_features, found.n_rows
-        self.n_labels: int | None = several if labels == "all" else None
+        self.n_labels: int | None = several
         self._source, self._first = found, labels == "first"
         self._seed = seed_from(random_state) if shuffle else None
         self._n_pass = 0
@@ -179,6 +183,7 @@ class Stream:
         """
         other = copy.copy(self)
         other._set_sizes(rows, window)
+        other.rows_given = True
         return other
 
     def __iter__(self) -> Iterator[Part]:
@@ -301,12 +306,12 @@ class _Arrays:
             raise ValueError("y is None; with arrays it must be the labels of the rows of X")
         if len(X.shape) != 2:
             raise ValueError(f"X has shape {tuple(X.shape)}; it must be (n_samples, n_features)")
-        y = sp.csr_array(y) if sp.issparse(y) else np.asarray(y)
+        y = sp.csr_array(y) if is_sparse(y) else np.asarray(y)
         if y.shape[0] != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows, y has {y.shape[0]}")
         if y.ndim == 2:
             y = sp.csr_array(y)
-        return cls(sp.csr_array(X) if sp.issparse(X) else X, y, y.shape[1] if y.ndim == 2 else None)
+        return cls(sp.csr_array(X) if is_sparse(X) else X, y, y.shape[1] if y.ndim == 2 else None)
 
     def blocks(self, size: int) -> Iterator[Part]:
         """See `_Source`."""
@@ -321,7 +326,7 @@ def _n_rows(part: Part) -> int:
     return int(part[0].shape[0])
 
 
-def _taken(part: Part, rows: slice | NDArray[np.intp]) -> Part:
+def _taken(part: Part, rows: slice | NDArray[Any]) -> Part:
     """Some rows of a matrix, a table or an array, with their labels."""
     X, y = part
     return (X.iloc[rows] if hasattr(X, "iloc") else X[rows]), y[rows]
@@ -340,7 +345,7 @@ def _concatenated(column: tuple[Any, ...]) -> Any:
         import pandas
 
         return pandas.concat(column, ignore_index=True)
-    if sp.issparse(column[0]):
+    if is_sparse(column[0]):
         return sp.csr_array(sp.vstack(column, format="csr"))
     return np.concatenate(column)
 

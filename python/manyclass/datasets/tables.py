@@ -71,12 +71,19 @@ class Tables:
                     frame = next(frames, None)
                     if frame is None:
                         break
-                    X = frame[self.features].astype(np.float32)
-                    y = frame[self.label].to_numpy()
+                    X, y = frame[self.features].astype(np.float32), self._labels(frame[self.label])
                 except (ValueError, TypeError, OverflowError) as error:
                     raise ValueError(f"{file}, from row {n} on: {error}") from error
-                yield X.reset_index(drop=True), y.astype(str) if self.kind is str else y
+                yield X.reset_index(drop=True), y
                 n += len(X)
+
+    def _labels(self, column: Any) -> NDArray[Any]:
+        """A column of labels, none of which may be missing; text as NumPy has it."""
+        missing = np.flatnonzero(column.isna())
+        if len(missing):
+            raise ValueError(f"row {missing[0]} of these has no label")
+        y: NDArray[Any] = column.to_numpy()
+        return y.astype(str) if self.kind is str or y.dtype == object else y
 
     def _frames(self, file: Path, size: int) -> Iterator[Any]:
         if self.form == "parquet":

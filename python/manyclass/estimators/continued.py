@@ -32,6 +32,7 @@ from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.settle import Settled, is_open, linear_model, settle_points
+from manyclass.estimators.streams import Parts, is_stream, refuse_with_stream, refuse_without_stream, train_on_stream
 from manyclass.estimators.targets import check_targets, find_positions, sorted_classes
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Floats, LinearWeights, Matrix
@@ -46,10 +47,21 @@ from manyclass.training.start import Start
 
 @dataclass(frozen=True)
 class Steps:
-    """What a call asks for beside the data: passes, and a step size; None: as the schedule goes on."""
+    """What a call asks for beside the data: passes, and a step size; None: as the schedule goes on.
 
-    n_passes: int
-    learning_rate: float | None
+    In a `fit` from a stream the rows are a part of its pass `of_fit`, from 0, which has the step size of this pass; in
+    later passes than the first they were counted before, and `n_visits` rows were visited.
+    """
+
+    n_passes: int = 1
+    learning_rate: float | None = None
+    of_fit: int | None = None
+    n_visits: int = 0
+
+    @property
+    def counted(self) -> bool:
+        """Whether the rows were seen, and counted, in an earlier pass."""
+        return self.of_fit is not None and self.of_fit > 0
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,10 @@ class Before:
     history : History
     squares : Squares or None
         Adagrad's sums, of the model's own classes.
+    n_visits : int
+        Visits of rows so far, by which draws are named.
+    counted : bool
+        Whether `counts` has the rows of the call already.
     """
 
     weights: Any
@@ -74,9 +90,11 @@ class Before:
     counts: Doubles
     history: History
     squares: Squares | None = None
+    n_visits: int = 0
+    counted: bool = False
 
     @classmethod
-    def of(cls, model: Any, points: Points) -> Before:
+    def of(cls, model: Any, points: Points, steps: Steps) -> Before:
         """What `model` is for a call with these points."""
         n_classes = len(points.classes)
         if not _is_fitted(model):
@@ -84,15 +102,19 @@ class Before:
         position = np.searchsorted(points.classes, model.classes_)
         counts = np.zeros(n_classes)
         counts[position] = model.class_count_
-        return cls(model._weights, position, counts, model._history, model._squares)
+        n_visits = steps.n_visits if steps.counted else model._history.n_points
+        return cls(model._weights, position, counts, model._history, model._squares, n_visits, steps.counted)
+
+    def counts_after(self, points: Points) -> Doubles:
+        """Rows of each class, those of a call's points included."""
+        if self.counted:
+            return self.counts
+        counts: Doubles = self.counts + np.bincount(points.labels.ids, minlength=len(self.counts))
+        return counts
 
     def counts_with(self, points: Points) -> Doubles:
-        """Rows of each class, those of a call's points included; 1 for a class that only `classes` names.
-
-        Such a class is drawn like one with a row.
-        """
-        counts = self.counts + np.bincount(points.labels.ids, minlength=len(self.counts))
-        return np.maximum(counts, 1.0)
+        """The same, but 1 for a class that only `classes` names: such a class is drawn like one with a row."""
+        return np.maximum(self.counts_after(points), 1.0)
 
     def share_new(self, n_points: int) -> float:
         """New rows over those seen before, at most 1."""
@@ -111,49 +133,66 @@ class GoneOn:
 
 def partial_fit(
     model: Any,
-    X: Data,
-    y: Any,
+    X: Data | Parts,
+    y: Any = None,
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     *,
     n_passes: int = 1,
     learning_rate: float | None = None,
+    max_memory: int | str | None = None,
 ) -> Any:
     """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.estimators.continued)`.
 
     Parameters
     ----------
-    X, y, classes : as in fit, new labels becoming classes; and array-like of labels that are to come, or None
+    X, y, classes, max_memory : as in fit, new labels becoming classes; classes are labels that are to come, or None
     sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
     n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule, or None
     """
     check_number("n_passes", n_passes, low=1, integer=True)
     if learning_rate is not None:
         check_number("learning_rate", learning_rate, low=0, open_low=True)
+    steps = Steps(int(n_passes), learning_rate)
+
+    def train(X: Any, y: Any, sample_weight: Any = None, named: Any = None) -> None:
+        go_on_with(model, X, y, sample_weight, named, steps)
+
+    if is_stream(X, y):
+        refuse_with_stream(sample_weight=sample_weight)
+        return train_on_stream(model, X, classes, max_memory, train)
+    refuse_without_stream(max_memory=max_memory)
+    train(X, y, sample_weight, classes)
+    return model
+
+
+def go_on_with(
+    model: Any, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None, steps: Steps
+) -> None:
+    """Make the passes of a call, and let the model take what they have found, at once."""
     model.check_parameters()
-    _check_can_go_on(model)
+    check_can_go_on(model)
     _check_same_kind(model, y)
     points = model._points(X, y, sample_weight, _known(model, classes))
     _check_columns(points, classes)
-    before = Before.of(model, points)
-    found: GoneOn = model._go_on(points, before, Steps(int(n_passes), learning_rate))
+    before = Before.of(model, points, steps)
+    found: GoneOn = model._go_on(points, before, steps)
     curve = [*getattr(model, "loss_curve_", []), *found.curve]
     history = replace(
         before.history,
-        n_points=before.history.n_points + len(points.labels),
+        n_points=before.history.n_points + (0 if before.counted else len(points.labels)),
         scaling=found.scaling,
         n_labels=before.history.n_labels or points.labels.mean,
     )
-    counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
+    counts = before.counts_after(points)
     model._take(points, found.weights, curve, class_count_=counts, _history=history, **found.more)
-    return model
 
 
 def _is_fitted(model: Any) -> bool:
     return hasattr(model, "_weights")
 
 
-def _check_can_go_on(model: Any) -> None:
+def check_can_go_on(model: Any) -> None:
     """Refuse parameters that need all rows at once."""
     if is_composed(model):
         name, value = ("n_models", model.n_models) if model.n_models > 1 else ("calibration", model.calibration)
@@ -223,10 +262,10 @@ def go_on_by_points(
     else:
         weights = before.weights.grown(n_classes, before.position)
         if scaling is not None:
-            weights = scaling.unfold(weights)
+            scaling.unfold_in_place(weights)
         if plan.fit_intercept:
             set_new_intercepts(weights.intercept, before, counts)
-    seen = Seen(weights, counts, before.history.n_points, before.history.n_fit > 0)
+    seen = Seen(weights, counts, before.n_visits, before.history.n_fit > 0)
     plan = replace(plan, averaging="none", **passes_of_call(plan, before, steps, len(points.labels)))
     weights, curve = fit_points(
         plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen
@@ -244,6 +283,9 @@ def passes_of_call(plan: Plan, before: Before, steps: Steps, n_points: int) -> d
             "schedule is 'adaptive', whose steps are on the sum over all rows, which a stream does not know; with "
             "partial_fit choose another"
         )
+    if steps.of_fit is not None:
+        rate, u_rate = schedule.at(steps.of_fit)
+        return {"max_iter": 1, "schedule": Schedule("exponential", rate, u_rate, 1.0)}
     first, last = schedule.at(0), schedule.at(plan.max_iter)
     if before.history.n_fit == 0:
         last = first
@@ -315,14 +357,22 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     """Make the passes of a call of a SoftmaxClassifier whose model is linear, of one label a row."""
     own = with_resolved(owner) if before.weights is not None else owner
     chosen = own.check_parameters()
-    model = linear_model(chosen)
-    chosen = _stepwise(replace(chosen, model=model))
+    model, begins_fit = linear_model(chosen), before.weights is None and steps.of_fit is not None
+    chosen = replace(chosen, model=model)
+    chosen = chosen if begins_fit else _stepwise(chosen)
+    open_alpha = begins_fit and own.alpha == "auto"
+    if open_alpha:  # what a part would want is more than all rows do
+        own = clone(own).set_params(alpha=0.0)
     x, scaling = as_stored(before.weights, points.x), before.history.scaling
     scales = model.get_params()["scaling"] == "standard"
     if scales and scaling is None:  # a stream begins, or a model of an older file goes on
         scaling = FeatureScaling.of(x, centre=bool(owner.fit_intercept), weights=points.weights)
     x = x if scaling is None else scaling.apply(x)
-    settled = settle_points(own, chosen, x, points.labels.ids, len(points.classes), candidates=False, timed=True)
+    settled = settle_points(
+        own, chosen, x, points.labels.ids, len(points.classes), candidates=False, timed=not begins_fit
+    )
+    if open_alpha:
+        settled = replace(settled, params={**settled.params, "alpha": 0.0})
     assert isinstance(settled.plan, PointsPlan)
     found = go_on_by_points(settled.plan, replace(points, x=x), before, steps, scaling)
     return replace(found, more=more_of_softmax(owner, before, settled, len(found.curve)))

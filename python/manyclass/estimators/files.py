@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.datasets import TextVectorizer
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
+from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
@@ -234,7 +235,10 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     model.loss_curve_ = file.read(_checked(file, "loss_curve", np.float64, (model.n_iter_,)))
     if "feature_names.text" in file.entries:
         model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
-    n_classes, n_features = len(model.classes_), model.n_features_in_
+    if "hashing" in info:
+        model._hashing = FeatureHash.decoded(info["hashing"])
+    n_classes = len(model.classes_)
+    n_features = model.n_features_in_ if model._hashing is None else model._hashing.n_rows
     if info["layout"] == "mapped":
         model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
     elif info["layout"] == "hybrid":
@@ -249,7 +253,7 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     try:
         model._take_beside_weights(info, arrays)
         if "vectorizer" in info:
-            model.vectorizer_ = _decode_vectorizer(file, info["vectorizer"], n_features)
+            model.vectorizer_ = _decode_vectorizer(file, info["vectorizer"], model.n_features_in_)
     except ValueError as error:
         if str(error).startswith(file.path):
             raise

@@ -16,8 +16,10 @@ from manyclass.estimators.continued_batches import go_on_batches
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
+from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
@@ -159,10 +161,12 @@ class MarginClassifier(LabelClassifier):
 
     def fit(
         self,
-        X: Data,
-        y: Any,
+        X: Data | Parts,
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
         callback: Callback | None = None,
         max_seconds: float | None = None,
     ) -> Self:
@@ -176,7 +180,13 @@ class MarginClassifier(LabelClassifier):
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.estimators.fit_stream)`
         """
+        if is_stream(X, y):
+            own: dict[str, Any] = {"sample_weight": sample_weight, "callback": callback}
+            streamed: Self = fit_stream(self, X, classes=classes, max_memory=max_memory, max_seconds=max_seconds, **own)
+            return streamed
+        refuse_without_stream(classes=classes, max_memory=max_memory)
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
         points = self._points(X, y, sample_weight)

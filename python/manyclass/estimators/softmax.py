@@ -25,12 +25,14 @@ from manyclass.estimators.continued import (
 from manyclass.estimators.continued_batches import go_on
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
+from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.fitting import fit_softmax
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
 from manyclass.estimators.settle import BATCH_SOLVERS
+from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.trials import Report
 from manyclass.estimators.weighting import (
     ClassWeight,
@@ -177,10 +179,12 @@ class SoftmaxClassifier(LabelClassifier):
 
     def fit(
         self,
-        X: Data,
-        y: Any,
+        X: Data | Parts,
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
         candidates: ArrayLike | None = None,
         coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None,
@@ -198,7 +202,14 @@ class SoftmaxClassifier(LabelClassifier):
         candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
         coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row
         callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.estimators.fit_stream)`
         """
+        if is_stream(X, y):
+            own: dict[str, Any] = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
+            own |= {"sample_weight": sample_weight, "callback": callback}
+            streamed: Self = fit_stream(self, X, classes=classes, max_memory=max_memory, max_seconds=max_seconds, **own)
+            return streamed
+        refuse_without_stream(classes=classes, max_memory=max_memory)
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
         points = self._points(X, y, sample_weight)

@@ -26,7 +26,9 @@ from manyclass.estimators.continued import (
 )
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed
 from manyclass.estimators.files import saved
+from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
+from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.parts import Given, Part, resolve_part
@@ -202,10 +204,12 @@ class AugmentReduceClassifier(LinearClassifier):
 
     def fit(
         self,
-        X: Data,
-        y: ArrayLike,
+        X: Data | Parts,
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
         coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None,
         callback: Callback | None = None,
@@ -226,11 +230,18 @@ class AugmentReduceClassifier(LinearClassifier):
             Start, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.estimators.fit_stream)`
 
         Returns
         -------
         self
         """
+        if is_stream(X, y):
+            own: dict[str, Any] = {"sample_weight": sample_weight, "callback": callback}
+            own |= {"coef_init": coef_init, "intercept_init": intercept_init}
+            streamed: Self = fit_stream(self, X, classes=classes, max_memory=max_memory, max_seconds=max_seconds, **own)
+            return streamed
+        refuse_without_stream(classes=classes, max_memory=max_memory)
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds)
         points = self._points(X, y, sample_weight)
