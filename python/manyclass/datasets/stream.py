@@ -25,7 +25,7 @@ from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
 from manyclass.datasets.xmc_blocks import OPENERS, XmcFiles
 
 PathLike = str | os.PathLike[str]
-Part = tuple[Any, Any]  # X and y, with as many rows
+Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
 FORMS = ("xmc", "csr", *DELIMITERS, "parquet")
 BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".safetensors": "csr"}
@@ -203,14 +203,34 @@ class Stream:
         -------
         iterator of (X, y)
         """
+        with closing(cast(Any, self.read_numbered(n_pass))) as parts:
+            for X, y, _ in parts:
+                yield X, y
+
+    def read_numbered(self, n_pass: int = 0) -> Iterator[tuple[Any, ...]]:
+        """Return the parts of a pass with the numbers of their rows, which are the same in all passes.
+
+        Parameters
+        ----------
+        n_pass : int, default=0
+            As of `read`.
+
+        Returns
+        -------
+        iterator of (X, y, numbers)
+            numbers : ndarray of shape (n,), int64, from 0 in the order of the files.
+        """
         return _parts(_ahead(self._windows(n_pass)), self.rows)
 
     def _windows(self, n_pass: int) -> Iterator[Part]:
         rng = None if self._seed is None else np.random.default_rng([self._seed, n_pass])
-        size = self.rows * self.window
+        size, first = self.rows * self.window, 0
         blocks = self._source.blocks(size)
         for window in _of_size((_first_labels(*block) for block in blocks) if self._first else blocks, size):
-            yield window if rng is None else _taken(window, rng.permutation(_n_rows(window)))
+            last = first + _n_rows(window)
+            numbers = np.arange(first, last)
+            first = last
+            yield (*window, numbers) if rng is None else _taken((*window, numbers), rng.permutation(len(numbers)))
 
     def __repr__(self) -> str:
         """What it is, in a line."""
@@ -328,16 +348,14 @@ def _n_rows(part: Part) -> int:
 
 def _taken(part: Part, rows: slice | NDArray[Any]) -> Part:
     """Some rows of a matrix, a table or an array, with their labels."""
-    X, y = part
-    return (X.iloc[rows] if hasattr(X, "iloc") else X[rows]), y[rows]
+    return tuple(column.iloc[rows] if hasattr(column, "iloc") else column[rows] for column in part)
 
 
 def _joined(parts: list[Part]) -> Part:
     """One part of several, which are forgotten."""
     columns = list(zip(*parts, strict=True))
     parts.clear()
-    X, y = (column[0] if len(column) == 1 else _concatenated(column) for column in columns)
-    return X, y
+    return tuple(column[0] if len(column) == 1 else _concatenated(column) for column in columns)
 
 
 def _concatenated(column: tuple[Any, ...]) -> Any:

@@ -40,9 +40,54 @@ from manyclass.solvers import SOLVERS
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import Plan, PointsPlan, Watch
 from manyclass.training.points import fit_points
-from manyclass.training.seen import Seen
+from manyclass.training.seen import Carried, Seen
 from manyclass.training.squares import Squares
 from manyclass.training.start import Start
+
+
+class Kept:
+    """What the rows of a stream carry from pass to pass, by their numbers, in single precision: see `Carried`.
+
+    Parameters
+    ----------
+    n_rows : int
+        Of the stream; 0: unknown.
+    of_utility : bool
+        Whether there is a `local_scale`, too.
+    """
+
+    def __init__(self, n_rows: int, *, of_utility: bool) -> None:
+        self.arrays = [np.full(n_rows, np.nan, dtype=np.float32) for _ in range(1 + of_utility)]
+
+    def grow(self, n_rows: int) -> None:
+        """Make room for so many rows; NaN stands for those that were not visited."""
+        for at, array in enumerate(self.arrays):
+            if n_rows > len(array):  # by a half more, so that all parts together copy each row a few times
+                more = np.full(max(n_rows - len(array), len(array) // 2), np.nan, dtype=np.float32)
+                self.arrays[at] = np.concatenate([array, more])
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Those of a part, whose rows have these numbers."""
+
+    kept: Kept
+    numbers: NDArray[np.int64]
+
+    def of(self, rows: NDArray[np.int64] | None) -> Carried:
+        """Return what these of the rows of the part carry; empty arrays where one is visited for the first time."""
+        numbers = self.numbers if rows is None else self.numbers[rows]
+        self.kept.grow(int(numbers.max(initial=-1)) + 1)
+        found = [array[numbers].astype(np.float64) for array in self.kept.arrays]
+        if np.isnan(found[0]).any():
+            return Carried(np.zeros(0), np.zeros(0))
+        return Carried(found[0], found[1] if len(found) > 1 else np.zeros(0))
+
+    def put(self, rows: NDArray[np.int64] | None, carried: Carried) -> None:
+        """Keep what they carry after a visit."""
+        numbers = self.numbers if rows is None else self.numbers[rows]
+        for array, values in zip(self.kept.arrays, (carried.u, carried.local_scale), strict=False):
+            array[numbers] = values
 
 
 @dataclass(frozen=True)
@@ -50,13 +95,15 @@ class Steps:
     """What a call asks for beside the data: passes, and a step size; None: as the schedule goes on.
 
     In a `fit` from a stream the rows are a part of its pass `of_fit`, from 0, which has the step size of this pass; in
-    later passes than the first they were counted before, and `n_visits` rows were visited.
+    later passes than the first they were counted before, and `n_visits` rows were visited; `kept` has what they carry
+    from pass to pass.
     """
 
     n_passes: int = 1
     learning_rate: float | None = None
     of_fit: int | None = None
     n_visits: int = 0
+    kept: KeptRows | None = None
 
     @property
     def counted(self) -> bool:
@@ -265,13 +312,16 @@ def go_on_by_points(
             scaling.unfold_in_place(weights)
         if plan.fit_intercept:
             set_new_intercepts(weights.intercept, before, counts)
-    seen = Seen(weights, counts, before.n_visits, before.history.n_fit > 0)
+    carried = None if steps.kept is None else steps.kept.of(points.rows)
+    seen = Seen(weights, counts, before.n_visits, before.history.n_fit > 0, carried)
     plan = replace(plan, averaging="none", **passes_of_call(plan, before, steps, len(points.labels)))
     weights, curve = fit_points(
         plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen
     )
     if scaling is not None:
         scaling.fold(weights)
+    if steps.kept is not None and carried is not None:
+        steps.kept.put(points.rows, carried)
     return GoneOn(weights, curve, scaling, {})
 
 

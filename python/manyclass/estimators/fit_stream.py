@@ -7,7 +7,9 @@ Each pass has the step size that the schedule of `fit` has for it, and visits a 
   by trials; alpha is 0, since a part would want more than all rows. A model="auto" of one label a row is linear.
 - Features are scaled as those of the first part are.
 - The frequencies of classes, by which some samplers draw, are those so far in the first pass.
-- u of the double sum is predicted in later passes, not kept: see `help(manyclass.estimators.continued)`.
+- What a row carries from pass to pass, u of the double sum, is kept in single precision, of a `Stream` or a list of
+  parts. Of other iterables, whose order may change, and where max_memory has no room for it, it is predicted: see
+  `help(manyclass.estimators.continued)`.
 
 An iterator can be read once, so that it is one pass: max_iter="auto" is 1 then, and a larger number is told of by a
 warning. Rows without a label are left out; labels that come late become classes, and `classes` names them before.
@@ -23,18 +25,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from manyclass.checks import check_number, outer_level, seed_from
 from manyclass.datasets import Stream
-from manyclass.estimators.continued import Steps, check_can_go_on, go_on_with
+from manyclass.estimators.continued import Kept, KeptRows, Steps, check_can_go_on, go_on_with
 from manyclass.estimators.streams import (
     NO_LABELS,
     Bounded,
     check_growth,
     has_labels,
-    parts_of,
+    numbered_parts,
     refuse_with_stream,
     told_of_part,
     within_memory,
@@ -67,12 +69,13 @@ def fit_stream(
     once = iter(X) is X if not isinstance(X, Stream) else False
     if once:
         _settle_one_pass(trainer)
-    bounded = Bounded(X, None, None)
+    bounded = Bounded(X, None, None, keeps=not once)
     if max_memory is not None:
         bounded = within_memory(trainer, X, classes, max_memory, copies=3 if _may_average(trainer) else 2)
         trainer._hashing = bounded.hashing
     limit = np.inf if max_seconds is None else float(max_seconds)
-    _Fit(trainer, bounded, classes, limit, bool(model.verbose), _n_rows(X)).run()
+    kept = Kept(_n_rows(X), of_utility=hasattr(trainer, "local_step")) if bounded.keeps else None
+    _Fit(trainer, bounded, classes, limit, bool(model.verbose), _n_rows(X), kept).run()
     _take_over(model, trainer)
     return model
 
@@ -134,6 +137,7 @@ class _Fit:
     limit: float
     shown: bool
     n_rows: int
+    kept: Kept | None = None
     curve: list[float] = field(default_factory=list)
     mean: LinearWeights | None = None
     n_averaged: int = 0
@@ -164,12 +168,12 @@ class _Fit:
         """Train on all parts; return whether the pass was made to its end, and another may follow."""
         losses, weights = [], []
         ended = False
-        for number, part in parts_of(self.bounded.stream, n_pass):
+        for number, part, numbers in numbered_parts(self.bounded.stream, n_pass):
             if not has_labels(part[1]):
                 continue
             with told_of_part(number):
                 check_growth(self.bounded.labels, part[1])
-                interrupted = was_interrupted(lambda part=part: self._train(part, n_pass))  # type: ignore[misc]
+                interrupted = was_interrupted(lambda part=part, at=numbers: self._train(part, n_pass, at))  # type: ignore[misc]
             losses.append(self.trainer.loss_curve_[-1] if len(self.trainer.loss_curve_) else np.nan)
             n = int(part[0].shape[0])
             weights.append(n)
@@ -188,13 +192,14 @@ class _Fit:
             self.curve.append(float(np.average(losses, weights=weights)))
         return not ended
 
-    def _train(self, part: tuple[Any, ...], n_pass: int) -> None:
+    def _train(self, part: tuple[Any, ...], n_pass: int, numbers: NDArray[np.int64] | None) -> None:
         X, y, *weight = part
         begins = not hasattr(self.trainer, "_weights")
         verbose = self.trainer.verbose
         self.trainer.verbose = verbose if begins else 0  # trials are told; a bar for each part would be too much
         try:
-            steps = Steps(of_fit=n_pass, n_visits=self.n_visits)
+            kept = None if self.kept is None or numbers is None else KeptRows(self.kept, numbers)
+            steps = Steps(of_fit=n_pass, n_visits=self.n_visits, kept=kept)
             go_on_with(self.trainer, X, y, weight[0] if weight else None, self.classes, steps)
         finally:
             self.trainer.verbose = verbose

@@ -4,6 +4,7 @@ The bytes that `fit` or `partial_fit` adds to those that the process has, whatev
 
     bytes = copies * 4 * (features * row of W, and of embeddings) + 64 * features + 64 * classes       the model
           + rows * (3 * window * row of X * 1.5 + 64 * stored values of a row + 128)                   the windows
+          + 8 * rows of the stream, in a `fit`                                                          what rows carry
           + 128 MiB                                                                                     all else
 
 copies
@@ -17,6 +18,9 @@ windows
     that of the first thousand, and half as much is added.
 stored values
     What training makes of those of a part: scaled or hashed copies, and the intermediates, in double precision.
+what rows carry
+    u of the double sum, or two numbers of augment and reduce, in single precision, kept where their number is known and
+    they take at most an eighth of the memory, else predicted.
 all else
     8 MB of text with its lines, tiles of scores, and what the allocator keeps.
 
@@ -45,6 +49,7 @@ AT_ONCE, LONGER = 3, 1.5  # windows in memory; rows against the mean of the firs
 OF_VALUE, OF_ROW, OF_FEATURE, OF_CLASS = 64, 128, 64, 64
 MOST_ROWS, ENOUGH_ROWS, LEAST_ROWS = 1 << 20, 1 << 14, 1 << 8
 LEAST_FEATURES = 64  # of hashed ones: with fewer nothing is told apart
+CARRIED, FOR_CARRIED = 8, 0.125
 FOR_WINDOWS = 0.25  # of the memory, where features are hashed
 
 

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
 from manyclass.estimators import auto
-from manyclass.estimators.memory import MOST_ROWS, Footprint, bytes_from, fitted_in, measured
+from manyclass.estimators.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footprint, bytes_from, fitted_in, measured
 from manyclass.estimators.targets import sorted_classes
 from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
@@ -83,9 +83,35 @@ def refuse_without_stream(**given: Any) -> None:
 # Parts
 
 
-def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def numbered_parts(X: Any, n_pass: int) -> Iterator[tuple[int, tuple[Any, ...], NDArray[np.int64] | None]]:
+    """Yield also the numbers of the rows of each part; None where rows of X may come in another order each time."""
+    first = 0
+    stream = _Numbered(X, n_pass) if isinstance(X, Stream) else X
+    for number, part in parts_of(stream):
+        n = part[0].shape[0]
+        if isinstance(stream, _Numbered):
+            yield number, part, stream.numbers
+        else:
+            yield number, part, np.arange(first, first + n) if isinstance(X, Sequence) else None
+        first += n
+
+
+class _Numbered:
+    """A pass of a stream as (X, y), with the numbers of the rows of the last part."""
+
+    def __init__(self, stream: Stream, n_pass: int) -> None:
+        self._stream, self._n_pass = stream, n_pass
+        self.numbers = np.zeros(0, dtype=np.int64)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        with closing(cast(Any, self._stream.read_numbered(self._n_pass))) as parts:
+            for X, y, self.numbers in parts:
+                yield X, y
+
+
+def parts_of(X: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield the parts of a pass with their numbers, from 1, each checked to be one."""
-    parts = X.read(n_pass) if isinstance(X, Stream) else iter(X)
+    parts = X.read() if isinstance(X, Stream) else iter(X)
     try:
         for number in itertools.count(1):
             with told_of_part(number):
@@ -177,11 +203,24 @@ class _Known:
 
 @dataclass(frozen=True)
 class Bounded:
-    """A stream in parts that there is room for, how features are hashed, and all labels; None: not, and any."""
+    """What there is room for.
 
-    stream: Stream
+    Attributes
+    ----------
+    stream : Stream
+        With its parts.
+    hashing : FeatureHash or None
+        Of features; None: they are not hashed.
+    labels : ndarray or None
+        All that may come; None: any.
+    keeps : bool
+        Whether what rows carry from pass to pass is kept.
+    """
+
+    stream: Any
     hashing: FeatureHash | None
     labels: NDArray[Any] | None
+    keeps: bool
 
 
 def within_memory(model: Any, X: Any, classes: ArrayLike | None, max_memory: int | str, *, copies: int = 2) -> Bounded:
@@ -206,10 +245,12 @@ def within_memory(model: Any, X: Any, classes: ArrayLike | None, max_memory: int
     n_features = X.n_features if hashing is None else hashing.n_rows
     found = Footprint(n_features, known.n_classes, copies, dim, known.row, known.stored, X.window)
     most = X.rows if X.rows_given else MOST_ROWS // X.window
-    rows, features = fitted_in(found, n_bytes, most, may_hash=not fitted)
+    for_rows = CARRIED * (X.n_rows or 0)
+    keeps = 0 < for_rows <= FOR_CARRIED * n_bytes
+    rows, features = fitted_in(found, n_bytes - keeps * for_rows, most, may_hash=not fitted)
     if features is not None:
         hashing = FeatureHash(features)
-    return Bounded(X.with_rows(rows, X.window), hashing, known.labels)
+    return Bounded(X.with_rows(rows, X.window), hashing, known.labels, keeps)
 
 
 def _known(model: Any, X: Stream, classes: ArrayLike | None) -> _Known:
