@@ -32,6 +32,7 @@ from manyclass.checks import check_number, outer_level, seed_from
 from manyclass.datasets import Stream
 from manyclass.estimators.continued import Kept, KeptRows, Steps, check_can_go_on, go_on_with
 from manyclass.estimators.streams import (
+    INTERRUPTED,
     NO_LABELS,
     Bounded,
     check_growth,
@@ -166,26 +167,32 @@ class _Fit:
 
     def _make_pass(self, n_pass: int, bar: Progress) -> bool:
         """Train on all parts; return whether the pass was made to its end, and another may follow."""
-        losses, weights = [], []
+        losses: list[float] = []
+        weights: list[int] = []
         ended = False
-        for number, part, numbers in numbered_parts(self.bounded.stream, n_pass):
-            if not has_labels(part[1]):
-                continue
-            with told_of_part(number):
-                check_growth(self.bounded.labels, part[1])
-                interrupted = was_interrupted(lambda part=part, at=numbers: self._train(part, n_pass, at))  # type: ignore[misc]
-            losses.append(self.trainer.loss_curve_[-1] if len(self.trainer.loss_curve_) else np.nan)
-            n = int(part[0].shape[0])
-            weights.append(n)
-            self.n_visits += n
-            bar.set_postfix_str(f"pass {n_pass + 1}/{self.n_passes}, part {number}, loss {losses[-1]:.4f}")
-            bar.total = self.n_rows * self.n_passes
-            bar.update(n)
-            if interrupted:
-                warn_user(f"training was interrupted in part {number}; the model is the one reached so far")
-            ended = interrupted or time.perf_counter() - self.begin >= self.limit
-            if ended:
-                break
+        try:
+            for number, part, numbers in numbered_parts(self.bounded.stream, n_pass):
+                if not has_labels(part[1]):
+                    continue
+                with told_of_part(number):
+                    check_growth(self.bounded.labels, part[1])
+                    ended = was_interrupted(lambda part=part, at=numbers: self._train(part, n_pass, at))  # type: ignore[misc]
+                losses.append(self.trainer.loss_curve_[-1] if len(self.trainer.loss_curve_) else np.nan)
+                weights.append(int(part[0].shape[0]))
+                self.n_visits += weights[-1]
+                bar.set_postfix_str(f"pass {n_pass + 1}/{self.n_passes}, part {number}, loss {losses[-1]:.4f}")
+                bar.total = self.n_rows * self.n_passes
+                bar.update(weights[-1])
+                if ended:
+                    warn_user(INTERRUPTED)
+                ended = ended or time.perf_counter() - self.begin >= self.limit
+                if ended:
+                    break
+        except KeyboardInterrupt:  # while rows were read
+            if not hasattr(self.trainer, "_weights"):
+                raise
+            warn_user(INTERRUPTED)
+            return False
         if not weights:
             raise ValueError(NO_LABELS)
         if not ended:

@@ -42,6 +42,7 @@ from manyclass.training.passes import warn_user
 
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
 NO_LABELS = "X has no part with a label; a stream must have one at least, and an iterator is read once"
+INTERRUPTED = "training was interrupted; the model is the one reached so far"
 PEEK = 1000  # rows by which those of a stream are measured
 _END = object()
 
@@ -129,7 +130,7 @@ def parts_of(X: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
 
 
 def _shortly(part: Any) -> str:
-    return f"a {type(part).__name__}" + (f" of {len(part)}" if hasattr(part, "__len__") else "")
+    return f"a {type(part).__name__}" + (f" of {len(part)}" if isinstance(part, tuple | list) else "")
 
 
 @contextmanager
@@ -177,8 +178,12 @@ def train_on_stream(
                 ended = was_interrupted(lambda part=part: train(*part, named=classes))  # type: ignore[misc]
             n_trained += 1
             if ended:
-                warn_user(f"training was interrupted in part {number}; the model is the one reached so far")
+                warn_user(INTERRUPTED)
                 break
+    except KeyboardInterrupt:  # while rows were read
+        if not n_trained:
+            raise
+        warn_user(INTERRUPTED)
     finally:
         if begins and not hasattr(model, "_weights"):
             model._hashing = None
