@@ -26,11 +26,12 @@ all else
 
 With `max_memory` a stream is read in parts of as many rows as there is room for, up to 2**20, and no more than its own
 where these were set. Where the model leaves no room for parts of 16,384 rows, features are hashed (`FeatureHash`) onto
-as many rows of W as leave a quarter of the memory to the windows.
+as many rows of W as leave a quarter of what is not "all else" to the windows.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -75,11 +76,6 @@ def bytes_from(given: int | str) -> int:
     if not found >= 1:
         raise ValueError(f"max_memory is {given!r}; it must be at least a byte")
     return int(found)
-
-
-def as_text(n_bytes: float) -> str:
-    """Return bytes for a message, rounded up, so that what it says is enough."""
-    return f"{int(np.ceil(n_bytes / 2**20))}MiB" if n_bytes >= 2**20 else f"{int(n_bytes)} bytes"
 
 
 @dataclass(frozen=True)
@@ -127,18 +123,20 @@ class Footprint:
         """Return it with another number of features."""
         return replace(self, n_features=n_features)
 
-    def least(self) -> float:
-        """Return the bytes below which nothing can be trained: few hashed features, and small parts."""
-        return self.with_features(min(self.n_features, LEAST_FEATURES)).total(LEAST_ROWS)
+    def least(self, rows: int = LEAST_ROWS) -> float:
+        """Return the bytes below which nothing can be trained: few hashed features, and parts of so many rows."""
+        model = self.with_features(min(self.n_features, LEAST_FEATURES)).of_model()
+        return BESIDE + max(model + rows * self.of_rows(), model / (1 - FOR_WINDOWS))
 
     def rows_within(self, n_bytes: float) -> int:
         """Return the rows of a part that there is room for; none or less: the model alone is too large."""
         return int((n_bytes - self.of_model() - BESIDE) // self.of_rows())
 
-    def features_within(self, n_bytes: float) -> int:
-        """Return how many hashed features there is room for beside windows, by bisection: `of_model` has steps."""
-        room = n_bytes - BESIDE - max(FOR_WINDOWS * n_bytes, LEAST_ROWS * self.of_rows())
-        low, high = 0, self.n_features
+    def features_within(self, n_bytes: float, rows: int = LEAST_ROWS) -> int:
+        """Return how many hashed features there is room for beside windows, of parts of so many rows at least."""
+        room = n_bytes - BESIDE
+        room -= max(FOR_WINDOWS * room, rows * self.of_rows())
+        low, high = 0, self.n_features  # by bisection, since `of_model` has steps
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.with_features(middle).of_model() <= room else (low, middle - 1)
@@ -163,26 +161,27 @@ def _measured(X: Any) -> tuple[float, float]:
     return 4.0 * X.shape[0] * X.shape[1], float(X.shape[0] * X.shape[1])
 
 
-def fitted_in(found: Footprint, n_bytes: int, rows: int, *, may_hash: bool) -> tuple[int, int | None]:
+def fitted_in(
+    found: Footprint, n_bytes: float, rows: int, given: int | str, *, may_hash: bool
+) -> tuple[int, int | None]:
     """Return the rows of a part, at most `rows`, and how many features there are to be after hashing; None: all.
 
     Raises
     ------
     ValueError
-        If there is too little memory, with the least that works.
+        If there is too little memory, with what was `given` and the least that works.
     """
-    fit = min(found.rows_within(n_bytes), rows)
-    if fit >= min(ENOUGH_ROWS, rows) or (not may_hash and fit >= min(LEAST_ROWS, rows)):
+    fit, least_rows = min(found.rows_within(n_bytes), rows), min(LEAST_ROWS, rows)
+    if fit >= min(ENOUGH_ROWS, rows) or (not may_hash and fit >= least_rows):
         return fit, None
-    least = found.least() if may_hash else found.total(min(LEAST_ROWS, rows))
-    features = found.features_within(n_bytes) if may_hash else 0
-    if features < min(LEAST_FEATURES, found.n_features):
+    least = found.least(least_rows) if may_hash else found.total(least_rows)
+    if n_bytes < least:
         raise ValueError(
-            f"max_memory is {as_text(n_bytes)}; {found.n_classes} classes"
-            f"{'' if may_hash else f' and {found.n_features} features'} need at least {as_text(least)} "
+            f"max_memory is {given!r}; {found.n_classes} classes"
+            f"{'' if may_hash else f' and {found.n_features} features'} need at least {math.ceil(least / 2**20)}MiB "
             "(help(manyclass.estimators.memory) has the formula)"
         )
+    features = found.features_within(n_bytes, least_rows)
     if features == found.n_features:
-        return max(1, fit), None
-    hashed = found.with_features(features)
-    return max(1, min(hashed.rows_within(n_bytes), rows)), features
+        return fit, None
+    return min(found.with_features(features).rows_within(n_bytes), rows), features

@@ -251,8 +251,8 @@ def within_memory(model: Any, X: Any, classes: ArrayLike | None, max_memory: int
     found = Footprint(n_features, known.n_classes, copies, dim, known.row, known.stored, X.window)
     most = X.rows if X.rows_given else MOST_ROWS // X.window
     for_rows = CARRIED * (X.n_rows or 0)
-    keeps = 0 < for_rows <= FOR_CARRIED * n_bytes
-    rows, features = fitted_in(found, n_bytes - keeps * for_rows, most, may_hash=not fitted)
+    keeps = 0 < for_rows <= FOR_CARRIED * n_bytes and n_bytes - for_rows >= found.least()
+    rows, features = fitted_in(found, n_bytes - keeps * for_rows, most, max_memory, may_hash=not fitted)
     if features is not None:
         hashing = FeatureHash(features)
     return Bounded(X.with_rows(rows, X.window), hashing, known.labels, keeps)

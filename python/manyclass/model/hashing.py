@@ -39,7 +39,8 @@ class FeatureHash:
         # In 64 bits, because the absolute value of -2^31 has no place in 32.
         columns = (np.abs(hashed.astype(np.int64)) % self.n_rows).astype(np.int32)
         values = np.where(hashed < 0, -csr.data, csr.data).astype(np.float32, copy=False)
-        found = sp.csr_array((values, columns, csr.indptr), shape=(csr.shape[0], self.n_rows))
+        # A copy of the offsets, because summing duplicates moves them in place.
+        found = sp.csr_array((values, columns, csr.indptr.copy()), shape=(csr.shape[0], self.n_rows))
         found.sum_duplicates()
         return found
 
