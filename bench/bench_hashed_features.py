@@ -3,7 +3,8 @@
     python bench/bench_hashed_features.py [--data eurlex57k delicious ...] [--n-jobs 1]
 
 Rows are hashed as `fit(stream, max_memory=...)` hashes them, onto these shares of the features. `fit` has the solver
-that is named here and nothing else set. The most frequent features alone, as many, are what one would take without hashing.
+that is named here and nothing else set. The most frequent features alone, as many, are what one would take without
+hashing.
 """
 
 from __future__ import annotations

@@ -69,6 +69,27 @@ for name, by_day in losses.items():
 picture = plot.loss_over_time(losses)
 
 # %%
+# Files larger than memory
+# ------------------------
+# A ``Stream`` reads files in parts, the next one while the one before is trained on. ``fit`` goes through it as often
+# as through arrays, ``partial_fit`` once, and ``max_memory`` bounds what either takes. Here three days are files; a
+# folder, a pattern such as ``"day-*.txt.gz"``, tables and arrays will do as well.
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from manyclass.datasets import Stream
+
+with TemporaryDirectory() as folder:
+    for day, (X, y) in enumerate(past[:3]):
+        rows = (" ".join(f"{j}:1" for j in np.unique(row.indices)) for row in (X[[i]] for i in range(A_DAY)))
+        lines = [f"{A_DAY} {N_ITEMS} {N_ITEMS}", *(f"{k} {row}" for k, row in zip(y, rows, strict=True))]
+        (Path(folder) / f"day-{day}.txt").write_text("\n".join(lines) + "\n")
+    stream = Stream(folder, labels="first", random_state=0)
+    streamed = SoftmaxClassifier(solver="implicit", random_state=0).fit(stream, max_memory="1GiB")
+print(f"{stream}: {len(streamed.classes_)} classes after {streamed.n_iter_} passes")
+
+# %%
 # What a call does
 # ----------------
 # - Rows are visited once, or ``n_passes`` times, by the steps that ``fit`` makes. The step size is that with which the
@@ -79,4 +100,5 @@ picture = plot.loss_over_time(losses)
 # - The whole is not redone: what only old rows told is slowly forgotten. Where a tenth of the labels comes late, the
 #   model ends some hundredths of a nat above one that was trained on all rows at once, in a fifth of its time.
 # - A call copies the weights, so that one that fails leaves the model as it was; give it thousands of rows and not one.
+# - Any iterable of parts ``(X, y)`` can be given instead of arrays: ``model.partial_fit(parts)`` is the loop over them.
 # - A saved model goes on where it ended: ``manyclass.load(path).partial_fit(X, y)``.

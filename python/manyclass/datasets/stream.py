@@ -8,7 +8,7 @@ import itertools
 import os
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, cast
@@ -22,7 +22,7 @@ from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
-from manyclass.datasets.xmc_blocks import OPENERS, XmcFiles
+from manyclass.datasets.xmc_blocks import MOST_LABELS, OPENERS, XmcFiles
 
 PathLike = str | os.PathLike[str]
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
@@ -83,7 +83,7 @@ class Stream:
     random_state : int, RandomState instance or None, default=None
         Of the shuffling, which is another in each pass.
     n_features, n_labels : int, optional
-        Of "xmc" and "csr", the columns of X and of Y; by default what the first file says.
+        Of "xmc" and "csr", the columns of X and of Y; by default what the first file says. First labels may be unknown.
     header, zero_based : as in `load_xmc`, default="auto" and True
     n_jobs : int or None, default=None
         Threads that read "xmc".
@@ -154,13 +154,14 @@ class Stream:
             self.format, found = "arrays", _Arrays.of(source, y)
             _refuse("arrays", format=(format, "auto"), **{name: (own[name], DEFAULTS[name]) for name in own})
         else:
-            self.format, found = _opened(files_of(source), format, y, own)
+            self.format, found = _opened(files_of(source), format, y, {**own, "labels": labels})
         several = getattr(found, "n_labels", None)
         if several is None:
             _refuse("one label a row", labels=(labels, "all"))
         self.n_features, self.n_rows = found.n_features, found.n_rows
-        self.n_labels: int | None = several
-        self._source, self._first = found, labels == "first"
+        self.n_labels: int | None = None if several == MOST_LABELS else several
+        self._source = found
+        self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * (labels == "first")
         self._seed = seed_from(random_state) if shuffle else None
         self._n_pass = 0
 
@@ -184,6 +185,22 @@ class Stream:
         other = copy.copy(self)
         other._set_sizes(rows, window)
         other.rows_given = True
+        return other
+
+    def map(self, function: Callable[[Any, Any], tuple[Any, Any]]) -> Self:
+        """Return the stream of what a function makes of its rows: it may scale or drop some, or rename labels.
+
+        Parameters
+        ----------
+        function : callable
+            Of X and y of some rows; returns both, X with as many columns. It runs in the thread that reads.
+
+        Returns
+        -------
+        Stream
+        """
+        other = copy.copy(self)
+        other._functions = (*self._functions, function)
         return other
 
     def __iter__(self) -> Iterator[Part]:
@@ -225,12 +242,17 @@ class Stream:
     def _windows(self, n_pass: int) -> Iterator[Part]:
         rng = None if self._seed is None else np.random.default_rng([self._seed, n_pass])
         size, first = self.rows * self.window, 0
-        blocks = self._source.blocks(size)
-        for window in _of_size((_first_labels(*block) for block in blocks) if self._first else blocks, size):
+        for window in _of_size(self._blocks(size), size):
             last = first + _n_rows(window)
             numbers = np.arange(first, last)
             first = last
             yield (*window, numbers) if rng is None else _taken((*window, numbers), rng.permutation(len(numbers)))
+
+    def _blocks(self, size: int) -> Iterator[Part]:
+        for X, y in self._source.blocks(size):
+            for function in self._functions:
+                X, y = function(X, y)
+            yield X, y
 
     def __repr__(self) -> str:
         """What it is, in a line."""
@@ -288,23 +310,41 @@ def files_of(paths: PathLike | Sequence[PathLike]) -> list[Path]:
 
 def _opened(files: list[Path], form: str, y: Any, own: dict[str, Any]) -> tuple[str, _Source]:
     """The form of files and what reads them, all options checked."""
-    if form == "auto":
-        forms = {_form_of(file) for file in files}
-        if len(forms) > 1:
-            raise ValueError(f"the files are of several forms, {', '.join(sorted(forms))}; a stream has one of them")
-        form = forms.pop()
-    unused = {"xmc": [], "csr": ["header", "zero_based", "n_jobs"]}.get(form, list(own))
+    form = form_of_files(files) if form == "auto" else form
+    unused = {"xmc": [], "csr": ["header", "zero_based", "n_jobs"]}.get(form, list(DEFAULTS))
     _refuse(f"format={form!r}", **{name: (own[name], DEFAULTS[name]) for name in unused})
     if form in ("xmc", "csr"):
         _refuse(f"format={form!r}", y=(y, None))
     if form == "xmc":
         given = (own["header"], own["n_features"], own["n_labels"], own["zero_based"], n_threads_from(own["n_jobs"]))
-        return form, XmcFiles.of(files, *given)
+        return form, XmcFiles.of(files, *given, any_labels=own["labels"] == "first")
     if form == "csr":
         return form, CsrFiles.of(files, own["n_features"], own["n_labels"])
     if y is not None and not isinstance(y, str):
         raise TypeError(f"y is a {type(y).__name__}; of a table it must be the name of the column of labels")
     return form, Tables.of(files, form, LABEL_COLUMN if y is None else y)
+
+
+def form_of_files(files: Sequence[Path]) -> str:
+    """Return the form of files by their suffixes.
+
+    Parameters
+    ----------
+    files : sequence of Path
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ValueError
+        If they are of several forms.
+    """
+    forms = {_form_of(file) for file in files}
+    if len(forms) > 1:
+        raise ValueError(f"the files are of several forms, {', '.join(sorted(forms))}; a stream has one of them")
+    return forms.pop()
 
 
 def _form_of(file: Path) -> str:

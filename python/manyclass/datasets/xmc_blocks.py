@@ -20,6 +20,7 @@ from manyclass.datasets.xmc import parse_xmc
 Header = bool | Literal["auto"]
 Part = tuple[sparse.csr_array, sparse.csr_array]
 
+MOST_LABELS = 2**31 - 1
 BLOCK = 1 << 23  # bytes of text that are parsed at once: 8 MB, some hundredths of a second
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -57,12 +58,19 @@ class XmcFiles:
         n_labels: int | None,
         zero_based: bool,
         n_threads: int,
+        *,
+        any_labels: bool = False,
     ) -> XmcFiles:
-        """Find the numbers of columns; raises ValueError where nothing tells them."""
+        """Find the numbers of columns; raises ValueError where nothing tells them.
+
+        With `any_labels` their number may be unknown, and is that of all that there can be.
+        """
         headers = [_first_header(file, header) for file in files]
         sizes = {"n_features": n_features, "n_labels": n_labels}
         for (name, given), told in zip(sizes.items(), (headers[0] or (0, None, None))[1:], strict=True):
             size = told if given is None else given
+            if size is None and name == "n_labels" and any_labels:
+                size = MOST_LABELS
             if size is None:
                 raise ValueError(
                     f"{files[0]} has no header `N D L`; a stream must know its columns before it begins: set {name}"

@@ -468,9 +468,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         save_model(self, path)
 
     def storage(self) -> dict[str, Any]:
-        """Return the layout of the "weights", and "weight_bytes", what they take in memory."""
+        """Return the layout of the "weights", "weight_bytes" in memory, and "hashed_features" if they are hashed."""
         check_is_fitted(self, "_weights")
-        return {"weights": self._weights.layout, "weight_bytes": self._weights.nbytes}
+        found = {"weights": self._weights.layout, "weight_bytes": self._weights.nbytes}
+        return found if self._hashing is None else {**found, "hashed_features": self._hashing.n_rows}
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of the fit beside weights, classes and the loss curve.

@@ -39,6 +39,7 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
+from manyclass.training.progress import progress_bar
 
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
 NO_LABELS = "X has no part with a label; a stream must have one at least, and an iterator is read once"
@@ -168,15 +169,22 @@ def train_on_stream(
         X, allowed = bounded.stream, bounded.labels
         if begins:
             model._hashing = bounded.hashing
-    n_trained = 0
+    n_trained, verbose = 0, model.verbose
+    n_rows = (X.n_rows or 0) if isinstance(X, Stream) else 0
+    bar = progress_bar(n_rows, unit="row", shown=verbose > 0)
     try:
         for number, part in parts_of(X):
             if not has_labels(part[1]):
                 continue
             with told_of_part(number):
                 check_growth(allowed, part[1])
+                model.verbose = 0  # a bar for each part would be too much
                 ended = was_interrupted(lambda part=part: train(*part, named=classes))  # type: ignore[misc]
             n_trained += 1
+            bar.set_postfix_str(
+                f"part {number}, loss {model.loss_curve_[-1] if len(model.loss_curve_) else np.nan:.4f}"
+            )
+            bar.update(int(part[0].shape[0]))
             if ended:
                 warn_user(INTERRUPTED)
                 break
@@ -185,6 +193,8 @@ def train_on_stream(
             raise
         warn_user(INTERRUPTED)
     finally:
+        bar.close()
+        model.verbose = verbose
         if begins and not hasattr(model, "_weights"):
             model._hashing = None
     if not n_trained:
