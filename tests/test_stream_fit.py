@@ -156,6 +156,15 @@ def test_fit_can_be_repeated_and_its_stream_is_not_used_up(rows):
     assert_same(*(clone_of(MODELS["implicit"], max_iter=3).fit(stream) for _ in range(2)))
 
 
+def test_seeds_are_drawn_once_where_none_is_given(rows):
+    X, y = rows
+    for random_state in (None, np.random.RandomState(3)):
+        model = clone_of(MODELS["implicit"], random_state=random_state, max_iter=2).fit(parts_of(X, y))
+        assert model.random_state is random_state
+    again = clone_of(MODELS["implicit"], random_state=np.random.RandomState(3), max_iter=2).fit(parts_of(X, y))
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+
+
 def test_u_is_kept_from_pass_to_pass_by_the_row(rows):
     """A stream whose parts come in one order is the same whether windows are shuffled by `Stream` or not at all."""
     X, y = rows

@@ -66,7 +66,7 @@ def fit_stream(
     _check_has_passes(model)
     trainer = clone(model)
     if not isinstance(trainer.random_state, int | np.integer):  # which parts would draw anew
-        trainer.random_state = seed_from(trainer.random_state)
+        trainer.random_state = seed_from(trainer.random_state) % 2**32  # which is what scikit-learn takes
     once = iter(X) is X if not isinstance(X, Stream) else False
     if once:
         _settle_one_pass(trainer)
