@@ -134,6 +134,7 @@ def test_a_table_trains_with_the_names_of_its_columns(tmp_path, seed):
         ("label\n1\n", "no column but 'label'"),
         ("f0,of\n1,2\n", "there is no column 'label' of labels; set y to one of 'f0', 'of'"),
         ("", "it is empty"),
+        ("f0,label\n1,a\n2,\n", "part-0.csv, from row 0 on: row 1 of these has no label"),
     ],
 )
 def test_faults_of_tables_are_told(text, told, tmp_path):

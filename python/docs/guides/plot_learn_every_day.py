@@ -10,10 +10,14 @@ and that takes in twenty new items a day.
 # A shop that changes
 # -------------------
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier, plot
+from manyclass.datasets import Stream
 
 N_ITEMS, N_NEW, N_GROUPS, A_DAY, PAST, DAYS = 2_000, 20, 40, 2_000, 6, 15
 rng = np.random.default_rng(0)
@@ -74,11 +78,6 @@ picture = plot.loss_over_time(losses)
 # A ``Stream`` reads files in parts, the next one while the one before is trained on. ``fit`` goes through it as often
 # as through arrays, ``partial_fit`` once, and ``max_memory`` bounds what either takes. Here three days are files; a
 # folder, a pattern such as ``"day-*.txt.gz"``, tables and arrays will do as well.
-
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from manyclass.datasets import Stream
 
 with TemporaryDirectory() as folder:
     for day, (X, y) in enumerate(past[:3]):

@@ -10,6 +10,8 @@ makes passes over all rows ("lbfgs"). What a call begins at:
 - u of the double sum: the mean log-normaliser of a few of the rows, less the score of the row's own label. It is as
   good as the exact value there, where log K loses 0.05 nats a call. In a stream without `fit` it is log K, as in `fit`.
 
+Instead of arrays, X may be a stream of parts: see `help(manyclass.estimators.streams)`.
+
 Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it
 gives at once, and what one pass of `fit` gives, where nothing depends on the rows to come: with all classes named, a
 step size by number, shuffle=False, and a sampler that does not count frequencies; parts end where batches do.
