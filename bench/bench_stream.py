@@ -1,10 +1,11 @@
-"""Ten million drawn rows from a text file through little memory, beside the same rows in memory.
+"""Ten million drawn rows from a text file through 2 GiB, beside the same rows in memory.
 
-    python bench/bench_stream.py [--rows 10000000] [--n-jobs 2]
+    python bench/bench_stream.py [--rows 10000000] [--n-jobs 2] [--passes 1] [--max-memory 2GiB] [--part]
 
-Both train by `partial_fit`, all rows once, each in a process of its own: one on `stream_xmc`'s parts as they come, the
-other on `load_xmc`'s rows, in parts of the same size. Told are seconds, rows a second, the peak of the process's
-resident memory and the log-loss of 20,000 other rows.
+Both are `fit` with the same passes and settings, each in a process of its own: one of a `Stream` of the file with
+`max_memory`, the other of `load_xmc`'s arrays. With --part both train by `partial_fit`, all rows once, in parts of
+100,000. Told are seconds, reading included, rows a second, the peak of the process's resident memory, and the log-loss
+of 20,000 other rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.datasets import first_label, load_xmc, stream_xmc
+from manyclass.datasets import Stream, first_label, load_xmc
 
 N_CLASSES, N_FEATURES, N_STORED, N_TEST = 1_000, 20_000, 8, 20_000
 PART = 100_000
@@ -49,20 +50,27 @@ def write(path: Path, n: int) -> None:
             file.writelines(f"{k} {row}\n" for k, row in zip(y.tolist(), rows, strict=True))
 
 
-def trained(path: str, n_jobs: int, streamed: bool) -> dict[str, Any]:
+def trained(path: str, options: argparse.Namespace, streamed: bool) -> dict[str, Any]:
     """Seconds, memory and loss of one way."""
-    model = SoftmaxClassifier(solver="implicit", random_state=0, n_jobs=n_jobs, learning_rate=0.3)
-    begin, classes = time.perf_counter(), np.arange(N_CLASSES)
-    n = 0
+    n_jobs, classes = options.n_jobs, np.arange(N_CLASSES)
+    model = SoftmaxClassifier(
+        solver="implicit", random_state=0, n_jobs=n_jobs, learning_rate=0.3, max_iter=options.passes
+    )
+    begin = time.perf_counter()
     if streamed:
-        for X, Y in stream_xmc(path, rows=PART, window=4, shuffle=True, random_state=0, n_jobs=n_jobs):
-            model.partial_fit(X, first_label(Y), classes=classes)
-            n += X.shape[0]
+        sizes = {"rows": PART, "window": 4} if options.part else {}
+        stream = Stream(path, labels="first", random_state=0, n_jobs=n_jobs, **sizes)
+        if options.part:
+            model.partial_fit(stream, classes=classes)
+        else:
+            model.fit(stream, classes=classes, max_memory=options.max_memory)
     else:
         X, Y = load_xmc(path, n_jobs=n_jobs)
-        y, n = first_label(Y), X.shape[0]
-        for first in range(0, n, PART):
-            model.partial_fit(X[first : first + PART], y[first : first + PART], classes=classes)
+        y = first_label(Y)
+        if options.part:
+            model.partial_fit(Stream(X, y, rows=PART, shuffle=False), classes=classes)
+        else:
+            model.fit(X, y)
     seconds = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     words, y = draw(np.random.default_rng(1), N_TEST)
@@ -72,7 +80,14 @@ def trained(path: str, n_jobs: int, streamed: bool) -> dict[str, Any]:
     )
     test.data[:] = 1
     loss = model.evaluate(test, y)["log_loss"]
-    return {"seconds": seconds, "rows a second": n / seconds, "peak GiB": peak / 2**30, "log-loss": loss}
+    visits = options.rows * (1 if options.part else options.passes)
+    return {
+        "seconds": seconds,
+        "rows a second": visits / seconds,
+        "peak GiB": peak / 2**30,
+        "log-loss": loss,
+        "load": os.getloadavg()[0],
+    }
 
 
 def main() -> None:
@@ -80,16 +95,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--n-jobs", type=int, default=2)
+    parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument("--max-memory", default="2GiB")
+    parser.add_argument("--part", action="store_true")
     parser.add_argument("--folder")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "rows.txt"
         write(path, options.rows)
-        print(f"{options.rows} rows, {path.stat().st_size / 2**30:.2f} GiB; load {os.getloadavg()[0]:.1f}")
+        print(f"{options.rows} rows, {path.stat().st_size / 2**30:.2f} GiB; load {os.getloadavg()[0]:.1f}", flush=True)
         for streamed in (False, True):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
-                found = pool.apply(trained, (str(path), options.n_jobs, streamed))
-            print("stream   " if streamed else "in memory", json.dumps({k: round(v, 4) for k, v in found.items()}))
+                found = pool.apply(trained, (str(path), options, streamed))
+            told = {k: round(v, 4) for k, v in found.items()}
+            print("stream   " if streamed else "in memory", json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

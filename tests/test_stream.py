@@ -1,4 +1,4 @@
-"""stream_xmc: the rows of load_xmc in parts, whatever the blocks, windows and files; and how it ends."""
+"""Stream: the rows of load_xmc in parts, whatever the blocks, windows and files; and how it ends."""
 
 import gzip
 import lzma
@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.datasets import first_label, load_xmc, stream, stream_xmc
+from manyclass.datasets import Stream, first_label, load_xmc, xmc_blocks
 
 D, K = 30, 7
 
@@ -24,6 +24,10 @@ def lines_of(n, seed):
         features = " ".join(f"{j}:{rng.random():.4g}" for j in rng.choice(D, rng.integers(5), replace=False))
         lines.append(f"{labels} {features}" + " # x" * int(rng.random() < 0.1))
     return lines
+
+
+def in_order(source, **options):
+    return Stream(source, **{"shuffle": "random_state" in options, **options})
 
 
 def joined(parts):
@@ -42,7 +46,7 @@ def assert_same(found, expected):
 @pytest.fixture(params=[9, 100, 1 << 23])
 def block(request, monkeypatch):
     """Blocks of text that end within lines."""
-    monkeypatch.setattr(stream, "BLOCK", request.param)
+    monkeypatch.setattr(xmc_blocks, "BLOCK", request.param)
 
 
 @pytest.mark.parametrize("header", [True, False])
@@ -56,7 +60,7 @@ def test_parts_are_the_rows_of_the_file(block, header, end, suffix, tmp_path, se
     sizes = {} if header else {"n_features": D, "n_labels": K}
     expected = load_xmc(path, **sizes)
     for rows, window in ((1, 1), (7, 1), (7, 3), (1000, 1)):
-        parts = list(stream_xmc(path, rows=rows, window=window, **sizes))
+        parts = list(in_order(path, rows=rows, window=window, **sizes))
         assert {X.shape[0] for X, _ in parts[:-1]} <= {rows}
         assert_same(joined(parts), expected)
 
@@ -68,7 +72,7 @@ def test_several_files_a_folder_and_a_pattern_are_read_in_order(tmp_path, seed):
     paths = sorted(tmp_path.iterdir())
     expected = joined([load_xmc(path) for path in paths])
     for given in (paths, tmp_path, str(tmp_path / "day-*.txt"), [tmp_path / "day-0.txt", tmp_path / "day-[12].txt"]):
-        assert_same(joined(stream_xmc(given, rows=4)), expected)
+        assert_same(joined(in_order(given, rows=4)), expected)
 
 
 def test_rows_are_shuffled_within_windows(tmp_path, seed):
@@ -76,7 +80,7 @@ def test_rows_are_shuffled_within_windows(tmp_path, seed):
     path.write_text(f"40 {D} {K}\n" + "".join(f"{i % K} {i % D}:{i}\n" for i in range(40)))
 
     def values(**options):
-        return joined(stream_xmc(path, rows=5, window=2, **options))[0].data
+        return joined(in_order(path, rows=5, window=2, **options))[0].data
 
     shuffled = values(shuffle=True, random_state=seed)
     assert not np.array_equal(shuffled, values())
@@ -94,7 +98,7 @@ def test_a_stream_trains_as_its_rows_in_memory(tmp_path, seed):
     X, Y = load_xmc(path)
     model = SoftmaxClassifier(solver="exact", learning_rate=0.5, random_state=0)
     whole = SoftmaxClassifier(solver="exact", learning_rate=0.5, random_state=0)
-    for some, labels in stream_xmc(path, rows=100):
+    for some, labels in in_order(path, rows=100):
         model.partial_fit(some, first_label(labels), classes=np.arange(K))
     for first in range(0, 500, 100):
         rows = slice(first, first + 100)
@@ -115,8 +119,8 @@ def test_memory_is_that_of_windows_and_not_of_the_file(tmp_path):
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "BLOCK", 1 << 16)
-        of_stream = peak(lambda: [X.nnz for X, _ in stream_xmc(path, rows=500)])
+        patch.setattr(xmc_blocks, "BLOCK", 1 << 16)
+        of_stream = peak(lambda: [X.nnz for X, _ in in_order(path, rows=500)])
     assert of_stream < 0.2 * 40_000 * D * 8  # of the bytes of all values and indices
 
 
@@ -130,7 +134,7 @@ def threads():
 def test_who_stops_early_leaves_no_thread(tmp_path):
     path = tmp_path / "rows.txt"
     path.write_text(f"40 {D} {K}\n" + "1 1:1\n" * 40)
-    parts = stream_xmc(path, rows=1)
+    parts = iter(in_order(path, rows=1))
     assert threads() == []  # nothing is read before the first part is asked for
     next(parts)
     parts.close()
@@ -150,7 +154,7 @@ def test_who_stops_early_leaves_no_thread(tmp_path):
 def test_a_malformed_line_is_told_with_its_place_after_the_rows_before(block, text, told, tmp_path):
     (tmp_path / "rows.txt").write_text(text)
     sizes = {} if f"{D} {K}" in text else {"n_features": D, "n_labels": K}
-    parts = stream_xmc(tmp_path / "rows.txt", rows=1, **sizes)
+    parts = in_order(tmp_path / "rows.txt", rows=1, **sizes)
     with pytest.raises(ValueError, match=told):
         list(parts)
     assert threads() == []
@@ -166,17 +170,17 @@ def test_mistakes_are_told_at_once(tmp_path):
         (path, {"n_features": -1, "n_labels": 3}, "n_features is -1"),
         (path, {"rows": 0}, "rows is 0"),
         (path, {"window": 0}, "window is 0"),
-        (path, {"random_state": 3}, "no effect with shuffle=False"),
+        (path, {"shuffle": False, "random_state": 3}, "no effect with shuffle=False"),
         (path, {"header": True}, "expected the header"),
         (tmp_path / "empty", {}, "no file is there"),
         (tmp_path / "none-*", {}, "no file is there"),
-        ([], {}, "paths is empty"),
+        ([], {}, "source is empty"),
     ):
         with pytest.raises(ValueError, match=told):
-            stream_xmc(given, **options)
+            in_order(given, **options)
     with pytest.raises(FileNotFoundError):
-        stream_xmc(tmp_path / "gone")
+        in_order(tmp_path / "gone")
     whole = gzip.compress(b"2 3 4\n1 1:1\n2 2:1\n")
     (tmp_path / "cut.gz").write_bytes(whole[:-9])
     with pytest.raises(ValueError, match="not a complete gz file"):
-        list(stream_xmc(tmp_path / "cut.gz"))
+        list(in_order(tmp_path / "cut.gz"))

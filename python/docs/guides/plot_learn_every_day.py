@@ -10,10 +10,14 @@ and that takes in twenty new items a day.
 # A shop that changes
 # -------------------
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier, plot
+from manyclass.datasets import Stream
 from manyclass.metrics import prequential
 
 N_ITEMS, N_NEW, N_GROUPS, A_DAY, PAST, DAYS = 2_000, 20, 40, 2_000, 6, 15
@@ -88,6 +92,22 @@ picture = plot.loss_over_time(losses)
 # new items too slowly to gain by them. With one it forgets what is no longer so.
 
 # %%
+# Files larger than memory
+# ------------------------
+# A ``Stream`` reads files in parts, the next one while the one before is trained on. ``fit`` goes through it as often
+# as through arrays, ``partial_fit`` once, and ``max_memory`` bounds what either takes. Here three days are files; a
+# folder, a pattern such as ``"day-*.txt.gz"``, tables and arrays will do as well.
+
+with TemporaryDirectory() as folder:
+    for day, (X, y) in enumerate(past[:3]):
+        rows = (" ".join(f"{j}:1" for j in np.unique(row.indices)) for row in (X[[i]] for i in range(A_DAY)))
+        lines = [f"{A_DAY} {N_ITEMS} {N_ITEMS}", *(f"{k} {row}" for k, row in zip(y, rows, strict=True))]
+        (Path(folder) / f"day-{day}.txt").write_text("\n".join(lines) + "\n")
+    stream = Stream(folder, labels="first", random_state=0)
+    streamed = SoftmaxClassifier(solver="implicit", random_state=0).fit(stream, max_memory="1GiB")
+print(f"{stream}: {len(streamed.classes_)} classes after {streamed.n_iter_} passes")
+
+# %%
 # What a call does
 # ----------------
 # - Rows are visited once, or ``n_passes`` times, by the steps that ``fit`` makes. The step size is that with which the
@@ -95,9 +115,10 @@ picture = plot.loss_over_time(losses)
 #   ``learning_rate`` sets it by hand, and ``half_life`` keeps it from falling too low for data that drift.
 # - New labels become classes in their places among the sorted ``classes_``; ``classes=`` names labels that are to come.
 #   ``class_count_`` has the rows of each class so far, less what has faded.
-# - ``new_features="grow"`` takes columns that come later, behind those that there are, and ``new_classes={label: vector}``
-#   says at which weights a new class begins.
+# - ``new_features="grow"`` takes columns that come later, behind those that there are, and
+#   ``new_classes={label: vector}`` says at which weights a new class begins.
 # - The whole is not redone: what only old rows told is slowly forgotten. Where a tenth of the labels comes late, the
 #   model ends some hundredths of a nat above one that was trained on all rows at once, in a fifth of its time.
 # - A call copies the weights, so that one that fails leaves the model as it was; give it thousands of rows and not one.
+# - Any iterable of parts ``(X, y)`` can be given instead of arrays: ``model.partial_fit(parts)`` is the loop over them.
 # - A saved model goes on where it ended: ``manyclass.load(path).partial_fit(X, y)``.

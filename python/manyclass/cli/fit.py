@@ -47,6 +47,7 @@ from manyclass.cli.data import (
 )
 from manyclass.cli.evaluate import as_text, evaluated
 from manyclass.cli.messages import check_writable, note, print_table, waiting
+from manyclass.cli.streams import add_stream_options, labels_in, notes_of_stream, stream_of
 from manyclass.datasets import TextVectorizer, first_label
 from manyclass.estimators.files import save_model
 from manyclass.estimators.margin import MarginClassifier
@@ -84,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "all with --estimator margin",
     )
     add_progress(parser)
+    add_stream_options(parser, bounded=True)
     add_data_options(parser, of_model=False)
     add_parameters(parser, TextVectorizer, OF_TEXT)
 
@@ -107,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     vectorizer = TextVectorizer(**parameters_from(args, TextVectorizer, OF_TEXT))
     _check_before_work(args, model, vectorizer)
     try:
-        return _fitted(args, model, vectorizer)
+        return _fitted_to_stream(args, model, vectorizer) if args.stream else _fitted(args, model, vectorizer)
     except KeyboardInterrupt:
         if hasattr(model, "classes_"):  # it is saved by then
             raise
@@ -135,17 +137,57 @@ def _fitted(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) ->
     with waiting(f"writing {args.output}"):
         save_model(model, args.output, notes_of(args, data))
     print_table(_summary(args, model, rows, read_seconds, fit_seconds))
+    return _after_fit(args, model, interrupted, [("training", rows if args.evaluate else None), ("test", test)])
+
+
+def _after_fit(args: argparse.Namespace, model: Any, interrupted: bool, to_evaluate: list[tuple[str, Any]]) -> int:
+    """Draw and evaluate, but not after Ctrl-C."""
     if interrupted:
         sys.stdout.flush()
         note(f"interrupted; {args.output} is the model reached after {model.n_iter_} passes")
         return INTERRUPTED
     if args.plot:
         _plot(model, args.plot)
-    for what, some in (("training", rows if args.evaluate else None), ("test", test)):
+    for what, some in to_evaluate:
         if some is not None:
             print()
             print_table({"evaluated on": what, **as_text(evaluated(model, some))})
     return 0
+
+
+def _fitted_to_stream(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) -> int:
+    """Fit to rows that come in parts."""
+    several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin")
+    args.labels = "all" if several else "first"
+    _refuse_text_options(vectorizer, f"{args.data} is read as a stream")
+    stream, rows = stream_of(args, several=several, n_features=args.n_features)
+    more = {name: value for name in ("max_seconds", "max_memory") if (value := getattr(args, name)) is not None}
+    if args.max_memory is not None and stream.n_labels is None:
+        with waiting("counting the labels"):
+            more["classes"] = labels_in(stream)
+    begin = time.perf_counter()
+    interrupted = was_interrupted(lambda: model.fit(stream, **more))
+    seconds = time.perf_counter() - begin
+    rows.tell()
+    model.verbose = 0
+    with waiting(f"writing {args.output}"):
+        save_model(model, args.output, notes_of_stream(args, stream))
+    hashed = model.storage().get("hashed_features")
+    table = {
+        "estimator": type(model).__name__,
+        "rows": int(model.class_count_.sum()) if not several else None,
+        "features": f"{model.n_features_in_}" + (f", hashed onto {hashed} rows of weights" if hashed else ""),
+        "classes": len(model.classes_),
+        "seconds": f"{seconds:.2f}",
+        **_found(args, model),
+    }
+    print_table({name: value for name, value in table.items() if value is not None})
+    return _after_fit(args, model, interrupted, [("test", _test_of(args, model) if args.test else None)])
+
+
+def _test_of(args: argparse.Namespace, model: Any) -> Labelled:
+    data = read(args, args.test, Expected.by(model, need_label=True))
+    return labelled(data, features(args, data.records.X, None), args.labels)
 
 
 def _check_before_work(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) -> None:
@@ -156,6 +198,12 @@ def _check_before_work(args: argparse.Namespace, model: Any, vectorizer: TextVec
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
     Checkpoints.of(**checkpoints_from(args))
+    for option in ("max_memory",) if not args.stream else ("evaluate",):
+        if getattr(args, option):
+            told = "reads all rows at once; leave it out with --stream" if args.stream else "is for --stream"
+            raise ValueError(f"--{option.replace('_', '-')} {told}")
+    if args.labels == "one" and args.stream:
+        raise ValueError("--labels is one; with --stream choose first or all")
     if args.labels == "all" and args.estimator == "augment-reduce":
         raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
     for path in filter(None, (args.output, args.plot)):
@@ -172,11 +220,14 @@ def _take_texts(args: argparse.Namespace, data: Data, vectorizer: TextVectorizer
         with waiting(f"counting the words of {len(data.records.X)} texts"):
             vectorizer.fit(data.records.X)
         return True
+    _refuse_text_options(vectorizer, f"{data.name} is read as {data.form}")
+    return False
+
+
+def _refuse_text_options(vectorizer: TextVectorizer, told: str) -> None:
     for name, parameter in inspect.signature(TextVectorizer).parameters.items():
         if getattr(vectorizer, name) != parameter.default:
-            option = "--" + (OF_TEXT + name).replace("_", "-")
-            raise ValueError(f"{option} is for texts; {data.name} is read as {data.form}")
-    return False
+            raise ValueError(f"--{(OF_TEXT + name).replace('_', '-')} is for texts; {told}")
 
 
 def _which_labels(args: argparse.Namespace, data: Data) -> str:
@@ -222,10 +273,6 @@ def _summary(
     args: argparse.Namespace, model: Any, rows: Labelled, read_seconds: float, fit_seconds: float
 ) -> dict[str, Any]:
     n_rows, n_features = rows.X.shape
-    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
-    at_zero = ""
-    if args.estimator == "softmax" and not model.multilabel_:
-        at_zero = f" (W = 0 has {np.log(len(model.classes_)):.4f})"
     table = {
         "estimator": type(model).__name__,
         "rows": n_rows,
@@ -233,14 +280,25 @@ def _summary(
         "classes": len(model.classes_),
         "labels a row": f"{rows.Y.nnz / n_rows:.4g}" if args.labels == "all" else None,
         "non-zeros": n_rows * n_features if hasattr(rows.X, "columns") else rows.X.nnz,
-        "passes": f"{model.n_iter_} of {chosen.get('max_iter', model.max_iter)}",
         "seconds to read": f"{read_seconds:.2f}",
         "seconds to fit": f"{fit_seconds:.2f}",
+        **_found(args, model),
+    }
+    return {name: value for name, value in table.items() if value is not None}
+
+
+def _found(args: argparse.Namespace, model: Any) -> dict[str, str]:
+    """What is told of a fit, whatever its data were."""
+    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
+    at_zero = ""
+    if args.estimator == "softmax" and not model.multilabel_:
+        at_zero = f" (W = 0 has {np.log(len(model.classes_)):.4f})"
+    return {
+        "passes": f"{model.n_iter_} of {chosen.get('max_iter', model.max_iter)}",
         "chosen": ", ".join(f"{name}={_short(value)}" for name, value in chosen.items()) or "nothing",
         "running loss": f"{curve[-1]:.4f} nats{at_zero}" if len(curve) else "none",
         "model": f"{args.output} ({os.path.getsize(args.output)} bytes)",
     }
-    return {name: value for name, value in table.items() if value is not None}
 
 
 def _short(value: Any) -> str:

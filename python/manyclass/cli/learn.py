@@ -16,6 +16,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,14 +24,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass.cli.arguments import add_progress, shows_progress
 from manyclass.cli.codes import INTERRUPTED
 from manyclass.cli.data import DATA, Expected, Labelled, add_data_options, apply_notes, features, labelled, read
 from manyclass.cli.evaluate import as_text, evaluated
 from manyclass.cli.messages import check_writable, note, print_table, waiting
-from manyclass.datasets import first_label
+from manyclass.cli.streams import Rows, add_stream_options, as_classes, stream_of
+from manyclass.datasets import Stream, first_label
 from manyclass.estimators.files import load, load_notes, save_model
 from manyclass.training.interrupts import was_interrupted
 
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prequential", action="store_true", help="score each file before it is learnt, a line each")
     parser.add_argument("--n-jobs", type=int, default=-1, help="threads; -1: all cores")
     add_progress(parser)
+    add_stream_options(parser, bounded=False)
     add_data_options(parser, of_model=True)
 
 
@@ -62,21 +64,21 @@ def run(args: argparse.Namespace) -> int:
     if not hasattr(model, "partial_fit"):
         raise ValueError(f"{args.model} is a {type(model).__name__}, which cannot be trained on")
     check_writable(output)
-    for path in args.data[1:]:
+    for path in [] if args.stream else args.data[1:]:
         Path(path).stat()  # one that is not there is told before hours of training on the others
     own_jobs, own_verbose = model.n_jobs, model.verbose
     model.set_params(n_jobs=args.n_jobs, verbose=int(shows_progress(args)))
     several = bool(getattr(model, "multilabel_", False))
     expected = Expected.by(model, need_label=True)
-    first = _rows(args, args.data[0], expected, several=several)  # a mistake is told before the test is evaluated
+    learnt = _Learnt(model, args, expected, several=several)
+    learnt.open()  # a mistake is told before the test is evaluated
     test = _rows(args, args.test, expected, several=several) if args.test else None
     if test is not None:
         print_table({"evaluated": "before", **as_text(evaluated(model, test))})
         print()
 
     before, begin = len(model.classes_), time.perf_counter()
-    learnt = _Learnt(model, args, expected, several=several)
-    learnt.files(first)
+    learnt.run()
     seconds = time.perf_counter() - begin
     model.set_params(n_jobs=own_jobs, verbose=own_verbose)
     with waiting(f"writing {output}"):
@@ -102,11 +104,42 @@ class _Learnt:
     several: bool
     n_rows: int = 0
     interrupted: bool = False
+    first: Labelled | None = None
+    parts: Stream | None = None
+    prepared: Rows | None = None
 
-    def files(self, first: Labelled) -> None:
-        """Learn the files of the command, the first of which is read."""
+    def open(self) -> None:
+        """Read the first file, or open the stream."""
+        if self.args.stream:
+            self.parts, self.prepared = _stream(self.args, self.model, several=self.several)
+        else:
+            self.first = _rows(self.args, self.args.data[0], self.expected, several=self.several)
+
+    def run(self) -> None:
+        """Learn what was opened."""
         names = ("n_passes", "learning_rate", "half_life")
         steps = {name: getattr(self.args, name) for name in names}
+        if self.first is not None:
+            self._files(self.first, steps)
+            return
+        self.interrupted = was_interrupted(lambda: self._stream(steps))
+        if self.prepared is not None:
+            self.prepared.tell()
+
+    def _stream(self, steps: dict[str, Any]) -> None:
+        if not self.several:
+            self.model.partial_fit(self._counted(), **steps)
+            return
+        for X, Y in self._counted():
+            _of_several(self.model, Labelled(X, Y, np.arange(Y.shape[1]), {}), steps)
+
+    def _counted(self) -> Iterator[Any]:
+        assert self.parts is not None
+        for part in self.parts:
+            yield part
+            self.n_rows += part[0].shape[0]
+
+    def _files(self, first: Labelled, steps: dict[str, Any]) -> None:
         train = _of_several if self.several else _of_one
         for at, path in enumerate(self.args.data):
             rows = first if at == 0 else _rows(self.args, path, self.expected, several=self.several)
@@ -134,7 +167,7 @@ class _Learnt:
 
 def _scored(model: Any, rows: Labelled) -> str:
     """What the model makes of rows before it learns them."""
-    if not np.isin(_as_classes(model.classes_, rows.labels)[np.unique(rows.Y.indices)], model.classes_).any():
+    if not np.isin(as_classes(model.classes_, rows.labels)[np.unique(rows.Y.indices)], model.classes_).any():
         return "none with a known label"
     found = evaluated(model, rows)
     loss = f"log-loss {found['log_loss']:.4f} nats, " if "log_loss" in found else ""
@@ -147,32 +180,31 @@ def _rows(args: argparse.Namespace, path: str, expected: Expected, *, several: b
     return labelled(data, features(args, data.records.X, expected.vectorizer), "all" if several else "first")
 
 
+def _stream(args: argparse.Namespace, model: Any, *, several: bool) -> tuple[Stream, Rows]:
+    if hasattr(model, "vectorizer_"):
+        raise ValueError(f"{args.model} was fitted on texts, which --stream does not read; leave it out")
+    if args.prequential:
+        raise ValueError("--prequential is of whole files; leave it out with --stream")
+    hashed = "hashed_features" in model.storage()  # which may be of any number
+    stream, rows = stream_of(args, several=several, n_features=model.n_features_in_, classes=model.classes_)
+    if stream.n_features != model.n_features_in_ and not hashed:
+        raise ValueError(
+            f"{' '.join(args.data)} has {stream.n_features} features; the model was fitted on {model.n_features_in_}"
+        )
+    return stream, rows
+
+
 def _of_one(model: Any, rows: Labelled, steps: dict[str, Any]) -> None:
-    labels = _as_classes(model.classes_, rows.labels)
+    labels = as_classes(model.classes_, rows.labels)
     model.partial_fit(rows.X, labels[first_label(rows.Y)], **steps)
 
 
 def _of_several(model: Any, rows: Labelled, steps: dict[str, Any]) -> None:
     used = np.unique(rows.Y.indices)
-    labels = _as_classes(model.classes_, rows.labels)[used]
+    labels = as_classes(model.classes_, rows.labels)[used]
     names = np.union1d(model.classes_, labels)
     column = np.full(rows.Y.shape[1], -1, dtype=np.int32)
     column[used] = np.searchsorted(names, labels)
     Y = sp.csr_array((rows.Y.data, column[rows.Y.indices], rows.Y.indptr), shape=(rows.Y.shape[0], len(names)))
     Y.sort_indices()
     model.partial_fit(rows.X, Y, classes=names, **steps)
-
-
-def _as_classes(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels of the kind that the model's have: a number is the name that is written for it.
-
-    Raises
-    ------
-    ValueError
-        If the model's labels are numbers and the data's are names.
-    """
-    if classes.dtype.kind in "biuf":
-        if labels.dtype.kind in "OU":
-            raise ValueError(f"labels are names, such as {labels[0]!r}; the model's are numbers, such as {classes[0]}")
-        return labels
-    return labels.astype(str)

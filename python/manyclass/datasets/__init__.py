@@ -12,13 +12,14 @@ from manyclass.datasets.preprocessing import (
     scale_by_max,
     truncate_features,
 )
-from manyclass.datasets.stream import stream_xmc
+from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import load_xmc
 
 __all__ = [
     "Multiclass",
     "Planted",
+    "Stream",
     "TextVectorizer",
     "drop_empty_rows",
     "drop_unseen_classes",
@@ -31,6 +32,5 @@ __all__ = [
     "make_planted",
     "save_csr",
     "scale_by_max",
-    "stream_xmc",
     "truncate_features",
 ]

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from scipy import sparse
 
-from manyclass.datasets.csr import require_csr
+from manyclass.checks import check_number
+from manyclass.datasets.csr import csr_from_core, require_csr
 from manyclass.model.tensor_file import check_regular, write_tensors
 
 _FORMAT = "manyclass csr 1"
@@ -100,6 +104,30 @@ def _save(
 
 def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
     name = os.fspath(path)
+    metadata, header, start = _header(name)
+
+    def mapped(tensor: str) -> NDArray[np.generic]:
+        entry = header[tensor]
+        dtype, (size,) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
+        if size == 0:
+            return np.empty(0, dtype)  # an empty map does not exist
+        # One map per array: SciPy copies views that are a small part of their base.
+        offset = start + entry["data_offsets"][0]
+        return np.asarray(np.memmap(name, dtype, "r", offset, (size,)))
+
+    matrices: dict[str, sparse.csr_array] = {}
+    try:
+        for key, shape in json.loads(metadata["shapes"]).items():
+            parts = tuple(mapped(f"{key}.{part}") for part in ("data", "indices", "indptr"))
+            matrices[key] = sparse.csr_array(parts, shape=tuple(shape))
+            matrices[key].check_format(full_check=True)
+        return matrices["X"], matrices.get("Y"), metadata
+    except (KeyError, ValueError, TypeError, OverflowError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{name}: the matrices of this binary CSR file are corrupt: {error}") from error
+
+
+def _header(name: str) -> tuple[dict[str, str], dict[str, Any], int]:
+    """What a file says of itself, of its arrays, and where their bytes begin."""
     check_regular(name)
     try:
         with safe_open(name, framework="numpy") as file:
@@ -112,23 +140,72 @@ def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_ar
         )
     with open(name, "rb") as raw:
         header_size = int.from_bytes(raw.read(8), "little")
-        header = json.loads(raw.read(header_size))
+        return metadata, json.loads(raw.read(header_size)), 8 + header_size
 
-    def mapped(tensor: str) -> NDArray[np.generic]:
-        entry = header[tensor]
-        dtype, (size,) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
-        if size == 0:
-            return np.empty(0, dtype)  # an empty map does not exist
-        # One map per array: SciPy copies views that are a small part of their base.
-        offset = 8 + header_size + entry["data_offsets"][0]
-        return np.asarray(np.memmap(name, dtype, "r", offset, (size,)))
 
-    matrices: dict[str, sparse.csr_array] = {}
-    try:
-        for key, shape in json.loads(metadata["shapes"]).items():
-            parts = tuple(mapped(f"{key}.{part}") for part in ("data", "indices", "indptr"))
-            matrices[key] = sparse.csr_array(parts, shape=tuple(shape))
-            matrices[key].check_format(full_check=True)
-        return matrices["X"], matrices.get("Y"), metadata
-    except (KeyError, ValueError, TypeError, OverflowError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{name}: the matrices of this binary CSR file are corrupt: {error}") from error
+@dataclass(frozen=True)
+class CsrFiles:
+    """Files of `save_csr` whose rows are read some at a time.
+
+    They are read and not mapped: pages of a map that were touched count as memory of the process.
+
+    Attributes
+    ----------
+    files : sequence of Path
+    n_features, n_labels : int
+    n_rows : int
+    """
+
+    files: Sequence[Path]
+    n_features: int
+    n_labels: int
+    n_rows: int
+
+    @classmethod
+    def of(cls, files: Sequence[Path], n_features: int | None, n_labels: int | None) -> CsrFiles:
+        """Find the numbers of columns; raises ValueError where a file has no labels or is none of `save_csr`."""
+        shapes = [_shapes(file) for file in files]
+        (_, d), (_, k) = shapes[0]["X"], shapes[0]["Y"]
+        columns = d if n_features is None else n_features, k if n_labels is None else n_labels
+        for name, value in zip(("n_features", "n_labels"), columns, strict=True):
+            check_number(name, value, low=0, high=2**31 - 1, integer=True)
+        return cls(files, int(columns[0]), int(columns[1]), sum(int(found["X"][0]) for found in shapes))
+
+    def blocks(self, size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
+        """Yield the rows of all files, at most `size` at once; raises ValueError for an index out of range."""
+        for file in self.files:
+            n = int(_shapes(file)["X"][0])
+            for first in range(0, n, size):
+                last = min(n, first + size)
+                X, Y = (
+                    _rows(file, key, first, last, width)
+                    for key, width in (("X", self.n_features), ("Y", self.n_labels))
+                )
+                yield X, Y
+
+
+def _shapes(file: Path) -> dict[str, tuple[int, int]]:
+    shapes: dict[str, tuple[int, int]] = json.loads(_header(os.fspath(file))[0]["shapes"])
+    if "Y" not in shapes:
+        raise ValueError(f"{file}: it has no labels; a stream needs files of save_csr with X and Y")
+    return shapes
+
+
+def _rows(file: Path, key: str, first: int, last: int, width: int) -> sparse.csr_array:
+    _, header, start = _header(os.fspath(file))
+
+    def some(part: str, begin: int, count: int) -> NDArray[Any]:
+        entry = header[f"{key}.{part}"]
+        dtype = np.dtype(_DTYPES[entry["dtype"]])
+        found = np.fromfile(file, dtype, count, offset=start + entry["data_offsets"][0] + begin * dtype.itemsize)
+        return found.astype(np.float32, copy=False) if part == "data" else found
+
+    indptr = some("indptr", first, last - first + 1)
+    begin, count = int(indptr[0]), int(indptr[-1] - indptr[0])
+    indices, data = some("indices", begin, count), some("data", begin, count)
+    fits = len(indptr) == last - first + 1 and len(indices) == count and np.all(np.diff(indptr) >= 0)
+    if not fits or (count and not 0 <= indices.min() <= indices.max() < width):
+        raise ValueError(
+            f"{file}: rows {first} to {last - 1} of {key} are corrupt, or have an index outside [0, {width})"
+        )
+    return csr_from_core(data, indices.astype(np.int32, copy=False), indptr - indptr[0], (last - first, width))

@@ -24,3 +24,8 @@ def require_csr(name: str, X: object) -> None:
     """Raise TypeError unless X is a SciPy CSR matrix or array."""
     if not isinstance(X, sparse.csr_array | sparse.csr_matrix):
         raise TypeError(f"{name} is a {type(X).__name__}; it must be a SciPy CSR matrix or array")
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is one of SciPy's sparse matrices or arrays; that which kind is left open suits type checkers."""
+    return bool(sparse.issparse(X))

@@ -1,115 +1,303 @@
-"""Rows of text files larger than memory: in parts, shuffled in windows, read while the part before is trained on."""
+"""Rows of files larger than memory: in parts, shuffled in windows, read while the part before is trained on."""
 
 from __future__ import annotations
 
+import copy
 import glob
-import gzip
-import lzma
+import itertools
 import os
 import queue
-import re
 import threading
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import Any, Literal, Protocol, Self, cast
 
 import numpy as np
-from scipy import sparse
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from manyclass.checks import check_flag, check_number, n_threads_from, seed_from
-from manyclass.datasets.xmc import parse_xmc
+from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
+from manyclass.datasets.binary_csr import CsrFiles
+from manyclass.datasets.csr import is_sparse
+from manyclass.datasets.preprocessing import first_label
+from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
+from manyclass.datasets.xmc_blocks import MOST_LABELS, OPENERS, XmcFiles
 
 PathLike = str | os.PathLike[str]
-Part = tuple[sparse.csr_array, sparse.csr_array]
+Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
-BLOCK = 1 << 23  # bytes of text that are parsed at once: 8 MB, some hundredths of a second
-OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+FORMS = ("xmc", "csr", *DELIMITERS, "parquet")
+BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".safetensors": "csr"}
+ROWS = 65_536  # of a part
 
 
-def stream_xmc(
-    paths: PathLike | Sequence[PathLike],
-    *,
-    n_features: int | None = None,
-    n_labels: int | None = None,
-    rows: int = 65_536,
-    window: int = 1,
-    shuffle: bool = False,
-    random_state: Any = None,
-    header: bool | Literal["auto"] = "auto",
-    zero_based: bool = True,
-    n_jobs: int | None = None,
-) -> Iterator[Part]:
-    """Return the rows of one or more text files in parts, once, for `partial_fit`.
+class _Source(Protocol):
+    """Where rows come from.
 
-    A thread reads the next window while the parts of the one before are trained on, so that memory holds two windows of
-    `window` * `rows` rows, whatever the size of the files.
+    Attributes
+    ----------
+    n_features : int
+    n_rows : int or None
+        None: unknown.
+    """
+
+    @property
+    def n_features(self) -> int: ...
+
+    @property
+    def n_rows(self) -> int | None: ...
+
+    def blocks(self, size: int) -> Iterator[Part]:
+        """The rows in their order, about `size` of them at once where that can be chosen."""
+        ...
+
+
+class Stream:
+    """Rows of files, or of arrays, in parts (X, y), for `fit` and `partial_fit` of all classifiers.
+
+    A stream can be gone through again and again: each `iter()` is a new pass, shuffled anew. A thread reads the next
+    window while the parts of the one before are trained on, so that memory holds some three windows of `window` *
+    `rows` rows, whatever the size of the files.
 
     Parameters
     ----------
-    paths : str, path-like or sequence of these
-        A file as `load_xmc` reads it, plain, .gz or .xz; several; a folder, whose files are taken in the order of their
-        names; or a pattern such as "day-*.txt.gz".
-    n_features, n_labels : int, optional
-        Columns of X and of Y; by default what the header of the first file says.
-    rows : int, default=65536
-        Of a part; the last one may have fewer.
+    source : str, path-like, sequence of these, or array-like
+        A file; several; a folder, whose files are taken in the order of their names; a pattern such as
+        "day-\\*.txt.gz"; or X itself, {array, sparse matrix, DataFrame} of shape (n_samples, n_features).
+    y : str or array-like, optional
+        Of tables, the column of labels; default "label". Of arrays, labels or an indicator matrix. Not of other files.
+    format : {"auto", "xmc", "csr", "csv", "tsv", "parquet"}, default="auto"
+        What the files are: text as `load_xmc` reads it; what `save_csr`, or `load_xmc` with a cache, has written; or
+        tables of numeric features whose first line names the columns. Text may be .gz or .xz. "auto": by the suffix,
+        .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
+    labels : {"all", "first"}, default="all"
+        Of a row that may have several: all, y being an indicator matrix as `load_xmc` gives it; or the first, y being
+        an array of numbers, without the rows that have none.
+    rows : int, optional
+        Of a part; the last one may have fewer. None: 65,536, or with max_memory as many as there is room for.
     window : int, default=1
         Parts that are read at once, and
-    shuffle : bool, default=False
+    shuffle : bool, default=True
         whether rows are shuffled in a window. Files that are sorted by label need windows of many labels.
     random_state : int, RandomState instance or None, default=None
-        Of the shuffling.
-    header, zero_based, n_jobs
-        As in `load_xmc`.
+        Of the shuffling, which is another in each pass.
+    n_features, n_labels : int, optional
+        Of "xmc" and "csr", the columns of X and of Y; by default what the first file says. First labels may be unknown.
+    header, zero_based : as in `load_xmc`, default="auto" and True
+    n_jobs : int or None, default=None
+        Threads that read "xmc".
 
-    Returns
-    -------
-    iterator of (X, Y)
-        X : csr_array of shape (n, n_features), float32, and Y : csr_array of shape (n, n_labels), as of `load_xmc`.
+    Attributes
+    ----------
+    n_features : int
+    n_labels : int or None
+        Columns of Y, labels that there can be; None of labels that become known as they come.
+    n_rows : int or None
+        Rows of a pass, those without a label included; None where it is not known before they are read.
+    format : str
+        "arrays" of those.
+    rows, window, rows_given : int, int, bool
+        Sizes, and whether `rows` was set.
 
     Raises
     ------
     ValueError
-        At once, if no file is there, an option is out of range, or no header tells the numbers of columns; and at the
-        part where it stands if a file is malformed, with file, line and column.
+        At once, if no file is there, an option is out of range or without effect, or nothing tells the numbers of
+        columns; and at the part where it stands if a file is malformed, with the file and the place in it.
     OSError
         If a file cannot be read.
+    ImportError
+        If a table needs pandas or pyarrow, which the extra "tables" has.
 
     Examples
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
-    >>> from manyclass.datasets import stream_xmc
+    >>> from manyclass.datasets import Stream
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "toy.txt"
     ...     _ = path.write_text("3 4 3\\n2,0 0:1 3:0.5\\n1 1:2\\n0 2:1\\n")
-    ...     print([X.shape for X, Y in stream_xmc(path, rows=2)])
-    [(2, 4), (1, 4)]
+    ...     stream = Stream(path, rows=2)
+    ...     print([X.shape for X, Y in stream], [X.shape for X, Y in stream])
+    [(2, 4), (1, 4)] [(2, 4), (1, 4)]
     """
-    for name, value in (("rows", rows), ("window", window)):
-        check_number(name, value, low=1, integer=True)
-    check_flag("shuffle", shuffle)
-    if not shuffle and random_state is not None:
-        raise ValueError(f"random_state is {random_state!r}, which has no effect with shuffle=False; leave it None")
-    files = _files(paths)
-    layout = _layout(files[0], header, n_features, n_labels, zero_based, n_threads_from(n_jobs))
-    rng = np.random.default_rng(seed_from(random_state)) if shuffle else None
-    return _ahead(_parts(files, header, layout, int(rows), int(window), rng))
+
+    def __init__(
+        self,
+        source: PathLike | Sequence[PathLike] | Any,
+        y: Any = None,
+        *,
+        format: Literal["auto", "xmc", "csr", "csv", "tsv", "parquet"] = "auto",
+        labels: Literal["all", "first"] = "all",
+        rows: int | None = None,
+        window: int = 1,
+        shuffle: bool = True,
+        random_state: Any = None,
+        n_features: int | None = None,
+        n_labels: int | None = None,
+        header: bool | Literal["auto"] = "auto",
+        zero_based: bool = True,
+        n_jobs: int | None = None,
+    ) -> None:
+        check_choice("format", format, ("auto", *FORMS))
+        check_choice("labels", labels, ("all", "first"))
+        check_flag("shuffle", shuffle)
+        self._set_sizes(ROWS if rows is None else rows, window)
+        self.rows_given = rows is not None
+        if not shuffle and random_state is not None:
+            raise ValueError(f"random_state is {random_state!r}, which has no effect with shuffle=False; leave it None")
+        own = {"n_features": n_features, "n_labels": n_labels, "header": header, "zero_based": zero_based}
+        own |= {"n_jobs": n_jobs}
+        found: _Source
+        if hasattr(source, "shape"):
+            self.format, found = "arrays", _Arrays.of(source, y)
+            _refuse("arrays", format=(format, "auto"), **{name: (own[name], DEFAULTS[name]) for name in own})
+        else:
+            self.format, found = _opened(files_of(source), format, y, {**own, "labels": labels})
+        several = getattr(found, "n_labels", None)
+        if several is None:
+            _refuse("one label a row", labels=(labels, "all"))
+        self.n_features, self.n_rows = found.n_features, found.n_rows
+        self.n_labels: int | None = None if several == MOST_LABELS else several
+        self._source = found
+        self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * (labels == "first")
+        self._seed = seed_from(random_state) if shuffle else None
+        self._n_pass = 0
+
+    def _set_sizes(self, rows: int, window: int) -> None:
+        for name, value in (("rows", rows), ("window", window)):
+            check_number(name, value, low=1, integer=True)
+        self.rows, self.window = int(rows), int(window)
+
+    def with_rows(self, rows: int, window: int = 1) -> Self:
+        """Return the same stream in parts of another size.
+
+        Parameters
+        ----------
+        rows, window : int
+            As of the class.
+
+        Returns
+        -------
+        Stream
+        """
+        other = copy.copy(self)
+        other._set_sizes(rows, window)
+        other.rows_given = True
+        return other
+
+    def map(self, function: Callable[[Any, Any], tuple[Any, Any]]) -> Self:
+        """Return the stream of what a function makes of its rows: it may scale or drop some, or rename labels.
+
+        Parameters
+        ----------
+        function : callable
+            Of X and y of some rows; returns both, X with as many columns. It runs in the thread that reads.
+
+        Returns
+        -------
+        Stream
+        """
+        other = copy.copy(self)
+        other._functions = (*self._functions, function)
+        return other
+
+    def __iter__(self) -> Iterator[Part]:
+        """The parts of the next pass."""
+        n_pass, self._n_pass = self._n_pass, self._n_pass + 1
+        return self.read(n_pass)
+
+    def read(self, n_pass: int = 0) -> Iterator[Part]:
+        """Return the parts of a pass by its number, so that it can be had again.
+
+        Parameters
+        ----------
+        n_pass : int, default=0
+            From 0; without shuffling all are the same.
+
+        Returns
+        -------
+        iterator of (X, y)
+        """
+        with closing(cast(Any, self.read_numbered(n_pass))) as parts:
+            for X, y, _ in parts:
+                yield X, y
+
+    def read_numbered(self, n_pass: int = 0) -> Iterator[tuple[Any, ...]]:
+        """Return the parts of a pass with the numbers of their rows, which are the same in all passes.
+
+        Parameters
+        ----------
+        n_pass : int, default=0
+            As of `read`.
+
+        Returns
+        -------
+        iterator of (X, y, numbers)
+            numbers : ndarray of shape (n,), int64, from 0 in the order of the files.
+        """
+        return _parts(_ahead(self._windows(n_pass)), self.rows)
+
+    def _windows(self, n_pass: int) -> Iterator[Part]:
+        rng = None if self._seed is None else np.random.default_rng([self._seed, n_pass])
+        size, first = self.rows * self.window, 0
+        for window in _of_size(self._blocks(size), size):
+            last = first + _n_rows(window)
+            numbers = np.arange(first, last)
+            first = last
+            yield (*window, numbers) if rng is None else _taken((*window, numbers), rng.permutation(len(numbers)))
+
+    def _blocks(self, size: int) -> Iterator[Part]:
+        for X, y in self._source.blocks(size):
+            for function in self._functions:
+                X, y = function(X, y)
+            yield X, y
+
+    def __repr__(self) -> str:
+        """What it is, in a line."""
+        n_rows = "unknown" if self.n_rows is None else self.n_rows
+        told = f"n_rows={n_rows}, n_features={self.n_features}, rows={self.rows}, window={self.window}"
+        return f"Stream(format={self.format!r}, {told})"
 
 
-def _files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
-    """The files that are named, each there."""
+DEFAULTS: dict[str, Any] = dict.fromkeys(("n_features", "n_labels", "n_jobs"))
+DEFAULTS |= {"header": "auto", "zero_based": True}
+
+
+def _refuse(where: str, **given: tuple[Any, Any]) -> None:
+    """Raise ValueError for a value that is not the default of an option without effect."""
+    for name, (value, default) in given.items():
+        if value is not default and value != default:
+            raise ValueError(f"{name} is {value!r}, which has no effect with {where}; leave it {default!r}")
+
+
+def files_of(paths: PathLike | Sequence[PathLike]) -> list[Path]:
+    """Return the files that a path, a folder, a pattern or a list of these names, each there.
+
+    Parameters
+    ----------
+    paths : str, path-like or sequence of these
+
+    Returns
+    -------
+    list of Path
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    OSError
+        If one that is named is not there.
+    """
     if not isinstance(paths, str | os.PathLike):
-        listed = [file for path in paths for file in _files(path)]
+        listed = [file for path in paths for file in files_of(path)]
         if not listed:
-            raise ValueError("paths is empty; it must name a file at least")
+            raise ValueError("source is empty; it must name a file at least")
         return listed
     path = Path(paths)
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.is_file())
+        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
     elif path.exists() or not glob.has_magic(os.fspath(path)):
         path.stat()  # raises where there is none
         files = [path]
@@ -120,151 +308,135 @@ def _files(paths: PathLike | Sequence[PathLike]) -> list[Path]:
     return files
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """What all files have in common."""
-
-    n_features: int
-    n_labels: int
-    zero_based: bool
-    n_threads: int
-
-
-def _layout(
-    first: Path,
-    header: bool | Literal["auto"],
-    n_features: int | None,
-    n_labels: int | None,
-    zero_based: bool,
-    n_threads: int,
-) -> _Layout:
-    with _opened(first) as file:
-        found = _header(file.readline(), header)
-    sizes = {"n_features": n_features, "n_labels": n_labels}
-    for (name, given), told in zip(sizes.items(), found[1:] if found else (None, None), strict=True):
-        size = told if given is None else given
-        if size is None:
-            raise ValueError(
-                f"{first} has no header `N D L`; a stream must know its columns before it begins: set {name}"
-            )
-        check_number(name, size, low=0, high=2**31 - 1, integer=True)
-        sizes[name] = size
-    return _Layout(cast(int, sizes["n_features"]), cast(int, sizes["n_labels"]), zero_based, n_threads)
+def _opened(files: list[Path], form: str, y: Any, own: dict[str, Any]) -> tuple[str, _Source]:
+    """The form of files and what reads them, all options checked."""
+    form = form_of_files(files) if form == "auto" else form
+    unused = {"xmc": [], "csr": ["header", "zero_based", "n_jobs"]}.get(form, list(DEFAULTS))
+    _refuse(f"format={form!r}", **{name: (own[name], DEFAULTS[name]) for name in unused})
+    if form in ("xmc", "csr"):
+        _refuse(f"format={form!r}", y=(y, None))
+    if form == "xmc":
+        given = (own["header"], own["n_features"], own["n_labels"], own["zero_based"], n_threads_from(own["n_jobs"]))
+        return form, XmcFiles.of(files, *given, any_labels=own["labels"] == "first")
+    if form == "csr":
+        return form, CsrFiles.of(files, own["n_features"], own["n_labels"])
+    if y is not None and not isinstance(y, str):
+        raise TypeError(f"y is a {type(y).__name__}; of a table it must be the name of the column of labels")
+    return form, Tables.of(files, form, LABEL_COLUMN if y is None else y)
 
 
-def _opened(path: Path) -> IO[bytes]:
-    opener = OPENERS.get(path.suffix, open)
-    file: IO[bytes] = opener(path, "rb")
-    return file
+def form_of_files(files: Sequence[Path]) -> str:
+    """Return the form of files by their suffixes.
+
+    Parameters
+    ----------
+    files : sequence of Path
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ValueError
+        If they are of several forms.
+    """
+    forms = {_form_of(file) for file in files}
+    if len(forms) > 1:
+        raise ValueError(f"the files are of several forms, {', '.join(sorted(forms))}; a stream has one of them")
+    return forms.pop()
 
 
-def _header(line: bytes, header: bool | Literal["auto"]) -> tuple[int, int, int] | None:
-    """The numbers of a first line `N D L`, where it is one."""
-    words = line.split()
-    if header is False or len(words) != 3 or not all(word.isdigit() for word in words):
-        if header is True:
-            raise ValueError(f"expected the header 'N D L', three integers, found {line[:40]!r}")
-        return None
-    n, d, k = map(int, words)
-    return n, d, k
+def _form_of(file: Path) -> str:
+    plain = file.with_suffix("") if file.suffix in OPENERS else file
+    return BY_SUFFIX.get(plain.suffix.lower(), "xmc")
 
 
-def _parts(
-    files: Sequence[Path],
-    header: bool | Literal["auto"],
-    layout: _Layout,
-    rows: int,
-    window: int,
-    rng: np.random.Generator | None,
-) -> Iterator[list[Part]]:
-    """Windows, each as its parts."""
-    held: list[Part] = []
-    n_held = 0
-    for file in files:
-        for X, Y in _blocks(file, header, layout):
-            held.append((X, Y))
-            n_held += X.shape[0]
-            while n_held >= rows * window:
-                X, Y = _joined(held)
-                yield _cut(X[: rows * window], Y[: rows * window], rows, rng)
-                held, n_held = [(X[rows * window :], Y[rows * window :])], n_held - rows * window
-    if n_held:
-        yield _cut(*_joined(held), rows, rng)
+class _Arrays:
+    """Rows that are in memory."""
+
+    def __init__(self, X: Any, y: Any, n_labels: int | None) -> None:
+        self._block, self.n_labels = (X, y), n_labels
+        self.n_rows, self.n_features = int(X.shape[0]), int(X.shape[1])
+
+    @classmethod
+    def of(cls, X: Any, y: Any) -> _Arrays:
+        """Check what can be checked without a look at the rows."""
+        if y is None:
+            raise ValueError("y is None; with arrays it must be the labels of the rows of X")
+        if len(X.shape) != 2:
+            raise ValueError(f"X has shape {tuple(X.shape)}; it must be (n_samples, n_features)")
+        y = sp.csr_array(y) if is_sparse(y) else np.asarray(y)
+        if y.shape[0] != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} rows, y has {y.shape[0]}")
+        if y.ndim == 2:
+            y = sp.csr_array(y)
+        return cls(sp.csr_array(X) if is_sparse(X) else X, y, y.shape[1] if y.ndim == 2 else None)
+
+    def blocks(self, size: int) -> Iterator[Part]:
+        """See `_Source`."""
+        for first in range(0, self.n_rows, size):
+            yield _taken(self._block, slice(first, first + size))
+
+
+# Windows and parts
+
+
+def _n_rows(part: Part) -> int:
+    return int(part[0].shape[0])
+
+
+def _taken(part: Part, rows: slice | NDArray[Any]) -> Part:
+    """Some rows of a matrix, a table or an array, with their labels."""
+    return tuple(column.iloc[rows] if hasattr(column, "iloc") else column[rows] for column in part)
 
 
 def _joined(parts: list[Part]) -> Part:
-    if len(parts) == 1:
-        return parts[0]
-    X, Y = (sparse.csr_array(sparse.vstack([part[i] for part in parts], format="csr")) for i in (0, 1))
-    return X, Y
+    """One part of several, which are forgotten."""
+    columns = list(zip(*parts, strict=True))
+    parts.clear()
+    return tuple(column[0] if len(column) == 1 else _concatenated(column) for column in columns)
 
 
-def _cut(X: sparse.csr_array, Y: sparse.csr_array, rows: int, rng: np.random.Generator | None) -> list[Part]:
-    if rng is not None:
-        order = rng.permutation(X.shape[0])
-        X, Y = X[order], Y[order]
-    return [(X[first : first + rows], Y[first : first + rows]) for first in range(0, X.shape[0], rows)]
+def _concatenated(column: tuple[Any, ...]) -> Any:
+    if hasattr(column[0], "iloc"):
+        import pandas
+
+        return pandas.concat(column, ignore_index=True)
+    if is_sparse(column[0]):
+        return sp.csr_array(sp.vstack(column, format="csr"))
+    return np.concatenate(column)
 
 
-def _blocks(path: Path, header: bool | Literal["auto"], layout: _Layout) -> Iterator[Part]:
-    """The rows of a file, as many at once as a block of text has."""
-    try:
-        with _opened(path) as file:
-            first = file.readline()
-            found = _header(first, header)
-            left = found[0] if found else None  # rows that the header promises and that have not come
-            before, rest = (1, b"") if found else (0, first)
-            while block := file.read(BLOCK) or rest:
-                last = block is rest
-                text, _, rest = (block, b"", b"") if last else (rest + block).rpartition(b"\n")
-                if text:
-                    text += b"" if last else b"\n"
-                    X, Y = _parsed(text, path, layout, before, left)
-                    before, left = before + text.count(b"\n"), None if left is None else left - X.shape[0]
-                    yield X, Y
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise ValueError(f"{path}: not a complete {path.suffix[1:]} file: {error}") from error
-    if found and left:
-        raise ValueError(f"{path}: the header promises {found[0]} rows, the file has {found[0] - left}")
+def _first_labels(X: Any, Y: sp.csr_array) -> Part:
+    y = first_label(Y)
+    labelled = np.flatnonzero(y >= 0)
+    return (X, y) if len(labelled) == len(y) else _taken((X, y), labelled)
 
 
-def _parsed(text: bytes, path: Path, layout: _Layout, before: int, left: int | None) -> Part:
-    """Parse a block that comes behind `before` lines and of which `left` lines can be rows; None: without a header.
-
-    A blank line is a row only in a file with a header, so that there the block gets one of its own.
-    """
-    lines = text.splitlines() if b"#" in text or not text.strip() else None
-    extra = 0
-    if left is not None:
-        n = text.count(b"\n") + (not text.endswith(b"\n"))
-        if lines is not None:
-            n = sum(not line.lstrip().startswith(b"#") for line in lines)
-        text, extra = b"%d %d %d\n" % (min(n, left), layout.n_features, layout.n_labels) + text, 1
-    elif lines is not None and not any(line.partition(b"#")[0].strip() for line in lines):
-        return _no_rows(layout.n_features), _no_rows(layout.n_labels)
-    try:
-        return parse_xmc(
-            np.frombuffer(text, np.uint8),
-            str(path),
-            left is not None,
-            layout.zero_based,
-            layout.n_features,
-            layout.n_labels,
-            layout.n_threads,
-        )
-    except ValueError as error:
-        raise ValueError(_placed(str(error), str(path), before - extra)) from error
+def _of_size(blocks: Iterator[Part], size: int) -> Iterator[Part]:
+    """The rows of all blocks, `size` at once, but for the last."""
+    held: list[Part] = []
+    n_held = 0
+    for block in blocks:
+        first, n = 0, _n_rows(block)
+        while n_held + n - first >= size:
+            last = first + size - n_held
+            held.append(block if last - first == n else _taken(block, slice(first, last)))
+            first, n_held = last, 0
+            yield _joined(held)
+        if first < n:
+            held.append(_taken(block, slice(first, n)) if first else block)
+            n_held += n - first
+    if n_held:
+        yield _joined(held)
 
 
-def _placed(told: str, name: str, before: int) -> str:
-    """An error of a block as one of its file."""
-    if told.startswith(f"{name}: the header promises"):
-        return f"{name}: the file has more rows than its header promises"
-    return re.sub(rf"^{re.escape(name)}:(\d+):", lambda at: f"{name}:{int(at[1]) + before}:", told, count=1)
-
-
-def _no_rows(n_columns: int) -> sparse.csr_array:
-    return sparse.csr_array(np.zeros((0, n_columns), dtype=np.float32))
+def _parts(windows: Iterator[Part], rows: int) -> Iterator[Part]:
+    with closing(cast(Any, windows)):
+        for window in windows:
+            n = _n_rows(window)
+            yield from (window,) if n <= rows else (_taken(window, slice(at, at + rows)) for at in range(0, n, rows))
 
 
 # Reading ahead
@@ -272,41 +444,40 @@ def _no_rows(n_columns: int) -> sparse.csr_array:
 _END = object()
 
 
-def _ahead(windows: Iterator[list[Part]]) -> Iterator[Part]:
-    """What the windows hold, the next one being read by a thread of its own; it ends with the iterator."""
-    made: queue.Queue[Any] = queue.Queue(maxsize=1)
-    ended = threading.Event()
+def _ahead(windows: Iterator[Part]) -> Iterator[Part]:
+    """What `windows` gives, the next one being made by a thread of its own, which ends with the iterator.
 
-    def put(thing: Any) -> bool:
-        while not ended.is_set():
-            try:
-                made.put(thing, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
+    The thread begins the next one when the one before is taken: more would be held than one that is used and one that
+    is made.
+    """
+    made: queue.Queue[Any] = queue.Queue()
+    room, ended = threading.Semaphore(0), threading.Event()
 
     def read() -> None:
         try:
             with closing(cast(Any, windows)):
-                for window in windows:
-                    if not put(window):
+                for thing in itertools.chain(windows, (_END,)):
+                    made.put(thing)
+                    del thing  # of which the other thread is to hold the last reference
+                    room.acquire()
+                    if ended.is_set():
                         return
-            put(_END)
         except BaseException as error:  # raised where the parts are taken
-            put(error)
+            made.put(error)
 
     reader = threading.Thread(target=read, name="manyclass stream", daemon=True)
 
-    def parts() -> Iterator[Part]:
+    def taken() -> Iterator[Part]:
         reader.start()
         try:
             while (window := made.get()) is not _END:
                 if isinstance(window, BaseException):
                     raise window
-                yield from window
+                room.release()
+                yield window
         finally:
             ended.set()
+            room.release()
             reader.join()
 
-    return parts()
+    return taken()

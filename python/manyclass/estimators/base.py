@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass.brief import brief_requests, get_named, get_routing
 from manyclass.checks import (
-    canonical_csr,
     check_choice,
     check_number,
     n_threads_from,
@@ -31,6 +30,7 @@ from manyclass.estimators.calibration import Calibration
 from manyclass.estimators.compress import compress
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
+from manyclass.estimators.hashed import as_matrix, hashed, validated
 from manyclass.estimators.history import Features, History
 from manyclass.estimators.targets import (
     check_targets,
@@ -51,6 +51,7 @@ from manyclass.estimators.weighting import (
     weights_left,
 )
 from manyclass.model.coded import CodedWeights
+from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.search import class_index
@@ -84,6 +85,8 @@ class Points:
         What the weights were divided by.
     n_given : int
         Rows of X.
+    hashing : FeatureHash or None
+        What x was hashed by.
     """
 
     x: Matrix
@@ -96,6 +99,7 @@ class Points:
     rows: NDArray[np.int64] | None = None
     mean_weight: float = 1.0
     n_given: int = 0
+    hashing: FeatureHash | None = None
 
     def some(self, rows: NDArray[np.int64]) -> Points:
         """Return some of the points."""
@@ -107,11 +111,6 @@ class Points:
             weights=some_of(self.weights, rows),
             rows=rows if self.rows is None else self.rows[rows],
         )
-
-
-def as_matrix(X: Any) -> Matrix:
-    """Checked data in the types of the core."""
-    return canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
 
 
 def as_rows(X: Data) -> Any:
@@ -151,6 +150,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     _history: History
     _squares: Squares | None
     _weights: Weights
+    _hashing: FeatureHash | None = None  # of the features, where W would not fit into memory
 
     compress = compress
     set_params = set_named
@@ -189,21 +189,22 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             where = "" if rows is None else " in rows whose weight is above 0"
             raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
-        x = as_matrix(X)
+        x, features, hashing = hashed(self, as_matrix(X), shadow, known)
         return Points(
             x if rows is None else x[rows],
             Labels.single(labels.astype(np.int32)),
             classes,
-            Features.of(shadow),
+            features,
             weights=normalized(weights) if known is None else weights,
             rows=rows,
             mean_weight=1.0 if weights is None else float(weights.mean()),
             n_given=n_given,
+            hashing=hashing,
         )
 
     def _checked_on(self, known: NDArray[Any] | None) -> tuple[Any, bool]:
         """What scikit-learn's check notes the number of features and their names on, or compares them with."""
-        fitted = known is not None and hasattr(self, "_weights")
+        fitted = known is not None and hasattr(self, "_weights") and self._hashing is None
         return (self, False) if fitted else (clone(self), True)
 
     def _take(self, points: Points, weights: Weights, curve: list[float], **more: Any) -> None:
@@ -219,6 +220,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             "class_count_": np.bincount(points.labels.ids, minlength=len(points.classes)).astype(np.float64),
             "_history": History.of_fit(len(points.labels), n_labels=points.labels.mean),
             "_squares": None,
+            "_hashing": points.hashing,
             **more,
         }
         self.__dict__.update(state)
@@ -239,7 +241,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _validated(self, X: Data) -> Matrix:
         check_is_fitted(self, "_weights")
-        return as_matrix(validate_data(self, as_rows(X), accept_sparse="csr", dtype=np.float32, order="C", reset=False))
+        return validated(self, as_rows(X))
 
     def decision_function(self, X: Data) -> Floats:
         """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; of two classes the difference, a 1d array."""
@@ -469,11 +471,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         save_model(self, path)
 
     def storage(self) -> dict[str, Any]:
-        """Return the layout of the "weights", and "weight_bytes", what they take in memory, as "weight_dtype"."""
+        """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
         check_is_fitted(self, "_weights")
         weights = self._weights
         dtype = weights.dtype if isinstance(weights, CodedWeights) else "float32"
-        return {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": dtype}
+        found = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": dtype}
+        return found if self._hashing is None else {**found, "hashed_features": self._hashing.n_rows}
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of the fit beside weights, classes and the loss curve.
@@ -487,6 +490,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """
         history, arrays = self._history.encoded()
         description: dict[str, Any] = {"history": history}
+        if self._hashing is not None:
+            description["hashing"] = self._hashing.encoded()
         if self.calibration_ is not None:
             description["calibration"] = self.calibration_.encoded()
         squares = saved_squares(self._squares, of_pairs=self._history.has_gone_on)
@@ -500,7 +505,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         description, arrays : mappings
         """
         self.calibration_ = Calibration.decoded(description.get("calibration"))
-        self._history = History.decoded(description.get("history", {}), arrays, self.n_features_in_)
+        n_features = self.n_features_in_ if self._hashing is None else self._hashing.n_rows
+        self._history = History.decoded(description.get("history", {}), arrays, n_features)
         self.class_count_ = arrays.get("class_count", np.zeros(len(self.classes_)))
         self._squares = read_squares(arrays)
 

@@ -12,6 +12,7 @@ makes passes over all rows ("lbfgs"). What a call begins at:
   good as the exact value there, where log K loses 0.05 nats a call. In a stream without `fit` it is log K, as in `fit`.
 
 `half_life` makes old rows fade, for data that drift: see `help(manyclass.estimators.forgetting)`.
+Instead of arrays, X may be a stream of parts: see `help(manyclass.estimators.streams)`.
 
 Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it
 gives at once, and what one pass of `fit` gives, where nothing depends on the rows to come: with all classes named, a
@@ -21,7 +22,7 @@ step size by number, shuffle=False, and a sampler that does not count frequencie
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,11 +34,12 @@ from manyclass.estimators.base import Points
 from manyclass.estimators.compress import check_not_compressed
 from manyclass.estimators.ensemble import is_composed
 from manyclass.estimators.forgetting import faded, impurity, kept_awake, left_of_old_rows, step_that_remembers
-from manyclass.estimators.growing import Starts, check_starts, set_new_rows, widened
+from manyclass.estimators.growing import NewFeatures, Starts, check_starts, set_new_rows, widened
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import is_indicator
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.settle import Settled, is_open, linear_model, settle_points
+from manyclass.estimators.streams import Parts, is_stream, refuse_with_stream, refuse_without_stream, train_on_stream
 from manyclass.estimators.targets import check_targets, sorted_classes
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Data, Doubles, Floats, LinearWeights, Matrix
@@ -45,28 +47,86 @@ from manyclass.solvers import SOLVERS
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import Plan, PointsPlan, Watch
 from manyclass.training.points import fit_points
-from manyclass.training.seen import Seen
+from manyclass.training.seen import Carried, Seen
 from manyclass.training.squares import Squares
+
+
+class Kept:
+    """What the rows of a stream carry from pass to pass, by their numbers, in single precision: see `Carried`.
+
+    Parameters
+    ----------
+    n_rows : int
+        Of the stream; 0: unknown.
+    of_utility : bool
+        Whether there is a `local_scale`, too.
+    """
+
+    def __init__(self, n_rows: int, *, of_utility: bool) -> None:
+        self.arrays = [np.full(n_rows, np.nan, dtype=np.float32) for _ in range(1 + of_utility)]
+
+    def grow(self, n_rows: int) -> None:
+        """Make room for so many rows; NaN stands for those that were not visited."""
+        for at, array in enumerate(self.arrays):
+            if n_rows > len(array):  # by a half more, so that all parts together copy each row a few times
+                more = np.full(max(n_rows - len(array), len(array) // 2), np.nan, dtype=np.float32)
+                self.arrays[at] = np.concatenate([array, more])
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Those of a part, whose rows have these numbers."""
+
+    kept: Kept
+    numbers: NDArray[np.int64]
+
+    def of(self, rows: NDArray[np.int64] | None) -> Carried:
+        """Return what these of the rows of the part carry; empty arrays where one is visited for the first time."""
+        numbers = self.numbers if rows is None else self.numbers[rows]
+        self.kept.grow(int(numbers.max(initial=-1)) + 1)
+        found = [array[numbers].astype(np.float64) for array in self.kept.arrays]
+        if np.isnan(found[0]).any():
+            return Carried(np.zeros(0), np.zeros(0))
+        return Carried(found[0], found[1] if len(found) > 1 else np.zeros(0))
+
+    def put(self, rows: NDArray[np.int64] | None, carried: Carried) -> None:
+        """Keep what they carry after a visit."""
+        numbers = self.numbers if rows is None else self.numbers[rows]
+        for array, values in zip(self.kept.arrays, (carried.u, carried.local_scale), strict=False):
+            array[numbers] = values
 
 
 @dataclass(frozen=True)
 class Steps:
     """What a call asks for beside the data: passes, a step size (None: as the schedule goes on), the rows after which
-    an old one counts half (None: never), and what new classes begin at.
+    an old one counts half (None: never), what new classes begin at, and what becomes of new features.
 
     `fit` is of no call but of a fit that begins at the weights that are there, makes all its passes, and is watched so.
+
+    In a `fit` from a stream the rows are a part of its pass `of_fit`, from 0, which has the step size of this pass; in
+    later passes than the first they were counted before, and `n_visits` rows were visited; `kept` has what they carry
+    from pass to pass.
     """
 
-    n_passes: int
-    learning_rate: float | None
+    n_passes: int = 1
+    learning_rate: float | None = None
     half_life: float | None = None
     new_classes: Starts | None = None
+    new_features: NewFeatures = "error"
     fit: Watch | None = None
+    of_fit: int | None = None
+    n_visits: int = 0
+    kept: KeptRows | None = None
 
     @property
     def watch(self) -> Watch:
         """What looks on."""
         return Watch() if self.fit is None else self.fit
+
+    @property
+    def counted(self) -> bool:
+        """Whether the rows were seen, and counted, in an earlier pass."""
+        return self.of_fit is not None and self.of_fit > 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +144,10 @@ class Before:
     history : History
     squares : Squares or None
         Adagrad's sums, of the model's own classes.
+    n_visits : int
+        Visits of rows so far, by which draws are named.
+    counted : bool
+        Whether `counts` has the rows of the call already.
     """
 
     weights: Any
@@ -91,27 +155,34 @@ class Before:
     counts: Doubles
     history: History
     squares: Squares | None = None
+    n_visits: int = 0
+    counted: bool = False
 
     @classmethod
-    def of(cls, model: Any, points: Points, half_life: float | None = None) -> Before:
+    def of(cls, model: Any, points: Points, steps: Steps) -> Before:
         """What `model` is for a call with these points, the rows that it has seen having faded."""
         n_classes = len(points.classes)
         if not is_fitted(model):
             return cls(None, np.zeros(0, dtype=np.intp), np.zeros(n_classes), History())
         position = np.searchsorted(points.classes, model.classes_)
         counts = np.zeros(n_classes)
-        left = left_of_old_rows(len(points.labels), half_life)
+        left = left_of_old_rows(len(points.labels), steps.half_life)
         counts[position] = left * model.class_count_
-        squares = model._squares if half_life is None else faded(model._squares, left)
-        return cls(model._weights, position, counts, model._history.faded(left), squares)
+        squares = model._squares if steps.half_life is None else faded(model._squares, left)
+        history = model._history.faded(left)
+        n_visits = steps.n_visits if steps.counted else history.n_points
+        return cls(model._weights, position, counts, history, squares, n_visits, steps.counted)
+
+    def counts_after(self, points: Points) -> Doubles:
+        """Rows of each class, those of a call's points included."""
+        if self.counted:
+            return self.counts
+        counts: Doubles = self.counts + np.bincount(points.labels.ids, minlength=len(self.counts))
+        return counts
 
     def counts_with(self, points: Points) -> Doubles:
-        """Rows of each class, those of a call's points included; 1 for a class that only `classes` names.
-
-        Such a class is drawn like one with a row.
-        """
-        counts = self.counts + np.bincount(points.labels.ids, minlength=len(self.counts))
-        return np.maximum(counts, 1.0)
+        """The same, but 1 for a class that only `classes` names: such a class is drawn like one with a row."""
+        return np.maximum(self.counts_after(points), 1.0)
 
     def share_new(self, n_points: int) -> float:
         """New rows over those seen before, at most 1."""
@@ -130,8 +201,8 @@ class GoneOn:
 
 def partial_fit(
     model: Any,
-    X: Data,
-    y: Any,
+    X: Data | Parts,
+    y: Any = None,
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     *,
@@ -139,13 +210,14 @@ def partial_fit(
     learning_rate: float | None = None,
     half_life: float | None = None,
     new_classes: Starts | None = None,
-    new_features: Literal["error", "grow"] = "error",
+    new_features: NewFeatures = "error",
+    max_memory: int | str | None = None,
 ) -> Any:
     """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.estimators.continued)`.
 
     Parameters
     ----------
-    X, y, classes : as in fit, new labels becoming classes; and array-like of labels that are to come, or None
+    X, y, classes, max_memory : as in fit, new labels becoming classes; classes are labels that are to come, or None
     sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
     n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule, or None
     half_life : float, rows after which an old one counts half, default=None: never
@@ -156,26 +228,43 @@ def partial_fit(
         if value is not None:
             check_number(name, value, low=0, open_low=True)
     check_starts(new_classes)
+    steps = Steps(int(n_passes), learning_rate, half_life, new_classes, new_features)
+
+    def train(X: Any, y: Any, sample_weight: Any = None, named: Any = None) -> None:
+        go_on_with(model, X, y, sample_weight, named, steps)
+
+    if is_stream(X, y):
+        refuse_with_stream(sample_weight=sample_weight)
+        return train_on_stream(model, X, classes, max_memory, train)
+    refuse_without_stream(max_memory=max_memory)
+    train(X, y, sample_weight, classes)
+    return model
+
+
+def go_on_with(
+    model: Any, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None, steps: Steps
+) -> None:
+    """Make the passes of a call, and let the model take what they have found, at once."""
     model.check_parameters()
-    _check_can_go_on(model)
+    check_can_go_on(model)
     _check_same_kind(model, y)
-    own = widened(model, X, new_features)
+    own = widened(model, X, steps.new_features)
     points = own._points(X, y, sample_weight, _known(model, classes))
     _check_columns(points, classes)
-    before = Before.of(own, points, half_life)
-    found: GoneOn = own._go_on(points, before, Steps(int(n_passes), learning_rate, half_life, new_classes))
+    before = Before.of(own, points, steps)
+    found: GoneOn = own._go_on(points, before, steps)
     curve = [*getattr(model, "loss_curve_", []), *found.curve]
-    history = before.history.gone_on(len(points.labels), found.scaling, points.labels.mean)
-    counts = before.counts + np.bincount(points.labels.ids, minlength=len(points.classes))
+    n_new = 0 if before.counted else len(points.labels)
+    history = before.history.gone_on(n_new, found.scaling, points.labels.mean)
+    counts = before.counts_after(points)
     model._take(points, found.weights, curve, class_count_=counts, _history=history, **found.more)
-    return model
 
 
 def is_fitted(model: Any) -> bool:
     return hasattr(model, "_weights")
 
 
-def _check_can_go_on(model: Any) -> None:
+def check_can_go_on(model: Any) -> None:
     """Refuse compressed weights, and parameters that need all rows at once."""
     check_not_compressed(getattr(model, "_weights", None), "partial_fit")
     if is_composed(model):
@@ -247,10 +336,11 @@ def go_on_by_points(
         weights = before.weights.grown(n_classes, before.position)
     set_new_rows(weights, points.classes, before.position, steps.new_classes)
     if scaling is not None:
-        weights = scaling.unfold(weights)
+        scaling.unfold_in_place(weights)
     if plan.fit_intercept and before.weights is not None:
         set_new_intercepts(weights.intercept, before, counts)
-    seen = Seen(weights, counts, before.history.n_points, before.history.n_fit > 0)
+    carried = None if steps.kept is None else steps.kept.of(points.rows)
+    seen = Seen(weights, counts, before.n_visits, before.history.n_fit > 0, carried)
     passes = passes_of_call(plan, before, steps, len(points.labels))
     if steps.half_life is not None and steps.learning_rate is None and before.weights is not None:
         g = impurity(weights, points.x, plan.n_threads)
@@ -262,6 +352,8 @@ def go_on_by_points(
     )
     if scaling is not None:
         scaling.fold(weights)
+    if steps.kept is not None and carried is not None:
+        steps.kept.put(points.rows, carried)
     return GoneOn(weights, curve, scaling, {})
 
 
@@ -275,6 +367,9 @@ def passes_of_call(plan: Plan, before: Before, steps: Steps, n_points: int) -> d
             "schedule is 'adaptive', whose steps are on the sum over all rows, which a stream does not know; with "
             "partial_fit choose another"
         )
+    if steps.of_fit is not None:
+        rate, u_rate = schedule.at(steps.of_fit)
+        return {"max_iter": 1, "schedule": Schedule("exponential", rate, u_rate, 1.0)}
     first, last = schedule.at(0), schedule.at(plan.max_iter)
     if before.history.n_fit == 0:
         last = first
@@ -320,8 +415,12 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     """Make the passes of a call of a SoftmaxClassifier whose model is linear, of one label a row."""
     own = with_resolved(owner) if before.weights is not None else owner
     chosen = own.check_parameters()
-    model = linear_model(chosen)
-    chosen = _stepwise(replace(chosen, model=model))
+    model, begins_fit = linear_model(chosen), before.weights is None and steps.of_fit is not None
+    chosen = replace(chosen, model=model)
+    chosen = chosen if begins_fit else _stepwise(chosen)
+    open_alpha = begins_fit and own.alpha == "auto"
+    if open_alpha:  # what a part would want is more than all rows do
+        own = clone(own).set_params(alpha=0.0)
     x, scaling = as_stored(before.weights, points.x), before.history.scaling
     scales = model.get_params()["scaling"] == "standard"
     centre = bool(owner.fit_intercept)
@@ -330,7 +429,11 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     elif scales:  # a stream begins, or a model of an older file goes on
         scaling = FeatureScaling.of(x, centre=centre, weights=points.weights)
     x = x if scaling is None else scaling.apply(x)
-    settled = settle_points(own, chosen, x, points.labels.ids, len(points.classes), candidates=False, timed=True)
+    settled = settle_points(
+        own, chosen, x, points.labels.ids, len(points.classes), candidates=False, timed=not begins_fit
+    )
+    if open_alpha:
+        settled = replace(settled, params={**settled.params, "alpha": 0.0})
     assert isinstance(settled.plan, PointsPlan)
     found = go_on_by_points(settled.plan, replace(points, x=x), before, steps, scaling)
     return replace(found, more=more_of_softmax(owner, before, settled, len(found.curve)))

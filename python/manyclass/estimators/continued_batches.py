@@ -104,7 +104,7 @@ def _settle(own: Any, chosen: Chosen, points: Points, before: Before, kind: str)
 
 
 def _seen(weights: Any, points: Points, before: Before) -> Seen[Any]:
-    return Seen(weights, before.counts_with(points), before.history.n_points, before.history.n_fit > 0)
+    return Seen(weights, before.counts_with(points), before.n_visits, before.history.n_fit > 0)
 
 
 def _with_passes(plan: Any, points: Points, before: Before, steps: Steps) -> Any:

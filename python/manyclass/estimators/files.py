@@ -22,6 +22,7 @@ from manyclass.model.file_parts import count as _count
 from manyclass.model.file_parts import decode_text as _decode_text
 from manyclass.model.file_parts import encode_text as _encode_text
 from manyclass.model.file_parts import finite, is_finite
+from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
@@ -261,7 +262,10 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     model.loss_curve_ = file.read(_checked(file, "loss_curve", np.float64, (model.n_iter_,)))
     if "feature_names.text" in file.entries:
         model.feature_names_in_ = _decode_text(file, "feature_names", model.n_features_in_).astype(object)
-    n_classes, n_features = len(model.classes_), model.n_features_in_
+    if "hashing" in info:
+        model._hashing = FeatureHash.decoded(info["hashing"])
+    n_classes = len(model.classes_)
+    n_features = model.n_features_in_ if model._hashing is None else model._hashing.n_rows
     if info["layout"] == "coded":
         model._weights = read_coded(file, info["coded"], n_classes, n_features, mmap)
     elif info["layout"] == "mapped":
@@ -278,7 +282,7 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     try:
         model._take_beside_weights(info, arrays)
         if "vectorizer" in info:
-            model.vectorizer_ = _decode_vectorizer(file, info["vectorizer"], n_features)
+            model.vectorizer_ = _decode_vectorizer(file, info["vectorizer"], model.n_features_in_)
     except ValueError as error:
         if str(error).startswith(file.path):
             raise

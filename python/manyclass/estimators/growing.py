@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,7 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Floats, LinearWeights
 
 Starts = Mapping[Any, ArrayLike]
+NewFeatures = Literal["error", "grow"]
 
 
 def widened(model: Any, X: Any, new_features: str) -> Any:
@@ -36,7 +37,12 @@ def widened(model: Any, X: Any, new_features: str) -> Any:
     """
     check_choice("new_features", new_features, ("error", "grow"))
     shape = np.shape(X)
-    if not hasattr(model, "_weights") or len(shape) != 2 or shape[1] <= model.n_features_in_:
+    if (
+        not hasattr(model, "_weights")
+        or model._hashing is not None
+        or len(shape) != 2
+        or shape[1] <= model.n_features_in_
+    ):
         return model
     n, n_before = shape[1], model.n_features_in_
     if new_features == "error":

@@ -25,6 +25,19 @@ class Features:
         """What scikit-learn's check has noted on an estimator."""
         return cls(int(checked.n_features_in_), getattr(checked, "feature_names_in_", None))
 
+    def wider(self, other: Features) -> Features:
+        """Return those that are more, of features that are hashed by their places; a ValueError for other names."""
+        if self.names is not None and other.names is not None:
+            n = min(self.n, other.n)
+            differ = np.flatnonzero(self.names[:n] != other.names[:n])
+            if len(differ):
+                at = differ[0]
+                raise ValueError(
+                    f"feature {at} is {other.names[at]!r}; the model has {self.names[at]!r} there, and its features "
+                    "are hashed by their places: new ones must come behind the others"
+                )
+        return other if other.n > self.n else self
+
 
 @dataclass(frozen=True)
 class History:

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyclass import metrics
 from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from
-from manyclass.estimators.base import LinearClassifier, Points, Unseen, as_matrix
+from manyclass.estimators.base import LinearClassifier, Points, Unseen
 from manyclass.estimators.calibration import Calibration, label_log_losses
-from manyclass.estimators.history import Features
+from manyclass.estimators.hashed import as_matrix, hashed
 from manyclass.estimators.targets import BINARIZER, check_targets
 from manyclass.estimators.weighting import (
     checked_weights,
@@ -81,7 +81,8 @@ class LabelClassifier(LinearClassifier):
             raise ValueError("y has no label in any row")
         if rows is not None and len(rows) == 0:
             raise ValueError("y has no label in any row whose weight is above 0")
-        x, classes = as_matrix(X), _labels_of_columns(lists.shape[1], known)
+        x, features, hashing = hashed(self, as_matrix(X), shadow, known)
+        classes = _labels_of_columns(lists.shape[1], known)
         if rows is not None:
             x, lists, weights = x[rows], lists[rows], taken(weights, rows)
         labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
@@ -89,11 +90,12 @@ class LabelClassifier(LinearClassifier):
             x,
             labels,
             classes,
-            Features.of(shadow),
+            features,
             several=True,
             sparse_labels=sp.issparse(y),
             weights=normalized(weights) if known is None else weights,
             rows=rows,
+            hashing=hashing,
         )
 
     def _take(self, points: Points, weights: Any, curve: list[float], **more: Any) -> None:

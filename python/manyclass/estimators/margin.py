@@ -17,8 +17,10 @@ from manyclass.estimators.continued_batches import go_on_batches
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.exclusion import Exclude, labels_at
 from manyclass.estimators.files import saved
+from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.warm import fit_warm, goes_on_warm
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.tensor_file import PathLike
@@ -167,10 +169,12 @@ class MarginClassifier(LabelClassifier):
 
     def fit(
         self,
-        X: Data,
-        y: Any,
+        X: Data | Parts,
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
         callback: Callback | None = None,
         max_seconds: float | None = None,
         checkpoint: PathLike | None = None,
@@ -188,7 +192,13 @@ class MarginClassifier(LabelClassifier):
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.estimators.fit_stream)`
         """
+        if is_stream(X, y):
+            own: dict[str, Any] = {"sample_weight": sample_weight, "callback": callback, "checkpoint": checkpoint}
+            streamed: Self = fit_stream(self, X, classes=classes, max_memory=max_memory, max_seconds=max_seconds, **own)
+            return streamed
+        refuse_without_stream(classes=classes, max_memory=max_memory)
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = self._points(X, y, sample_weight)

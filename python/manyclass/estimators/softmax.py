@@ -19,12 +19,14 @@ from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit, w
 from manyclass.estimators.continued_batches import go_on
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.files import saved
+from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.fitting import fit_softmax, refuse_candidates
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
 from manyclass.estimators.settle import BATCH_SOLVERS
+from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.trials import Report
 from manyclass.estimators.warm import begins_by_points, fit_warm, goes_on_warm, warm_start_of
 from manyclass.estimators.weighting import (
@@ -174,10 +176,12 @@ class SoftmaxClassifier(LabelClassifier):
 
     def fit(
         self,
-        X: Data,
-        y: Any,
+        X: Data | Parts,
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
         candidates: ArrayLike | None = None,
         coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None,
@@ -199,7 +203,14 @@ class SoftmaxClassifier(LabelClassifier):
         coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row
         callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.estimators.fit_stream)`
         """
+        if is_stream(X, y):
+            own: dict[str, Any] = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
+            own |= {"sample_weight": sample_weight, "callback": callback, "checkpoint": checkpoint}
+            streamed: Self = fit_stream(self, X, classes=classes, max_memory=max_memory, max_seconds=max_seconds, **own)
+            return streamed
+        refuse_without_stream(classes=classes, max_memory=max_memory)
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = self._points(X, y, sample_weight)

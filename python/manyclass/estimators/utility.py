@@ -25,7 +25,9 @@ from manyclass.estimators.continued import (
 )
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.files import saved
+from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.plans import check_loop_numbers, part_of, utility_points_plan
+from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.warm import goes_on_warm, warm_start_of
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.tensor_file import PathLike
@@ -204,10 +206,12 @@ class AugmentReduceClassifier(LinearClassifier):
 
     def fit(
         self,
-        X: Data,
-        y: ArrayLike,
+        X: Data | Parts,
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
         coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None,
         callback: Callback | None = None,
@@ -232,11 +236,18 @@ class AugmentReduceClassifier(LinearClassifier):
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.estimators.fit_stream)`
 
         Returns
         -------
         self
         """
+        if is_stream(X, y):
+            own: dict[str, Any] = {"sample_weight": sample_weight, "callback": callback, "checkpoint": checkpoint}
+            own |= {"coef_init": coef_init, "intercept_init": intercept_init}
+            streamed: Self = fit_stream(self, X, classes=classes, max_memory=max_memory, max_seconds=max_seconds, **own)
+            return streamed
+        refuse_without_stream(classes=classes, max_memory=max_memory)
         chosen = self.check_parameters()
         watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = self._points(X, y, sample_weight)

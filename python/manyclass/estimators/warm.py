@@ -77,7 +77,7 @@ def fit_warm(model: Any, points: Points, watch: Watch) -> GoneOn:
     n_classes = len(points.classes)
     position = np.searchsorted(points.classes, model.classes_)
     before = Before(model._weights, position, np.zeros(n_classes), model._history, model._squares)
-    found: GoneOn = model._go_on(points, before, Steps(1, None, fit=watch))
+    found: GoneOn = model._go_on(points, before, Steps(fit=watch))
     return replace(found, more={**found.more, "best_iter_": len(found.curve)})
 
 

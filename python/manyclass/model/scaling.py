@@ -124,14 +124,24 @@ class FeatureScaling:
             return
         coef = weights.coef
         np.divide(coef, self.scale, out=coef, casting="same_kind")
-        weights.intercept[:] -= np.einsum("kj,j->k", coef, self.shift, dtype=np.float64)
+        if self.shift.any():
+            weights.intercept[:] -= np.einsum("kj,j->k", coef, self.shift, dtype=np.float64)
 
     def unfold(self, weights: LinearWeights) -> LinearWeights:
         """Return the weights of scaled features that `fold` makes these of: a copy."""
+        copied = LinearWeights(weights.matrix.copy(), weights.intercept.copy(), weights.sparse)
+        self.unfold_in_place(copied)
+        return copied
+
+    def unfold_in_place(self, weights: LinearWeights) -> None:
+        """Turn weights of x into those of scaled features, in place, without another array of their size."""
+        if self.is_identity:
+            return
         seen = np.where(np.isfinite(self.scale), self.scale, 0.0)
-        intercept = weights.intercept + np.einsum("kj,j->k", weights.coef, self.shift, dtype=np.float64)
-        matrix = weights.matrix * (seen[:, np.newaxis] if weights.sparse else seen)
-        return LinearWeights(matrix.astype(np.float32), intercept.astype(np.float32), weights.sparse)
+        if self.shift.any():
+            weights.intercept[:] += np.einsum("kj,j->k", weights.coef, self.shift, dtype=np.float64)
+        factors = seen[:, np.newaxis] if weights.sparse else seen
+        np.multiply(weights.matrix, factors, out=weights.matrix, casting="same_kind")
 
 
 def _blocks(x: Matrix, shift: Doubles) -> Iterator[tuple[int, Doubles]]:

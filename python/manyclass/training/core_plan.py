@@ -7,25 +7,26 @@ from typing import Any
 import numpy as np
 
 from manyclass import _core
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights
+from manyclass.model.weights import Floats, Ids, LinearWeights
 from manyclass.training.plan import PointsPlan, Utility
+from manyclass.training.seen import Carried
 
 EMPTY = np.zeros(0, dtype=np.float32)
 NO_WEIGHTS = np.zeros(0)  # of points: all count the same
 
 
-def carried_at_first(plan: PointsPlan, n_samples: int, n_classes: int) -> dict[str, Doubles]:
-    """Return what points carry where no weights say otherwise, by its names in the core."""
+def first_carried(plan: PointsPlan, n_samples: int, n_classes: int) -> Carried:
+    """What points carry before their first visit."""
     family = plan.utility.family if plan.utility else None
+    if family is not None:
+        return Carried(np.full(n_samples, family.mu), np.full(n_samples, family.s))
     first_u = float(np.log(n_classes)) if plan.u_init == "log_n_classes" else 0.0
-    return {
-        "u": np.full(n_samples, first_u if family is None else family.mu),
-        "local_scale": np.zeros(0) if family is None else np.full(n_samples, family.s),
-    }
+    return Carried(np.full(n_samples, first_u), np.zeros(0))
 
 
 def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
     """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
+    first = first_carried(plan, len(labels), weights.n_classes)
     empty = {"scale": EMPTY, "norm_sq": EMPTY.astype(np.float64), "squares": EMPTY, "intercept_squares": EMPTY}
     return _core.State(
         labels=labels,
@@ -34,7 +35,8 @@ def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floa
         intercept=weights.intercept if plan.fit_intercept else EMPTY,
         n_classes=weights.n_classes,
         **{
-            **carried_at_first(plan, len(labels), weights.n_classes),
+            "local_scale": first.local_scale,
+            "u": first.u,
             **empty,
             "heads": np.zeros((0, 0), dtype=np.int32),
             **more,

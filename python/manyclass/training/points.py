@@ -15,13 +15,13 @@ from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 from manyclass.training.checkpoint import Arrays, Saved
-from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, carried_at_first, core_plan, core_state
+from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import Labels, PointsPlan, Watch
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
-from manyclass.training.seen import Seen
+from manyclass.training.seen import Carried, Seen
 from manyclass.training.start import Start, carried_at, carried_near
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -208,16 +208,17 @@ class PointsTraining:
         plan, memory, n_classes = self.plan, self.memory, self.n_classes
         kept = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
         arrays: dict[str, Floats | Doubles] = {name: getattr(memory, name) for name in kept}
-        arrays |= carried_at_first(plan, len(labels), n_classes)
         if start is not None:
             arrays |= self._begin(start, x, labels)
         first_point = 0
         if self.seen is not None:
             arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.seen, x, labels)}
             first_point = self.seen.n_points
-        self.carried = {name: arrays[name] for name in ("u", "local_scale")}
         arrays["sample_weight"] = self.sample_weight
-        state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **arrays)
+        first = first_carried(plan, len(labels), n_classes)
+        found: dict[str, Any] = {"u": first.u, "local_scale": first.local_scale, **arrays}
+        self.carried = Carried(found["u"], found["local_scale"])  # the core moves them in place
+        state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **found)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
         u_max = np.inf
         if plan.max_norm is not None and not plan.fit_intercept:
@@ -241,6 +242,8 @@ class PointsTraining:
         """Return the arrays that follow from the weights that training goes on from."""
         if len(self.memory.norm_sq):
             self.memory.norm_sq[:] = np.einsum("kj,kj->k", self.weights.coef, self.weights.coef, dtype=np.float64)
+        if seen.carried is not None and len(seen.carried.u):
+            return {"u": seen.carried.u, "local_scale": seen.carried.local_scale}
         if not (seen.predicts_u and self._begins_at_weights()):
             return {}
         raman = self.plan.formulation == "raman"
@@ -266,7 +269,8 @@ class PointsTraining:
         kept = {name: value for name, value in vars(self.memory).items() if isinstance(value, np.ndarray)}
         of_validation = {} if self.watch.validation is None else self.watch.validation.arrays()
         own = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "heads": self.heads}
-        return {**own, **kept, **self.carried, **of_validation}
+        carried = {"u": self.carried.u, "local_scale": self.carried.local_scale}
+        return {**own, **kept, **carried, **of_validation}
 
     def numbers(self) -> dict[str, Any]:
         """How many iterates are averaged, and what validation has found."""
@@ -338,4 +342,6 @@ def fit_points(
         if probe is not None:
             probe.look(state, 0)
     curve = run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
+    if seen is not None and seen.carried is not None:
+        seen.carried.u, seen.carried.local_scale = training.carried.u, training.carried.local_scale
     return training.finish(), curve

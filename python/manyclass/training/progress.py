@@ -69,7 +69,7 @@ class Lines:
         share = f"{100 * self._done / self.total:.0f} %" if self.total else ""
         seconds = time.monotonic() - self._begin
         speed = f"{(self._done - self._first) / seconds:.3g} {self._unit}/s" if seconds > 0 else ""
-        done = f"{self._done} of {self.total} {self._unit}"
+        done = f"{self._done} of {self.total} {self._unit}" if self.total else f"{self._done} {self._unit}"
         told = ", ".join(filter(None, (done, share, f"{seconds:.0f} s", speed, self._words)))
         print(f"{self._heading}{': ' if self._heading else ''}{told}", file=sys.stderr, flush=True)
 

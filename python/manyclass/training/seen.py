@@ -26,13 +26,32 @@ class Seen(Generic[W]):
     predicts_u : bool
         Whether u of the double sum begins near its value at the weights. Otherwise it begins as in a first training,
         which is as good where steps are large; and parts of a stream then give what the whole does.
+    carried : Carried or None
+        What points carried when they were visited last, instead of a prediction; empty arrays in their first training.
+        Training leaves in it what they carry in the end. None: nobody asks.
     """
 
     weights: W
     counts: Doubles
     n_points: int
     predicts_u: bool = False
+    carried: Carried | None = None
 
     def with_weights(self, weights: V) -> Seen[V]:
         """The same of other weights, such as those of a part."""
         return Seen(weights, self.counts, self.n_points, self.predicts_u)
+
+
+@dataclass
+class Carried:
+    """What points of a linear model carry from pass to pass beside the weights: u of the double sum, or q.
+
+    Attributes
+    ----------
+    u : ndarray of shape (n_samples,), float64
+    local_scale : ndarray of shape (n_samples,), float64, or (0,)
+        Of augment and reduce.
+    """
+
+    u: Doubles
+    local_scale: Doubles

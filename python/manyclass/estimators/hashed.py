@@ -1,0 +1,46 @@
+"""Rows as the weights see them: those of a model whose features are hashed may be of any width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import validate_data
+
+from manyclass.checks import canonical_csr
+from manyclass.estimators.history import Features
+from manyclass.model.hashing import FeatureHash
+from manyclass.model.weights import Matrix
+
+
+def as_matrix(X: Any) -> Matrix:
+    """Checked data in the types of the core."""
+    return canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
+
+
+def validated(model: Any, X: Any) -> Matrix:
+    """Check rows for predictions of a fitted model, and hash their features where the model's are."""
+    hashing: FeatureHash | None = model._hashing
+    shadow = model if hashing is None else clone(model)
+    x = as_matrix(validate_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=shadow is not model))
+    if hashing is None:
+        return x
+    Features.of(model).wider(Features.of(shadow))  # which compares names
+    return hashing.apply(x)
+
+
+def hashed(
+    model: Any, x: Matrix, shadow: Any, known: NDArray[Any] | None
+) -> tuple[Matrix, Features, FeatureHash | None]:
+    """Return checked rows of a training, what is known of their features, and what hashes those of a stream.
+
+    `shadow` is what scikit-learn's check has noted features on; classes that are `known` before are those of a stream.
+    """
+    features, hashing = Features.of(shadow), model._hashing
+    if known is None or hashing is None:
+        return x, features, None
+    before = Features.of(model) if hasattr(model, "_weights") else features
+    return hashing.apply(x), before.wider(features), hashing

@@ -1,0 +1,56 @@
+"""Feature hashing: columns of X, any number of them, onto as many rows of weights as memory has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import murmurhash3_32
+
+from manyclass.checks import check_number
+from manyclass.model.weights import Matrix
+
+
+@dataclass(frozen=True)
+class FeatureHash:
+    """The map of Weinberger et al. (ICML 2009), as scikit-learn's `FeatureHasher` makes it.
+
+    Column j is added to column |h(j)| mod `n_rows`, with the sign of h(j), h being MurmurHash3. Signs make the inner
+    product of two hashed rows that of the rows themselves in expectation: features that meet add noise and no bias.
+
+    Attributes
+    ----------
+    n_rows : int
+        Columns of what `apply` returns.
+    seed : int
+        Of the hash.
+    """
+
+    n_rows: int
+    seed: int = 0
+
+    def apply(self, x: Matrix) -> sp.csr_array:
+        """Return the rows of x, of whatever width, with `n_rows` columns, in float32; sorted, without duplicates."""
+        csr = x if isinstance(x, sp.csr_array) else sp.csr_array(x)
+        hashed = murmurhash3_32(csr.indices.astype(np.int32, copy=False), seed=self.seed)
+        # In 64 bits, because the absolute value of -2^31 has no place in 32.
+        columns = (np.abs(hashed.astype(np.int64)) % self.n_rows).astype(np.int32)
+        values = np.where(hashed < 0, -csr.data, csr.data).astype(np.float32, copy=False)
+        # A copy of the offsets, because summing duplicates moves them in place.
+        found = sp.csr_array((values, columns, csr.indptr.copy()), shape=(csr.shape[0], self.n_rows))
+        found.sum_duplicates()
+        return found
+
+    def encoded(self) -> dict[str, int]:
+        """Return what a file holds of it."""
+        return {"n_rows": self.n_rows, "seed": self.seed}
+
+    @classmethod
+    def decoded(cls, found: Mapping[str, Any]) -> FeatureHash:
+        """Return what `encoded` was made of; raises ValueError or TypeError for what is none."""
+        check_number("n_rows", found["n_rows"], low=1, high=2**31 - 1, integer=True)
+        check_number("seed", found["seed"], low=0, high=2**32 - 1, integer=True)
+        return cls(int(found["n_rows"]), int(found["seed"]))

@@ -1,0 +1,180 @@
+"""Stream over each form of source: the same rows from text, the binary cache, tables and arrays, pass after pass."""
+
+import numpy as np
+import pandas
+import pytest
+import scipy.sparse as sp
+
+from manyclass import SoftmaxClassifier
+from manyclass.datasets import Stream, first_label, load_csr, load_xmc, save_csr
+
+D, K, N = 6, 4, 50
+
+
+@pytest.fixture
+def rows(seed):
+    """Sparse rows with one or two labels, a few with none."""
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((N, D), density=0.4, format="csr", dtype=np.float32, rng=rng)
+    lists = [rng.choice(K, rng.integers(3), replace=False) for _ in range(N)]
+    indptr = np.cumsum([0, *map(len, lists)])
+    return X, sp.csr_array((np.ones(indptr[-1], np.float32), np.concatenate(lists), indptr), shape=(N, K))
+
+
+def written(path, X, Y):
+    """The rows as text."""
+    lines = [f"{X.shape[0]} {X.shape[1]} {Y.shape[1]}"]
+    for i in range(X.shape[0]):
+        x, y = X[[i]], Y[[i]]
+        features = " ".join(f"{j}:{v!r}" for j, v in zip(x.indices.tolist(), map(float, x.data), strict=True))
+        lines.append(",".join(map(str, y.indices.tolist())) + " " + features)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def joined(parts):
+    X, y = zip(*parts, strict=True)
+    if hasattr(X[0], "iloc"):
+        return pandas.concat(X, ignore_index=True), np.concatenate(y)
+    stack = sp.vstack if sp.issparse(X[0]) else np.concatenate
+    return stack(X), (sp.vstack if sp.issparse(y[0]) else np.concatenate)(y)
+
+
+def assert_rows(found, X, Y):
+    for one, other in zip(found, (X, Y), strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_array_equal(one.toarray(), other.toarray())
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 1000])
+def test_text_binary_and_arrays_have_the_same_rows(rows, size, tmp_path):
+    X, Y = rows
+    text = written(tmp_path / "rows.txt", X, Y)
+    save_csr(tmp_path / "rows.csr.safetensors", X, Y)
+    for source in ((text,), (tmp_path / "rows.csr.safetensors",), (X, Y), (X.toarray(), Y.toarray())):
+        stream = Stream(*source, rows=size, shuffle=False)
+        assert (stream.n_features, stream.n_labels, stream.n_rows) == (D, K, N)
+        found = joined(stream)
+        assert_rows((sp.csr_array(found[0]), found[1]), X, Y)
+        first = joined(Stream(*source, rows=size, shuffle=False, labels="first"))
+        y = first_label(Y if sp.issparse(source[-1]) or len(source) == 1 else sp.csr_array(Y.toarray()))  # in order
+        np.testing.assert_array_equal(first[1], y[y >= 0])
+        np.testing.assert_array_equal(sp.csr_array(first[0]).toarray(), X[y >= 0].toarray())
+
+
+def test_the_cache_of_load_xmc_is_a_source(rows, tmp_path):
+    path = written(tmp_path / "rows.txt", *rows)
+    load_xmc(path, cache=True)
+    assert_rows(joined(Stream(f"{path}.csr.safetensors", rows=9, shuffle=False)), *rows)
+
+
+def test_each_pass_has_all_rows_in_another_order_and_can_be_had_again(rows):
+    X, _ = rows
+    y = np.arange(N)
+    stream = Stream(X, y, rows=5, window=4, random_state=3)
+    first, second = (joined(stream)[1] for _ in range(2))
+    assert not np.array_equal(first, second)
+    for found in (first, second):
+        for begin in range(0, N, 20):
+            np.testing.assert_array_equal(np.sort(found[begin : begin + 20]), y[begin : begin + 20])
+    np.testing.assert_array_equal(joined(stream.read(1))[1], second)
+    np.testing.assert_array_equal(joined(Stream(X, y, rows=5, window=4, random_state=3))[1], first)
+    larger = stream.with_rows(10, 2)
+    np.testing.assert_array_equal(joined(larger.read(0))[1], first)
+    assert [len(part) for _, part in larger.read(0)] == [10] * 5
+
+
+def tables(tmp_path, form, X, y):
+    """Two files, of uneven lengths."""
+    frame = pandas.DataFrame(X, columns=[f"f{j}" for j in range(X.shape[1])]).assign(label=y)
+    for at, some in enumerate((frame[:13], frame[13:])):
+        path = tmp_path / f"part-{at}.{form}"
+        if form.startswith("parquet"):
+            pytest.importorskip("pyarrow")
+            some.to_parquet(path, index=False)
+        else:
+            some.to_csv(path, sep="\t" if form.startswith("tsv") else ",", index=False)
+    return frame.drop(columns="label")
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "tsv", "tsv.xz", "parquet"])
+@pytest.mark.parametrize("names", [False, True])
+def test_tables_are_read_in_parts(form, names, tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-8, 8, (40, 3)) / 4  # exact in text
+    y = rng.integers(5, size=40)
+    y = np.array(["ant", "bee", "12", "cow", "dog"])[y] if names else y
+    frame = tables(tmp_path, form, X, y)
+    for source in (tmp_path, str(tmp_path / "part-*"), sorted(tmp_path.iterdir())):
+        stream = Stream(source, rows=7, shuffle=False)
+        assert stream.format == form[:3] or form == "parquet"
+        assert stream.n_features == 3
+        assert stream.n_rows == (40 if form == "parquet" else None)
+        found, labels = joined(stream)
+        pandas.testing.assert_frame_equal(found, frame.astype(np.float32))
+        assert labels.tolist() == y.tolist()
+        assert len(next(iter(stream))[1]) == 7
+
+
+def test_a_table_trains_with_the_names_of_its_columns(tmp_path, seed):
+    y = np.random.default_rng(seed).integers(3, size=60)
+    frame = tables(tmp_path, "csv", np.eye(3)[y], y)
+    model = SoftmaxClassifier(random_state=0)
+    for X, labels in Stream(tmp_path, rows=30):
+        model.partial_fit(X, labels, classes=[0, 1, 2])
+    assert model.feature_names_in_.tolist() == ["f0", "f1", "f2"]
+    assert model.score(frame, y) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("f0,label\n1,a\nx,b\n", "part-0.csv, from row 0 on: .*x"),
+        ("f0,label\n" + "1,3\n" * 1200 + "1,b\n", "part-0.csv, from row 1200 on: .*b"),
+        ("label\n1\n", "no column but 'label'"),
+        ("f0,of\n1,2\n", "there is no column 'label' of labels; set y to one of 'f0', 'of'"),
+        ("", "it is empty"),
+        ("f0,label\n1,a\n2,\n", "part-0.csv, from row 0 on: row 1 of these has no label"),
+    ],
+)
+def test_faults_of_tables_are_told(text, told, tmp_path):
+    (tmp_path / "part-0.csv").write_text(text)
+    with pytest.raises(ValueError, match=told):
+        list(Stream(tmp_path, rows=100))
+
+
+def test_mistakes_are_told_at_once(rows, tmp_path):
+    X, Y = rows
+    text = written(tmp_path / "rows.txt", X, Y)
+    (tmp_path / "a.csv").write_text("a,label\n1,2\n")
+    (tmp_path / "b.csv").write_text("b,label\n1,2\n")
+    save_csr(tmp_path / "x.safetensors", X)
+    y = np.zeros(N)
+    for source, options, told in (
+        ((text, "label"), {}, "y is 'label', which has no effect with format='xmc'"),
+        ((tmp_path / "a.csv",), {"n_features": 3}, "n_features is 3, which has no effect with format='csv'"),
+        ((tmp_path / "a.csv",), {"labels": "first"}, "labels is 'first', which has no effect with one label a row"),
+        ((tmp_path / "x.safetensors",), {}, "it has no labels"),
+        ((text,), {"format": "csr"}, "not a binary CSR file"),
+        ((text,), {"format": "xml"}, "format is 'xml'; it must be one of"),
+        (([text, tmp_path / "a.csv"],), {}, "of several forms, csv, xmc"),
+        (([tmp_path / "a.csv", tmp_path / "b.csv"],), {}, "differ in their columns: 'a'"),
+        ((X,), {}, "y is None"),
+        ((X, y[1:]), {}, f"X has {N} rows, y has {N - 1}"),
+        ((X, y), {"zero_based": False}, "zero_based is False, which has no effect with arrays"),
+        ((X, y), {"format": "csv"}, "format is 'csv', which has no effect with arrays"),
+        ((y, y), {}, "X has shape"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            Stream(*source, **options)
+    with pytest.raises(TypeError, match="y is a int; of a table it must be the name"):
+        Stream(tmp_path / "a.csv", 3)
+
+
+def test_a_damaged_binary_file_is_told(rows, tmp_path):
+    X, Y = rows
+    path = tmp_path / "rows.safetensors"
+    save_csr(path, X, Y)
+    with pytest.raises(ValueError, match=r"rows 0 to 49 of X are corrupt, or have an index outside \[0, 2\)"):
+        list(Stream(path, n_features=2))
+    assert load_csr(path)[0].shape == (N, D)
