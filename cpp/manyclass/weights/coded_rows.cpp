@@ -172,15 +172,25 @@ class Classes {
       add(w, x, j, sums[0]);
       j += line_floats;
     }
+    if (j < width_) {
+      // As a line with zeros behind it: a loop over what is left may be compiled with fused products for one type of
+      // weight and without for another, and the sums of widened rows would not be those of the codes.
+      Value codes[line_floats] = {};
+      float values[line_floats] = {};
+      std::copy(w + j, w + width_, codes);
+      std::copy(x.begin() + static_cast<std::ptrdiff_t>(j), x.end(), values);
+      Line a, b;
+      read_line(codes, a);
+      std::memcpy(&b, values, sizeof b);
+      sums[0] += a * b;
+    }
     sums[0] += sums[1];
     float lanes[line_floats];
     std::memcpy(lanes, &sums[0], sizeof lanes);
     for (std::size_t half = line_floats / 2; half > 0; half /= 2) {
       for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
     }
-    float z = lanes[0];
-    for (; j < width_; ++j) z += value_of(w[j]) * x[j];
-    return z * scale_of(codes_, k);
+    return lanes[0] * scale_of(codes_, k);
   }
 
   static void add(const Value* w, DenseRow x, std::size_t j, Line& sum) {

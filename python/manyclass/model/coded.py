@@ -125,8 +125,8 @@ def encoded(numbers: Floats, dtype: Dtype, scales: Floats | None = None) -> NDAr
     with np.errstate(divide="ignore", invalid="ignore"):
         codes = np.rint(numbers / scales)
     codes[np.broadcast_to(scales == 0, codes.shape)] = 0
-    coded: NDArray[Any] = np.clip(codes, -LARGEST_CODE, LARGEST_CODE).astype(np.int8)
-    return coded
+    found: NDArray[Any] = np.clip(codes, -LARGEST_CODE, LARGEST_CODE).astype(np.int8)
+    return found
 
 
 class CoreMade:
@@ -226,8 +226,8 @@ class CodedWeights:
             raise AttributeError("a hybrid model has no one matrix of weights; `embedding_` has its embeddings")
         if self.kind == "postings":
             assert self.values is not None
-            assert self.classes is not None
             assert self.indptr is not None
+            assert self.classes is not None
             shape = (self.n_classes, self.n_features)
             return sp.csc_array((self.values.plain(self.indptr), self.classes.astype(np.int32), self.indptr), shape)
         assert self.rows is not None

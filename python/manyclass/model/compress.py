@@ -56,7 +56,7 @@ def coded_bytes(weights: Trained, dtype: Dtype, n_kept: int | None = None) -> in
         n = n_features if n_kept is None else n_kept
         return total + n * (padded(weights.n_hidden) * item + scale + 4 * (n < n_features))
     if isinstance(weights, LinearWeights) and not weights.sparse:
-        return int(n_classes * (weights.matrix.shape[1] * item + scale + 4))
+        return n_classes * (int(weights.matrix.shape[1]) * item + scale + 4)
     n_features = len(weights.matrix) if isinstance(weights, LinearWeights) else weights.n_features
     if isinstance(weights, LinearWeights) and n_kept is None:
         return n_features * (padded(n_classes) * item + scale) + 4 * n_classes

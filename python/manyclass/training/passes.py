@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
 from manyclass.checks import canonical_csr
-from manyclass.model.kinds import Weights
+from manyclass.model.kinds import Trained
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.checkpoint import Arrays, Position, Saved, Stage
@@ -279,7 +279,7 @@ class TrainingState:
     seconds: float
     loss: float
     class_updates: int
-    _weights: Weights = field(repr=False)
+    _weights: Trained = field(repr=False)
     _scale: Floats = field(repr=False)
     _position: Ids = field(repr=False)
     _n_threads: int = field(repr=False)
