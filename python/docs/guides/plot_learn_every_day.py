@@ -95,8 +95,8 @@ picture = plot.loss_over_time(losses)
 #   ``learning_rate`` sets it by hand, and ``half_life`` keeps it from falling too low for data that drift.
 # - New labels become classes in their places among the sorted ``classes_``; ``classes=`` names labels that are to come.
 #   ``class_count_`` has the rows of each class so far, less what has faded.
-# - ``new_features="grow"`` takes columns that come later, behind those that there are, and ``new_classes={label: vector}``
-#   says at which weights a new class begins.
+# - ``new_features="grow"`` takes columns that come later, behind the others; ``new_classes={label: vector}`` says at
+#   which weights a new class begins.
 # - The whole is not redone: what only old rows told is slowly forgotten. Where a tenth of the labels comes late, the
 #   model ends some hundredths of a nat above one that was trained on all rows at once, in a fifth of its time.
 # - A call copies the weights, so that one that fails leaves the model as it was; give it thousands of rows and not one.
