@@ -10,6 +10,7 @@ from test_epoch import small_problem
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
+from manyclass.estimators import forgetting
 
 N_ROWS, N_PARTS, N_FIRST, N_CLASSES, N_FEATURES = 300, 20, 6, 8, 4
 
@@ -167,3 +168,12 @@ def test_a_half_life_must_be_a_number_above_0(seed):
     with pytest.raises(TypeError, match="half_life is '10'; it must be a number"):
         model.partial_fit(X, y, half_life="10")
     np.testing.assert_array_equal(model.coef_, coef)
+
+
+def test_impurity_is_that_of_the_probabilities(seed):
+    X, y = small_problem(seed)
+    model = SoftmaxClassifier(solver="implicit", max_iter=3, random_state=0).fit(X, y)
+    p = model.predict_proba(X)
+    found = forgetting.impurity(model._weights, X, 1)
+    assert found == pytest.approx(np.mean(1 - np.sum(p**2, axis=1)), rel=1e-5)  # scores are floats
+    assert forgetting.step_that_remembers(1000, 21, found) == pytest.approx(21 * np.log(2) / (found * 1000))

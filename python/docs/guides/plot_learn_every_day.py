@@ -78,10 +78,7 @@ charge = np.log(len(fixed.classes_))
 losses = {"fitted once": [(1 - u) * found["log_loss"] + u * charge for u, found in zip(shares, of_fixed, strict=True)]}
 losses |= {name: table["log_loss"].tolist() for name, table in tables.items()}
 
-unseen = tables["trained on every day"]["n_unseen"]
 print(f"classes: {len(fixed.classes_)} at first, {len(daily.classes_)} after {DAYS} days")
-print(f"rows of items not seen before: {unseen[0]} on day 1, {unseen[-1]} on day {DAYS}")
-print(f"rows that count: {int(daily.class_count_.sum())}, {int(forgetful.class_count_.sum())} with a half-life")
 for name, by_day in losses.items():
     print(f"{name:>22}: {by_day[0]:.2f} nats on day 1, {by_day[-1]:.2f} on day {DAYS}")
 
@@ -90,8 +87,7 @@ picture = plot.loss_over_time(losses)
 # %%
 # Without a half-life each call makes small steps, since a day is little beside all that the model has seen: it learns
 # new items too slowly to gain by them. With one it forgets what is no longer so.
-
-# %%
+#
 # Files larger than memory
 # ------------------------
 # A ``Stream`` reads files in parts, the next one while the one before is trained on. ``fit`` goes through it as often
@@ -115,8 +111,8 @@ print(f"{stream}: {len(streamed.classes_)} classes after {streamed.n_iter_} pass
 #   ``learning_rate`` sets it by hand, and ``half_life`` keeps it from falling too low for data that drift.
 # - New labels become classes in their places among the sorted ``classes_``; ``classes=`` names labels that are to come.
 #   ``class_count_`` has the rows of each class so far, less what has faded.
-# - ``new_features="grow"`` takes columns that come later, behind those that there are, and
-#   ``new_classes={label: vector}`` says at which weights a new class begins.
+# - ``new_features="grow"`` takes columns that come later, behind the others; ``new_classes={label: vector}`` says at
+#   which weights a new class begins.
 # - The whole is not redone: what only old rows told is slowly forgotten. Where a tenth of the labels comes late, the
 #   model ends some hundredths of a nat above one that was trained on all rows at once, in a fifth of its time.
 # - A call copies the weights, so that one that fails leaves the model as it was; give it thousands of rows and not one.

@@ -220,8 +220,7 @@ def partial_fit(
     X, y, classes, max_memory : as in fit, new labels becoming classes; classes are labels that are to come, or None
     sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
     n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule, or None
-    half_life : float, rows after which an old one counts half, default=None: never
-    new_classes, new_features : mapping of new labels to the weights that they begin at, None: 0; "error" or "grow"
+    half_life, new_classes, new_features : float, rows after which one counts half; dict, first weights by label; "grow"
     """
     check_number("n_passes", n_passes, low=1, integer=True)
     for name, value in (("learning_rate", learning_rate), ("half_life", half_life)):

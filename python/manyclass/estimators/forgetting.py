@@ -10,7 +10,8 @@ log-loss, the sum over rows of 2^(-age/h) times their losses. Of that a step by 
   diagonal of the softmax's Hessian is p_k (1 - p_k). Half is left after h rows where s = K log(2) / (g h). On features
   of variance 1 weights forget as intercepts do; on rare ones more slowly, as they meet fewer rows. g is taken from the
   model's predictions for some rows of the call; the step size never exceeds the first one of `fit`. It is that of
-  linear models of one label a row, which are trained point by point.
+  linear models of one label a row, which are trained point by point; for other noises than Gumbel's, g is that of the
+  softmax of the same scores.
 - Adagrad's sums of squared gradients fade by f: steps are those of a model that has seen h / log 2 rows and no more.
 
 A `learning_rate` that is given is used as it is. Without half_life nothing fades (bench/notes/drift.md).
@@ -23,6 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from manyclass.model.weights import Matrix
 from manyclass.training.passes import Schedule
@@ -41,11 +43,11 @@ def left_of_old_rows(n_new: int, half_life: float | None) -> float:
 def impurity(weights: Any, x: Matrix, n_threads: int) -> float:
     """The mean of 1 - sum_k p_k^2 over some rows, p being the probabilities of the softmax."""
     rows = np.unique(np.linspace(0, x.shape[0] - 1, min(x.shape[0], IMPURITY_BY)).astype(np.int64))
-    scores = weights.scores(x[rows], n_threads).astype(np.float64)
-    scores -= scores.max(axis=1, keepdims=True)
-    p = np.exp(scores)
-    p /= p.sum(axis=1, keepdims=True)
-    return float(np.mean(1 - np.square(p).sum(axis=1)))
+    total = 0.0
+    for _, scores in weights.score_tiles(x[rows], n_threads):  # some rows at a time where there are many classes
+        p = softmax(scores.astype(np.float64), axis=1)
+        total += float(np.sum(1 - np.square(p).sum(axis=1)))
+    return total / len(rows)
 
 
 def step_that_remembers(half_life: float, n_classes: int, g: float) -> float:

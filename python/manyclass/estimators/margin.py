@@ -112,8 +112,7 @@ class MarginClassifier(LabelClassifier):
 
     Notes
     -----
-    Scores are no log-probabilities: there is no `predict_proba`, and `predict_top_k` returns them as they are. With
-    calibration="temperature" there is, and it returns log-probabilities.
+    Scores are no log-probabilities, and there is no `predict_proba`, unless calibration="temperature" makes both.
 
     Examples
     --------

@@ -139,7 +139,8 @@ def drive(
             finally:
                 state.seconds += time.perf_counter() - begin
             state.n_iter += 1
-            record.after_pass(state.loss, ended=bool(callback is not None and callback(state)) or done)
+            record.count_pass(state.loss)
+            record.after_pass(ended=bool(callback is not None and callback(state)) or done)
             if state.seconds >= slices.max_seconds:
                 break
     except KeyboardInterrupt:
@@ -181,11 +182,14 @@ class Record:
         if self._stage is not None and self._stage.is_due():
             self.write()
 
-    def after_pass(self, loss: float, *, ended: bool) -> None:
-        """Note that a whole pass is made, and whether it was the last one."""
+    def count_pass(self, loss: float) -> None:
+        """Note that a whole pass is made."""
         self.at.curve.append(loss)
-        self.at.first, self.at.ended = 0, ended
-        self._is_written = False
+        self.at.first, self._is_written = 0, False
+
+    def after_pass(self, *, ended: bool) -> None:
+        """Note whether it was the last one."""
+        self.at.ended = ended
         if self._stage is not None and self._stage.is_due(len(self.at.curve)):
             self.write()
 
