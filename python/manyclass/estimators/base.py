@@ -470,8 +470,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes" in memory, and "hashed_features" if they are hashed."""
         check_is_fitted(self, "_weights")
-        found = {"weights": self._weights.layout, "weight_bytes": self._weights.nbytes}
-        return found if self._hashing is None else {**found, "hashed_features": self._hashing.n_rows}
+        hashed = {} if self._hashing is None else {"hashed_features": self._hashing.n_rows}
+        return {"weights": self._weights.layout, "weight_bytes": self._weights.nbytes, **hashed}
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of the fit beside weights, classes and the loss curve.
@@ -484,9 +484,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             By their names in a file.
         """
         history, arrays = self._history.encoded()
-        description: dict[str, Any] = {"history": history}
-        if self._hashing is not None:
-            description["hashing"] = self._hashing.encoded()
+        hashing = {} if self._hashing is None else {"hashing": self._hashing.encoded()}
+        description: dict[str, Any] = {"history": history, **hashing}
         if self.calibration_ is not None:
             description["calibration"] = self.calibration_.encoded()
         squares = saved_squares(self._squares, of_pairs=self._history.has_gone_on)
@@ -500,8 +499,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         description, arrays : mappings
         """
         self.calibration_ = Calibration.decoded(description.get("calibration"))
-        n_features = self.n_features_in_ if self._hashing is None else self._hashing.n_rows
-        self._history = History.decoded(description.get("history", {}), arrays, n_features)
+        n_rows = self.n_features_in_ if self._hashing is None else self._hashing.n_rows
+        self._history = History.decoded(description.get("history", {}), arrays, n_rows)
         self.class_count_ = arrays.get("class_count", np.zeros(len(self.classes_)))
         self._squares = read_squares(arrays)
 
