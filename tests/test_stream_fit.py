@@ -195,6 +195,18 @@ def test_auto_settles_on_the_first_part_and_averages(rows):
     assert not np.array_equal(last.coef_, model.coef_)
 
 
+def test_the_average_is_the_mean_over_the_later_passes(rows):
+    X, y = rows
+    stream = Stream(X, y, rows=100, random_state=0)
+    fits = [
+        clone_of(MODELS["exact"], solver=solvers.Exact(averaging=averaging, decay=0.9), max_iter=n).fit(stream)
+        for averaging, n in (("suffix", 5), ("none", 3), ("none", 4), ("none", 5))
+    ]
+    averaged, *iterates = (model.coef_ for model in fits)
+    atol = 8 * 2.0**-24 * np.abs(averaged).max()  # a running mean of three in single precision
+    np.testing.assert_allclose(averaged, np.mean(iterates, axis=0), rtol=0, atol=atol)
+
+
 def test_several_labels_a_row(rows, seed):
     X, y = rows
     Y = sp.csr_array((np.ones(2 * N), (np.tile(np.arange(N), 2), np.r_[y, (y + 1) % K])), shape=(N, K))

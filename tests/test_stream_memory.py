@@ -190,6 +190,21 @@ def test_names_of_hashed_features_are_compared(rows):
         model.predict(wider[["g", *frame.columns]])
 
 
+def test_labels_that_are_given_names_are_counted_by_their_numbers(rows):
+    X, y = rows
+    names = np.array([f"class {k:02}" for k in range(K)])
+    Y = sp.csr_array((np.ones(N), (np.arange(N), y)), shape=(N, K))
+    stream = Stream(X, Y, labels="first", rows=200).map(lambda X, y: (X, names[y]))
+    model = few_features(SoftmaxClassifier(solver="implicit", random_state=0, max_iter=1), X, y)
+    hashed = model.storage()["hashed_features"]
+    model.fit(stream, max_memory=FEW)
+    assert model.storage()["hashed_features"] == hashed
+    assert model.classes_.tolist() == names.tolist()
+    model.partial_fit(stream, max_memory="1GiB")
+    with pytest.raises(ValueError, match="y has the label 'another'"):
+        model.partial_fit(stream.map(lambda X, y: (X, np.where(y == y[0], "another", y))), max_memory="1GiB")
+
+
 # Refusals
 
 

@@ -50,7 +50,7 @@ from manyclass.estimators.weighting import (
     times_class_weight,
     weights_left,
 )
-from manyclass.model.coded import CodedWeights
+from manyclass.model.coded import stored
 from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
@@ -473,9 +473,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
         check_is_fitted(self, "_weights")
-        weights = self._weights
-        dtype = weights.dtype if isinstance(weights, CodedWeights) else "float32"
-        found = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": dtype}
+        found = stored(self._weights)
         return found if self._hashing is None else {**found, "hashed_features": self._hashing.n_rows}
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -489,9 +487,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             By their names in a file.
         """
         history, arrays = self._history.encoded()
-        description: dict[str, Any] = {"history": history}
-        if self._hashing is not None:
-            description["hashing"] = self._hashing.encoded()
+        hashing = {} if self._hashing is None else {"hashing": self._hashing.encoded()}
+        description: dict[str, Any] = {"history": history, **hashing}
         if self.calibration_ is not None:
             description["calibration"] = self.calibration_.encoded()
         squares = saved_squares(self._squares, of_pairs=self._history.has_gone_on)
@@ -505,8 +502,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         description, arrays : mappings
         """
         self.calibration_ = Calibration.decoded(description.get("calibration"))
-        n_features = self.n_features_in_ if self._hashing is None else self._hashing.n_rows
-        self._history = History.decoded(description.get("history", {}), arrays, n_features)
+        n_rows = self.n_features_in_ if self._hashing is None else self._hashing.n_rows
+        self._history = History.decoded(description.get("history", {}), arrays, n_rows)
         self.class_count_ = arrays.get("class_count", np.zeros(len(self.classes_)))
         self._squares = read_squares(arrays)
 

@@ -260,6 +260,7 @@ def go_on_with(
 
 
 def is_fitted(model: Any) -> bool:
+    """Whether there is a model to go on with."""
     return hasattr(model, "_weights")
 
 

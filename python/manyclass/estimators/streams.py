@@ -284,7 +284,7 @@ def _labels(model: Any, classes: ArrayLike | None, X: Stream) -> NDArray[Any] | 
     own = model.classes_ if hasattr(model, "_weights") else None
     if classes is not None:
         return sorted_classes(np.asarray(classes), own, "classes")[0]
-    if X.n_labels is not None:
+    if X.n_labels is not None and (own is None or own.dtype.kind in "iu"):  # else names were given to the numbers
         return None if own is None else sorted_classes(np.arange(X.n_labels), own)[0]
     if own is None:
         raise ValueError("max_memory needs to know the classes before they come; name them all by classes=")

@@ -361,6 +361,12 @@ def _of_core(
     )
 
 
+def stored(weights: Any) -> dict[str, Any]:
+    """Return the layout of a model's weights, what they take in memory, and the type of their numbers."""
+    dtype = weights.dtype if isinstance(weights, CodedWeights) else "float32"
+    return {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": dtype}
+
+
 def core_rows(codes: Codes) -> _core.CodedWeights:
     """Return rows as the core's weights over dense data, without intercepts: their products are scores."""
     n_rows, width = codes.values.shape
