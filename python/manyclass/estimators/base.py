@@ -337,17 +337,14 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X, k : {array-like, sparse matrix} of shape (n_samples, n_features), and int in [1, n_classes]
-        exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
-            What a row is not to get: the entries of a matrix that are not 0, in the order of `classes_`, or labels.
+        exclude : lists of labels that rows are not to get, or matrix (n_samples, n_classes), 0 but for these, or None
         approximate, recall, return_std : bool, float in ]0, 1], bool, default=False, 0.95, False
-            Search an index that is to find this share of the best labels, where that is predicted to be faster, else
-            warn and score all; return std, too. See `help(manyclass.search.class_index)`.
+            Search an index for this share of the best where that is faster; `help(manyclass.search.class_index)`.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k); missing where exclude leaves fewer: -1, NaN, "", NaT or else None
-        log_probabilities : ndarray of shape (n_samples, k), float32, in nats, of all classes; -inf of missing labels
-        std : ndarray of shape (n_samples,), float64, how far log-normalisers may err; 0 where they are exact
+        log_probabilities, std : float32 like labels, nats, -inf if missing; float64, by rows, how far these may err
         """
         x = self._validated(X)
         check_number("k", k, low=1, high=len(self.classes_), integer=True)

@@ -247,10 +247,9 @@ class LabelClassifier(LinearClassifier):
     def evaluate(
         self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
     ) -> dict[str, float]:
-        """Return exact weighted means over rows, "log_loss" (nats), "error", "top5_error"; and "n_unseen", rows whose
-        label was not seen in fit: these are left out or, with unseen="error", refused. Of an indicator matrix, over
-        rows that have labels: "log_loss" (mean of its labels, p summing to one), "label_log_loss" (mean over all
-        classes, of P by `calibration` or else p, with -log(1 - P) of others), "error", "precision_at_1", 3 and 5."""
+        """Return exact weighted means, "log_loss" (nats), "error", "top5_error"; and "n_unseen", rows whose label was
+        not seen in fit, left out or, with unseen="error", refused. Of an indicator matrix, over rows with labels: their
+        mean log-loss, "label_log_loss" of all classes (P by `calibration` or else p), and "precision_at_1", 3 and 5."""
         check_choice("unseen", unseen, ("drop", "error"))
         if not getattr(self, "multilabel_", False):
             return super().evaluate(X, y, sample_weight, unseen=unseen)

@@ -57,8 +57,7 @@ class MarginClassifier(LabelClassifier):
 
     P being a point's labels, N the other classes and C the bi-simplex (eq. 10-11; see `manyclass.losses`), by
     minibatches. With :math:`\mu = 0` it is :math:`[\max_{j \in N, k \in P} 1 + z_j - z_k]_+`. :math:`\phi(x)` is x or,
-    with model="embedding", the sum of its features' embeddings. Only the classes near the margin have a gradient, so a
-    search that finds the best wrong classes does for all of them.
+    with model="embedding", the sum of its embeddings. Only classes near the margin have a gradient: a search finds them.
 
     Parameters
     ----------
@@ -67,11 +66,10 @@ class MarginClassifier(LabelClassifier):
     smoothing : float, default=1.0
         :math:`\mu \ge 0`, of the margin. Yen et al. take 1 for one label, 5 for several.
     solver : {"adagrad", "sgd", "implicit"} or object of manyclass.solvers, default="adagrad"
-        "adagrad": each row of W and each embedding has its own step size, learning_rate over the root of the sum of its
-        squared gradients, times decay ** pass. "sgd": plain minibatches. "implicit": the proximal step, in closed form:
-        that of the margin smoothed by :math:`\mu + \eta|\phi(x)|^2`; for loss="margin" without embeddings. Of their
-        parameters, schedule, decay, batch_size (None: 32, and n_classes / 16 up to 512 classes; steps are added),
-        share_classes and shuffle are used.
+        "adagrad": each row of W and embedding has its own step size, learning_rate over the root of the sum of squared
+        gradients, times decay ** pass. "sgd": plain minibatches. "implicit": the proximal step, in closed form: that of
+        the margin smoothed by :math:`\mu + \eta|\phi(x)|^2`; for loss="margin" without embeddings. Of their parameters,
+        schedule, decay, batch_size (None: 32, n_classes / 16 up to 512 classes), share_classes and shuffle are used.
     sampler : str or object of manyclass.samplers, default="all"
         Which wrong classes a step sees: "all", drawn ones ("uniform", "frequency", ...), or the best by "search".
     n_negatives : int or "auto", default="auto"
@@ -81,8 +79,7 @@ class MarginClassifier(LabelClassifier):
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto": 192.
     learning_rate : float or "auto", default="auto"
-        Step size, > 0; embeddings take half of it. "auto" is 1 over the root mean square of the rows' lengths with
-        "adagrad", else 1 / mean :math:`|(x, 1)|^2`; with embeddings the lengths count as 1.
+        > 0, half for embeddings. "auto": 1 / root mean square of rows' lengths ("adagrad") or 1 / mean square.
     max_iter : int, default=10
         Passes over the data.
     class_weight : dict, "balanced" or None, default=None
@@ -104,8 +101,7 @@ class MarginClassifier(LabelClassifier):
     Attributes
     ----------
     classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
-    multilabel_, n_labels_, threshold_ : bool, int and float or None
-        Whether y was an indicator matrix; its mean number of labels a row; the score above which rows have as many.
+    multilabel_, n_labels_, threshold_ : bool, int, float: indicator y, mean labels a row, score of as many, or None
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
     calibration_, n_iter_, n_features_in_, feature_names_in_ : Calibration or None, int, int, names of features
@@ -188,8 +184,7 @@ class MarginClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
-        callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
-        max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
+        callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.estimators.fit_stream)`
         """

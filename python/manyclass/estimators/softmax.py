@@ -327,8 +327,7 @@ class SoftmaxClassifier(LabelClassifier):
         self.auto_report_ = Report.decoded(found.get("auto_report_", []))
 
     def certificate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
-        """Return "primal", the mean log-loss + alpha/2 ||W||^2 in nats, "dual", a lower bound of it for any W
-        (0 without alpha), and "gap", primal - dual; where the model scales features, W is that of scaled features.
+        """Return "primal" (mean log-loss + alpha/2 ||W||^2, W of scaled features), "dual", below its least, and "gap".
 
         Parameters
         ----------
