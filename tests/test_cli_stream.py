@@ -74,6 +74,18 @@ def test_files_without_a_header_and_with_names(folder, tmp_path, capsys):
     assert "has 2 names; the data have label 2" in told
 
 
+def test_svmlight_begins_with_feature_1(tmp_path, capsys):
+    lines = [f"{i % 3} {1 + i % 3}:1 {4 + i % 4}:1" for i in range(60)]
+    (tmp_path / "a.svm").write_text("\n".join(lines) + "\n")
+    run("fit", tmp_path / "a.svm", "--stream", "--output", tmp_path / "m", "--n-features", 7, *OPTIONS)
+    run("fit", tmp_path / "a.svm", "--output", tmp_path / "whole", *OPTIONS)
+    assert load_notes(tmp_path / "m") == load_notes(tmp_path / "whole")
+    run("learn", tmp_path / "m", tmp_path / "a.svm", "--stream")
+    capsys.readouterr()
+    run("evaluate", tmp_path / "m", tmp_path / "a.svm", "--json")
+    assert '"error": 0.0' in capsys.readouterr().out
+
+
 def test_tables_and_memory(tmp_path, capsys):
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=90)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,18 @@ from numpy.typing import NDArray
 from manyclass.cli.data import NOTES, features, rows_of
 from manyclass.cli.forms import lines_of
 from manyclass.cli.messages import note
-from manyclass.cli.sources import Source
+from manyclass.cli.sources import BY_SUFFIX, PACKED, Source
 from manyclass.datasets import Stream
 from manyclass.datasets.stream import files_of, form_of_files
 
-FORMS = {"xmc": "xmc", "csv": "csv", "tsv": "tsv", "binary": "csr", "auto": "auto"}  # names here, and those of `Stream`
+FORMS = {
+    "xmc": "xmc",
+    "svmlight": "xmc",
+    "csv": "csv",
+    "tsv": "tsv",
+    "binary": "csr",
+    "auto": "auto",
+}  # names here, and those of `Stream`
 OF_STREAM = {"xmc": "xmc", "csr": "binary", "csv": "csv", "tsv": "tsv", "parquet": "csv"}
 
 
@@ -27,7 +36,7 @@ def add_stream_options(parser: argparse.ArgumentParser, *, bounded: bool) -> Non
         "--stream",
         action="store_true",
         help="read DATA in parts while training: a file, a folder or a pattern such as 'day-*.txt.gz', of the forms "
-        "xmc, csv, tsv and binary, or of Parquet",
+        "xmc, svmlight (labels 0, 1, ...), csv, tsv and binary, or of Parquet",
     )
     if bounded:
         group.add_argument(
@@ -132,11 +141,15 @@ def stream_of(
                 f"{option} has no effect with --stream{' and all labels' if several else ''}; leave it out"
             )
     names = np.array([line.strip() for line in lines_of(Source.of(args.label_names))]) if args.label_names else None
-    form = form_of_files(files_of(args.data)) if args.format == "auto" else FORMS[args.format]
+    files = files_of(args.data)
+    args.svmlight = _is_svmlight(args, files)
+    if args.svmlight and args.one_based is None:
+        args.one_based = True
+    form = form_of_files(files) if args.format == "auto" else FORMS[args.format]
     own = getattr(args, "random_state", None)
     options: dict[str, Any] = {"format": form, "random_state": own if isinstance(own, int) else 0}
     if form == "xmc":
-        header = "auto" if args.header == "auto" else args.header == "yes"
+        header = "auto" if args.header == "auto" and not args.svmlight else args.header == "yes"
         options |= {"header": header, "zero_based": not args.one_based, "n_jobs": args.n_jobs}
     if form in ("xmc", "csr"):
         options |= {"n_features": n_features, "labels": "all" if several else "first"}
@@ -148,6 +161,14 @@ def stream_of(
     return Stream(args.data, **options).map(rows), rows
 
 
+def _is_svmlight(args: argparse.Namespace, files: Sequence[Path]) -> bool:
+    """Whether the first feature has number 1; the labels must be integers, of which the stream's reader knows."""
+    if args.format != "auto":
+        return bool(args.format == "svmlight")
+    plain = [file.with_suffix("") if file.suffix in PACKED else file for file in files]
+    return getattr(args, "form", None) == "svmlight" or all(BY_SUFFIX.get(file.suffix) == "svmlight" for file in plain)
+
+
 def labels_in(stream: Stream) -> NDArray[Any]:
     """Return all labels of a stream, which is read once for it."""
     found = [np.unique(y) for _, y in stream]
@@ -156,6 +177,7 @@ def labels_in(stream: Stream) -> NDArray[Any]:
 
 def notes_of_stream(args: argparse.Namespace, stream: Stream) -> dict[str, Any]:
     """Return how the training data were read, for the model file; see `notes_of`."""
-    read = {"form": OF_STREAM[stream.format], "one_based": bool(args.one_based), "normalize": args.normalize}
+    form = "svmlight" if args.svmlight else OF_STREAM[stream.format]
+    read = {"form": form, "one_based": bool(args.one_based), "normalize": args.normalize}
     named = {name: getattr(args, name) for name in NOTES if name not in read}
     return {**read, **{name: value for name, value in named.items() if value is not None}}
