@@ -170,6 +170,7 @@ def partial_fit(
 
 
 def is_fitted(model: Any) -> bool:
+    """Whether there is a model to go on from."""
     return hasattr(model, "_weights")
 
 
