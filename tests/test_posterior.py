@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from reference.augment_reduce import LAWS, simulated
 from reference.epoch import seed_of
 from reference.posterior import Posterior, gumbel_terms, utility_terms
+from reference.problems import planted
 from reference.rng import VISIT_ORDER, Rng, shuffled
 from test_double_sum import finite_differences
 
@@ -221,3 +222,22 @@ def test_what_the_posterior_cannot_do_is_refused(seed):
     model = AugmentReduceClassifier(alpha=1.0, max_iter=1).fit(X, y)
     with pytest.raises(AttributeError, match="coef_var_ needs posterior='gaussian'"):
         _ = model.coef_var_
+
+
+def test_a_posterior_counts_its_weights_as_observations(seed):
+    X, y = planted(np.random.default_rng(seed), 120, 3, 4)
+    weights = np.where(np.arange(120) < 40, 3, 1)
+    rows = np.repeat(np.arange(120), weights)
+
+    def fit(X, y, sample_weight=None):
+        model = AugmentReduceClassifier(
+            noise="gumbel", posterior="gaussian", sampler="all", alpha=0.1, max_iter=40, random_state=0
+        )
+        return model.fit(X, y, sample_weight)
+
+    weighted, repeated = fit(X, y, weights), fit(X[rows], y[rows])
+    # Variances of classes' weights differ by the noise of the last passes; ignoring that rows count thrice would make
+    # them larger by up to the ratio of the numbers of rows, 1.67.
+    np.testing.assert_allclose(weighted.coef_var_, repeated.coef_var_, rtol=0.1)
+    heavier = fit(X, y, 4 * weights)
+    assert np.all(heavier.coef_var_ < 0.5 * weighted.coef_var_)

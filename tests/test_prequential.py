@@ -82,6 +82,10 @@ def test_models_without_probabilities_have_accuracies(seed):
     table = prequential(MarginClassifier(max_iter=2, random_state=0).fit(*parts[0]), parts[1:])
     assert np.isnan(table["log_loss"]).all()
     assert (table["accuracy"] > 0).all()
+    X, y = parts[0]
+    of_new = prequential(MarginClassifier(max_iter=2, random_state=0).fit(X, y), [(X, y + 50)], unseen="log_k")
+    assert np.isnan(of_new["log_loss"]).all()
+    assert of_new["accuracy"].tolist() == [0]
 
 
 @pytest.mark.parametrize("model", ["sparse", "embedding"])

@@ -390,25 +390,6 @@ def test_training_ends_at_the_optimum_of_the_rows_as_often_as_they_weigh(model, 
     assert -1e-6 < value(model) - value(best) < 0.1 * away
 
 
-def test_a_posterior_counts_its_weights_as_observations(seed):
-    X, y = planted(np.random.default_rng(seed), 120, 3, 4)
-    weights = np.where(np.arange(120) < 40, 3, 1)
-    rows = np.repeat(np.arange(120), weights)
-
-    def fit(X, y, sample_weight=None):
-        model = AugmentReduceClassifier(
-            noise="gumbel", posterior="gaussian", sampler="all", alpha=0.1, max_iter=40, random_state=0
-        )
-        return model.fit(X, y, sample_weight)
-
-    weighted, repeated = fit(X, y, weights), fit(X[rows], y[rows])
-    # Variances of classes' weights differ by the noise of the last passes; ignoring that rows count thrice would make
-    # them larger by up to the ratio of the numbers of rows, 1.67.
-    np.testing.assert_allclose(weighted.coef_var_, repeated.coef_var_, rtol=0.1)
-    heavier = fit(X, y, 4 * weights)
-    assert np.all(heavier.coef_var_ < 0.5 * weighted.coef_var_)
-
-
 def test_the_core_refuses_weights_of_another_length(seed):
     X, y = planted(np.random.default_rng(seed), 9, 3, 4)
     with pytest.raises(ValueError, match="sample_weight has 3 values; it must have 9"):

@@ -57,7 +57,7 @@ class MarginClassifier(LabelClassifier):
 
     P being a point's labels, N the other classes and C the bi-simplex (eq. 10-11; see `manyclass.losses`), by
     minibatches. With :math:`\mu = 0` it is :math:`[\max_{j \in N, k \in P} 1 + z_j - z_k]_+`. :math:`\phi(x)` is x or,
-    with model="embedding", the sum of its embeddings. Only classes near the margin have a gradient: a search finds them.
+    with model="embedding", the sum of its embeddings. Only classes near the margin have gradients: a search finds them.
 
     Parameters
     ----------

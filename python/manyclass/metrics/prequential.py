@@ -99,7 +99,8 @@ def _scores(model: Any, X: Any, y: Any, unseen: str) -> dict[str, float]:
         some = np.flatnonzero(seen)
         found |= _evaluated(model, X, y) if not n_unseen else _evaluated(model, _rows(X, some), y[some])
     if unseen == "log_k" and n_unseen and len(known):
-        charged = {"log_loss": np.log(len(known)), "accuracy": 0.0}
+        # A model without probabilities has no loss to add to.
+        charged = {"accuracy": 0.0} | ({"log_loss": np.log(len(known))} if hasattr(model, "predict_proba") else {})
         for name, charge in charged.items():
             # 0 and not NaN where there is nothing to weigh in; NaN stays NaN where a model has no probabilities.
             own = found[name] * (n_rows - n_unseen) if n_unseen < n_rows else 0.0

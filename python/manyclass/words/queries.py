@@ -187,7 +187,7 @@ class WordVectorQueries(KeyedTable):
         return {"accuracy": right / len(known) if len(known) else np.nan, "n_questions": len(known)}
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
-        """Write word2vec's text or binary format, all or nothing, with the same floats; no word may hold white space."""
+        """Write word2vec's text or binary format, all or nothing, with the same floats; words hold no white space."""
         words = self.index_to_key
         for word in words:
             if len(word.split()) != 1 or word.split()[0] != word:
