@@ -51,7 +51,7 @@ def stream_xmc(
     ----------
     paths : str, path-like or sequence of these
         A file as `load_xmc` reads it, plain, .gz or .xz; several; a folder, whose files are taken in the order of their
-        names; or a pattern such as "day-*.txt.gz".
+        names; or a pattern such as ``day-*.txt.gz``.
     n_features, n_labels : int, optional
         Columns of X and of Y; by default what the header of the first file says.
     rows : int, default=65536
