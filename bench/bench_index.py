@@ -4,13 +4,12 @@
 log-normal norms, and "isotropic". Microseconds per query of a batch of 1,000 and of single queries at recall@10 of 0.5
 and 0.9, each library with the better of the same two numbers of clusters and the fewest probes that reach the recall;
 seconds to build; milliseconds to replace 1 % of the rows. Rounds of both are interleaved; minima, medians beside. On a
-busy machine, where threads wait for processors, the processor time of one thread says more. A plot of microseconds
-against recall is written where MANYCLASS_PLOT says:
+busy machine, where threads wait for processors, the processor time of one thread says more; bench_index_curves.py has
+it for more recalls, more indexes and trained weights:
 
-    MANYCLASS_PLOT=curve.png python -m pytest bench/bench_index.py -s
+    python -m pytest bench/bench_index.py -s
 """
 
-import os
 import time
 
 import numpy as np
@@ -28,7 +27,6 @@ N_TUNE = 300  # queries that the number of probes is chosen by
 CLUSTERS = (512, 1024)
 RECALLS = (0.5, 0.9)
 CENTERS = np.random.default_rng(1).standard_normal((2_000, D)) / np.sqrt(D)
-CURVE = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 def isotropic(rng, n, norms):
@@ -168,29 +166,6 @@ def test_index_against_faiss(name):
     moves = interleaved({("ours", c): lambda: move("ours"), ("faiss", c): lambda: move("faiss")})
     row("replace 1 % by others, ms", moves, 1e-3)
     print(f"  {machine()}")
-    if "MANYCLASS_PLOT" in os.environ:
-        plot(name, finders, Q[:N_TUNE], true, os.environ["MANYCLASS_PLOT"])
-
-
-def plot(name, finders, some, true, path):
-    """Microseconds per query of a batch against recall, a curve for each index."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots()
-    for (who, c), find in finders.items():
-        probes = [n for n in CURVE if n <= c]
-        runs = {n: lambda n=n, find=find: find(n, some) for n in probes}
-        times = [t.min() / N_TUNE * 1e6 for t in interleaved(runs, rounds=2).values()]
-        recalls = [recall(find(n, some), true[:N_TUNE]) for n in probes]
-        axes.plot(recalls, times, marker="o", label=f"{who}, {c} clusters")
-    axes.set(xlabel="recall@10", ylabel="microseconds per query (batch)", yscale="log", title=f"{name}, {K} x {D}")
-    axes.legend()
-    stem, suffix = os.path.splitext(path)
-    figure.savefig(f"{stem}-{name}{suffix or '.png'}")
-    plt.close(figure)
 
 
 def test_one_cluster_against_blas():

@@ -359,7 +359,8 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         ((*fit, "--max-seconds", "-1"), r"max_seconds is -1.0; .*"),
         ((*fit, "--n-features", "0"), r"n_features is 0; .*"),
         ((*fit, "--n-features", "3"), r".*data.txt:\d+:\d+: .*"),
-        ((*fit, "--unknown"), r"unrecognized arguments: --unknown .*"),
+        ((*fit, "--unknown"), r"unrecognized arguments: --unknown \(see manyclass fit --help\)"),
+        ((*fit, "--max-itr=3"), r"unrecognized arguments: --max-itr=3 \(did you mean '--max-iter'\?\) .*fit --help\)"),
         (("predict", model, data, "-k", 0), r"k is 0; .*"),
         (("predict", model, tmp_path / "wide"), r".*/wide:1:\d+: .*"),
         (("predict", model, tmp_path / "wide_binary"), r".*/wide_binary has 900 features; the model was fitted on 8"),
@@ -368,7 +369,8 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         (("info", tmp_path / "gone"), r".*/gone: No such file or directory"),
         (("demo", "--n-classes", "1"), r"n_classes is 1; .*"),
         ((), r"the following arguments are required: command .*"),
-        (("train",), r"argument command: invalid choice: 'train' .*"),
+        (("train",), r"argument command: invalid choice: 'train' \(choose from .*\) \(see manyclass --help\)"),
+        (("fitt", data), r"argument command: invalid choice: 'fitt' .* \(did you mean 'fit'\?\) .*"),
     ]
     for argv, message in cases:
         assert re.fullmatch(message, the_error(capsys, *argv)), argv

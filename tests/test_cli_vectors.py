@@ -14,6 +14,7 @@ from manyclass import DecomposedIndex, SphericalClusterIndex, WordVectors, load_
 from manyclass.cli import parser
 from manyclass.cli.completion import FILES
 from manyclass.datasets import TextVectorizer, save_csr
+from manyclass.model.postings import postings_part
 
 WORDS = ["ant", "bee", "cow", "naïve", "null"]
 QUICK = ("--max-iter", 3, "--random-state", 0, "--no-progress")
@@ -68,6 +69,32 @@ def test_neighbours_of_classes_are_by_the_rows_of_w(tmp_path, capsys):
         lines = output_of(capsys, "neighbours", tmp_path / "m", "7", "-k", 3).splitlines()
         found = [int(line.split("\t")[1]) for line in lines]
         assert found == [at for at in np.argsort(-expected, kind="stable") if at != 7][:3]
+
+
+def test_classes_beside_embeddings_and_pairs_have_the_vectors_of_the_embeddings(tmp_path, capsys):
+    data = write_data(tmp_path / "d")
+    run("fit", data, "--output", tmp_path / "m", *QUICK, "--model", "hybrid", "--dim", 4)
+    run("embed", tmp_path / "m", "--classes", "--output", tmp_path / "c.npy")
+    vectors = np.load(tmp_path / "c.npy")
+    model = manyclass.load(tmp_path / "m")
+    # Scores are sums of what the vectors make of embedded rows and of weights on pairs, which have their own intercept.
+    X = sp.csr_array(np.eye(model.n_features_in_, dtype=np.float32))
+    pairs = model.decision_function(X) - model.embed(X) @ vectors.T - model.intercept_
+    expected = postings_part(model._weights).coef.toarray().T
+    np.testing.assert_allclose(pairs, expected, atol=1e-5)  # of sums of a few float32
+    expected = cosines(vectors, 7)
+    lines = output_of(capsys, "neighbours", tmp_path / "m", "7", "-k", 3).splitlines()
+    order = np.argsort(-expected, kind="stable")
+    assert [line.split("\t")[1] for line in lines] == [str(at) for at in order if at != 7][:3]
+
+
+def test_classes_of_a_sparse_model_have_no_vectors(tmp_path, capsys):
+    run("fit", write_data(tmp_path / "d"), "--output", tmp_path / "m", *QUICK, "--model", "sparse")
+    capsys.readouterr()
+    for command in (("neighbours", tmp_path / "m", "7"), ("embed", tmp_path / "m", "--classes")):
+        assert the_error(capsys, *command) == (
+            f"{tmp_path / 'm'}: a sparse model has no vectors of classes; fit it with model='embedding' or 'hybrid'"
+        )
 
 
 def test_a_name_that_is_not_there_is_refused_with_one_like_it(words, capsys):

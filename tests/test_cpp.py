@@ -128,16 +128,6 @@ def test_wide_instructions_stand_only_in_functions_chosen_at_run_time(plain):
 
 
 @pytest.mark.long
-def test_clang_compiles_the_core_without_a_warning_and_for_the_same_instructions(tmp_path):
-    build = Build(ROOT, tmp_path, (f"-DCMAKE_CXX_COMPILER={tool('clang++')}",))
-    build.make()
-    for program in PROGRAMS:
-        build.passes(program)
-    if platform.machine() in ("x86_64", "AMD64"):
-        check_wide_instructions(build)
-
-
-@pytest.mark.long
 def test_memory_and_arithmetic_are_clean_under_sanitizers(tmp_path):
     # At -O1 with assertions: UBSan's checks in the inlined kernels take minutes to optimise further.
     options = ("-DMANYCLASS_SANITIZE=address,undefined", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1")

@@ -40,10 +40,12 @@ if not (ROOT / "bench").exists():
 # Guides
 
 
-# Guides that take real data where there are some. The other two need what no set of ours has: a truth that is known,
-# and more classes than an index searches exactly.
+# Guides that take real data where there are some. The other needs days on which tastes change and items come.
 REAL = pytest.mark.long
-WITH_DATA = ("plot_next_item", "plot_tags_for_texts", "plot_word_vectors")
+WITH_DATA = (
+    *("plot_choice_probabilities", "plot_embeddings", "plot_next_item", "plot_tags_for_texts"),
+    "plot_word_vectors",
+)
 
 
 @pytest.mark.parametrize(

@@ -196,13 +196,15 @@ def records(name):
 
 
 def test_recall_against_speed_is_that_of_the_records():
-    found = records("index")
-    drawn = lines_of(plot.recall_against_speed(found, way="single").figure)
-    assert [list(some) for some in drawn] == [["manyclass", "faiss"]] * 2
-    isotropic = [r for r in found if r["data"] == "isotropic"]
-    np.testing.assert_allclose(
-        drawn[1]["faiss"], [[x, 1e6 / r["single_faiss"]] for x, r in zip((0.5, 0.9), isotropic, strict=True)]
-    )
+    found = records("index_curves")
+    drawn = [lines for lines in lines_of(plot.recall_against_speed(found, way="one_thread").figure) if lines]
+    panels = list(dict.fromkeys(record["data"] for record in found))
+    assert len(drawn) == len(panels) >= 2
+    for lines, data in zip(drawn, panels, strict=True):
+        assert {"SphericalClusterIndex", "faiss IVFFlat"} <= lines.keys()
+        for name, points in lines.items():
+            own = [r for r in found if (r["data"], r["index"]) == (data, name)]
+            np.testing.assert_allclose(points, sorted((r["recall"], 1e6 / r["one_thread"]) for r in own))
 
 
 def test_loss_against_seconds_is_above_the_best_known_and_in_order():
@@ -258,7 +260,7 @@ def test_a_report_has_vector_pictures_with_alternative_texts(tmp_path):
         (lambda m, X, y: plot.confusion(m, X, y, n_classes=1), "n_classes is 1"),
         (lambda m, X, y: plot.confusion(m, X, m.predict(X)), "every row is predicted right"),
         (lambda m, X, y: plot.recall_against_speed([]), "no records"),
-        (lambda m, X, y: plot.recall_against_speed([{"data": "d"}]), "record 0 has no 'recall'"),
+        (lambda m, X, y: plot.recall_against_speed([{"data": "d"}]), "record 0 has no 'index'"),
         (lambda m, X, y: plot.recall_against_speed([], way="two"), "way is 'two'; it must be one of 'batch'"),
         (
             lambda m, X, y: plot.loss_against_seconds([{"data": "d", "method": "m", "seconds": [1], "loss": []}]),

@@ -202,8 +202,7 @@ class CommandHelp(SphinxDirective):
 # Pictures
 
 DRAWN: dict[str, Callable[[], plot.Picture]] = {
-    "recall_against_speed": lambda: plot.recall_against_speed(records("index")),
-    "recall_one_thread": lambda: plot.recall_against_speed(records("index"), way="one_thread"),
+    "recall_against_speed": lambda: plot.recall_against_speed(records("index_curves"), way="one_thread"),
     "loss_against_seconds": lambda: plot.loss_against_seconds([r for r in records("curves") if "best" in r]),
     "loss_without_certificate": lambda: plot.loss_against_seconds([r for r in records("curves") if "best" not in r]),
     "double_sum": double_sum,

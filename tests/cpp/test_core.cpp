@@ -133,7 +133,7 @@ void classes_are_reordered_in_place() {
 void a_row_moves_along_its_sum_whatever_comes_last() {
   constexpr std::size_t width = 16;
   const std::vector<float> x(width, 1.0F);
-  for (const std::size_t n : {1, 31, 32, 33, 64, 65}) {
+  for (const std::size_t n : {1U, 31U, 32U, 33U, 64U, 65U}) {
     std::vector<float> moved(2 * width);
     const VectorRows rows{moved, {}, width};
     RowGradient gradient(width);

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
+import re
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 from manyclass.cli.codes import CLOSED_PIPE, EXIT_CODES, INTERRUPTED, USER_ERROR
 from manyclass.cli.completion import OPTION, add_completion
@@ -25,9 +27,24 @@ COMMANDS = (
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse here what is unknown, where the options of the command are known, with the one most like it."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            option = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_like(option, self._option_string_actions)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
-        print(f"manyclass: error: {message} (see {self.prog} --help)", file=sys.stderr)
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        hint = _like(wrong[1], re.split(", ", wrong[2].replace("'", ""))) if wrong else ""
+        print(f"manyclass: error: {message}{hint} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(USER_ERROR)
+
+
+def _like(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, [*known], n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass.cli.sources import is_safetensors
 from manyclass.estimators.files import load
+from manyclass.estimators.labels import class_vectors
 from manyclass.model.tensor_file import open_tensors
 from manyclass.words.small import FORMAT
 from manyclass.words.vectors import WordVectors
@@ -74,13 +75,16 @@ def named_vectors(path: str) -> NamedVectors:
     Raises
     ------
     ValueError
-        If the file is neither.
+        If the file is neither, or its model has no such vectors.
     OSError
         If it cannot be read.
     """
     if is_safetensors(path) and not is_small(path):
         model = load(path, mmap=True)
-        return NamedVectors(model.classes_.astype(str).tolist(), model.coef_, "class", path)
+        try:
+            return NamedVectors(model.classes_.astype(str).tolist(), class_vectors(model), "class", path)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
     words = word_vectors(path)
     return NamedVectors(list(words.vocabulary_), words.vectors_, "word", path)
 

@@ -64,7 +64,7 @@ class Stream:
     ----------
     source : str, path-like, sequence of these, or array-like
         A file; several; a folder, whose files are taken in the order of their names; a pattern such as
-        "day-\\*.txt.gz"; or X itself, {array, sparse matrix, DataFrame} of shape (n_samples, n_features).
+        ``day-*.txt.gz``; or X itself, {array, sparse matrix, DataFrame} of shape (n_samples, n_features).
     y : str or array-like, optional
         Of tables, the column of labels; default "label". Of arrays, labels or an indicator matrix. Not of other files.
     format : {"auto", "xmc", "csr", "csv", "tsv", "parquet"}, default="auto"

@@ -385,3 +385,29 @@ def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
         matrix = matrix.copy()
         matrix.eliminate_zeros()
     return matrix
+
+
+def class_vectors(model: LinearClassifier) -> Floats:
+    """The vectors that stand for the classes of a fitted model: those beside its embeddings, else the rows of W.
+
+    Parameters
+    ----------
+    model : fitted classifier
+
+    Returns
+    -------
+    ndarray of shape (n_classes, dim or n_features), float32
+
+    Raises
+    ------
+    ValueError
+        If the model is sparse: its classes have few weights each, and no vectors to compare.
+    """
+    check_is_fitted(model, "_weights")
+    mapped = mapped_part(model._weights)
+    if mapped is not None:
+        return mapped.coef
+    coef: Any = model.coef_
+    if sp.issparse(coef):
+        raise ValueError("a sparse model has no vectors of classes; fit it with model='embedding' or 'hybrid'")
+    return np.asarray(coef)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,14 +14,13 @@ WAYS = {"batch": "a batch, 2 threads", "one_thread": "a batch, 1 thread", "singl
 
 
 def recall_against_speed(records: Iterable[Mapping[str, Any]], *, way: str = "batch") -> Picture:
-    """Draw queries per second against recall, of `SphericalClusterIndex` and of faiss; up and to the right is better.
+    """Draw queries per second against the recall of each index; up and to the right is better.
 
     Parameters
     ----------
     records : iterable of mapping
-        As in bench/results/index.jsonl: "data"; "recall", a number or the words of the benchmark, as in "0.9 (0.92
-        reached)", whose reached value counts; and microseconds a query of ours, in `way`, and of faiss, in `way` +
-        "_faiss".
+        A point each: "data"; "index", its name; "recall", in [0, 1]; and, under the name of `way`, microseconds a
+        query. bench/results/index_curves.jsonl is of this form.
     way : {"batch", "one_thread", "single"}
         How queries were asked.
 
@@ -40,19 +38,18 @@ def recall_against_speed(records: Iterable[Mapping[str, Any]], *, way: str = "ba
     """
     check_choice("way", way, tuple(WAYS))
     panels = []
-    for data, some in _by_data(records, ("recall", way, f"{way}_faiss")).items():
-        points = sorted(((_recall(r["recall"]), r) for r in some), key=lambda point: point[0])
-        series = [
-            Series(name, [x for x, _ in points], [1e6 / float(r[field]) for _, r in points], "-o")
-            for name, field in (("manyclass", way), ("faiss", f"{way}_faiss"))
-        ]
+    for data, some in _by_data(records, ("index", "recall", way)).items():
+        series = []
+        for name in dict.fromkeys(str(record["index"]) for record in some):
+            points = sorted((float(r["recall"]), 1e6 / float(r[way])) for r in some if str(r["index"]) == name)
+            series.append(Series(name, [x for x, _ in points], [y for _, y in points], "-o"))
         panels.append(Panel(data, series))
     picture = line_chart(panels, "recall@10 reached", f"queries per second ({WAYS[way]})", log_y=True)
     from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-    least = min(float(x or 0) for panel in panels for x in panel.series[0].x)
+    least = min(float(x or 0) for panel in panels for series in panel.series for x in series.x)
     for axes in picture.figure.axes[: len(panels)]:
-        axes.set_xlim(max(0.0, least - 0.05), 1.0)
+        axes.set_xlim(max(0.0, least - 0.02), 1.0)
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
         axes.yaxis.set_minor_formatter(NullFormatter())
@@ -141,15 +138,6 @@ def _by_data(records: Iterable[Mapping[str, Any]], fields: tuple[str, ...]) -> d
     if not groups:
         raise ValueError("there are no records to draw")
     return groups
-
-
-def _recall(given: Any) -> float:
-    """The recall that was reached; the mean where two were compared."""
-    if not isinstance(given, str):
-        return float(given)
-    reached = re.search(r"\(([\d.]+)(?: to ([\d.]+))? reached\)", given)
-    found = [float(n) for n in reached.groups() if n] if reached else [float(given)]
-    return float(np.mean(found))
 
 
 def _end(series: Series) -> float:

@@ -1,0 +1,84 @@
+"""The package by Clang: the core's own tests, the instructions it is made of, and the tests of the core from Python."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pybind11
+import pytest
+from test_cpp import PROGRAMS, QUIET, ROOT, Build, check_wide_instructions, tool
+
+VERSIONS = range(30, 14, -1)  # Debian and Ubuntu have clang++-19; a name without a number is taken first
+# Tests of the code, of what is built and of pages, which no compiler changes, but for two that read the binary's names.
+OF_THE_CODE = {"cpp", "clang", "codebase", "docs", "import", "packaging", "rooms", "settings"}
+OF_THE_BINARY = [
+    "test_codebase.py::test_stubs_have_the_names_of_the_binaries",
+    "test_codebase.py::test_stub_of_the_core_has_the_signatures_of_the_binary",
+]
+WHERE = "from manyclass import _core, metrics, special; print(_core.__file__, metrics._ranking.__file__)"
+
+
+def clang(folder: Path) -> str:
+    """The first Clang that compiles threads by OpenMP; the test is skipped where there is none."""
+    (folder / "threads.cpp").write_text("#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }\n")
+    names = ["clang++", *(f"clang++-{n}" for n in VERSIONS)]
+    found = [path for name in names if (path := shutil.which(name))]
+    for path in found:
+        command = [path, "-fopenmp", folder / "threads.cpp", "-o", folder / "threads"]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return path
+    what = f"{', '.join(found)} without OpenMP" if found else "no clang++"
+    pytest.skip(f"there is {what}: on Debian and Ubuntu, install clang-19 and libomp-19-dev")
+
+
+def tests_of_the_core() -> list[str]:
+    """Files that call the compiled core, most of which compare it with its twins in NumPy, and whole passes."""
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    bears = [f.name for f in files if "_core" in f.read_text("utf-8")]
+    return ["test_epoch.py", *(name for name in bears if name[len("test_") : -len(".py")] not in OF_THE_CODE)]
+
+
+def package_of(build: Build, folder: Path) -> Path:
+    """A folder with the package, its modules taken from a build."""
+    own = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
+    shutil.copytree(ROOT / "python/manyclass", folder / "manyclass", ignore=own)
+    command = [tool("cmake"), "--install", build.folder, "--prefix", folder]
+    subprocess.run(command, capture_output=True, check=True)
+    return folder
+
+
+def python(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A Python that finds the package of that folder first."""
+    env = os.environ | QUIET | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT / "tests", env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.long
+def test_the_package_built_by_clang_passes_the_tests_of_the_core(tmp_path):
+    options = (
+        *(f"-DCMAKE_CXX_COMPILER={clang(tmp_path)}", "-DMANYCLASS_PYTHON=ON"),
+        *(f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"),
+    )
+    build = Build(ROOT, tmp_path / "build", options)
+    build.make()  # a warning is an error
+    for program in PROGRAMS:
+        build.passes(program)
+    if platform.machine() in ("x86_64", "AMD64"):
+        check_wide_instructions(build)
+
+    package = package_of(build, tmp_path / "package")
+    modules = [Path(line) for line in python(package, "-c", WHERE).stdout.split()]
+    assert len(modules) == 2
+    assert all(package in module.parents for module in modules)  # not those of an installation
+    # The libraries of threads of Clang and of GCC have different names; the core is stripped of others.
+    assert b"libomp.so" in modules[0].read_bytes()
+    assert b"libgomp.so" not in modules[0].read_bytes()
+    assert b"clang version" in modules[1].read_bytes()
+    chosen = [*tests_of_the_core(), *OF_THE_BINARY]
+    assert len(chosen) > 30
+    done = python(package, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", *chosen)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
