@@ -51,7 +51,6 @@ def assert_whole(model, X, path):
     """It predicts, and so does what is saved and loaded, the same."""
     model.save(path)
     assert answers(manyclass.load(path), X) == answers(model, X)
-    assert len(model.classes_) == model.predict_top_k(X, 1)[0].max() + 1 or len(model.classes_) > 1
     assert np.isin(model.predict(X), model.classes_).all()
 
 
@@ -67,7 +66,8 @@ def test_a_refit_that_fails_anywhere_leaves_the_old_model_or_makes_a_new_one(bas
     n_calls, error = fails_at(-1, None, lambda: clone(BASES[base]).fit(other_X, other_y))
     assert error is None
     assert n_calls > 50
-    for k in np.random.default_rng(seed).integers(1, n_calls, N_FAULTS):
+    n_faults = N_FAULTS // 4 if base == "posterior" else N_FAULTS  # it takes longest
+    for k in np.random.default_rng(seed).integers(1, n_calls, n_faults):
         _, error = fails_at(k, FAULTS[fault], lambda model=model: model.fit(other_X, other_y))
         if error is not None:
             assert isinstance(error, FAULTS[fault]), f"call {k} of {n_calls}: {error!r}"

@@ -103,3 +103,16 @@ def test_a_parabola_without_a_root_near_is_left_within_the_bracket():
     # f f'' > 2 f'^2 at the start: Halley's own formula would move away from the root.
     f = Counted(lambda q: q**3 + 1e-3 * q, lambda q: 3 * q**2 + 1e-3, bend=lambda q: 6 * q)
     assert root_of(f, "newton", -1.0, 4.0, 3.0) == pytest.approx(0, abs=1e-8)
+
+
+NOT_FINITE = (np.nan, np.inf, -np.inf)
+
+
+@FINDERS
+@pytest.mark.parametrize("low", [*NOT_FINITE, -1.0])
+@pytest.mark.parametrize("high", [*NOT_FINITE, 1.0])
+@pytest.mark.parametrize("value", [*NOT_FINITE, 0.5])
+def test_the_search_ends_where_bracket_or_function_is_no_number(finder, low, high, value):
+    f = Counted(lambda q: value, lambda q: 1.0)
+    _core._find_root(finder=finder, low=low, high=high, start=0.0, close=1e-9, f=f)
+    assert len(f.asked) < 3000

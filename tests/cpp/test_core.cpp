@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/core/simd.hpp"
@@ -90,6 +91,45 @@ void a_team_meets_at_its_barriers() {
   for (std::size_t rank = 0; rank < 4; ++rank) CHECK(second[rank] == (first[rank] == 1 ? size : 0));
 }
 
+void what_ends_one_thread_ends_all_of_its_team() {
+  const Asking asking([] { throw Interrupted(); });
+  int ended = 0;
+  try {
+    parallel_for(3, 3, [](std::size_t) {
+      while (true) poll();
+    });
+  } catch (const Interrupted&) {
+    ++ended;
+  }
+  std::atomic<int> members{0}, told{0};
+  run_team(3, [&](Member) {
+    ++members;
+    try {
+      while (true) poll();
+    } catch (const Interrupted&) {
+      ++told;
+    }
+  });
+  CHECK(ended == 1);
+  CHECK(members >= 1 && told == members);
+}
+
+void little_work_and_other_threads_do_not_ask() {
+  poll();  // nobody is to be asked
+  const Asking asking([] { throw Interrupted(); });
+  for (int i = 0; i < 100; ++i) poll(1);
+  std::atomic<int> told{0};
+  run_team(2, [&](Member me) {
+    if (me.rank() == 0) return;
+    try {
+      poll();
+    } catch (const Interrupted&) {
+      ++told;
+    }
+  });
+  CHECK(told == 0);
+}
+
 void shares_are_a_partition() {
   run_team(3, [](Member me) {
     for (const std::size_t n : {0UL, 1UL, 2UL, 100UL}) {
@@ -167,6 +207,8 @@ int main() {
   parallel_for_makes_every_item_once();
   parallel_for_rethrows_and_stops();
   a_team_meets_at_its_barriers();
+  what_ends_one_thread_ends_all_of_its_team();
+  little_work_and_other_threads_do_not_ask();
   shares_are_a_partition();
   roots_are_found_from_any_start();
   classes_are_reordered_in_place();

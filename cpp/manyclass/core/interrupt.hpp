@@ -1,6 +1,7 @@
 // Long work asks now and then whether to go on, and a limit of time: the one place that knows a clock.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -14,8 +15,7 @@ class Interrupted : public std::exception {
   const char* what() const noexcept override { return "interrupted"; }
 };
 
-// While it lives, poll() of this thread calls `ask`, which throws Interrupted where the work is to end. Other threads of
-// a team do not ask: Python lets one thread only see signals.
+// While it lives, poll() of this thread calls `ask`, which throws Interrupted where the work is to end.
 class Asking {
  public:
   using Ask = void (*)();
@@ -27,6 +27,18 @@ class Asking {
 
  private:
   Ask before_;
+};
+
+// While it lives, this thread is one of a team: what poll() throws in one of them, it throws in all.
+class InTeam {
+ public:
+  explicit InTeam(std::atomic<bool>& ended);
+  InTeam(const InTeam&) = delete;
+  InTeam& operator=(const InTeam&) = delete;
+  ~InTeam();
+
+ private:
+  std::atomic<bool>* before_;
 };
 
 // Asks, at most 20 times a second, once `work` (arithmetic, or words of memory) adds up to what takes tens of

@@ -84,9 +84,28 @@ void run_team(int n_threads, F&& f) {
   const Crew crew(n_threads - 1);
   const int size = crew.size() + 1;
   Barrier gate(size);
-  const auto member = [&](int rank) { f(Member(rank, size, gate)); };
+  std::atomic<bool> ended{false};
+  const auto member = [&](int rank) {
+    const InTeam team(ended);
+    f(Member(rank, size, gate));
+  };
   crew.start(job_of(member));
   member(0);
+}
+
+// Runs f(rank) on up to n_threads threads, each of which takes pieces of the work until none is left: so threads that
+// have not begun when the caller has ended never do. f must not throw.
+template <class F>
+void share_out(int n_threads, F&& f) {
+  std::atomic<bool> ended{false};
+  const auto member = [&](int rank) {
+    const InTeam team(ended);
+    f(rank);
+  };
+  const Crew crew(n_threads - 1);
+  crew.start(job_of(member));
+  member(0);
+  crew.recall();
 }
 
 // Calls f(i) for i in [0, n). Threads take one item at a time, so an item should be a sizeable piece of work. The first
@@ -96,7 +115,8 @@ void parallel_for(int n_threads, std::size_t n, F&& f) {
   std::atomic<std::size_t> next{0};
   std::exception_ptr error;
   std::mutex error_mutex;
-  const auto work = [&](int) {
+  const auto useful = std::min<std::size_t>(n, static_cast<std::size_t>(std::max(n_threads, 1)));
+  share_out(static_cast<int>(useful), [&](int) {
     for (std::size_t i = next++; i < n; i = next++) {
       try {
         poll();
@@ -107,13 +127,7 @@ void parallel_for(int n_threads, std::size_t n, F&& f) {
         next = n;
       }
     }
-  };
-  const auto useful = static_cast<int>(std::min<std::size_t>(n, static_cast<std::size_t>(std::max(n_threads, 1))));
-  const Crew crew(useful - 1);
-  crew.start(job_of(work));
-  work(0);
-  crew.recall();
-  crew.join();
+  });
   if (error) std::rethrow_exception(error);
 }
 

@@ -89,13 +89,9 @@ Crew::Crew(int n) {
   }
 }
 
-void Crew::join() const {
-  for (const Worker* worker : workers_) worker->join();
-}
-
 Crew::~Crew() {
   if (workers_.empty()) return;
-  join();
+  for (const Worker* worker : workers_) worker->join();
   const std::lock_guard lock(mutex);
   for (Worker* worker : workers_) {
     worker->next = waiting;

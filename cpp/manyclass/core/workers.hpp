@@ -32,7 +32,6 @@ class Crew {
   void start(Job job) const;
   // Takes the job back from the threads that have not begun it: on a busy machine they may take milliseconds to wake.
   void recall() const;
-  void join() const;
 
  private:
   std::vector<Worker*> workers_;

@@ -62,7 +62,7 @@ double find_root(RootFinder finder, Bracket b, double start, double close, F&& f
       if (!(next > b.low && next < b.high) || (slow && !halved && at.jump == 0)) next = middle;
       slow = !halved;
     }
-    if (next == q || next == b.low || next == b.high) return 0;
+    if (!(next > b.low && next < b.high)) return 0;  // so also where the bracket or f is not a number
     q = next;
   }
 }

@@ -185,12 +185,7 @@ Cooccurrences count_cooccurrences(const SkipGramText& text, Index n_words, const
     };
     for (std::size_t s = next.fetch_add(sentences_at_a_time); s < text.n_sentences();
          s = next.fetch_add(sentences_at_a_time)) {
-      try {
-        poll();
-      } catch (...) {
-        next = text.n_sentences();  // for the other threads
-        throw;
-      }
+      poll();
       const std::size_t end = std::min(s + sentences_at_a_time, text.n_sentences());
       for (std::size_t i = s; i < end; ++i) count_sentence(text, i, settings.seed, words, tables[rank], flush);
     }

@@ -157,8 +157,8 @@ class Loop final : public Trainer {
     parts.front().loss = run.stretch.loss;
     const Offset at_a_time = policy_.visits_at_a_time();
     std::atomic<Offset> next{run.stretch.first};
-    run_team(static_cast<int>(parts.size()), [&](Member me) {
-      Progress& part = parts[static_cast<std::size_t>(me.rank())];
+    share_out(static_cast<int>(parts.size()), [&](int rank) {
+      Progress& part = parts[static_cast<std::size_t>(rank)];
       Progress mine = part;  // on this thread's stack: parts share cache lines
       try {
         typename Policy::Work work = policy_.work();

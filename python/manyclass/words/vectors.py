@@ -84,8 +84,6 @@ class WordVectors(WordVectorQueries):
                 raise ValueError(f"{name} begins with {header!r}; it must be the numbers of words and dimensions")
             n_words, dim = (int(field) for field in header)
             body = file.read()
-        if n_words * dim * (4 if binary else 2) > len(body):  # a number in text has a space before it
-            raise ValueError(f"{name} ends early: its first line promises {n_words} words of {dim} numbers")
         try:
             words, vectors = (_from_binary if binary else _from_text)(body, n_words, dim, name)
             made = cls(words, vectors)
@@ -182,10 +180,17 @@ class WordVectors(WordVectorQueries):
         return cls(list(keyed.index_to_key), keyed.vectors)
 
 
+def _check_room(n_bytes: int, body: bytes, name: str) -> None:
+    """Let a file ask for no more memory than it fills."""
+    if n_bytes > len(body):
+        raise ValueError(f"{name} ends early: its first line promises {n_bytes} bytes, and {len(body)} follow")
+
+
 def _from_text(body: bytes, n_words: int, dim: int, name: str) -> tuple[list[str], NDArray[np.float32]]:
     lines = body.decode().splitlines()
     if len(lines) < n_words:
         raise ValueError(f"{name} has {len(lines)} words; its first line promises {n_words}")
+    _check_room(n_words * dim * 2, body, name)  # a number has a space before it
     words, vectors = [], np.empty((n_words, dim), dtype=np.float32)
     for i, line in enumerate(lines[:n_words]):
         word, *numbers = line.rstrip().split(" ")
@@ -197,6 +202,7 @@ def _from_text(body: bytes, n_words: int, dim: int, name: str) -> tuple[list[str
 
 
 def _from_binary(body: bytes, n_words: int, dim: int, name: str) -> tuple[list[str], NDArray[np.float32]]:
+    _check_room(n_words * dim * 4, body, name)
     words, vectors = [], np.empty((n_words, dim), dtype=np.float32)
     at = 0
     for i in range(n_words):
