@@ -21,7 +21,6 @@ from manyclass import (
     SoftmaxClassifier,
     SphericalClusterIndex,
     _core,
-    models,
     samplers,
     solvers,
 )

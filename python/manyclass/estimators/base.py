@@ -30,7 +30,7 @@ from manyclass.estimators.calibration import Calibration
 from manyclass.estimators.compress import compress
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.estimators.files import save_model
-from manyclass.estimators.hashed import as_matrix, hashed, validated
+from manyclass.estimators.hashed import as_matrix, as_rows, hashed, some_rows, validated
 from manyclass.estimators.history import Features, History
 from manyclass.estimators.targets import (
     check_targets,
@@ -111,24 +111,6 @@ class Points:
             weights=some_of(self.weights, rows),
             rows=rows if self.rows is None else self.rows[rows],
         )
-
-
-def as_rows(X: Data) -> Any:
-    """X, or of a sparse row, which is what `X[0]` is of a `csr_array`, the matrix of one row.
-
-    A dense vector is left to scikit-learn's check, which asks whether it is a row or a column.
-    """
-    given: Any = X
-    return sp.csr_array(given.reshape(1, -1)) if _is_sparse_row(given) else given
-
-
-def _is_sparse_row(X: Any) -> bool:
-    return bool(sp.issparse(X)) and X.ndim == 1
-
-
-def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
-    """Sorted rows of x; x itself, which may be large, where they are all of them."""
-    return x if len(rows) == x.shape[0] else x[rows]
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):

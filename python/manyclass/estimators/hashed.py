@@ -1,4 +1,4 @@
-"""Rows as the weights see them: those of a model whose features are hashed may be of any width."""
+"""Rows as the weights see them, checked and in the types of the core; where features are hashed, of any width."""
 
 from __future__ import annotations
 
@@ -13,12 +13,30 @@ from sklearn.utils.validation import validate_data
 from manyclass.checks import canonical_csr
 from manyclass.estimators.history import Features
 from manyclass.model.hashing import FeatureHash
-from manyclass.model.weights import Matrix
+from manyclass.model.weights import Data, Matrix
 
 
 def as_matrix(X: Any) -> Matrix:
     """Checked data in the types of the core."""
     return canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
+
+
+def as_rows(X: Data) -> Any:
+    """X, or of a sparse row, which is what `X[0]` is of a `csr_array`, the matrix of one row.
+
+    A dense vector is left to scikit-learn's check, which asks whether it is a row or a column.
+    """
+    given: Any = X
+    return sp.csr_array(given.reshape(1, -1)) if _is_sparse_row(given) else given
+
+
+def _is_sparse_row(X: Any) -> bool:
+    return bool(sp.issparse(X)) and X.ndim == 1
+
+
+def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
+    """Sorted rows of x; x itself, which may be large, where they are all of them."""
+    return x if len(rows) == x.shape[0] else x[rows]
 
 
 def validated(model: Any, X: Any) -> Matrix:
