@@ -1,0 +1,5 @@
+"""Draft."""
+
+from manyclass.dask.classifiers import DaskSoftmaxClassifier
+
+__all__ = ["DaskSoftmaxClassifier"]

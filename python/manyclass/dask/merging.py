@@ -7,9 +7,9 @@ times too far, and the right thing is a mean. Between these, take the loss as a 
 :math:`w + (w_p^* - w)(1 - e^{-a_p})`, with :math:`a_p = \eta h_p`, and the passes of all shards, mixed,
 to :math:`w + \sum_p (a_p / A)(w_p^* - w)(1 - e^{-A})` with :math:`A = \sum_p a_p`. Hence
 
-.. math:: \Delta = \frac{1 - e^{-A}}{A} \sum_p \frac{a_p}{1 - e^{-a_p}} \Delta_p ,
+.. math:: \Delta = \frac{1 - e^{-A}}{A} \sum_p \frac{a_p}{1 - e^{-a_p}} \Delta_p .
 
-which is the sum for small steps, the mean for large ones, and the change itself where one shard alone has rows that the
+This is the sum for small steps, the mean for large ones, and the change itself where one shard alone has rows that the
 weight depends on. The curvature of the log-loss in w_kj is the sum of :math:`x_{ij}^2 p_{ik} (1 - p_{ik})` over rows, at
 most that of :math:`x_{ij}^2 p_{ik}`, which near the optimum is about the sum of :math:`x_{ij}^2` over the rows of class
 k, since there the two agree for x_ij in place of its square. It is known before training, and is 0 but for pairs of a
@@ -17,8 +17,8 @@ feature and a class that occur together. A ridge adds :math:`\alpha` a row.
 
 Weights do not move one by one: the features of a row push a score together. Along a direction in which m of them do, the
 curvature is up to m times that of each weight, and a sum that is right for single weights goes too far along it. So
-curvatures are multiplied by the smallest number for which, whatever they are, the merge goes at most twice as far as
-one pass after another would, beyond which it would run away: `coupling`.
+curvatures are multiplied by the smallest number for which, whatever they are, the merge goes at most FURTHEST
+times as far as the optimum: `coupling_of`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,17 @@ class Curvature:
         Rows of each class, for intercepts; empty in parts other than 0.
     n_rows : int
         For the ridge.
+    coupling : tuple of two floats
+        What the curvatures of weights are multiplied by, and those of intercepts.
     """
 
     pairs: Any
     counts: Doubles
     n_rows: int
+    coupling: tuple[float, float]
 
     @classmethod
-    def of(cls, shard: Shard, whole: Whole) -> Curvature:
+    def of(cls, shard: Shard, whole: Whole, coupling: tuple[float, float]) -> Curvature:
         """Measure the rows of a shard."""
         n, n_classes = len(shard), whole.n_classes
         r = np.ones(n) if shard.weights is None else shard.weights
@@ -67,12 +70,12 @@ class Curvature:
             pairs: Any = sp.csr_array(squares.T @ y)
         else:
             pairs = y.T @ np.square(shard.x)
-        return cls(pairs, np.bincount(shard.labels, r, minlength=n_classes), n)
+        return cls(pairs, np.bincount(shard.labels, r, minlength=n_classes), n, coupling)
 
     def part(self, whole: Whole, part: int) -> Curvature:
         """Those of a part of the stored matrix."""
         counts = self.counts if part == 0 else np.zeros(0)
-        return Curvature(self.pairs[whole.rows_of(part)], counts, self.n_rows)
+        return Curvature(self.pairs[whole.rows_of(part)], counts, self.n_rows, self.coupling)
 
     @classmethod
     def total(cls, some: Sequence[Curvature]) -> Curvature:
@@ -80,24 +83,17 @@ class Curvature:
         pairs, counts = some[0].pairs, some[0].counts
         for one in some[1:]:
             pairs, counts = pairs + one.pairs, counts + one.counts
-        return cls(pairs, counts, sum(one.n_rows for one in some))
+        return cls(pairs, counts, sum(one.n_rows for one in some), some[0].coupling)
 
 
-def weigh(
-    matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float, coupling: tuple[float, float]
-) -> None:
-    """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it.
-
-    `coupling` multiplies the curvatures of weights, and those of intercepts.
-    """
-    _multiply(matrix, intercept, bends, eta, alpha, coupling, lambda a: a / -np.expm1(-a))
+def weigh(matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float) -> None:
+    """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it."""
+    _multiply(matrix, intercept, bends, eta, alpha, lambda a: a / -np.expm1(-a))
 
 
-def settle(
-    matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float, coupling: tuple[float, float]
-) -> None:
+def settle(matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float) -> None:
     """Multiply a sum of weighted changes by (1 - e^-A) / A, in place, the curvatures being those of all rows."""
-    _multiply(matrix, intercept, bends, eta, alpha, coupling, lambda a: -np.expm1(-a) / a)
+    _multiply(matrix, intercept, bends, eta, alpha, lambda a: -np.expm1(-a) / a)
 
 
 def _multiply(
@@ -106,19 +102,18 @@ def _multiply(
     bends: Curvature,
     eta: float,
     alpha: float,
-    coupling: tuple[float, float],
     factor: Callable[[Any], Any],
 ) -> None:
     ridge, pairs = max(SMALLEST, eta * alpha * bends.n_rows), bends.pairs
     if sp.issparse(pairs):
         base = factor(ridge)
         rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
-        matrix[rows, pairs.indices] *= (factor(coupling[0] * eta * pairs.data + ridge) / base).astype(np.float32)
+        matrix[rows, pairs.indices] *= (factor(bends.coupling[0] * eta * pairs.data + ridge) / base).astype(np.float32)
         matrix *= np.float32(base)
     else:
-        matrix *= factor(coupling[0] * eta * pairs + ridge).astype(np.float32)
+        matrix *= factor(bends.coupling[0] * eta * pairs + ridge).astype(np.float32)
     if len(intercept):
-        intercept *= factor(coupling[1] * eta * bends.counts + SMALLEST).astype(np.float32)
+        intercept *= factor(bends.coupling[1] * eta * bends.counts + SMALLEST).astype(np.float32)
 
 
 def coupling_of(n_shards: int, together: float) -> float:

@@ -19,7 +19,7 @@ from manyclass.registry import parts as parts_of
 from manyclass.training.plan import PointsPlan, Watch
 from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Seen
-from manyclass.training.start import PREDICTED_BY
+from manyclass.training.start import PREDICTED_BY, carried_near
 
 def nothing() -> Floats:
     """An empty array."""
@@ -195,11 +195,11 @@ def make_pass(
     plan, whole, shard : what to do, what all shards know, and the rows
     bends : Curvature or None, of these rows; None with one shard
     parts : sequence of Part, W
-    carried : Carried or None, by the points from the pass before; None: this is the first
+    carried : Carried or None, by the points from the pass before; None: this is the first, or it was lost
     leg : Leg
     """
     weights, scale = joined(whole, parts)
-    u = _at_first(plan, whole, shard) if carried is None else carried.follow(plan, shard, weights)
+    u = _at_first(plan, shard, weights, leg) if carried is None else carried.follow(plan, shard, weights)
     seen = Seen(weights, whole.counts, shard.first)
     given = (shard.x, shard.labels, whole.n_classes, None, Watch())
     training = _Pass(u, plan, *given, weights=shard.weights, seen=seen)
@@ -231,8 +231,12 @@ def make_pass(
     return Passed(changes, made, report)
 
 
-def _at_first(plan: PointsPlan, whole: Whole, shard: Shard) -> Doubles:
-    return np.full(len(shard), np.log(whole.n_classes) if plan.u_init == "log_n_classes" else 0.0)
+def _at_first(plan: PointsPlan, shard: Shard, weights: LinearWeights, leg: Leg) -> Doubles:
+    """What points carry where nothing is known of it: as in the beginning or, of a W that has learnt, near its value."""
+    if leg.n_pass or leg.number:
+        raman = plan.formulation == "raman"
+        return carried_near(weights, shard.x, shard.labels, raman=raman, n_threads=plan.n_threads)
+    return np.full(len(shard), np.log(weights.n_classes) if plan.u_init == "log_n_classes" else 0.0)
 
 
 def _carries(plan: PointsPlan, shard: Shard, u: Doubles, weights: LinearWeights) -> Carried:
@@ -257,7 +261,7 @@ def _changes(
     for number, part in enumerate(parts):
         weights.matrix[whole.rows_of(number)] -= part.matrix
     weights.intercept -= parts[0].intercept
-    weigh(weights.matrix, weights.intercept, bends, eta, plan.alpha, shard.coupling)
+    weigh(weights.matrix, weights.intercept, bends, eta, plan.alpha)
     changes = []
     for part in split(whole, weights):
         rows = np.flatnonzero(part.matrix.any(axis=1)).astype(np.int32)
@@ -270,7 +274,6 @@ def _changes(
 
 def merge(
     plan: PointsPlan,
-    coupling: tuple[float, float],
     part: Part,
     bends: Curvature | None,
     changes: Sequence[tuple[Ids, Part]],
@@ -284,7 +287,7 @@ def merge(
     for rows, change in changes:
         total[rows] += change.matrix
         intercept += change.intercept
-    settle(total, intercept, bends, plan.schedule.at(leg.n_pass)[0] / leg.of, plan.alpha, coupling)
+    settle(total, intercept, bends, plan.schedule.at(leg.n_pass)[0] / leg.of, plan.alpha)
     total += part.matrix
     intercept += part.intercept
     return Part(total, intercept)
@@ -312,11 +315,11 @@ def finished(whole: Whole, parts: Sequence[Part], n_averaged: int) -> LinearWeig
 
 
 def simulate(
-    plan: PointsPlan, whole: Whole, shards: Sequence[Shard], n_merges: int = 1
+    plan: PointsPlan, whole: Whole, shards: Sequence[Shard], coupling: tuple[float, float], n_merges: int = 1
 ) -> tuple[LinearWeights, list[float]]:
     """Train as a cluster with a worker for each shard does, in one process, and return W and the loss of each pass."""
     alone = len(shards) == 1
-    bends = [None if alone else Curvature.of(shard, whole) for shard in shards]
+    bends = [None if alone else Curvature.of(shard, whole, coupling) for shard in shards]
     parts = [part_at_zero(whole, part) for part in range(whole.n_shards)]
     of_parts = [None if alone else Curvature.total([b.part(whole, at) for b in bends if b]) for at in range(len(parts))]
     carried: list[Carried | None] = [None] * len(shards)
@@ -329,7 +332,7 @@ def simulate(
             passed = [make_pass(plan, whole, *own, parts, v, leg) for *own, v in zip(shards, bends, carried, strict=True)]
             carried = [made.carried for made in passed]
             parts = [
-                merge(plan, shards[0].coupling, part, of_parts[at], [made.changes[at] for made in passed], leg)
+                merge(plan, part, of_parts[at], [made.changes[at] for made in passed], leg)
                 for at, part in enumerate(parts)
             ]
             reports += [made.report for made in passed]

@@ -21,8 +21,6 @@ class Shard:
         Of the rows, with mean 1 over all shards.
     number, first : int
         The shard's among all, and rows of those before it: draws are named by a row's number among all.
-    coupling : tuple of two floats
-        See `manyclass.dask.merging`.
     """
 
     x: Matrix
@@ -30,7 +28,6 @@ class Shard:
     weights: Doubles | None
     number: int
     first: int
-    coupling: tuple[float, float] = (1.0, 1.0)
 
     def __len__(self) -> int:
         return len(self.labels)
