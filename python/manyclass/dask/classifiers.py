@@ -164,7 +164,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Return the most probable label of each row: a dask array, computed where the parts of X are when asked for."""
-        return self._of_parts(X, "predict", self.classes_.dtype, ())
+        return self._of_parts(X, "predict", self._classes().dtype, ())
 
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities, a dask array of shape (n_samples, n_classes), float64, computed when asked for."""
@@ -179,7 +179,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         k : int in [1, n_classes]
         """
         check_number("k", k, low=1, high=len(self._classes()), integer=True)
-        labels = self._of_parts(X, "top_labels", self.classes_.dtype, (int(k),), int(k))
+        labels = self._of_parts(X, "top_labels", self._classes().dtype, (int(k),), int(k))
         return labels, self._of_parts(X, "top_log_probabilities", np.dtype(np.float32), (int(k),), int(k))
 
     def _classes(self) -> NDArray[Any]:
