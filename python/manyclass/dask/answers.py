@@ -20,19 +20,27 @@ from manyclass.estimators.settle import Settled
 
 @dataclass(frozen=True)
 class RemoteModel:
-    """A fitted local estimator on a worker, as a future."""
+    """A fitted local estimator on one or two workers, as futures."""
 
     client: Any
-    future: Any
+    futures: tuple[Any, ...]
 
-    def delayed(self, client: Any) -> Any:
+    def _there(self) -> Any:
+        crew = Crew(self.client, [])
+        gone = frozenset(self.client.scheduler_info()["workers"]) - crew.live()
+        for future in self.futures:
+            if crew.holders(future, gone):
+                return future
+        raise RuntimeError("the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)")
+
+    def delayed(self) -> Any:
         """As a part of a graph."""
-        return dask.delayed(self.future)
+        return dask.delayed(self._there())
 
     def bring(self) -> Any:
         """Bring it here."""
-        [model] = Crew(self.client, []).gather([self.future])
-        return clone_fitted(model)
+        [model] = Crew(self.client, []).gather([self._there()])
+        return copy.deepcopy(model)  # of a worker in this process it is the worker's own
 
 
 @dataclass(frozen=True)
@@ -41,23 +49,13 @@ class LocalModel:
 
     model: Any
 
-    def delayed(self, client: Any) -> Any:
+    def delayed(self) -> Any:
         """As a part of a graph."""
         return dask.delayed(self.model)
 
     def bring(self) -> Any:
         """Return it."""
         return self.model
-
-
-def clone_fitted(model: Any) -> Any:
-    """The model as it is: what a worker in this process has is not the caller's."""
-    return copy.deepcopy(model)
-
-
-def plan_of(settled: Settled) -> Any:
-    """What is to be done."""
-    return settled.plan
 
 
 def model_of(

@@ -16,6 +16,7 @@ from manyclass.dask.crew import Crew, LostWorkerError
 from manyclass.dask.intake import Told
 from manyclass.dask.merging import Curvature
 from manyclass.dask.rows import Leg, Part, Report, added, make_pass, merge, part_at_zero
+from manyclass.estimators.settle import Settled
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import PointsPlan
 
@@ -93,7 +94,8 @@ class Loaded:
     def _rows(self, at: int) -> Any:
         own = [dask.delayed(intake.pack, pure=False)(*self.parts[number]) for number in self.numbers[at]]
         place = self.crew.places[at]
-        packed = self.crew.client.compute(own, workers=[place], allow_other_workers=False)
+        # The source's own tasks may be known to the scheduler, with a worker that is lost: they can move.
+        packed = self.crew.client.compute(own, workers=[place], allow_other_workers=True)
         return self.crew.submit(at, intake.stack, self.owner, packed)
 
     def _shard(self, at: int, rows: Any) -> Any:
@@ -206,8 +208,19 @@ class RowsTraining:
                 break
         return curve, told
 
-    def model(self, owner: Any, settled: Any, curve: list[float]) -> Any:
-        """Return the future of the fitted estimator of one machine, on one worker."""
+    def model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
+        """Return the fitted estimator of one machine as futures, the same on two workers where there are two."""
+        while True:
+            try:
+                made = self._model(owner, settled, curve)
+                copies = [] if self.alone else [self.crew.submit(self.loaded.largest + 1, same, made)]
+                self.crew.wait([made, *copies])
+            except LostWorkerError as fault:
+                self._lose(fault)
+            else:
+                return [made, *copies]
+
+    def _model(self, owner: Any, settled: Settled, curve: list[float]) -> Any:
         now, loaded = self.standing, self.loaded
         parts = now.parts if now.total is None else now.total
         names, all_know = loaded.told[0].names, (loaded.classes[0], loaded.scaling[0])
@@ -220,13 +233,17 @@ class RowsTraining:
             try:
                 return self._round(leg)
             except LostWorkerError as fault:
-                self.n_lost += 1
-                if self.n_lost > MOST_LOSSES:
-                    raise RuntimeError(
-                        f"training lost workers {self.n_lost} times, the last time {fault}; where memory is short, use "
-                        "more workers, or division='rows and classes', which holds a part of W on each"
-                    ) from fault
-                self._recover(fault.places)
+                self._lose(fault)
+
+    def _lose(self, fault: LostWorkerError) -> None:
+        """Go on without workers, unless too many were lost."""
+        self.n_lost += 1
+        if self.n_lost > MOST_LOSSES:
+            raise RuntimeError(
+                f"training lost workers {self.n_lost} times, the last time {fault}; where memory is short, use more "
+                "workers, or division='rows and classes', which holds a part of W on each"
+            ) from fault
+        self._recover(fault.places)
 
     def _round(self, leg: Leg) -> list[Report]:
         crew, was, whole = self.crew, self.standing, self.loaded.whole[0]
@@ -275,7 +292,7 @@ class RowsTraining:
         self.standing = Standing(parts, self._copies(parts), carried, total, n_averaged)
 
 
-def same(part: Part) -> Part:
+def same(part: Any) -> Any:
     """What it is given: a copy on another worker."""
     return part
 

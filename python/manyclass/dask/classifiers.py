@@ -128,13 +128,11 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         used = sorted(set(home), key=home.index)
         crew = Crew(client, used)
         loaded = Loaded(crew, owner, parts, [[at for at, own in enumerate(home) if own == place] for place in used])
-        settled = loaded.settle()
-        [plan] = crew.gather([crew.submit(loaded.largest, answers.plan_of, settled)])
-        check_settled(plan, len(loaded.shards))
-        training = RowsTraining(crew, loaded, plan, self.n_merges)
+        [settled] = crew.gather([loaded.settle()])
+        check_settled(settled.plan, len(loaded.shards))
+        training = RowsTraining(crew, loaded, settled.plan, self.n_merges)
         curve, told = training.fit(callback, max_seconds)
         model = training.model(owner, settled, curve)
-        crew.wait([model])
         self._take(model, crew, loaded, curve, told)
 
     def _take(self, model: Any, crew: Crew, loaded: Loaded, curve: list[float], told: Round) -> None:
@@ -148,7 +146,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = len(curve)
         self.work_ = told.workers
         self.shards_ = loaded.numbers
-        self._model = answers.RemoteModel(crew.client, model)
+        self._model = answers.RemoteModel(crew.client, tuple(model))
 
     def _fitted(self) -> Any:
         if "_model" not in self.__dict__:
@@ -187,7 +185,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_
 
     def _of_parts(self, X: Any, what: str, dtype: Any, more: tuple[int, ...], *given: Any) -> Any:
-        model = self._fitted().delayed(self.client)
+        model = self._fitted().delayed()
         lengths = X.chunks[0] if isinstance(X, dask.array.Array) else None
         found = []
         for at, part in enumerate(parts_of(X, "X")):
@@ -203,7 +201,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X, y, sample_weight : as in fit
         """
-        model = self._fitted().delayed(self.client)
+        model = self._fitted().delayed()
         sums = [dask.delayed(answers.sums_of, pure=True)(model, *part) for part in aligned(X, y, sample_weight)]
         client = self.client_
         crew = Crew(client, [])
