@@ -16,13 +16,15 @@ from sklearn.exceptions import NotFittedError
 
 from manyclass.checks import check_choice, check_number
 from manyclass.dask import answers
-from manyclass.dask.by_rows import MOST_LOSSES, Loaded, Round, RowsTraining
+from manyclass.dask.by_blocks import BlocksTraining
+from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.collections import aligned, homes, parts_of
 from manyclass.dask.crew import Crew, LostWorkerError
-from manyclass.dask.refusals import check_settled, check_supported
+from manyclass.dask.loading import Loaded
+from manyclass.dask.refusals import DIVISIONS, check_settled, check_supported, divides_classes
+from manyclass.dask.rounds import MOST_LOSSES, Round
 from manyclass.estimators.softmax import SoftmaxClassifier
-
-DIVISIONS = ("auto", "rows", "rows and classes")
+from manyclass.solvers import Exact
 
 
 def with_client(local: type) -> Callable[..., None]:
@@ -128,11 +130,19 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         used = sorted(set(home), key=home.index)
         crew = Crew(client, used)
         loaded = Loaded(crew, owner, parts, [[at for at, own in enumerate(home) if own == place] for place in used])
-        [settled] = crew.gather([loaded.settle()])
-        check_settled(settled.plan, len(loaded.shards))
-        training = RowsTraining(crew, loaded, settled.plan, self.n_merges)
+        by_blocks = divides_classes(self.division, owner, loaded)
+        [settled] = crew.gather([loaded.settle(Exact() if by_blocks and owner.solver == "auto" else None)])
+        check_settled(settled.plan, len(loaded.shards), by_blocks=by_blocks)
+        training = (
+            BlocksTraining(crew, loaded, settled.plan)
+            if by_blocks
+            else RowsTraining(crew, loaded, settled.plan, self.n_merges)
+        )
         curve, told = training.fit(callback, max_seconds)
-        model = training.model(owner, settled, curve)
+        futures = training.model(owner, settled, curve)
+        model: Any = answers.RemoteModel(client, tuple(futures))
+        if by_blocks:
+            model = answers.BlocksModel.of(client, futures, len(loaded.shards))
         self._take(model, crew, loaded, curve, told)
 
     def _take(self, model: Any, crew: Crew, loaded: Loaded, curve: list[float], told: Round) -> None:
@@ -145,8 +155,9 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.loss_curve_ = np.array(curve)
         self.n_iter_ = len(curve)
         self.work_ = told.workers
+        self.division_ = "rows and classes" if isinstance(model, answers.BlocksModel) else "rows"
         self.shards_ = loaded.numbers
-        self._model = answers.RemoteModel(crew.client, tuple(model))
+        self._model = model
 
     def _fitted(self) -> Any:
         if "_model" not in self.__dict__:
@@ -185,11 +196,11 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_
 
     def _of_parts(self, X: Any, what: str, dtype: Any, more: tuple[int, ...], *given: Any) -> Any:
-        model = self._fitted().delayed()
+        model = self._fitted()
         lengths = X.chunks[0] if isinstance(X, dask.array.Array) else None
         found = []
         for at, part in enumerate(parts_of(X, "X")):
-            made = dask.delayed(answers.answer, pure=True)(model, what, part, *given)
+            made = model.ask(what, part, *given)
             n = np.nan if lengths is None else lengths[at]
             found.append(dask.array.from_delayed(made, (n, *more), dtype=dtype))
         return dask.array.concatenate(found, axis=0, allow_unknown_chunksizes=True)
@@ -201,8 +212,8 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X, y, sample_weight : as in fit
         """
-        model = self._fitted().delayed()
-        sums = [dask.delayed(answers.sums_of, pure=True)(model, *part) for part in aligned(X, y, sample_weight)]
+        model = self._fitted()
+        sums = [model.sums(part) for part in aligned(X, y, sample_weight)]
         client = self.client_
         crew = Crew(client, [])
         return answers.means_of(crew.gather(client.compute(sums)))
@@ -230,6 +241,7 @@ class DaskSoftmaxClassifier(DaskClassifier):
     classes_, n_features_in_, feature_names_in_, loss_curve_, n_iter_ : as of `SoftmaxClassifier`
     work_ : list of dict, for each worker "n_visits", "class_updates", "bytes_in" and "bytes_out" in the fit
     shards_ : list of list of int, the parts of X that each worker trained on
+    division_ : str, what division="auto" became
     client_ : distributed.Client
     """
 

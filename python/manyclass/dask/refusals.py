@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from manyclass.dask.loading import Loaded
 from manyclass.training.plan import PointsPlan
 
 
@@ -26,8 +27,39 @@ def check_supported(owner: Any) -> None:
             )
 
 
-def check_settled(plan: PointsPlan, n_shards: int) -> None:
-    """Raise ValueError for what several workers cannot merge."""
+DIVISIONS = ("auto", "rows", "rows and classes")
+# W whole takes up to four times its size on a worker: as merged, as trained, its change, and the merge of a part; half
+# of the memory is left to the rows.
+COPIES_OF_W, SHARE_OF_MEMORY = 4, 0.5
+
+
+def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
+    """Whether workers have blocks of classes: by choice, or where all of W on each leaves too little memory.
+
+    It needs exact steps, so "auto" does not choose it where another solver was.
+    """
+    exact = getattr(owner.solver, "name", owner.solver) in ("auto", "exact")
+    if division == "rows and classes" and not exact:
+        raise ValueError(
+            f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto' or 'exact', whose steps see "
+            "all classes of a block"
+        )
+    if division != "auto":
+        return division == "rows and classes"
+    crew = loaded.crew
+    n_classes = crew.gather([crew.submit(0, len, loaded.classes[0])])[0]
+    told = crew.client.scheduler_info()["workers"]
+    memory = min(float(told[place].get("memory_limit") or float("inf")) for place in crew.places if place in told)
+    whole = 4.0 * n_classes * loaded.told[0].n_features * COPIES_OF_W
+    return exact and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
+
+
+def check_settled(plan: PointsPlan, n_shards: int, *, by_blocks: bool) -> None:
+    """Raise ValueError for what several workers cannot merge, or blocks of classes cannot do."""
+    if by_blocks and plan.schedule.name == "adaptive":
+        raise ValueError("schedule is 'adaptive', which division='rows and classes' does not have; choose another")
+    if by_blocks and plan.max_norm is not None:
+        raise ValueError(f"max_norm is {plan.max_norm!r}, which division='rows and classes' does not have")
     if n_shards == 1:
         return
     if plan.schedule.name == "adaptive":
