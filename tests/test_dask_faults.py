@@ -30,7 +30,7 @@ def quiet():
 
 
 def cluster(n_workers=2, **more):
-    given = {"threads_per_worker": 1, "dashboard_address": None, "memory_limit": None, **more}
+    given = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": None, **more}
     return LocalCluster(n_workers=n_workers, **given)
 
 

@@ -111,24 +111,25 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_number("max_seconds", max_seconds, low=0)
         parts = aligned(X, y, sample_weight)
         client = self.client_
+        seconds, lost = np.inf if max_seconds is None else float(max_seconds), ""
         for _ in range(MOST_LOSSES):
+            crew = Crew(client, [])
             try:
-                self._fit(client, owner, X, parts, callback, np.inf if max_seconds is None else float(max_seconds))
+                self._fit(crew, owner, X, parts, callback, seconds)
             except LostWorkerError as fault:  # with all that was known: from the beginning, on the workers that are left
-                lost = fault
+                lost = str(fault)
             else:
                 return self
-        raise RuntimeError(f"training lost workers again and again, the last time {lost}") from lost
+            crew.abandon()
+        raise RuntimeError(f"training lost workers again and again, the last time {lost}")
 
     def _fit(
-        self, client: Client, owner: Any, X: Any, parts: list[list[Any]], callback: Any, max_seconds: float
+        self, crew: Crew, owner: Any, X: Any, parts: list[list[Any]], callback: Any, max_seconds: float
     ) -> None:
-        places = sorted(Crew(client, []).live())
-        if not places:
-            raise RuntimeError("the cluster has no worker that takes work")
-        home = homes(client, X, parts, places)
+        client = crew.client
+        home = homes(client, X, parts, sorted(crew.some_live()))
         used = sorted(set(home), key=home.index)
-        crew = Crew(client, used)
+        crew.places = list(used)
         loaded = Loaded(crew, owner, parts, [[at for at, own in enumerate(home) if own == place] for place in used])
         by_blocks = divides_classes(self.division, owner, loaded)
         [settled] = crew.gather([loaded.settle(Exact() if by_blocks and owner.solver == "auto" else None)])

@@ -8,6 +8,7 @@ second, so that none outlasts a lost worker by more than PATIENCE.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
@@ -40,11 +41,25 @@ class Crew:
         self.client, self.places = client, list(places)
         self._signs: dict[str, tuple[float, float]] = {}
         self._idle: dict[str, float] = {}
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
         """Let the worker of a shard call a function; return the future."""
         place = self.places[at % len(self.places)]
-        return self.client.submit(function, *given, workers=[place], allow_other_workers=False, pure=False)
+        future = self.client.submit(function, *given, workers=[place], allow_other_workers=False, pure=False)
+        self._made.add(future)
+        return future
+
+    def compute(self, at: int, parts: Sequence[Any]) -> list[Any]:
+        """Let the worker of a shard compute parts of collections, or others where it is gone; return the futures."""
+        made: list[Any] = self.client.compute(parts, workers=[self.places[at]], allow_other_workers=True)
+        self._made.update(made)
+        return made
+
+    def abandon(self) -> None:
+        """Let the scheduler forget all tasks: those that wait for a lost worker would wait for ever, and others on them."""
+        self.client.cancel(list(self._made), force=True)
+        self._made.clear()
 
     def everywhere(self, function: Callable[..., Any], *given: Any) -> list[Any]:
         """Let two workers, if there are two, make the same, so that the loss of one is none; return the futures."""
@@ -112,6 +127,16 @@ class Crew:
                 found.add(place)
         return found
 
+    def some_live(self, lost: frozenset[str] = frozenset()) -> set[str]:
+        """Return live workers other than these; raises RuntimeError if none comes within PATIENCE."""
+        until = time.monotonic() + PATIENCE
+        while not (live := self.live() - lost):
+            if time.monotonic() > until:
+                told = f"training lost its last worker ({', '.join(sorted(lost))})" if lost else "there is no worker"
+                raise RuntimeError(f"{told}, and no other came within {PATIENCE:.0f} s")
+            time.sleep(GLANCE / 4)
+        return live
+
     def replace(self, lost: frozenset[str]) -> list[int]:
         """Put the shards of lost workers on others, those with the fewest first; return the numbers of the shards.
 
@@ -120,11 +145,7 @@ class Crew:
         RuntimeError
             If no worker comes within PATIENCE.
         """
-        until = time.monotonic() + PATIENCE
-        while not (live := self.live() - lost):
-            if time.monotonic() > until:
-                raise RuntimeError(f"training lost its last worker ({', '.join(sorted(lost))}), and no other came")
-            time.sleep(GLANCE / 4)
+        live = self.some_live(lost)
         moved = [at for at, place in enumerate(self.places) if place in lost]
         for at in moved:
             self.places[at] = min(sorted(live), key=self.places.count)

@@ -52,9 +52,7 @@ class Loaded:
 
     def _rows(self, at: int) -> Any:
         own = [dask.delayed(intake.pack, pure=False)(*self.parts[number]) for number in self.numbers[at]]
-        place = self.crew.places[at]
-        # The source's own tasks may be known to the scheduler, with a worker that is lost: they can move.
-        packed = self.crew.client.compute(own, workers=[place], allow_other_workers=True)
+        packed = self.crew.compute(at, own)
         return self.crew.submit(at, intake.stack, self.owner, packed)
 
     def _shard(self, at: int, rows: Any) -> Any:
