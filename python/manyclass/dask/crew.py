@@ -58,7 +58,8 @@ class Crew:
 
     def abandon(self) -> None:
         """Let the scheduler forget all tasks: those that wait for a lost worker would wait for ever, and others on them."""
-        self.client.cancel(list(self._made), force=True)
+        for future in list(self._made):  # Client.cancel fails in the scheduler for tasks that depend on each other
+            future.release()
         self._made.clear()
 
     def everywhere(self, function: Callable[..., Any], *given: Any) -> list[Any]:
