@@ -1,6 +1,7 @@
 """Training by rows on a Dask cluster of two processes: the same answers as on one machine, whatever the collection."""
 
 import inspect
+import itertools
 import pickle
 
 import numpy as np
@@ -202,7 +203,7 @@ def test_parts_may_be_unequal_or_empty_and_classes_on_one_worker_only(client, da
     order = np.argsort(y, kind="stable")  # the first worker has the first classes
     X, y = X[order], y[order]
     cuts = [0, 0, 10, 450, 450, N]
-    parts = list(zip(cuts, cuts[1:], strict=False))
+    parts = list(itertools.pairwise(cuts))
     found = DaskSoftmaxClassifier(**parameters(), client=client).fit(
         [dask.delayed(X[a:b]) for a, b in parts], [dask.delayed(y[a:b]) for a, b in parts]
     )

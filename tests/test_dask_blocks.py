@@ -1,4 +1,4 @@
-"""Training by rows and classes on a Dask cluster of three processes: no worker has all of W, and the loss is as good."""
+"""Training by rows and classes on a Dask cluster of three processes: no worker has all of W, the loss is as good."""
 
 from dataclasses import replace
 
@@ -95,7 +95,7 @@ def test_every_worker_visits_its_rows_once_a_pass_and_sends_w_once(fitted):
 
 def test_answers_of_blocks_are_those_of_the_whole(fitted, data):
     X, y = data
-    dX, dy = arrays(X, y)
+    dX, _ = arrays(X, y)
     local = fitted.to_local()
     np.testing.assert_array_equal(fitted.predict(dX).compute(), local.predict(X))
     np.testing.assert_allclose(fitted.predict_proba(dX).compute(), local.predict_proba(X), rtol=1e-4)  # float32 scores

@@ -20,7 +20,7 @@ from manyclass.dask import DaskSoftmaxClassifier
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 N, CHUNK, N_CLASSES = 600, 100, 20
-MOST_SECONDS = 30.0  # that a user waits for an error, given in README of the issue; tests end much earlier as a rule
+MOST_SECONDS = 30.0  # that a user waits for an error; where none is due, tests end earlier as a rule
 
 
 @pytest.fixture(autouse=True)
@@ -138,9 +138,9 @@ def test_a_scheduler_that_goes_away_ends_the_fit():
     workers = cluster()
     client = Client(workers)
     X, y = data()
+    thread = threading.Thread(target=workers.close)
     try:
         with pytest.raises(RuntimeError, match="training"):
-            thread = threading.Thread(target=workers.close)
             model(client, max_iter=500).fit(X, y, callback=in_pass(2, thread.start))
     finally:
         thread.join()

@@ -234,10 +234,15 @@ class BlocksModel:
         return assembled(facts.owner, replace(facts.trained, weights=weights))
 
 
+def csr_of(x: Any) -> sp.csr_array:
+    """A sparse matrix of any form as the core takes it."""
+    return canonical_csr(sp.csr_array(x, dtype=np.float32))
+
+
 def rows_as_matrix(x: Any) -> Any:
     """Rows as float32 numbers, dense or CSR."""
     x = x[0] if isinstance(x, tuple) else x
-    return canonical_csr(sp.csr_array(x).astype(np.float32)) if sp.issparse(x) else np.asarray(x, dtype=np.float32)
+    return np.asarray(x, dtype=np.float32) if not sp.issparse(x) else csr_of(x)
 
 
 def seen_of(facts: Facts, block: Block, k: int, x: Any, y: Any = None, weights: Any = None) -> Seen | None:

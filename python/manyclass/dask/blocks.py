@@ -4,10 +4,11 @@ In the doubly separable form of the log-loss (Raman et al., KDD 2019),
 
 .. math:: \sum_i \Big[ v_i - z_{i y_i} + e^{-v_i} \sum_k e^{z_{ik}} - 1 \Big],
 
-which is least, and the log-loss, at :math:`v_i = \log \sum_k e^{z_{ik}}`, the term of a row and a class needs that row,
-its v, and the weights of that class. So a worker with some rows and a block of classes steps on the terms of both, while
-others do so with other blocks; then the blocks move on. Of v a row keeps the part of each block, the log-sum of its
-scores when it last met the block: v is then never below a log-sum of current scores, and no probability above 1.
+which is least, and the log-loss, at :math:`v_i = \log \sum_k e^{z_{ik}}`, the term of a row and a class needs that
+row, its v, and the weights of that class. So a worker with some rows and a block of classes steps on the terms of
+both, while others do so with other blocks; then the blocks move on. Of v a row keeps the part of each block, the
+log-sum of its scores when it last met the block: v is then never below a log-sum of current scores, and no probability
+above 1.
 
 Nothing here knows of Dask: see `simulate_blocks`.
 """
@@ -89,8 +90,8 @@ def turn(
     """Step through the rows of a shard on block `number`; nothing that is given is changed.
 
     A step goes by the sum of the gradients of some rows, and for each class by learning_rate over 1 plus that times the
-    sum of p (|x|^2 + 1) over them, and a quarter of that for rows of the class, which bounds the curvature of the loss in the weights of the class: it cannot go
-    past the optimum of a parabola, however many of the rows have the class.
+    sum of p (|x|^2 + 1) over them, and a quarter of |x|^2 + 1 for rows of the class. This bounds the curvature of the
+    loss in the weights of the class, so that no step goes past the optimum of a parabola.
 
     Parameters
     ----------
@@ -168,7 +169,8 @@ def _steps(plan: PointsPlan, shard: Shard, n_pass: int) -> Iterator[Any]:
 def _lengths(x: Matrix) -> Doubles:
     if isinstance(x, sp.csr_array):
         return np.asarray(x.multiply(x).sum(axis=1), dtype=np.float64).ravel()
-    return np.einsum("ij,ij->i", x, x, dtype=np.float64)
+    lengths: Doubles = np.einsum("ij,ij->i", x, x, dtype=np.float64)
+    return lengths
 
 
 def _descend(block: Block, x: Matrix, g: Floats, step: Floats, plan: PointsPlan, n: int) -> None:

@@ -35,15 +35,15 @@ def with_client(local: type) -> Callable[..., None]:
     parameters = [*own.parameters.values(), *(inspect.Parameter(name, keyword, default=value) for name, value in more)]
     signature = own.replace(parameters=parameters)
 
-    def __init__(self: Any, **given: Any) -> None:
+    def construct(self: Any, **given: Any) -> None:
         bound = signature.bind(**given)
         bound.apply_defaults()
         for name, value in bound.arguments.items():
             setattr(self, name, value)
 
     of_self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    __init__.__signature__ = signature.replace(parameters=[of_self, *parameters])  # type: ignore[attr-defined]
-    return __init__
+    construct.__signature__ = signature.replace(parameters=[of_self, *parameters])
+    return construct
 
 
 class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -116,16 +116,14 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             crew = Crew(client, [])
             try:
                 self._fit(crew, owner, X, parts, callback, seconds)
-            except LostWorkerError as fault:  # with all that was known: from the beginning, on the workers that are left
+            except LostWorkerError as fault:  # with all that was known: once more, on those that are left
                 lost = str(fault)
             else:
                 return self
             crew.abandon()
         raise RuntimeError(f"training lost workers again and again, the last time {lost}")
 
-    def _fit(
-        self, crew: Crew, owner: Any, X: Any, parts: list[list[Any]], callback: Any, max_seconds: float
-    ) -> None:
+    def _fit(self, crew: Crew, owner: Any, X: Any, parts: list[list[Any]], callback: Any, max_seconds: float) -> None:
         client = crew.client
         home = homes(client, X, parts, sorted(crew.some_live()))
         used = sorted(set(home), key=home.index)
@@ -173,7 +171,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._fitted().bring()
 
     def predict(self, X: Any) -> Any:
-        """Return the most probable label of each row: a dask array, computed where the parts of X are when asked for."""
+        """Return the most probable label of each row: a dask array, computed on workers when asked for."""
         return self._of_parts(X, "predict", self._classes().dtype, ())
 
     def predict_proba(self, X: Any) -> Any:
@@ -194,7 +192,8 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _classes(self) -> NDArray[Any]:
         self._fitted()
-        return self.classes_
+        classes: NDArray[Any] = self.classes_
+        return classes
 
     def _of_parts(self, X: Any, what: str, dtype: Any, more: tuple[int, ...], *given: Any) -> Any:
         model = self._fitted()
@@ -247,4 +246,4 @@ class DaskSoftmaxClassifier(DaskClassifier):
     """
 
     _local = SoftmaxClassifier
-    __init__ = with_client(SoftmaxClassifier)  # type: ignore[assignment]
+    __init__ = with_client(SoftmaxClassifier)

@@ -29,7 +29,7 @@ def parts_of(data: Any, name: str) -> list[Any]:
         If it is no collection; what is in the memory of one process trains by the estimators that are not of Dask.
     """
     if isinstance(data, dask.array.Array):
-        whole_rows = data if data.ndim == 1 else data.rechunk({at: -1 for at in range(1, data.ndim)})
+        whole_rows = data if data.ndim == 1 else data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
         return list(whole_rows.to_delayed().ravel())
     if hasattr(data, "to_delayed") and hasattr(data, "npartitions"):  # of dask.dataframe, which need not be there
         return list(data.to_delayed())
@@ -83,7 +83,7 @@ def aligned(X: Any, y: Any, sample_weight: Any) -> list[list[Any]]:
 
 
 def homes(client: Client, X: Any, parts: Sequence[list[Any]], places: Sequence[str]) -> list[str]:
-    """Return a worker for each part: the one that has its rows in memory, else the workers in turn, neighbours together.
+    """Return a worker for each part: the one that has its rows, else the workers in turn, neighbours together.
 
     Where the parts go depends on nothing else, so that a fit of the same parts by as many workers is the same again.
     """

@@ -57,7 +57,7 @@ class Crew:
         return made
 
     def abandon(self) -> None:
-        """Let the scheduler forget all tasks: those that wait for a lost worker would wait for ever, and others on them."""
+        """Let the scheduler forget all tasks: those that wait for a lost worker would do so for ever."""
         for future in list(self._made):  # Client.cancel fails in the scheduler for tasks that depend on each other
             future.release()
         self._made.clear()

@@ -20,6 +20,7 @@ from manyclass.estimators.targets import check_targets, find_positions, sorted_c
 from manyclass.estimators.weighting import raw_weights, times_class_weight
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Doubles, Matrix
+from manyclass.training.plan import PointsPlan
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def pack(*columns: Any) -> tuple[Any, Any, Any]:
     """A part as (x, y, weights or None); a part of files is x and y already."""
     if isinstance(columns[0], tuple):
         columns = (*columns[0], *columns[1:])
-    return columns if len(columns) == 3 else (*columns, None)  # type: ignore[return-value]
+    return columns if len(columns) == 3 else (*columns, None)
 
 
 def n_rows(x: Any) -> int:
@@ -100,7 +101,7 @@ def _checked(owner: Any, x: Any, y: Any, weights: Any) -> Rows:
     if given.ndim != 1 or len(given) != n_rows(x):
         raise ValueError(f"a part of X has {n_rows(x)} rows, that of y has shape {given.shape}; it must be as many")
     made = validate_data(shadow, x, accept_sparse="csr", dtype=np.float32, order="C")
-    matrix: Matrix = canonical_csr(made) if sp.issparse(made) else np.asarray(made)
+    matrix: Matrix = canonical_csr(made) if isinstance(made, sp.csr_matrix | sp.csr_array) else np.asarray(made)
     own = None if weights is None else raw_weights(np.asarray(weights), len(given))
     if own is not None and not own.all():
         kept = np.flatnonzero(own)
@@ -140,7 +141,9 @@ def counts_of(rows: Rows, classes: NDArray[Any]) -> tuple[Doubles, Doubles]:
     """Rows of each class, and the sums of their weights."""
     places = find_positions(rows.y, classes, "y")
     counts = np.bincount(places, minlength=len(classes)).astype(np.float64)
-    return counts, counts if rows.weights is None else np.bincount(places, rows.weights, minlength=len(classes))
+    return counts, counts if rows.weights is None else np.bincount(places, rows.weights, minlength=len(classes)).astype(
+        np.float64
+    )
 
 
 def sum_counts(some: Sequence[tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
@@ -156,9 +159,7 @@ def whole_of(counts: tuple[Doubles, Doubles], n_shards: int, n_features: int, sp
     return Whole(counts[0], n_shards, n_features, int(counts[0].sum()), sparse)
 
 
-def class_weights(
-    owner: Any, counts: tuple[Doubles, Doubles], classes: NDArray[Any]
-) -> tuple[Doubles | None, float]:
+def class_weights(owner: Any, counts: tuple[Doubles, Doubles], classes: NDArray[Any]) -> tuple[Doubles | None, float]:
     """Factors of the weights of rows by their class, or None, and the mean weight of all rows with them."""
     n, weights = counts
     factors: Doubles | None = None
@@ -218,8 +219,10 @@ def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int) -> S
         owner, chosen, shard.x, shard.labels, n_classes, candidates=False, timed=False, weights=shard.weights
     )
     if chosen.solver is None and owner.alpha == "auto" and not settled.alpha_path and len(shard) < n_rows_of_all:
-        alpha = settled.plan.alpha * len(shard) / n_rows_of_all  # type: ignore[union-attr]
-        plan = replace(settled.plan, alpha=alpha)  # type: ignore[call-arg]
+        points = settled.plan
+        assert isinstance(points, PointsPlan)
+        alpha = points.alpha * len(shard) / n_rows_of_all
+        plan = replace(points, alpha=alpha)
         settled = replace(settled, plan=plan, params={**settled.params, "alpha": alpha})
     return settled
 

@@ -1,24 +1,24 @@
 r"""How changes of W that several shards have made from one W add up.
 
-A pass of shard p moves a weight by :math:`\Delta_p`. To add these up is right where a pass moves the weight a short way,
-as one pass after another would; where each pass alone moves it all the way to where its rows want it, the sum goes many
-times too far, and the right thing is a mean. Between these, take the loss as a parabola in the weight, of curvature
-:math:`h_p` on the rows of a shard. A pass of steps :math:`\eta` then takes the weight to
-:math:`w + (w_p^* - w)(1 - e^{-a_p})`, with :math:`a_p = \eta h_p`, and the passes of all shards, mixed,
-to :math:`w + \sum_p (a_p / A)(w_p^* - w)(1 - e^{-A})` with :math:`A = \sum_p a_p`. Hence
+A pass of shard p moves a weight by :math:`\Delta_p`. To add these up is right where a pass moves the weight a short
+way, as one pass after another would; where each pass alone moves it all the way to where its rows want it, the sum
+goes many times too far, and the right thing is a mean. Between these, take the loss as a parabola in the weight, of
+curvature :math:`h_p` on the rows of a shard. A pass of steps :math:`\eta` then takes the weight to :math:`w + (w_p^* -
+w)(1 - e^{-a_p})`, with :math:`a_p = \eta h_p`, and the passes of all shards, mixed, to :math:`w + \sum_p (a_p /
+A)(w_p^* - w)(1 - e^{-A})` with :math:`A = \sum_p a_p`. Hence
 
 .. math:: \Delta = \frac{1 - e^{-A}}{A} \sum_p \frac{a_p}{1 - e^{-a_p}} \Delta_p .
 
 This is the sum for small steps, the mean for large ones, and the change itself where one shard alone has rows that the
-weight depends on. The curvature of the log-loss in w_kj is the sum of :math:`x_{ij}^2 p_{ik} (1 - p_{ik})` over rows, at
-most that of :math:`x_{ij}^2 p_{ik}`, which near the optimum is about the sum of :math:`x_{ij}^2` over the rows of class
-k, since there the two agree for x_ij in place of its square. It is known before training, and is 0 but for pairs of a
-feature and a class that occur together. A ridge adds :math:`\alpha` a row.
+weight depends on. The curvature of the log-loss in w_kj is the sum of :math:`x_{ij}^2 p_{ik} (1 - p_{ik})` over rows,
+at most that of :math:`x_{ij}^2 p_{ik}`, which near the optimum is about the sum of :math:`x_{ij}^2` over the rows of
+class k, since there the two agree for x_ij in place of its square. It is known before training, and is 0 but for pairs
+of a feature and a class that occur together. A ridge adds :math:`\alpha` a row.
 
-Weights do not move one by one: the features of a row push a score together. Along a direction in which m of them do, the
-curvature is up to m times that of each weight, and a sum that is right for single weights goes too far along it. So
-curvatures are multiplied by the smallest number for which, whatever they are, the merge goes at most FURTHEST
-times as far as the optimum: `coupling_of`.
+Weights do not move one by one: the features of a row push a score together. Along a direction in which m of them do,
+the curvature is up to m times that of each weight, and a sum that is right for single weights goes too far along it.
+So curvatures are multiplied by the smallest number for which, whatever they are, the merge goes at most FURTHEST times
+as far as the optimum: `coupling_of`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Curvature:
             pairs: Any = sp.csr_array(squares.T @ y)
         else:
             pairs = y.T @ np.square(shard.x)
-        return cls(pairs, np.bincount(shard.labels, r, minlength=n_classes), n, coupling)
+        return cls(pairs, np.bincount(shard.labels, r, minlength=n_classes).astype(np.float64), n, coupling)
 
     def part(self, whole: Whole, part: int) -> Curvature:
         """Those of a part of the stored matrix."""
@@ -105,7 +105,7 @@ def _multiply(
     factor: Callable[[Any], Any],
 ) -> None:
     ridge, pairs = max(SMALLEST, eta * alpha * bends.n_rows), bends.pairs
-    if sp.issparse(pairs):
+    if isinstance(pairs, sp.csr_array):
         base = factor(ridge)
         rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
         matrix[rows, pairs.indices] *= (factor(bends.coupling[0] * eta * pairs.data + ridge) / base).astype(np.float32)

@@ -41,8 +41,8 @@ def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
     exact = getattr(owner.solver, "name", owner.solver) in ("auto", "exact")
     if division == "rows and classes" and not exact:
         raise ValueError(
-            f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto' or 'exact', whose steps see "
-            "all classes of a block"
+            f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto' or 'exact', whose steps "
+            "see all classes of a block"
         )
     if division != "auto":
         return division == "rows and classes"

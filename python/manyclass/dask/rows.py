@@ -21,6 +21,7 @@ from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Seen
 from manyclass.training.start import PREDICTED_BY, carried_near
 
+
 def nothing() -> Floats:
     """An empty array."""
     return np.zeros(0, dtype=np.float32)
@@ -232,7 +233,7 @@ def make_pass(
 
 
 def _at_first(plan: PointsPlan, shard: Shard, weights: LinearWeights, leg: Leg) -> Doubles:
-    """What points carry where nothing is known of it: as in the beginning or, of a W that has learnt, near its value."""
+    """What points carry where nothing is known of it: as in the beginning, or near where a W that has learnt has it."""
     if leg.n_pass or leg.number:
         raman = plan.formulation == "raman"
         return carried_near(weights, shard.x, shard.labels, raman=raman, n_threads=plan.n_threads)
@@ -329,7 +330,9 @@ def simulate(
         reports: list[Report] = []
         for number in range(n_merges):
             leg = Leg(n_pass, number, n_merges)
-            passed = [make_pass(plan, whole, *own, parts, v, leg) for *own, v in zip(shards, bends, carried, strict=True)]
+            passed = [
+                make_pass(plan, whole, *own, parts, v, leg) for *own, v in zip(shards, bends, carried, strict=True)
+            ]
             carried = [made.carried for made in passed]
             parts = [
                 merge(plan, part, of_parts[at], [made.changes[at] for made in passed], leg)
@@ -338,6 +341,7 @@ def simulate(
             reports += [made.report for made in passed]
         curve.append(sum(report.loss for report in reports) / sum(report.n_visits for report in reports))
         if reports[-len(shards)].averaged:
-            total = [added(total and total[at], part, whole.sparse) for at, part in enumerate(parts)]
+            before: list[Any] = total or [None] * len(parts)
+            total = [added(one, part, whole.sparse) for one, part in zip(before, parts, strict=True)]
             n_averaged += 1
     return finished(whole, total or parts, n_averaged), curve

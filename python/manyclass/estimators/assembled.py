@@ -50,14 +50,12 @@ class Trained:
 
 def assembled(owner: Estimator, trained: Trained) -> Estimator:
     """Return an estimator with the parameters of `owner`, fitted with what was trained elsewhere."""
-    model: Any = clone(owner)  # type: ignore[type-var]
+    model: Any = clone(owner)
     weights, n = trained.weights, int(trained.counts.sum())
     if trained.scaling is not None:
         trained.scaling.fold(weights)
     x = np.zeros((1, weights.coef.shape[1]), dtype=np.float32)
-    points = Points(
-        x, Labels.single(np.zeros(1, dtype=np.int32)), trained.classes, Features(x.shape[1], trained.names)
-    )
+    points = Points(x, Labels.single(np.zeros(1, dtype=np.int32)), trained.classes, Features(x.shape[1], trained.names))
     settled = trained.settled
     model._take(
         points,
@@ -72,4 +70,5 @@ def assembled(owner: Estimator, trained: Trained) -> Estimator:
         auto_report_=settled.trials.report,
         _history=History(trained.n_points or n, n, trained.scaling, 1.0),
     )
-    return model  # type: ignore[no-any-return]
+    fitted: Estimator = model
+    return fitted
