@@ -42,11 +42,12 @@ def with_client(local: type) -> Callable[..., None]:
             setattr(self, name, value)
 
     of_self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    construct.__signature__ = signature.replace(parameters=[of_self, *parameters])
-    return construct
+    made: Any = construct  # what scikit-learn reads names of parameters from
+    made.__signature__ = signature.replace(parameters=[of_self, *parameters])
+    return made  # type: ignore[no-any-return]
 
 
-class DaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DaskClassifier(ClassifierMixin, BaseEstimator):
     """What classifiers on Dask share; `_local` is the estimator that they are on one machine."""
 
     _local: ClassVar[type]

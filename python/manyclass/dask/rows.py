@@ -331,7 +331,8 @@ def simulate(
         for number in range(n_merges):
             leg = Leg(n_pass, number, n_merges)
             passed = [
-                make_pass(plan, whole, *own, parts, v, leg) for *own, v in zip(shards, bends, carried, strict=True)
+                make_pass(plan, whole, shard, own, parts, v, leg)
+                for shard, own, v in zip(shards, bends, carried, strict=True)
             ]
             carried = [made.carried for made in passed]
             parts = [
