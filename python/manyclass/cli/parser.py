@@ -22,7 +22,7 @@ DESCRIPTION = "Categorical models with very many classes, trained on the true no
 # Modules of this folder; only the one that is asked for is loaded.
 COMMANDS = (
     *("demo", "fit", "learn", "compress", "evaluate", "predict", "serve"),
-    *("info", "neighbours", "embed", "skipgram", "experiment"),
+    *("info", "neighbours", "embed", "skipgram", "plan", "experiment"),
 )
 
 

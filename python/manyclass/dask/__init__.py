@@ -1,0 +1,53 @@
+r"""Training on a Dask cluster: more rows, or more classes, than one machine holds.
+
+`DaskSoftmaxClassifier` is `manyclass.SoftmaxClassifier` for rows that are on the workers of a cluster. It takes dask
+arrays of dense or CSR chunks, data frames, delayed parts and lists of files; fits linear models of one label a row; its
+predictions are lazy, and `to_local` brings the model, with W, to the client. Until then neither the client nor the
+scheduler has W: it goes from worker to worker.
+
+By rows
+    Each worker has all of W and makes a pass over its rows by the loop of one machine. Then each merges a part of W: it
+    gets the changes of that part from all others, and all others the part from it. So a worker gets and gives about W
+    once a merge, however many there are; rows of the stored matrix that a pass left alone are not moved. How changes
+    add up is in `manyclass.dask.merging`: as a sum where they are small, as a mean where each alone went all the way.
+    What points carry (u of the double sum) follows the changes of the others. Memory: four times W.
+
+By rows and classes
+    Each worker has a block of classes, W over the number of workers, and steps on the terms of its rows and these
+    classes; then blocks move on to the next worker, so that in a pass each visits all rows. In the doubly separable
+    form (Raman et al., KDD 2019) a term needs a row's log-normaliser and one class's weights. A row keeps the log-sum
+    of its scores in each block, which is all that is known of classes elsewhere; its label's part waits for the block
+    that has it. Steps are exact on the classes of a block, in NumPy and SciPy, not the core's loop: see
+    `manyclass.dask.blocks`. A worker moves W in and out once a pass. Memory: four times its block.
+
+::
+
+    by rows                                   by rows and classes, three steps of a pass
+
+    worker 0   rows 0   W ──▶ change ─┐       rows 0 | block 0    block 1    block 2
+    worker 1   rows 1   W ──▶ change ─┼─▶ W   rows 1 | block 1    block 2    block 0
+    worker 2   rows 2   W ──▶ change ─┘       rows 2 | block 2    block 0    block 1
+
+`division="auto"` is by rows, unless four times W is more than half of the least memory of a worker, and the solver is
+"auto" or "exact". ``manyclass plan --rows 1e9 --classes 1e7`` predicts for both what a pass takes.
+
+Same answers
+    Parts stay where they are in memory, or go to the workers in turn; `shards_` says which parts each had. With the
+    same parts on as many workers a fit is the same bit for bit, and is what `rows.simulate` or
+    `blocks.simulate_blocks` makes in one process. With one worker, by rows, it is the model of `SoftmaxClassifier` bit
+    for bit where nothing is "auto". What "auto" stands for is found on the worker with the most rows; so is the
+    scaling of features.
+
+Faults
+    A round is made of ordinary tasks, none of which waits for another that is running. The client looks at the workers
+    each second. What a lost worker had goes to another: its rows from where they came, W from the last merge, of which
+    each part is on two workers. Where both are lost training begins again; data that cannot be read again, a third
+    loss beyond that, a client or a scheduler that is gone end in one RuntimeError. A worker that says nothing for 20
+    seconds, or takes no tasks for as long, is lost.
+
+Not here: several labels a row, embeddings, margins, early stopping, calibration, "head_tail", partial_fit.
+"""
+
+from manyclass.dask.classifiers import DaskSoftmaxClassifier
+
+__all__ = ["DaskSoftmaxClassifier"]

@@ -1,0 +1,250 @@
+"""Classifiers whose rows, and whose W, are on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, Self
+
+import dask
+import dask.array
+import numpy as np
+from distributed import Client, default_client
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from manyclass.checks import check_choice, check_number
+from manyclass.dask import answers
+from manyclass.dask.by_blocks import BlocksTraining
+from manyclass.dask.by_rows import RowsTraining
+from manyclass.dask.collections import aligned, homes, parts_of
+from manyclass.dask.crew import Crew, LostWorkerError
+from manyclass.dask.loading import Loaded
+from manyclass.dask.refusals import DIVISIONS, check_settled, check_supported, divides_classes
+from manyclass.dask.rounds import MOST_LOSSES, Round
+from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.solvers import Exact
+
+
+def with_client(local: type) -> Callable[..., None]:
+    """Return a constructor with the parameters of `local`, then `division`, `n_merges` and `client`."""
+    own = inspect.signature(local)
+    more = [("division", "auto"), ("n_merges", 1), ("client", None)]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [*own.parameters.values(), *(inspect.Parameter(name, keyword, default=value) for name, value in more)]
+    signature = own.replace(parameters=parameters)
+
+    def construct(self: Any, **given: Any) -> None:
+        bound = signature.bind(**given)
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            setattr(self, name, value)
+
+    of_self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    made: Any = construct  # what scikit-learn reads names of parameters from
+    made.__signature__ = signature.replace(parameters=[of_self, *parameters])
+    return made  # type: ignore[no-any-return]
+
+
+class DaskClassifier(ClassifierMixin, BaseEstimator):
+    """What classifiers on Dask share; `_local` is the estimator that they are on one machine."""
+
+    _local: ClassVar[type]
+    division: Literal["auto", "rows", "rows and classes"]
+    n_merges: int
+    client: Client | None
+
+    @property
+    def client_(self) -> Client:
+        """The client: the one that was given, else `distributed.default_client()`."""
+        return default_client() if self.client is None else self.client
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has no client, and the model in its own memory."""
+        state = dict(super().__getstate__())
+        state["client"] = None
+        if "_model" in state:
+            state["_model"] = answers.LocalModel(self.to_local())
+        return state
+
+    def _owner(self) -> Any:
+        """The estimator of one machine with the same parameters."""
+        own = self.get_params(deep=False)
+        for name in ("division", "n_merges", "client"):
+            del own[name]
+        return self._local(**own)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        callback: Callable[[Round], bool | None] | None = None,
+        max_seconds: float | None = None,
+    ) -> Self:
+        """Return it fitted; an exception leaves it as it was.
+
+        Parameters
+        ----------
+        X : dask array of dense or CSR chunks, dask DataFrame, list of delayed parts, or list of files
+            Rows, divided along the first axis; files are read by workers, in the XMC repository's form.
+        y, sample_weight : dask array or Series, or list of delayed parts, divided as X is, default=None
+            One label a row, None where X is files; weights of losses by their ratios, 0: the row is left out.
+        callback : callable, default=None
+            Called after each pass with a `Round`; True stops training.
+        max_seconds : float, default=None
+            No pass begins after so many seconds.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For data or parameters that cannot be, in words as on one machine.
+        RuntimeError
+            If workers, the scheduler or the client are lost and training cannot go on, within 30 seconds.
+        """
+        owner = self._owner()
+        check_supported(owner)
+        check_choice("division", self.division, DIVISIONS)
+        check_number("n_merges", self.n_merges, low=1, integer=True)
+        if max_seconds is not None:
+            check_number("max_seconds", max_seconds, low=0)
+        parts = aligned(X, y, sample_weight)
+        client = self.client_
+        seconds, lost = np.inf if max_seconds is None else float(max_seconds), ""
+        for _ in range(MOST_LOSSES):
+            crew = Crew(client, [])
+            try:
+                self._fit(crew, owner, X, parts, callback, seconds)
+            except LostWorkerError as fault:  # with all that was known: once more, on those that are left
+                lost = str(fault)
+            else:
+                return self
+            crew.abandon()
+        raise RuntimeError(f"training lost workers again and again, the last time {lost}")
+
+    def _fit(self, crew: Crew, owner: Any, X: Any, parts: list[list[Any]], callback: Any, max_seconds: float) -> None:
+        client = crew.client
+        home = homes(client, X, parts, sorted(crew.some_live()))
+        used = sorted(set(home), key=home.index)
+        crew.places = list(used)
+        loaded = Loaded(crew, owner, parts, [[at for at, own in enumerate(home) if own == place] for place in used])
+        by_blocks = divides_classes(self.division, owner, loaded)
+        [settled] = crew.gather([loaded.settle(Exact() if by_blocks and owner.solver == "auto" else None)])
+        check_settled(settled.plan, len(loaded.shards), by_blocks=by_blocks)
+        training = (
+            BlocksTraining(crew, loaded, settled.plan)
+            if by_blocks
+            else RowsTraining(crew, loaded, settled.plan, self.n_merges)
+        )
+        curve, told = training.fit(callback, max_seconds)
+        futures = training.model(owner, settled, curve)
+        model: Any = answers.RemoteModel(client, tuple(futures))
+        if by_blocks:
+            model = answers.BlocksModel.of(client, futures, len(loaded.shards))
+        self._take(model, crew, loaded, curve, told)
+
+    def _take(self, model: Any, crew: Crew, loaded: Loaded, curve: list[float], told: Round) -> None:
+        [self.classes_] = crew.gather([loaded.classes[0]])
+        self.n_features_in_ = loaded.told[0].n_features
+        names = loaded.told[0].names
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.loss_curve_ = np.array(curve)
+        self.n_iter_ = len(curve)
+        self.work_ = told.workers
+        self.division_ = "rows and classes" if isinstance(model, answers.BlocksModel) else "rows"
+        self.shards_ = loaded.numbers
+        self._model = model
+
+    def _fitted(self) -> Any:
+        if "_model" not in self.__dict__:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit first")
+        return self._model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in self.__dict__
+
+    def to_local(self) -> Any:
+        """Return the fitted estimator of one machine; this brings W to the client."""
+        return self._fitted().bring()
+
+    def predict(self, X: Any) -> Any:
+        """Return the most probable label of each row: a dask array, computed on workers when asked for."""
+        return self._of_parts(X, "predict", self._classes().dtype, ())
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return probabilities, a dask array of shape (n_samples, n_classes), float64, computed when asked for."""
+        return self._of_parts(X, "predict_proba", np.dtype(np.float64), (len(self._classes()),))
+
+    def predict_top_k(self, X: Any, k: int) -> tuple[Any, Any]:
+        """Return the k most probable labels of each row and their log-probabilities, best first: dask arrays.
+
+        Parameters
+        ----------
+        X : as in fit
+        k : int in [1, n_classes]
+        """
+        check_number("k", k, low=1, high=len(self._classes()), integer=True)
+        labels = self._of_parts(X, "top_labels", self._classes().dtype, (int(k),), int(k))
+        return labels, self._of_parts(X, "top_log_probabilities", np.dtype(np.float32), (int(k),), int(k))
+
+    def _classes(self) -> NDArray[Any]:
+        self._fitted()
+        classes: NDArray[Any] = self.classes_
+        return classes
+
+    def _of_parts(self, X: Any, what: str, dtype: Any, more: tuple[int, ...], *given: Any) -> Any:
+        model = self._fitted()
+        lengths = X.chunks[0] if isinstance(X, dask.array.Array) else None
+        found = []
+        for at, part in enumerate(parts_of(X, "X")):
+            made = model.ask(what, part, *given)
+            n = np.nan if lengths is None else lengths[at]
+            found.append(dask.array.from_delayed(made, (n, *more), dtype=dtype))
+        return dask.array.concatenate(found, axis=0, allow_unknown_chunksizes=True)
+
+    def evaluate(self, X: Any, y: Any = None, sample_weight: Any = None) -> dict[str, float]:
+        """Return exact means over all rows, as on one machine: sums are made on the workers and added up.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in fit
+        """
+        model = self._fitted()
+        sums = [model.sums(part) for part in aligned(X, y, sample_weight)]
+        client = self.client_
+        crew = Crew(client, [])
+        return answers.means_of(crew.gather(client.compute(sums)))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of rows whose label is predicted."""
+        return 1.0 - self.evaluate(X, y, sample_weight)["error"]
+
+
+class DaskSoftmaxClassifier(DaskClassifier):
+    """`SoftmaxClassifier` on a Dask cluster, by rows: linear models of one label a row. See `help(manyclass.dask)`.
+
+    Parameters
+    ----------
+    division : {"auto", "rows", "rows and classes"}, default="auto"
+        What each worker has of W: all of it, or the weights of some classes at a time; "auto": by sizes.
+    n_merges : int, default=1
+        Merges of what the workers have learnt, in a pass.
+    client : distributed.Client or None, default=None
+        None: `distributed.default_client()`. Not part of copies.
+    others : as of `SoftmaxClassifier`
+
+    Attributes
+    ----------
+    classes_, n_features_in_, feature_names_in_, loss_curve_, n_iter_ : as of `SoftmaxClassifier`
+    work_ : list of dict, for each worker "n_visits", "class_updates", "bytes_in" and "bytes_out" in the fit
+    shards_ : list of list of int, the parts of X that each worker trained on
+    division_ : str, what division="auto" became
+    client_ : distributed.Client
+    """
+
+    _local = SoftmaxClassifier
+    __init__ = with_client(SoftmaxClassifier)

@@ -1,0 +1,96 @@
+"""What a user gives as data, as parts that workers read: dask arrays, data frames, delayed parts, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import dask
+import dask.array
+import numpy as np
+from dask.delayed import Delayed
+from distributed import Client, Future, futures_of
+
+from manyclass.datasets import first_label, load_xmc
+
+KINDS = (
+    "a dask array, a dask DataFrame or Series, a list of delayed parts or of futures, or (X alone) a list of files in "
+    "the XMC repository's form"
+)
+
+
+def parts_of(data: Any, name: str) -> list[Any]:
+    """Return the parts of a collection, each a Delayed or a future of rows.
+
+    Raises
+    ------
+    TypeError
+        If it is no collection; what is in the memory of one process trains by the estimators that are not of Dask.
+    """
+    if isinstance(data, dask.array.Array):
+        whole_rows = data if data.ndim == 1 else data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
+        return list(whole_rows.to_delayed().ravel())
+    if hasattr(data, "to_delayed") and hasattr(data, "npartitions"):  # of dask.dataframe, which need not be there
+        return list(data.to_delayed())
+    if isinstance(data, list | tuple) and data:
+        if all(isinstance(part, Delayed | Future) for part in data):
+            return list(data)
+        if name == "X" and all(isinstance(part, str | os.PathLike) for part in data):
+            return [dask.delayed(read_file, pure=True)(os.fspath(part)) for part in data]
+    raise TypeError(f"{name} is a {type(data).__name__}; it must be {KINDS}")
+
+
+def read_file(path: str) -> tuple[Any, Any]:
+    """Read rows with their first labels from a file that the worker can open; rows without a label are left out."""
+    X, Y = load_xmc(path)
+    labelled = np.flatnonzero(np.diff(Y.indptr) > 0)
+    return X[labelled], first_label(Y[labelled])
+
+
+def are_files(X: Any) -> bool:
+    """Whether X is a list of files, which have y with them."""
+    return isinstance(X, list | tuple) and bool(X) and all(isinstance(part, str | os.PathLike) for part in X)
+
+
+def aligned(X: Any, y: Any, sample_weight: Any) -> list[list[Any]]:
+    """Return, for each part, those of X, of y (unless X is of files) and of the weights, if there are some.
+
+    Raises
+    ------
+    ValueError
+        If they have other numbers of parts than X.
+    TypeError
+        As `parts_of`.
+    """
+    if are_files(X):
+        if y is not None:
+            raise ValueError("y is given; a list of files as X has the labels with it: leave y None")
+    elif y is None:
+        raise ValueError("y is None; it must be given, unless X is a list of files")
+    columns = [parts_of(X, "X")]
+    for name, other in (("y", y), ("sample_weight", sample_weight)):
+        if other is None:
+            continue
+        known = isinstance(X, dask.array.Array) and isinstance(other, dask.array.Array) and len(X) == len(other)
+        other = other.rechunk({0: X.chunks[0]}) if known and other.chunks[0] != X.chunks[0] else other
+        columns.append(parts_of(other, name))
+        if len(columns[-1]) != len(columns[0]):
+            raise ValueError(
+                f"X has {len(columns[0])} parts, {name} has {len(columns[-1])}; they must be divided alike"
+            )
+    return [list(part) for part in zip(*columns, strict=True)]
+
+
+def homes(client: Client, X: Any, parts: Sequence[list[Any]], places: Sequence[str]) -> list[str]:
+    """Return a worker for each part: the one that has its rows, else the workers in turn, neighbours together.
+
+    Where the parts go depends on nothing else, so that a fit of the same parts by as many workers is the same again.
+    """
+    there = client.who_has([part[0] for part in parts if isinstance(part[0], Future)] or futures_of(X))
+    home = {str(key): sorted(set(at) & set(places)) for key, at in there.items()}
+    found = []
+    for number, part in enumerate(parts):
+        own = home.get(str(part[0].key), [])
+        found.append(own[0] if own else places[number * len(places) // len(parts)])
+    return found

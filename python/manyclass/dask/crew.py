@@ -1,0 +1,177 @@
+"""The workers that train: where each shard is, waits that end, and who takes over from a worker that is lost.
+
+Tasks are pinned to the worker of their shard, so that the scheduler neither moves nor repeats them by itself: what is
+lost with a worker is made again by `Crew.wait`'s caller, from the last merge. Every wait looks at the workers each
+second, so that none outlasts a lost worker by more than PATIENCE.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
+from typing import Any
+
+import distributed
+
+PATIENCE = 20.0  # seconds: less than what a user may be made to wait for an error, 30
+GLANCE = 1.0  # seconds between looks at the workers
+
+
+class LostWorkerError(Exception):
+    """Workers that shards are on are gone, or give no sign of life."""
+
+    def __init__(self, places: Iterable[str]) -> None:
+        super().__init__(", ".join(sorted(places)))
+        self.places = frozenset(places)
+
+
+class Crew:
+    """Workers of a cluster, one for each shard.
+
+    Attributes
+    ----------
+    client : distributed.Client
+    places : list of str
+        The address of the worker of each shard.
+    """
+
+    def __init__(self, client: Any, places: Sequence[str]) -> None:
+        self.client, self.places = client, list(places)
+        self._signs: dict[str, tuple[float, float]] = {}
+        self._idle: dict[str, float] = {}
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
+        """Let the worker of a shard call a function; return the future."""
+        place = self.places[at % len(self.places)]
+        future = self.client.submit(function, *given, workers=[place], allow_other_workers=False, pure=False)
+        self._made.add(future)
+        return future
+
+    def compute(self, at: int, parts: Sequence[Any]) -> list[Any]:
+        """Let the worker of a shard compute parts of collections, or others where it is gone; return the futures."""
+        made: list[Any] = self.client.compute(parts, workers=[self.places[at]], allow_other_workers=True)
+        self._made.update(made)
+        return made
+
+    def abandon(self) -> None:
+        """Let the scheduler forget all tasks: those that wait for a lost worker would do so for ever."""
+        for future in list(self._made):  # Client.cancel fails in the scheduler for tasks that depend on each other
+            future.release()
+        self._made.clear()
+
+    def everywhere(self, function: Callable[..., Any], *given: Any) -> list[Any]:
+        """Let two workers, if there are two, make the same, so that the loss of one is none; return the futures."""
+        return [self.submit(at, function, *given) for at in range(min(2, len(self.places)))]
+
+    def wait(self, futures: Sequence[Any]) -> None:
+        """Wait until all are done.
+
+        Raises
+        ------
+        LostWorkerError
+            If a worker is gone or silent.
+        RuntimeError
+            If the client or the scheduler is gone, or a task failed by other than a ValueError, which is raised as is.
+        """
+        while True:
+            try:
+                distributed.wait(futures, timeout=GLANCE)
+            except TimeoutError:
+                self._check(futures)
+                continue
+            except CancelledError as fault:
+                self._check(futures)
+                raise _gone(self.client) from fault
+            self._check(futures)
+            if all(future.status == "finished" for future in futures):
+                return
+            time.sleep(GLANCE / 10)  # of tasks that the scheduler makes again: the next look tells
+
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """What small futures hold."""
+        self.wait(futures)
+        try:
+            return list(self.client.gather(list(futures)))
+        except (CancelledError, OSError, KeyError) as fault:
+            self._check(futures)
+            raise _gone(self.client) from fault
+
+    def _check(self, futures: Sequence[Any]) -> None:
+        """Raise what there is to raise; a lost worker before the errors that follow from it."""
+        if self.client.status not in ("running", "connecting"):
+            raise _gone(self.client)
+        lost = set(self.places) - self.live()
+        if lost:
+            raise LostWorkerError(lost)
+        for future in futures:
+            if future.status == "error":
+                raise _error_of(future.exception())
+            if future.status == "cancelled":
+                raise _gone(self.client)
+
+    def live(self) -> set[str]:
+        """Workers that give signs of life, and take work."""
+        if self.client.status != "running":
+            raise _gone(self.client)
+        now, found = time.monotonic(), set()
+        for place, told in self.client.scheduler_info()["workers"].items():
+            sign = float(told["last_seen"])
+            if self._signs.get(place, (None,))[0] != sign:
+                self._signs[place] = (sign, now)
+            if told.get("status") == "running":
+                self._idle.pop(place, None)
+            takes_none = now - self._idle.setdefault(place, now) if told.get("status") != "running" else 0.0
+            if now - self._signs[place][1] < PATIENCE and takes_none < PATIENCE:
+                found.add(place)
+        return found
+
+    def some_live(self, lost: frozenset[str] = frozenset()) -> set[str]:
+        """Return live workers other than these; raises RuntimeError if none comes within PATIENCE."""
+        until = time.monotonic() + PATIENCE
+        while not (live := self.live() - lost):
+            if time.monotonic() > until:
+                told = f"training lost its last worker ({', '.join(sorted(lost))})" if lost else "there is no worker"
+                raise RuntimeError(f"{told}, and no other came within {PATIENCE:.0f} s")
+            time.sleep(GLANCE / 4)
+        return live
+
+    def replace(self, lost: frozenset[str]) -> list[int]:
+        """Put the shards of lost workers on others, those with the fewest first; return the numbers of the shards.
+
+        Raises
+        ------
+        RuntimeError
+            If no worker comes within PATIENCE.
+        """
+        live = self.some_live(lost)
+        moved = [at for at, place in enumerate(self.places) if place in lost]
+        for at in moved:
+            self.places[at] = min(sorted(live), key=self.places.count)
+        return moved
+
+    def holders(self, future: Any, lost: frozenset[str]) -> set[str]:
+        """Workers that have what a future stands for, but for lost ones."""
+        found = self.client.who_has([future])
+        return set(next(iter(found.values()), ())) - lost
+
+
+def _gone(client: Any) -> RuntimeError:
+    return RuntimeError(f"training ended: the client is {client.status}, or has lost its tasks or the scheduler")
+
+
+def _error_of(fault: BaseException) -> Exception:
+    """What a user sees of an error on a worker."""
+    if isinstance(fault, ValueError | TypeError):
+        return fault
+    if isinstance(fault, distributed.KilledWorker):
+        made = RuntimeError(
+            f"the workers that trained were killed again and again, as for want of memory: {fault}; use more workers, "
+            "smaller parts, or division='rows and classes', which holds a part of W on each"
+        )
+    else:
+        made = RuntimeError(f"training failed on a worker: {type(fault).__name__}: {fault}")
+    made.__cause__ = fault
+    return made

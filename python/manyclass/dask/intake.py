@@ -1,0 +1,243 @@
+"""What workers make of their parts before training: checked rows, the classes of all, weights, shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import validate_data
+
+from manyclass.checks import canonical_csr
+from manyclass.dask.merging import coupling_of
+from manyclass.dask.shards import Shard, Whole
+from manyclass.estimators.settle import Settled, linear_model, settle_points
+from manyclass.estimators.targets import check_targets, find_positions, sorted_classes
+from manyclass.estimators.weighting import raw_weights, times_class_weight
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import Doubles, Matrix
+from manyclass.training.plan import PointsPlan
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The checked rows of a worker.
+
+    Attributes
+    ----------
+    x : csr_array or ndarray of shape (n_rows, n_features), float32
+    y : ndarray of shape (n_rows,)
+    weights : ndarray of shape (n_rows,), float64, or None
+        As they were given; rows of weight 0 are left out.
+    names : ndarray of shape (n_features,) or None
+        Of the features.
+    """
+
+    x: Matrix
+    y: NDArray[Any]
+    weights: Doubles | None
+    names: NDArray[Any] | None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the client learns of the rows of a worker: numbers.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    sparse, weighted : bool
+    names : tuple of str or None
+    """
+
+    n_rows: int
+    n_features: int
+    sparse: bool
+    weighted: bool
+    names: tuple[str, ...] | None
+
+
+def pack(*columns: Any) -> tuple[Any, Any, Any]:
+    """A part as (x, y, weights or None); a part of files is x and y already."""
+    if isinstance(columns[0], tuple):
+        columns = (*columns[0], *columns[1:])
+    return columns if len(columns) == 3 else (*columns, None)
+
+
+def n_rows(x: Any) -> int:
+    """Rows of a part of whatever kind."""
+    return int(np.shape(x)[0])
+
+
+def stack(owner: Any, parts: Sequence[tuple[Any, Any, Any]]) -> Rows | None:
+    """Check the parts of a worker, and put their rows together; None where there are none.
+
+    Raises
+    ------
+    ValueError
+        For what the estimator's `fit` raises it.
+    """
+    some = [part for part in parts if n_rows(part[0])]
+    if not some:
+        return None
+    checked = [_checked(owner, *part) for part in some]
+    if len(checked) == 1:
+        return checked[0]
+    xs, ys, ws = ([getattr(rows, name) for rows in checked] for name in ("x", "y", "weights"))
+    x = canonical_csr(sp.vstack(xs, format="csr")) if sp.issparse(xs[0]) else np.concatenate(xs)
+    return Rows(x, np.concatenate(ys), None if ws[0] is None else np.concatenate(ws), checked[0].names)
+
+
+def _checked(owner: Any, x: Any, y: Any, weights: Any) -> Rows:
+    shadow = clone(owner)
+    check_targets(y, several=False)
+    given = np.asarray(y)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.ndim != 1 or len(given) != n_rows(x):
+        raise ValueError(f"a part of X has {n_rows(x)} rows, that of y has shape {given.shape}; it must be as many")
+    made = validate_data(shadow, x, accept_sparse="csr", dtype=np.float32, order="C")
+    matrix: Matrix = canonical_csr(made) if isinstance(made, sp.csr_matrix | sp.csr_array) else np.asarray(made)
+    own = None if weights is None else raw_weights(np.asarray(weights), len(given))
+    if own is not None and not own.all():
+        kept = np.flatnonzero(own)
+        matrix, given, own = matrix[kept], given[kept], own[kept]
+    return Rows(matrix, given, own, getattr(shadow, "feature_names_in_", None))
+
+
+def tell(rows: Rows | None) -> Told | None:
+    """Tell of the rows what the client must know."""
+    if rows is None or not n_rows(rows.x):
+        return None
+    return Told(
+        n_rows=rows.x.shape[0],
+        n_features=rows.x.shape[1],
+        sparse=isinstance(rows.x, sp.csr_array),
+        weighted=rows.weights is not None,
+        names=None if rows.names is None else tuple(map(str, rows.names)),
+    )
+
+
+def classes_of(rows: Rows) -> NDArray[Any]:
+    """Distinct labels of a worker's rows."""
+    return sorted_classes(rows.y)[0]
+
+
+def all_classes(some: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the classes of all workers; raises ValueError for labels of two kinds, or a single class."""
+    classes = some[0]
+    for more in some[1:]:
+        classes = sorted_classes(more, classes)[0]
+    if len(classes) < 2:
+        raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
+    return classes
+
+
+def counts_of(rows: Rows, classes: NDArray[Any]) -> tuple[Doubles, Doubles]:
+    """Rows of each class, and the sums of their weights."""
+    places = find_positions(rows.y, classes, "y")
+    counts = np.bincount(places, minlength=len(classes)).astype(np.float64)
+    return counts, counts if rows.weights is None else np.bincount(places, rows.weights, minlength=len(classes)).astype(
+        np.float64
+    )
+
+
+def sum_counts(some: Sequence[tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
+    """Those of all workers, in their order."""
+    counts, weights = some[0]
+    for more, more_weights in some[1:]:
+        counts, weights = counts + more, weights + more_weights
+    return counts, weights
+
+
+def whole_of(counts: tuple[Doubles, Doubles], n_shards: int, n_features: int, sparse: bool) -> Whole:
+    """What each worker knows of all."""
+    return Whole(counts[0], n_shards, n_features, int(counts[0].sum()), sparse)
+
+
+def class_weights(owner: Any, counts: tuple[Doubles, Doubles], classes: NDArray[Any]) -> tuple[Doubles | None, float]:
+    """Factors of the weights of rows by their class, or None, and the mean weight of all rows with them."""
+    n, weights = counts
+    factors: Doubles | None = None
+    if isinstance(owner.class_weight, str):
+        factors = weights.sum() / (len(classes) * weights)
+    elif owner.class_weight is not None:
+        factors = times_class_weight(None, owner.class_weight, np.arange(len(classes)), classes)
+    if factors is not None and not factors.all():
+        raise ValueError("class_weight has a weight of 0; leave the rows of that class out instead")
+    total = weights if factors is None else weights * factors
+    return factors, float(total.sum() / n.sum())
+
+
+def weigh_rows(rows: Rows, factors: tuple[Doubles | None, float], classes: NDArray[Any]) -> Doubles | None:
+    """Weights of rows with mean 1 over all workers; None where all are equal."""
+    of_classes, mean = factors
+    if rows.weights is None and of_classes is None:
+        return None
+    own = np.ones(n_rows(rows.x)) if rows.weights is None else rows.weights
+    if of_classes is not None:
+        own = own * of_classes[find_positions(rows.y, classes, "y")]
+    return own / mean
+
+
+# What training is settled by
+
+
+def scaling_of(owner: Any, rows: Rows, weights: Doubles | None) -> FeatureScaling | None:
+    """How features are scaled, by the rows of one worker."""
+    chosen = owner.check_parameters()
+    if linear_model(chosen).get_params()["scaling"] == "none":
+        return None
+    return FeatureScaling.of(rows.x, centre=bool(owner.fit_intercept), weights=weights)
+
+
+def shard_of(
+    rows: Rows,
+    classes: NDArray[Any],
+    weights: Doubles | None,
+    scaling: FeatureScaling | None,
+    number: int,
+    first: int,
+) -> Shard:
+    """The rows as training takes them."""
+    x = rows.x if scaling is None else scaling.apply(rows.x)
+    return Shard(x, find_positions(rows.y, classes, "y"), weights, number, first)
+
+
+def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int) -> Settled:
+    """What "auto" stands for, by rules and by trials on the rows of one worker.
+
+    The untried ridge of solver="auto" is by the rows of all.
+    """
+    chosen = owner.check_parameters()
+    chosen = replace(chosen, model=linear_model(chosen))
+    settled = settle_points(
+        owner, chosen, shard.x, shard.labels, n_classes, candidates=False, timed=False, weights=shard.weights
+    )
+    if chosen.solver is None and owner.alpha == "auto" and not settled.alpha_path and len(shard) < n_rows_of_all:
+        points = settled.plan
+        assert isinstance(points, PointsPlan)
+        alpha = points.alpha * len(shard) / n_rows_of_all
+        plan = replace(points, alpha=alpha)
+        settled = replace(settled, plan=plan, params={**settled.params, "alpha": alpha})
+    return settled
+
+
+def size_of(shard: Shard) -> tuple[int, int, float]:
+    """Rows, values that are not 0, and the sum of their squares."""
+    values = shard.x.data if isinstance(shard.x, sp.csr_array) else shard.x.ravel()
+    return len(shard), int(np.count_nonzero(values)), float(np.einsum("i,i->", values, values, dtype=np.float64))
+
+
+def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -> tuple[float, float]:
+    """What curvatures are multiplied by for a merge; see `manyclass.dask.merging`.
+
+    A row's squared length, intercept included, over the square of one of its values is how many weights push together.
+    """
+    rows, stored, square = (sum(one) for one in zip(*sizes, strict=True))
+    length = square / rows + fit_intercept
+    return coupling_of(len(sizes), length * stored / max(square, 1e-30)), coupling_of(len(sizes), length)

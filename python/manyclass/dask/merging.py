@@ -1,0 +1,133 @@
+r"""How changes of W that several shards have made from one W add up.
+
+A pass of shard p moves a weight by :math:`\Delta_p`. To add these up is right where a pass moves the weight a short
+way, as one pass after another would; where each pass alone moves it all the way to where its rows want it, the sum
+goes many times too far, and the right thing is a mean. Between these, take the loss as a parabola in the weight, of
+curvature :math:`h_p` on the rows of a shard. A pass of steps :math:`\eta` then takes the weight to :math:`w + (w_p^* -
+w)(1 - e^{-a_p})`, with :math:`a_p = \eta h_p`, and the passes of all shards, mixed, to :math:`w + \sum_p (a_p /
+A)(w_p^* - w)(1 - e^{-A})` with :math:`A = \sum_p a_p`. Hence
+
+.. math:: \Delta = \frac{1 - e^{-A}}{A} \sum_p \frac{a_p}{1 - e^{-a_p}} \Delta_p .
+
+This is the sum for small steps, the mean for large ones, and the change itself where one shard alone has rows that the
+weight depends on. The curvature of the log-loss in w_kj is the sum of :math:`x_{ij}^2 p_{ik} (1 - p_{ik})` over rows,
+at most that of :math:`x_{ij}^2 p_{ik}`, which near the optimum is about the sum of :math:`x_{ij}^2` over the rows of
+class k, since there the two agree for x_ij in place of its square. It is known before training, and is 0 but for pairs
+of a feature and a class that occur together. A ridge adds :math:`\alpha` a row.
+
+Weights do not move one by one: the features of a row push a score together. Along a direction in which m of them do,
+the curvature is up to m times that of each weight, and a sum that is right for single weights goes too far along it.
+So curvatures are multiplied by the smallest number for which, whatever they are, the merge goes at most FURTHEST times
+as far as the optimum: `coupling_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from manyclass.dask.shards import Shard, Whole
+from manyclass.model.weights import Doubles, Floats
+
+# Twice as far as the optimum of a parabola is as far from it as before.
+FURTHEST = 3.0
+SMALLEST = 1e-9  # of a, where 1 stands for a / (1 - e^-a)
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """Curvatures of the loss of some rows, a row's part of the loss counting as 1.
+
+    Attributes
+    ----------
+    pairs : csr_array of the shape of the stored matrix (or of a part of it), or ndarray
+        Sum of x_ij^2 over the rows of class k, by feature j and class k; what padded classes have is nothing.
+    counts : ndarray of shape (n_classes,), float64
+        Rows of each class, for intercepts; empty in parts other than 0.
+    n_rows : int
+        For the ridge.
+    coupling : tuple of two floats
+        What the curvatures of weights are multiplied by, and those of intercepts.
+    """
+
+    pairs: Any
+    counts: Doubles
+    n_rows: int
+    coupling: tuple[float, float]
+
+    @classmethod
+    def of(cls, shard: Shard, whole: Whole, coupling: tuple[float, float]) -> Curvature:
+        """Measure the rows of a shard."""
+        n, n_classes = len(shard), whole.n_classes
+        r = np.ones(n) if shard.weights is None else shard.weights
+        y = sp.csr_array((r, shard.labels, np.arange(n + 1)), shape=(n, n_classes))
+        if isinstance(shard.x, sp.csr_array):
+            squares = sp.csr_array((np.square(shard.x.data), shard.x.indices, shard.x.indptr), shape=shard.x.shape)
+            pairs: Any = sp.csr_array(squares.T @ y)
+        else:
+            pairs = y.T @ np.square(shard.x)
+        return cls(pairs, np.bincount(shard.labels, r, minlength=n_classes).astype(np.float64), n, coupling)
+
+    def part(self, whole: Whole, part: int) -> Curvature:
+        """Those of a part of the stored matrix."""
+        counts = self.counts if part == 0 else np.zeros(0)
+        return Curvature(self.pairs[whole.rows_of(part)], counts, self.n_rows, self.coupling)
+
+    @classmethod
+    def total(cls, some: Sequence[Curvature]) -> Curvature:
+        """Those of all rows, of those of shards in their order."""
+        pairs, counts = some[0].pairs, some[0].counts
+        for one in some[1:]:
+            pairs, counts = pairs + one.pairs, counts + one.counts
+        return cls(pairs, counts, sum(one.n_rows for one in some), some[0].coupling)
+
+
+def weigh(matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float) -> None:
+    """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it."""
+    _multiply(matrix, intercept, bends, eta, alpha, lambda a: a / -np.expm1(-a))
+
+
+def settle(matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float) -> None:
+    """Multiply a sum of weighted changes by (1 - e^-A) / A, in place, the curvatures being those of all rows."""
+    _multiply(matrix, intercept, bends, eta, alpha, lambda a: -np.expm1(-a) / a)
+
+
+def _multiply(
+    matrix: Floats,
+    intercept: Floats,
+    bends: Curvature,
+    eta: float,
+    alpha: float,
+    factor: Callable[[Any], Any],
+) -> None:
+    ridge, pairs = max(SMALLEST, eta * alpha * bends.n_rows), bends.pairs
+    if isinstance(pairs, sp.csr_array):
+        base = factor(ridge)
+        rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
+        matrix[rows, pairs.indices] *= (factor(bends.coupling[0] * eta * pairs.data + ridge) / base).astype(np.float32)
+        matrix *= np.float32(base)
+    else:
+        matrix *= factor(bends.coupling[0] * eta * pairs + ridge).astype(np.float32)
+    if len(intercept):
+        intercept *= factor(bends.coupling[1] * eta * bends.counts + SMALLEST).astype(np.float32)
+
+
+def coupling_of(n_shards: int, together: float) -> float:
+    r"""Return what curvatures are to be multiplied by, where up to `together` weights push a score together.
+
+    Of n equal shards with a curvature a / n each, the merge goes along a direction of `together` times that
+    curvature :math:`(1 - e^{-ma/n\kappa}) (1 - e^{-a}) / (1 - e^{-a/n})` times as far as the optimum, a standing for
+    the product with the result :math:`\kappa`; it is the smallest one for which this is at most FURTHEST for all a.
+    """
+    a = np.geomspace(1e-6, 50, 2000)
+    sums = np.expm1(-n_shards * a) / np.expm1(-a)
+    low, high = 1.0, max(1.0, together)
+    for _ in range(40):
+        middle = (low + high) / 2
+        further = float((-np.expm1(-together / middle * a) * sums).max())
+        low, high = (low, middle) if further <= FURTHEST else (middle, high)
+    return high if high > 1 + 1e-6 else 1.0

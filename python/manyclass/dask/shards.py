@@ -1,0 +1,63 @@
+"""The rows of a worker, and what it knows of those of the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyclass.model.weights import Doubles, Ids, Matrix
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The rows of one worker.
+
+    Attributes
+    ----------
+    x : csr_array or ndarray of shape (n_rows, n_features), float32
+        Scaled, where features are.
+    labels : ndarray of shape (n_rows,), int32
+        Places among the classes of all shards.
+    weights : ndarray of shape (n_rows,), float64, or None
+        Of the rows, with mean 1 over all shards.
+    number, first : int
+        The shard's among all, and rows of those before it: draws are named by a row's number among all.
+    """
+
+    x: Matrix
+    labels: Ids
+    weights: Doubles | None
+    number: int
+    first: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What each worker knows of all rows.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_classes,), float64
+        Rows of each class.
+    n_shards, n_features, n_rows : int
+    sparse : bool
+        Whether X is.
+    """
+
+    counts: Doubles
+    n_shards: int
+    n_features: int
+    n_rows: int
+    sparse: bool
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.counts)
+
+    def rows_of(self, part: int) -> slice:
+        """The rows of the stored matrix that are its part of this number; there is one part for each shard."""
+        n = self.n_features if self.sparse else self.n_classes
+        return slice(n * part // self.n_shards, n * (part + 1) // self.n_shards)

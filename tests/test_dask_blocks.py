@@ -1,0 +1,145 @@
+"""Training by rows and classes on a Dask cluster of three processes: no worker has all of W, the loss is as good."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("distributed")
+
+import dask.array as da
+from distributed import Client, LocalCluster
+
+from manyclass import SoftmaxClassifier, solvers
+from manyclass.dask import DaskSoftmaxClassifier
+from manyclass.dask.blocks import Block, best_of, look, simulate_blocks
+from manyclass.dask.shards import Shard, Whole
+from manyclass.estimators.settle import settle_points
+from manyclass.training.passes import Schedule
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+N, N_FEATURES, N_CLASSES, CHUNK = 600, 12, 20, 100
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0", memory_limit="2GiB") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(N, N_FEATURES)) * (rng.random((N, N_FEATURES)) < 0.5)).astype(np.float32)
+    y = np.argmax(X @ (2 * rng.normal(size=(N_FEATURES, N_CLASSES))) + rng.gumbel(size=(N, N_CLASSES)), axis=1)
+    return X, y
+
+
+def arrays(X, y):
+    return da.from_array(X, chunks=(CHUNK, -1)), da.from_array(y, chunks=CHUNK)
+
+
+def model(**more):
+    own = {"solver": solvers.Exact(decay=0.8), "learning_rate": 0.5, "alpha": 1e-3, "max_iter": 8, "random_state": 0}
+    return {**own, **more}
+
+
+@pytest.fixture(scope="module")
+def fitted(client, data):
+    return DaskSoftmaxClassifier(**model(), division="rows and classes", client=client).fit(*arrays(*data))
+
+
+def thirds(X, labels):
+    return [Shard(X[at : at + 200], labels[at : at + 200], None, at // 200, at) for at in range(0, N, 200)]
+
+
+def plan_of(X, labels):
+    local = SoftmaxClassifier(**model())
+    chosen = local.check_parameters()
+    return settle_points(local, chosen, X, labels, N_CLASSES, candidates=False, timed=False).plan
+
+
+def test_three_workers_make_what_one_process_makes_that_simulates_them(fitted, data):
+    X, labels = data[0], data[1].astype(np.int32)
+    whole = Whole(np.bincount(labels).astype(float), 3, N_FEATURES, N, False)
+    weights, curve = simulate_blocks(plan_of(X, labels), whole, thirds(X, labels))
+    np.testing.assert_array_equal(fitted.to_local().coef_, weights.coef)
+    np.testing.assert_array_equal(fitted.to_local().intercept_, weights.intercept)
+    np.testing.assert_allclose(fitted.loss_curve_, curve, rtol=1e-12)  # sums in another order
+
+
+def test_the_optimum_of_the_ridged_loss_is_reached(data):
+    X, labels = data[0], data[1].astype(np.int32)
+    exact = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-6), alpha=1e-3, max_iter=1000).fit(X, labels)
+    best = exact.certificate(X, labels)
+    assert best["gap"] < 1e-4
+    plan = replace(plan_of(X, labels), max_iter=60, schedule=Schedule("exponential", 0.5, 0.5, 0.95))
+    whole = Whole(np.bincount(labels).astype(float), 3, N_FEATURES, N, False)
+    weights, _ = simulate_blocks(plan, whole, thirds(X, labels))
+    losses, _ = weights.log_losses(X, labels, 1)
+    assert losses.mean() + 5e-4 * float(np.sum(np.square(weights.coef))) < best["primal"] + 0.01  # nats, of the issue
+
+
+def test_every_worker_visits_its_rows_once_a_pass_and_sends_w_once(fitted):
+    block = 4 * (N_FEATURES + 1) * N_CLASSES
+    for counts in fitted.work_:
+        assert counts["n_visits"] == 8 * N / 3
+        assert counts["class_updates"] == 8 * N / 3 * N_CLASSES
+        assert counts["bytes_in"] == counts["bytes_out"] == 8 * block
+
+
+def test_answers_of_blocks_are_those_of_the_whole(fitted, data):
+    X, y = data
+    dX, _ = arrays(X, y)
+    local = fitted.to_local()
+    np.testing.assert_array_equal(fitted.predict(dX).compute(), local.predict(X))
+    np.testing.assert_allclose(fitted.predict_proba(dX).compute(), local.predict_proba(X), rtol=1e-4)  # float32 scores
+    labels, log_p = fitted.predict_top_k(dX, 3)
+    np.testing.assert_array_equal(labels.compute(), local.predict_top_k(X, 3)[0])
+    np.testing.assert_allclose(log_p.compute(), local.predict_top_k(X, 3)[1], rtol=1e-4, atol=1e-5)
+    weights = np.linspace(0, 2, N)
+    found = fitted.evaluate(dX, da.from_array(np.where(np.arange(N) % 50, y, 99), chunks=CHUNK), da.from_array(weights))
+    expected = local.evaluate(X, np.where(np.arange(N) % 50, y, 99), weights)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_division_is_chosen_by_sizes(client, data):
+    X, y = data
+    assert "solver is 'implicit'" in refused(client, data)
+    small = DaskSoftmaxClassifier(**model(max_iter=1), client=client).fit(*arrays(X, y))
+    assert small.division_ == "rows"
+    # 20 classes of 4 million features: 320 MB, of which a worker of 2 GiB would have four copies.
+    wide = da.from_array(X, chunks=(CHUNK, -1)).map_blocks(widened, meta=sp.csr_matrix((0, 0)))
+    large = DaskSoftmaxClassifier(**model(max_iter=1), client=client)
+    assert large.fit(wide, da.from_array(y, chunks=CHUNK)).division_ == "rows and classes"
+
+
+def widened(x):
+    rows, columns = np.nonzero(x)
+    return sp.csr_matrix((x[rows, columns], (rows, columns)), shape=(len(x), 4_000_000))
+
+
+def refused(client, data):
+    with pytest.raises(ValueError, match="division='rows and classes'") as told:
+        DaskSoftmaxClassifier(solver="implicit", division="rows and classes", client=client).fit(*arrays(*data))
+    return str(told.value)
+
+
+def test_a_block_of_a_random_model_agrees_with_all_scores(seed):
+    rng = np.random.default_rng(seed)
+    X, W, b = rng.normal(size=(150, 5)), rng.normal(size=(5, 11)), rng.normal(size=11)
+    X, W, b = (one.astype(np.float32) for one in (X, W, b))
+    labels = rng.integers(0, 11, 150).astype(np.int32)
+    blocks = [Block(0, W[:, :4], b[:4]), Block(4, W[:, 4:], b[4:])]
+    best, log_p, losses = best_of([look(block, X, 3, labels) for block in blocks], 3)
+    z = (X @ W + b).astype(np.float64)
+    exact = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    order = np.argsort(-exact, axis=1)[:, :3]
+    np.testing.assert_array_equal(best, order)
+    np.testing.assert_allclose(log_p, np.take_along_axis(exact, order, axis=1), atol=1e-5)
+    np.testing.assert_allclose(losses, -exact[np.arange(150), labels], atol=1e-5)
