@@ -9,6 +9,8 @@ import scipy.sparse as sp
 
 pytest.importorskip("distributed")
 
+import itertools
+
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask.costs import SPEEDS, WORKERS, Job, by_rows, by_rows_and_classes, stops_at
 from manyclass.dask.intake import couplings, size_of
@@ -66,7 +68,7 @@ def test_the_coupling_is_the_least_that_keeps_merges_from_going_too_far(n_shards
 
 def shards_of(X, labels, n):
     cuts = [X.shape[0] * at // n for at in range(n + 1)]
-    return [Shard(X[a:b], labels[a:b], None, at, a) for at, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))]
+    return [Shard(X[a:b], labels[a:b], None, at, a) for at, (a, b) in enumerate(itertools.pairwise(cuts))]
 
 
 @pytest.mark.parametrize("n_shards", [2, 4])

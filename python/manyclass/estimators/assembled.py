@@ -68,7 +68,7 @@ def assembled(owner: Estimator, trained: Trained) -> Estimator:
         alpha_path_=settled.alpha_path,
         learning_rate_table_=settled.rates,
         auto_report_=settled.trials.report,
-        _history=History(trained.n_points or n, n, trained.scaling, 1.0),
+        _history=replace(History.of_fit(n, trained.scaling, 1.0), n_points=trained.n_points or n),
     )
     fitted: Estimator = model
     return fitted
