@@ -46,6 +46,8 @@ class Crew:
     def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
         """Let the worker of a shard call a function; return the future."""
         place = self.places[at % len(self.places)]
+        if self.client.status not in ("running", "connecting"):
+            raise _gone(self.client)
         future = self.client.submit(function, *given, workers=[place], allow_other_workers=False, pure=False)
         self._made.add(future)
         return future
