@@ -62,7 +62,7 @@ def in_pass(n, then):
     return after_pass
 
 
-@pytest.mark.parametrize("nanny", [True, False])
+@pytest.mark.parametrize("nanny", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_training_goes_on_without_a_worker_that_is_killed(nanny):
     with cluster(processes=True) as workers, Client(workers) as client:
         if not nanny:
@@ -78,6 +78,7 @@ def test_training_goes_on_without_a_worker_that_is_killed(nanny):
         np.testing.assert_allclose(found.loss_curve_[3:], whole.loss_curve_[3:], rtol=0.1)
 
 
+@pytest.mark.long
 def test_the_only_worker_is_killed_and_its_nanny_restarts_it():
     with cluster(1) as workers, Client(workers) as client:
         X, y = data()
@@ -87,6 +88,7 @@ def test_the_only_worker_is_killed_and_its_nanny_restarts_it():
         assert found.loss_curve_.tolist() == model(client).fit(X, y).loss_curve_.tolist()  # from the beginning
 
 
+@pytest.mark.long
 def test_no_worker_is_left():
     with cluster() as workers, Client(workers) as client:
         X, y = data()
@@ -100,6 +102,7 @@ def test_no_worker_is_left():
         assert time.monotonic() - begin < 2 * MOST_SECONDS
 
 
+@pytest.mark.long
 def test_a_worker_that_hangs_is_given_up():
     with cluster(processes=True) as workers, Client(workers) as client:
         X, y = data()
@@ -111,6 +114,7 @@ def test_a_worker_that_hangs_is_given_up():
         assert found.n_iter_ == 6
 
 
+@pytest.mark.long
 def test_data_that_is_lost_with_its_worker_ends_in_one_error():
     with cluster() as workers, Client(workers) as client:
         X, y = data()
@@ -124,6 +128,7 @@ def test_data_that_is_lost_with_its_worker_ends_in_one_error():
             model(client).fit(*parts, callback=in_pass(2, lambda: os.kill(victim, signal.SIGKILL)))
 
 
+@pytest.mark.long
 def test_a_client_that_is_closed_ends_the_fit_and_leaves_the_workers_free():
     with cluster() as workers:
         client = Client(workers)
@@ -134,6 +139,7 @@ def test_a_client_that_is_closed_ends_the_fit_and_leaves_the_workers_free():
             assert model(other).fit(X, y).n_iter_ == 6
 
 
+@pytest.mark.long
 def test_a_scheduler_that_goes_away_ends_the_fit():
     workers = cluster()
     client = Client(workers)

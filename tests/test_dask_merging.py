@@ -1,5 +1,6 @@
 """How the changes of several shards add up: on parabolas, at the limits, and to the certified optimum of bibtex."""
 
+import itertools
 import os
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ pytest.importorskip("distributed")
 import itertools
 
 from manyclass import SoftmaxClassifier, solvers
+from manyclass.cli.parser import main
 from manyclass.dask.costs import SPEEDS, WORKERS, Job, by_rows, by_rows_and_classes, stops_at
 from manyclass.dask.intake import couplings, size_of
 from manyclass.dask.merging import FURTHEST, Curvature, coupling_of, settle, weigh
@@ -110,3 +112,12 @@ def test_predicted_costs_divide_work_and_memory_and_say_where_more_workers_stop_
         assert rows.steps * n == pytest.approx(by_rows(job, 1, 10, 16).steps)
     assert by_rows(job, 1, 10, 16).moved == 0
     assert stops_at(job, "rows", SPEEDS[0], 16) <= stops_at(job, "rows", SPEEDS[1], 16)
+
+
+def test_the_command_plan_prints_a_line_for_each_number_of_workers(capsys):
+    assert main(["plan", "--rows", "1e9", "--classes", "1e7"]) == 0
+    told = capsys.readouterr().out
+    assert "W takes 4.0 TB" in told
+    assert told.count("rows and classes") == 2 * len(WORKERS)
+    assert main(["plan", "--rows", "0", "--classes", "5"]) == 2
+    assert "--rows is 0.0" in capsys.readouterr().err

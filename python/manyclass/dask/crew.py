@@ -46,6 +46,8 @@ class Crew:
     def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
         """Let the worker of a shard call a function; return the future."""
         place = self.places[at % len(self.places)]
+        if self.client.status not in ("running", "connecting"):
+            raise _gone(self.client)
         future = self.client.submit(function, *given, workers=[place], allow_other_workers=False, pure=False)
         self._made.add(future)
         return future
@@ -147,6 +149,10 @@ class Crew:
             If no worker comes within PATIENCE.
         """
         live = self.some_live(lost)
+        for place in lost & set(
+            self.client.scheduler_info()["workers"]
+        ):  # silent: the scheduler would wait for its data
+            self.client.run_on_scheduler(_remove, place=place)
         moved = [at for at, place in enumerate(self.places) if place in lost]
         for at in moved:
             self.places[at] = min(sorted(live), key=self.places.count)
@@ -156,6 +162,11 @@ class Crew:
         """Workers that have what a future stands for, but for lost ones."""
         found = self.client.who_has([future])
         return set(next(iter(found.values()), ())) - lost
+
+
+async def _remove(place: str, dask_scheduler: Any = None) -> None:
+    """Let the scheduler take a worker for gone."""
+    await dask_scheduler.remove_worker(place, stimulus_id="manyclass-silent-worker", close=False)
 
 
 def _gone(client: Any) -> RuntimeError:
