@@ -194,8 +194,7 @@ class SubjectModel:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Map the file of a model, for predictions with one thread.
 
-        The program that asks has threads and processes of its own, and a process that was forked after threads ran
-        cannot start them again.
+        The program that asks has threads and processes of its own.
 
         Parameters
         ----------
