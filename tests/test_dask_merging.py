@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 pytest.importorskip("distributed")
 
-import itertools
 
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.cli.parser import main
