@@ -186,10 +186,7 @@ class WordVectorQueries(KeyedTable):
         return {"accuracy": right / len(known) if len(known) else np.nan, "n_questions": len(known)}
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
-        """Write word2vec's text or binary format, which give back the same floats; no word may hold white space.
-
-        An older file of this name stays as it was until all is written.
-        """
+        """Write word2vec's text or binary format, replaced at once: the same floats; no word may hold white space."""
         words = self.index_to_key
         for word in words:
             if len(word.split()) != 1 or word.split()[0] != word:
