@@ -1,4 +1,4 @@
-"""What a pass on a cluster takes: seconds, bytes and memory, by sizes, from costs that were measured.
+"""What a pass on a cluster takes: seconds, bytes and memory, by sizes, from costs of a step, a task and a byte.
 
     steps: visits of a worker times what a visit takes        moved: bytes of a worker over the speed of its network
     tasks: what the scheduler takes for each, all workers together
@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from manyclass.estimators.auto import NEGATIVES_SAMPLED, Shape, visit_cost
 
 BYTES = 4  # of a weight
-# Of the scheduler for a task: measured with 8 workers that do nothing (bench/bench_scale.py).
+# Of the scheduler for a task, which dask's documentation puts at a millisecond; bench/bench_scale.py measures it.
 SECONDS_A_TASK = 1e-3
 # Tasks of a round by rows, for each pair of workers and for each worker; of an inner step by rows and classes.
 TASKS_OF_PAIR, TASKS_OF_WORKER, TASKS_OF_STEP = 1, 5, 4
-# Of NumPy and SciPy for a product of a value of X with a weight, forward and back, and for a probability.
+# Of NumPy and SciPy for a product of a value of X with a weight, forward and back, and for a probability: what one core
+# does where the products are in cache. bench/bench_scale.py measures them, too.
 SECONDS_A_PRODUCT, SECONDS_A_PROBABILITY = 2.5e-9, 1.5e-8
 COPIES_BY_ROWS, COPIES_BY_BLOCKS = 4, 4  # of W on a worker; of a block: as it came, as it goes, copy, next
 
