@@ -1,7 +1,7 @@
 """Predict what training on a Dask cluster would take: seconds of a pass, memory and bytes of a worker.
 
-Predictions are sums of costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`): they say which division of the work fits
-a size and where more workers stop to help, not how many seconds a machine takes to the second.
+Predictions are sums of costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`): they say which division of
+the work fits a size and where more workers stop to help, not how many seconds a machine takes to the second.
 """
 
 from __future__ import annotations
