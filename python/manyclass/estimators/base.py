@@ -50,7 +50,6 @@ from manyclass.estimators.weighting import (
     times_class_weight,
     weights_left,
 )
-from manyclass.model.coded import CodedWeights
 from manyclass.model.kinds import Weights
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.search import class_index
@@ -471,9 +470,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", and "weight_bytes", what they take in memory, as "weight_dtype"."""
         check_is_fitted(self, "_weights")
-        weights = self._weights
-        dtype = weights.dtype if isinstance(weights, CodedWeights) else "float32"
-        return {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": dtype}
+        own, dtype = self._weights, getattr(self._weights, "dtype", "float32")
+        return {"weights": own.layout, "weight_bytes": own.nbytes, "weight_dtype": dtype}
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a file holds of the fit beside weights, classes and the loss curve.
