@@ -3,7 +3,6 @@
 import copy
 import os
 import pickle
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -387,26 +386,3 @@ def test_bad_arguments_are_told(arguments, error, told):
         fitted("pairs")[0].compress(**arguments)
     with pytest.raises(error, match=told):  # before anything else is looked at
         SoftmaxClassifier().compress(**arguments)
-
-
-def test_no_more_than_small_tiles_of_float32_are_in_memory():
-    """W is 16 MB as float32, 4 MB as bytes; predictions may have phi, scores and lists of some rows, no copy of W."""
-    rng = np.random.default_rng(0)
-    n_features, n_classes, n_rows = 2000, 2000, 64
-    X = sp.random_array((n_rows, n_features), density=0.01, rng=rng, dtype=np.float32).tocsr()
-    y = rng.integers(n_classes, size=n_rows).astype(np.int32)
-    sparse = LinearWeights(aligned_zeros(n_features, n_classes), np.zeros(n_classes, np.float32), sparse=True)
-    sparse.matrix[:] = rng.standard_normal(sparse.matrix.shape)
-    dense = LinearWeights(sparse.matrix, sparse.intercept, sparse=False)
-    for trained, data in ((sparse, X), (dense, X.toarray())):
-        for dtype in ("float16", "int8"):
-            weights = coded(trained, dtype)
-            tracemalloc.start()
-            weights.scores(data, 1)
-            weights.top_k(data, 5, 1)
-            weights.log_losses(data, y, 1)
-            weights.log_normalizers(data, 1)
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            assert weights.nbytes < 16e6 * np.dtype(dtype).itemsize / 4 + 20_000
-            assert peak < 3e6  # scores of 64 rows are 0.5 MB
