@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from test_persist import rewrite
 import manyclass
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
 from manyclass.model.coded import some_columns
+from manyclass.model.compress import coded
+from manyclass.model.weights import LinearWeights, aligned_zeros
 
 DTYPES = ("float32", "float16", "int8")
 
