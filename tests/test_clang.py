@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pybind11
 import pytest
 from test_cpp import PROGRAMS, QUIET, ROOT, Build, check_wide_instructions, tool
 
@@ -54,6 +53,7 @@ def python(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.long
 def test_the_package_built_by_clang_passes_the_tests_of_the_core(tmp_path):
+    pybind11 = pytest.importorskip("pybind11")
     options = (
         *(f"-DCMAKE_CXX_COMPILER={clang()}", "-DMANYCLASS_PYTHON=ON"),
         *(f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"),

@@ -181,7 +181,7 @@ def test_weights_that_are_not_finite_are_neither_written_nor_read(value, tmp_pat
     with pytest.raises(ValueError, match="the weights are not finite, because training diverged"):
         model.save(tmp_path / "m")
     assert os.listdir(tmp_path) == []
-    monkeypatch.setattr("manyclass.estimators.files._is_finite", lambda array: True)
+    monkeypatch.setattr("manyclass.estimators.files.is_finite", lambda array: True)
     model.save(tmp_path / "m")
     monkeypatch.undo()
     with pytest.raises(ValueError, match=f"^{re.escape(str(tmp_path / 'm'))} is damaged: 'weights' has numbers that"):

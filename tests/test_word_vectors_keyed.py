@@ -139,7 +139,8 @@ def test_the_error_for_an_unknown_word_travels_without_the_vocabulary(seed):
     copy = pickle.loads(pickle.dumps(caught.value))
     assert type(copy) is KeyError
     assert copy.args == (str(caught.value),)
-    assert len(pickle.dumps(caught.value)) < 300
+    error = caught.value.with_traceback(None)  # which tblib, if it is loaded, would pickle too
+    assert len(pickle.dumps(error)) < 400
 
 
 @pytest.mark.parametrize(

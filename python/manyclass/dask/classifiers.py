@@ -11,7 +11,7 @@ import dask.array
 import numpy as np
 from distributed import Client, default_client
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 
 from manyclass.checks import check_choice, check_number
@@ -67,6 +67,11 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         if "_model" in state:
             state["_model"] = answers.LocalModel(self.to_local())
         return state
+
+    def __sklearn_clone__(self) -> Any:
+        """Return an unfitted copy with the same client, which cannot be copied."""
+        own = self.get_params(deep=False)
+        return type(self)(**{name: own[name] if name == "client" else clone(own[name], safe=False) for name in own})
 
     def _owner(self) -> Any:
         """The estimator of one machine with the same parameters."""
@@ -234,7 +239,7 @@ class DaskSoftmaxClassifier(DaskClassifier):
     n_merges : int, default=1
         Merges of what the workers have learnt, in a pass.
     client : distributed.Client or None, default=None
-        None: `distributed.default_client()`. Not part of copies.
+        None: `distributed.default_client()`. A clone has the same one, a pickle none.
     others : as of `SoftmaxClassifier`
 
     Attributes

@@ -201,7 +201,7 @@ class MarginClassifier(LabelClassifier):
             fit_composed(fitted, points, watch, lambda member, *on: member._fit_points(chosen, *on))
         else:
             fitted._fit_points(chosen, points, watch)
-        return taken_over(self, fitted)  # type: ignore[no-any-return]
+        return self if fitted is self else taken_over(self, fitted)
 
     def _fit_points(self, chosen: Chosen, points: Points, watch: Watch) -> Self:
         if goes_on_warm(self):

@@ -228,7 +228,7 @@ class SoftmaxClassifier(LabelClassifier):
             )
         else:
             fitted._fit_points(chosen, points, watch, candidates, start)
-        return taken_over(self, fitted)  # type: ignore[no-any-return]
+        return self if fitted is self else taken_over(self, fitted)
 
     def _fit_points(
         self, chosen: Chosen, points: Points, watch: Watch, candidates: ArrayLike | None, start: Start | None

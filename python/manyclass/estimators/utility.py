@@ -263,7 +263,7 @@ class AugmentReduceClassifier(LinearClassifier):
                 )
             else:
                 fitted._fit_points(chosen, points, watch, start)
-            return taken_over(self, fitted)  # type: ignore[no-any-return]
+            return self if fitted is self else taken_over(self, fitted)
         if any(given is not None for given in (callback, max_seconds, start, checkpoint)):
             raise ValueError(
                 "posterior='gaussian' knows no callback, max_seconds, coef_init or checkpoint; they must be None"

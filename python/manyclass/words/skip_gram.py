@@ -93,8 +93,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Threads; None is 1, -1 all cores. Above 1 they race on the vectors, and results vary from run to run.
     random_state : int, RandomState instance or None, default=None
         Seed of the first vectors and all draws.
-    verbose : int, default=0
-        Above 0: a progress bar with words per second.
+    verbose : int, default=0, above 0: a progress bar with words per second
 
     Attributes
     ----------
@@ -172,7 +171,6 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         resume: bool = False,
     ) -> SkipGram:
         """Return it trained on a corpus; Ctrl-C ends it with the vectors reached, an error with those of a fit before.
-
         A ValueError of a parameter, or of a corpus without two words, frequent enough, that are near each other.
 
         Parameters
