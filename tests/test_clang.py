@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cpp import PROGRAMS, QUIET, ROOT, Build, check_wide_instructions, tool
+from test_cpp import PROGRAMS, ROOT, Build, check_wide_instructions, tool
 
 VERSIONS = range(30, 14, -1)  # Debian and Ubuntu have clang++-19; a name without a number is taken first
 # Tests of the code, of what is built and of pages, which no compiler changes, but for two that read the binary's names.
@@ -46,7 +46,7 @@ def package_of(build: Build, folder: Path) -> Path:
 
 def python(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A Python that finds the package of that folder first."""
-    env = os.environ | QUIET | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = os.environ | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT / "tests", env=env, capture_output=True, text=True, check=False)
 
