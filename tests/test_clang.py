@@ -28,7 +28,7 @@ def clang() -> str:
     pytest.skip("there is no clang++: on Debian and Ubuntu, install clang-19")
 
 
-def tests_of_the_core() -> list[str]:
+def files_of_the_core() -> list[str]:
     """Files that call the compiled core, most of which compare it with its twins in NumPy, and whole passes."""
     files = sorted((ROOT / "tests").glob("test_*.py"))
     bears = [f.name for f in files if "_core" in f.read_text("utf-8")]
@@ -52,7 +52,7 @@ def python(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_the_package_built_by_clang_passes_the_tests_of_the_core(tmp_path):
+def test_the_package_built_by_clang_passes_the_files_of_the_core(tmp_path):
     pybind11 = pytest.importorskip("pybind11")
     options = (
         *(f"-DCMAKE_CXX_COMPILER={clang()}", "-DMANYCLASS_PYTHON=ON"),
@@ -70,7 +70,7 @@ def test_the_package_built_by_clang_passes_the_tests_of_the_core(tmp_path):
     assert len(modules) == 2
     assert all(package in module.parents for module in modules)  # not those of an installation
     assert b"clang version" in modules[1].read_bytes()
-    chosen = [*tests_of_the_core(), *OF_THE_BINARY]
+    chosen = [*files_of_the_core(), *OF_THE_BINARY]
     assert len(chosen) > 30
     done = python(package, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", *chosen)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
