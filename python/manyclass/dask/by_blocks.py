@@ -8,7 +8,7 @@ from typing import Any
 from manyclass.dask.answers import block_of, told_of
 from manyclass.dask.blocks import block_at_zero, block_log_sums, side_by_side, turn
 from manyclass.dask.by_rows import report_of
-from manyclass.dask.crew import Crew, LostWorkerError
+from manyclass.dask.crew import Crew
 from manyclass.dask.loading import Loaded
 from manyclass.dask.rounds import Training, same
 from manyclass.dask.rows import Leg, Report
@@ -38,13 +38,9 @@ class BlocksTraining(Training):
 
     def __init__(self, crew: Crew, loaded: Loaded, plan: PointsPlan) -> None:
         self.crew, self.loaded, self.plan = crew, loaded, replace(plan, verbose=0)
-        self.alone = len(loaded.shards) == 1
         n = len(loaded.shards)
         blocks = [crew.submit(at, block_at_zero, loaded.whole[0], at) for at in range(n)]
         self.standing = Standing(blocks, self._copies(blocks), [None] * n)
-
-    def _copies(self, blocks: list[Any]) -> list[Any]:
-        return [] if self.alone else [self.crew.submit(at + 1, same, block) for at, block in enumerate(blocks)]
 
     def _round(self, leg: Leg) -> list[Report]:
         crew, was, whole = self.crew, self.standing, self.loaded.whole[0]
@@ -70,12 +66,7 @@ class BlocksTraining(Training):
         crew, was = self.crew, self.standing
         moved = crew.replace(lost)
         self.loaded.restore(moved, lost)
-        blocks = []
-        for at, block in enumerate(was.blocks):
-            held = [one for one in (block, *was.copies[at : at + 1]) if crew.holders(one, lost)]
-            if not held:
-                raise LostWorkerError(lost)  # both workers that had it: training begins again
-            blocks.append(crew.submit(at, same, held[0]))
+        blocks = self._left(was.blocks, was.copies, lost)
         log_sums = list(was.log_sums)
         for at in moved:
             columns = [crew.submit(at, block_log_sums, self.loaded.shards[at], block) for block in blocks]

@@ -8,7 +8,7 @@ from typing import Any
 
 from manyclass.dask import intake
 from manyclass.dask.answers import model_of
-from manyclass.dask.crew import Crew, LostWorkerError
+from manyclass.dask.crew import Crew
 from manyclass.dask.loading import Loaded
 from manyclass.dask.merging import Curvature
 from manyclass.dask.rounds import Training, same
@@ -44,7 +44,6 @@ class RowsTraining(Training):
 
     def __init__(self, crew: Crew, loaded: Loaded, plan: PointsPlan, n_merges: int) -> None:
         self.crew, self.loaded, self.plan, self.n_merges = crew, loaded, replace(plan, verbose=0), n_merges
-        self.alone = len(loaded.shards) == 1
         self.bends: list[Any] = [None] * len(loaded.shards)
         self.of_parts: list[Any] = [None] * len(loaded.shards)
         if not self.alone:
@@ -68,9 +67,6 @@ class RowsTraining(Training):
                 for other, own in enumerate(self.bends)
             ]
             self.of_parts[at] = self.crew.submit(at, Curvature.total, some)
-
-    def _copies(self, parts: list[Any]) -> list[Any]:
-        return [] if self.alone else [self.crew.submit(at + 1, same, part) for at, part in enumerate(parts)]
 
     def _after_pass(self, reports: list[Report]) -> None:
         if reports[-len(self.bends)].averaged:
@@ -116,12 +112,7 @@ class RowsTraining(Training):
         crew, was = self.crew, self.standing
         moved = crew.replace(lost)
         self.loaded.restore(moved, lost)
-        parts = []
-        for at, part in enumerate(was.parts):
-            held = [one for one in (part, *was.copies[at : at + 1]) if crew.holders(one, lost)]
-            if not held:
-                raise LostWorkerError(lost)  # both workers that had it: training begins again
-            parts.append(crew.submit(at, same, held[0]))
+        parts = self._left(was.parts, was.copies, lost)
         carried = [None if at in moved else one for at, one in enumerate(was.carried)]
         if not self.alone:
             self._measure(moved)

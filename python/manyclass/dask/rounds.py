@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,7 +51,7 @@ class Round:
                 counts[name] += getattr(report, name)
 
 
-class Training:
+class Training(ABC):
     """What trainings by either division share: the loop over rounds, and what happens where workers are lost.
 
     Attributes
@@ -115,20 +116,39 @@ class Training:
             ) from fault
         self._recover(fault.places)
 
+    @property
+    def alone(self) -> bool:
+        """Whether there is one worker."""
+        return len(self.loaded.shards) == 1
+
+    def _copies(self, pieces: list[Any]) -> list[Any]:
+        """The pieces of W on the next worker each; none with one worker."""
+        return [] if self.alone else [self.crew.submit(at + 1, same, piece) for at, piece in enumerate(pieces)]
+
+    def _left(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any]:
+        """The pieces of W after a loss, from either of the two workers that had each."""
+        left = []
+        for at, piece in enumerate(pieces):
+            held = [one for one in (piece, *copies[at : at + 1]) if self.crew.holders(one, lost)]
+            if not held:
+                raise LostWorkerError(lost)  # training begins again
+            left.append(self.crew.submit(at, same, held[0]))
+        return left
+
+    @abstractmethod
     def _round(self, leg: Leg) -> list[Report]:
         """Make a round, and only then stand where it ends."""
-        raise NotImplementedError
 
-    def _after_pass(self, reports: list[Report]) -> None:
+    def _after_pass(self, reports: list[Report]) -> None:  # noqa: B027 - nothing, as a rule
         """Do what comes between passes."""
 
+    @abstractmethod
     def _model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
         """Futures of the model."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _recover(self, lost: frozenset[str]) -> None:
         """Put what lost workers had on others."""
-        raise NotImplementedError
 
 
 def same(part: Any) -> Any:
