@@ -48,6 +48,25 @@ Faults
 Not here: several labels a row, embeddings, margins, early stopping, calibration, "head_tail", partial_fit.
 """
 
-from manyclass.dask.classifiers import DaskSoftmaxClassifier
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from manyclass.dask.classifiers import DaskSoftmaxClassifier
 
 __all__ = ["DaskSoftmaxClassifier"]
+
+# `manyclass plan` needs `manyclass.dask.costs` where there is no dask.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return getattr(importlib.import_module(f"{__name__}.classifiers"), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
+                raise
+            raise ImportError(f"{name} needs {error.name}: pip install 'manyclass[dask]'") from error
