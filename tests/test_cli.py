@@ -3,8 +3,6 @@
 import inspect
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -396,18 +394,3 @@ def test_ctrl_c_outside_of_training_ends_with_130(tmp_path, data, capsys, monkey
     m = tmp_path / "m"
     assert capsys.readouterr().err == f"manyclass: interrupted before there was a model; {m} is not written\n"
     assert not (tmp_path / "m").exists()
-
-
-def test_a_cluster_is_planned_where_there_is_no_dask():
-    code = """
-import sys
-sys.modules.update({"dask": None, "distributed": None})
-from manyclass.cli.parser import main
-assert main(["plan", "--rows", "1e6", "--classes", "1e4"]) == 0
-try:
-    from manyclass.dask import DaskSoftmaxClassifier
-except ImportError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "DaskSoftmaxClassifier needs dask: pip install 'manyclass[dask]'" in done.stdout

@@ -109,3 +109,18 @@ def test_a_misspelt_name_is_an_error_of_types(tmp_path):
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert 'Revealed type is "manyclass.estimators.softmax.SoftmaxClassifier"' in done.stdout
     assert 'Module has no attribute "SoftmaxClasifier"' in done.stdout
+
+
+def test_a_cluster_is_planned_where_there_is_no_dask():
+    code = """
+import sys
+sys.modules.update({"dask": None, "distributed": None})
+from manyclass.cli.parser import main
+assert main(["plan", "--rows", "1e6", "--classes", "1e4"]) == 0
+try:
+    from manyclass.dask import DaskSoftmaxClassifier
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "DaskSoftmaxClassifier needs dask: pip install 'manyclass[dask]'" in done.stdout
