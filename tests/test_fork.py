@@ -159,6 +159,54 @@ with tempfile.TemporaryDirectory() as folder:
 """)
 
 
+def test_gunicorn_answers_with_a_model_that_it_loaded_before_its_workers():
+    pytest.importorskip("gunicorn", reason="the extra 'test' has gunicorn")
+    runs("""
+import tempfile, time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+import signal, subprocess
+APP = '''
+import numpy as np, manyclass
+from manyclass import checks
+checks.cores = lambda: 4
+model = manyclass.load("model", mmap=True)
+model.n_jobs = 2
+X = np.load("X.npy")
+model.predict_proba(X)  # threads of the parent, which its children do not have
+def app(environ, start_response):
+    rows = int(environ["PATH_INFO"][1:])
+    start_response("200 OK", [("Content-Type", "application/octet-stream")])
+    return [model.predict_top_k(X[:rows], 3)[0].astype(np.int64).tobytes()]
+'''
+with tempfile.TemporaryDirectory() as place:
+    folder = Path(place)
+    model.save(folder / "model")
+    np.save(folder / "X.npy", X)
+    (folder / "served.py").write_text(APP)
+    ids = model.predict_top_k(X, 3)[0]
+    command = ["-m", "gunicorn", "--preload", "--worker-class", "gthread", "--workers", "2", "--threads", "2"]
+    server = subprocess.Popen(
+        [sys.executable, "-W", "ignore", *command, "--bind", "127.0.0.1:0", "served:app"],
+        cwd=folder, stderr=subprocess.PIPE, text=True,
+    )
+    try:
+        line = next(line for line in server.stderr if "Listening at" in line)
+        port = int(line.split("http://127.0.0.1:")[1].split()[0])
+        def ask(rows):
+            connection = HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", f"/{rows}")
+            got = connection.getresponse().read()
+            return (np.frombuffer(got, np.int64).reshape(rows, 3) == ids[:rows]).all()
+        with ThreadPoolExecutor(4) as clients:
+            assert all(clients.map(ask, [1, 1100, 3, 1100, 600, 1] * 5))
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=60)
+""")
+
+
 def test_workers_of_a_data_loader_predict():
     pytest.importorskip("torch", reason="the extra 'bench' has torch")
     runs("""
