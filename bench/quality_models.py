@@ -107,7 +107,7 @@ class Ours(Contender):
         return np.array([-self.model.evaluate(X, y)["log_loss"]])
 
     def chosen(self):
-        return {key: repr(value) for key, value in self.model.resolved_params_.items()}
+        return {key: repr(value) for key, value in getattr(self.model, "resolved_params_", {}).items()}
 
 
 class OursMargin(Ours):

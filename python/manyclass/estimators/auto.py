@@ -2,7 +2,7 @@ r"""What "auto" stands for in `SoftmaxClassifier`: short trials on the user's ow
 
     shape ─▶ microseconds a visit, by solver ─▶ solver ─▶ trials: step size ─▶ ridge or model ─▶ fit
 
-Trials keep to 30 % of the predicted seconds of the fit, or to 3 predicted seconds where that is more. Predictions are
+Trials keep to 30 % of the predicted seconds of the fit, or to 4 predicted seconds where that is more. Predictions are
 constants times visits, so that equal seeds try and choose alike on any machine and with any number of threads.
 `auto_report_` has a line for each trial, and with `verbose=1` each is printed as it ends. Nothing is tried with fewer
 than 1,000 rows or a limit of seconds (max_seconds), nor what was set by hand.
@@ -18,15 +18,17 @@ sampler
 n_negatives
     64, of "implicit" 256, and 1,024 in training by minibatches.
 model
-    "linear" of dense data, few classes or small data. Of others with one label a row and W of at most 2 GB, "linear" or
-    "embedding" by trials, if nothing is set that one of them does not use: both are fitted to whole classes of 2,500
-    and of 10,000 rows, and the one with the less log-loss on held-out ones, in the mean, is taken. Where nothing is
-    tried, "embedding" if X is sparse, W would take more than 256 MB and it would
-    have more than 30 numbers for each one stored in X. With solver="auto" a linear model is trained on scaled features:
-    see `help(manyclass.models.Linear)`. With several labels a row "hybrid", unless alpha, learning_rate or n_negatives
-    is set: weights on pairs beside embeddings, with pairs of so few rows left out (min_count) that a row meets at most
-    50,000 weights, as predicted from 256 features; where not even pairs of 100 rows and more are so few, embeddings by
-    the decoupled softmax of sparse data, and "linear" of dense ones.
+    "linear" of dense data and of fewer than 1,000 rows. Of other sparse data with one label a row, if nothing is set
+    that one of them does not use, "linear", "hybrid" or, unless all is small, "embedding", by trials: each is fitted to
+    whole classes of 2,500 and of 10,000 rows, or to one draw where the budget has not enough for both, and the one with
+    the least log-loss on held-out ones, in the mean, is taken. Where W would take more than 2 GB, "hybrid" untried.
+    Where nothing can be tried or a limit of seconds is given, "embedding" if W would take more than 256 MB and have
+    more than 30 numbers for each one stored in X. With solver="auto" a linear model is trained on scaled features: see
+    `help(manyclass.models.Linear)`. With several labels a row "hybrid", unless alpha, learning_rate or n_negatives is
+    set. A hybrid has weights on pairs beside embeddings, with pairs of so few rows left out (min_count) that a row
+    meets at most 50,000 weights, as predicted from 256 features; where not even pairs of 100 rows and more are so few,
+    it does not take part, and several labels get embeddings by the decoupled softmax of sparse data, and "linear" of
+    dense ones.
 learning_rate
     By trials, of every solver but "negative_sampling", "adagrad" and schedule="adaptive": two passes over *whole
     classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and the search goes on while
@@ -97,7 +99,7 @@ BATCHES = Open(n_negatives=1024, max_iter=10, decay=0.9)
 
 # Trials. All before a fit take at most this share of its predicted seconds, or QUICK seconds where that is more, which
 # nobody waits for. With fewer rows a tenth held out would say nothing.
-MOST_OF_FIT, QUICK = 0.3, 3.0
+MOST_OF_FIT, QUICK = 0.3, 4.0
 FEWEST_TO_TRY, MOST_TO_TRY = 1000, 20_000
 # Step sizes are tried on so many rows, in RATES trials as a rule, for two passes, the second of a quarter of the step,
 # in steps of a third of a decade: a valley is wider than that. The first three surround the constants below.
@@ -213,10 +215,10 @@ def pairs_cost(shape: Shape) -> float:
     """Predict the microseconds of one thread that a visit takes of weights on pairs.
 
     Each weight that is met is read for the scores, looked up for the step and, if its class has a gradient, moved; each
-    class has an exponential. Fitted to bibtex, delicious, yso-en and eurlex57k with three least counts, to 25 %.
+    class has an exponential. Fitted to bibtex, delicious, 20news and toys-next with three least counts, to 30 %.
     """
     met = shape.n_classes * shape.row if shape.met is None else shape.met
-    return 1.0 + 0.0065 * shape.n_classes + 0.0075 * met
+    return 1.0 + 0.0028 * shape.n_classes + 0.0033 * met
 
 
 def embeds(shape: Shape) -> bool:
@@ -226,13 +228,14 @@ def embeds(shape: Shape) -> bool:
     return shape.sparse and shape.bytes >= LEAST_TO_EMBED and numbers >= NUMBERS_A_VALUE * stored
 
 
-def is_contested(shape: Shape) -> bool:
-    """Whether linear models and embeddings are tried where that is left open; else `embeds` decides.
+def is_small(shape: Shape) -> bool:
+    """Whether exact steps or full passes are affordable; embeddings alone lose there, and take longer."""
+    return visit_cost(shape, None) <= MOST_EXACT or full_cost(shape) <= MOST_FULL
 
-    Dense data, few classes and small data are linear: embeddings lose there, and take longer.
-    """
-    small = visit_cost(shape, None) <= MOST_EXACT or full_cost(shape) <= MOST_FULL
-    return shape.sparse and not small and shape.bytes <= LARGEST_CONTESTED
+
+def is_contested(shape: Shape) -> bool:
+    """Whether a linear model and others are tried where that is left open; dense data are linear."""
+    return shape.sparse and shape.bytes <= LARGEST_CONTESTED and shape.n_samples >= FEWEST_TO_TRY
 
 
 def choose(shape: Shape, *, sampling: bool, max_iter: int | None) -> tuple[str, Open]:

@@ -41,12 +41,15 @@ def best_model(
     trials.budget = auto.budget(min(seconds.values()))
     affordable = trials.left / (sum(seconds.values()) / len(labels))
     share = min(1.0, affordable / sum(SIZES), len(labels) / SIZES[1])
-    if share * SIZES[0] < auto.FEWEST_TO_TRY:
+    sizes = [int(share * size) for size in SIZES]
+    if sizes[0] < auto.FEWEST_TO_TRY:  # one draw of as many as there may be
+        sizes = [int(min(affordable, SIZES[1], len(labels)))]
+    if sizes[0] < auto.FEWEST_TO_TRY:
         return None
     random = fork(owner.random_state)
     found: dict[str, list[float]] = {name: [] for name in candidates}
-    for n_rows in SIZES:
-        rows = whole_classes(labels, int(share * n_rows), random)
+    for n_rows in sizes:
+        rows = whole_classes(labels, n_rows, random)
         sample = Sample.of(x, labels, points.weights, rows, random, SHARE)
         if sample is None:
             return None

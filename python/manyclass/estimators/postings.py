@@ -118,11 +118,18 @@ def settle_sparse(owner: BaseEstimator, chosen: Chosen, points: Points, *, timed
 
 
 def settle_hybrid(
-    owner: BaseEstimator, chosen: Chosen, points: Points, *, timed: bool, n_labels: float | None = None
+    owner: BaseEstimator,
+    chosen: Chosen,
+    points: Points,
+    *,
+    timed: bool,
+    n_labels: float | None = None,
+    trials: Trials | None = None,
 ) -> Settled:
     """The plan for model="hybrid"; nothing is tried before a fit that is `timed`.
 
-    `n_labels` a row say by which loss embeddings are trained; None: those of the points.
+    `n_labels` a row say by which loss embeddings are trained; None: those of the points. `trials` were made before, and
+    what is left of their budget is for these; None: none were.
     """
     x, n_classes = points.x, len(points.classes)
     n_labels = points.labels.mean if n_labels is None else n_labels
@@ -152,13 +159,19 @@ def settle_hybrid(
     used |= {"dim": embeddings.dim, "sampler": batch_sampler(embeddings)}
     if embeddings.source != "exact":
         used["n_negatives"] = embeddings.n_negatives
-    plan, trials = _tried(owner, plan, HybridPlan(plan, embeddings), points, timed=timed)
+    plan, trials = _tried(owner, plan, HybridPlan(plan, embeddings), points, timed=timed, trials=trials)
     used["learning_rate"] = plan.schedule.learning_rate
     return Settled(HybridPlan(plan, embeddings), opened(owner, used, used["solver"], inner), trials=trials)
 
 
 def _tried(
-    owner: BaseEstimator, plan: PostingsPlan, whole: AnyPlan, points: Points, *, timed: bool
+    owner: BaseEstimator,
+    plan: PostingsPlan,
+    whole: AnyPlan,
+    points: Points,
+    *,
+    timed: bool,
+    trials: Trials | None = None,
 ) -> tuple[PostingsPlan, Trials]:
     """Return the plan with the step size that trials find, if it was left open, and the trials before `whole`."""
     given = Given(owner)
@@ -167,7 +180,8 @@ def _tried(
     n_classes, least = len(points.classes), plan.min_count
     met = weights_met(points.x, points.labels, n_classes, (least,))[least]
     shape = replace(auto.Shape.of(points.x, n_classes), met=met)
-    trials = Trials(auto.budget(auto.fit_cost(shape, whole)), bool(plan.verbose))
+    if trials is None:
+        trials = Trials(auto.budget(auto.fit_cost(shape, whole)), bool(plan.verbose))
     return _best_rate(trials, plan, points, shape, given.take("random_state")), trials
 
 
@@ -186,6 +200,7 @@ def _best_rate(
     least = max(1, round(plan.min_count * len(kept.labels) / shape.n_samples))
     short = replace(plan, min_count=least, verbose=0, hogwild=False)  # the choice does not depend on threads
     size, rule = (len(kept.labels), shape.n_classes, plan.max_iter), plan.schedule.learning_rate
+    since = len(trials.report)
 
     def loss(exponent: int) -> float:
         trial = with_rate(short, rule * RATE_RATIO**exponent)
@@ -198,7 +213,7 @@ def _best_rate(
     if not math.isfinite(tried[best]):
         return plan
     chosen = with_rate(plan, rule * RATE_RATIO**best)
-    trials.choose("learning_rate", chosen.schedule.learning_rate)
+    trials.choose("learning_rate", chosen.schedule.learning_rate, since)
     return chosen
 
 

@@ -110,9 +110,9 @@ class Trials:
             of = f"{rows} rows of {classes} classes, {passes} passes"
             print(f"{told} ({of}; {seconds:.2f} s, predicted {predicted:.2f})", file=sys.stderr, flush=True)
 
-    def choose(self, parameter: str, value: Any) -> None:
-        """Note which value of a parameter was chosen."""
-        for line in self.report:
+    def choose(self, parameter: str, value: Any, since: int = 0) -> None:
+        """Note which value of a parameter was chosen, of the lines of the report from `since` on."""
+        for line in self.report[since:]:
             if line["parameter"] == parameter:
                 line["chosen"] = line["value"] == value
 
