@@ -19,16 +19,16 @@ n_negatives
     64, of "implicit" 256, and 1,024 in training by minibatches.
 model
     "linear" of dense data and of fewer than 1,000 rows. Of other sparse data with one label a row, if nothing is set
-    that one of them does not use, "linear", "hybrid" or, unless all is small, "embedding", by trials: each is fitted to
-    whole classes of 2,500 and of 10,000 rows, or to one draw where the budget has not enough for both, and the one with
-    the least log-loss on held-out ones, in the mean, is taken. Where W would take more than 2 GB, "hybrid" untried.
-    Where nothing can be tried or a limit of seconds is given, "embedding" if W would take more than 256 MB and have
-    more than 30 numbers for each one stored in X. With solver="auto" a linear model is trained on scaled features: see
+    that one of them does not use, "linear" or "hybrid" by trials: both are fitted to whole classes of 2,500 and of
+    10,000 rows, or to one draw where the budget has not enough for both, and the one with the least log-loss on
+    held-out ones, in the mean, is taken. Where W would take more than 2 GB, "hybrid" untried. Where nothing can be
+    tried, "hybrid" if W would take more than 256 MB and have more than 30 numbers for each one stored in X; "embedding"
+    there with a limit of seconds. With solver="auto" a linear model is trained on scaled features: see
     `help(manyclass.models.Linear)`. With several labels a row "hybrid", unless alpha, learning_rate or n_negatives is
     set. A hybrid has weights on pairs beside embeddings, with pairs of so few rows left out (min_count) that a row
     meets at most 50,000 weights, as predicted from 256 features; where not even pairs of 100 rows and more are so few,
-    it does not take part, and several labels get embeddings by the decoupled softmax of sparse data, and "linear" of
-    dense ones.
+    it does not take part: then "embedding" does, unless all is small, and several labels get embeddings by the
+    decoupled softmax of sparse data, and "linear" of dense ones.
 learning_rate
     By trials, of every solver but "negative_sampling", "adagrad" and schedule="adaptive": two passes over *whole
     classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and the search goes on while
