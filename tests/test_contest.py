@@ -117,6 +117,21 @@ def test_the_model_is_not_tried_where_something_says_which(given, problem, monke
     assert lines(fit(problem, **given)) == []
 
 
+def test_where_a_linear_model_would_be_too_large_the_hybrid_is_not_tried(problem, monkeypatch):
+    monkeypatch.setattr(auto, "LARGEST_CONTESTED", 0)
+    model = fit(problem)
+    assert lines(model) == []
+    assert model.resolved_params_["model"].name == "hybrid"
+    assert lines(fit((problem[0].toarray(), problem[1]))) == []
+
+
+def test_embeddings_are_tried_where_rows_would_meet_too_many_weights(problem, monkeypatch):
+    monkeypatch.setattr("manyclass.estimators.fitting.least_count", lambda met: None)
+    assert {line["value"] for line in lines(fit(problem))} == {"linear", "embedding"}
+    monkeypatch.setattr(auto, "MOST_EXACT", math.inf)  # small, where embeddings alone are no better
+    assert lines(fit(problem)) == []
+
+
 def test_dense_data_few_rows_and_several_labels_are_not_tried(problem):
     X, y = problem
     assert lines(fit((X.toarray(), y))) == []
