@@ -1,13 +1,10 @@
 """Files of each kind that manyclass 0.2 wrote: what is read from them stays; and files of versions to come."""
 
 import json
-import re
-import shutil
 
 import numpy as np
 import pytest
 from data.version_2 import make_files
-from test_persist import rewrite
 
 from manyclass.model.tensor_file import open_tensors
 
@@ -21,11 +18,15 @@ TOLERANCE = {"rtol": 1e-5, "atol": 1e-6}
 
 
 def test_every_file_is_tested_and_small():
-    files = {p.name: p.stat().st_size for p in make_files.FOLDER.iterdir() if p.suffix in (".safetensors", ".txt", ".bin")}
+    files = {
+        p.name: p.stat().st_size for p in make_files.FOLDER.iterdir() if p.suffix in (".safetensors", ".txt", ".bin")
+    }
     assert files.keys() == EXPECTED.keys()
     assert {name.partition("_")[0].partition(".")[0] for name in files} == make_files.READERS.keys()
     assert max(files.values()) < 4096
-    versions = {open_tensors(make_files.FOLDER / name).metadata["format_version"] for name in files if name[:5] == "model"}
+    versions = {
+        open_tensors(make_files.FOLDER / name).metadata["format_version"] for name in files if name[:5] == "model"
+    }
     assert versions == {"2", "3"}
 
 

@@ -36,10 +36,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
+from manyclass.model.file_parts import check_version, reading
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.version import __version__
 
-FORMAT, FORMAT_VERSION = "manyclass checkpoint", "1"
+FORMAT, FORMAT_VERSION = "manyclass checkpoint", 1
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 EVERY = "10min"
 OF_A_RUN = ("n_jobs", "verbose", "random_state")  # what may be another where a fit is resumed; a seed is kept beside
@@ -100,6 +101,14 @@ class Position:
     first: int = 0
     ended: bool = False
 
+    def check(self) -> None:
+        """Raise ValueError or TypeError for what a file may have in place of them."""
+        for loss in self.curve:
+            if not isinstance(loss, float):  # those of a training that diverges are not finite
+                raise TypeError(f"a loss is {loss!r}; it must be a number")
+        check_number("first", self.first, low=0, high=2**62, integer=True)
+        check_flag("ended", self.ended)
+
 
 class Stage:
     """The file of one training of a fit."""
@@ -114,8 +123,11 @@ class Stage:
         if not (self._resumes and self._path.exists()):
             return Position()
         saved = self._read()
-        training.restore(saved)
-        return Position(**saved.numbers["position"])
+        with reading(saved.file):
+            training.restore(saved)
+            found = Position(**saved.numbers["position"])
+            found.check()
+        return found
 
     def is_due(self, n_passes: int | None = None) -> bool:
         """Whether to write now, after so many whole passes; None: within one."""
@@ -139,7 +151,7 @@ class Stage:
         numbers = {**training.numbers(), "position": vars(at)}
         metadata = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": str(FORMAT_VERSION),
             "package_version": __version__,
             "fit": json.dumps(self._fit),
             "numbers": json.dumps(numbers),
@@ -148,20 +160,25 @@ class Stage:
 
     def _read(self) -> Saved:
         file = open_tensors(self._path)
-        of_file = json.loads(_metadata(file, "fit"))
+        of_file = _metadata(file, "fit")
         for name, value in self._fit.items():
             if of_file.get(name) != value:
                 raise ValueError(
-                    f"{self._path} is of another fit: its {name} was {of_file.get(name)}, now it is {value}; resume "
+                    f"{self._path} is of another fit: its {name} was {str(of_file.get(name))[:500]}, now it is {value}; resume "
                     "with the data and parameters of that fit, or name another checkpoint folder"
                 )
-        return Saved(file, json.loads(_metadata(file, "numbers")))
+        return Saved(file, _metadata(file, "numbers"))
 
 
-def _metadata(file: TensorFile, name: str) -> str:
-    if file.metadata.get("format") != FORMAT or file.metadata.get("format_version") != FORMAT_VERSION:
-        raise ValueError(f"{file.path} is no {FORMAT} of version {FORMAT_VERSION}")
-    return file.metadata[name]
+def _metadata(file: TensorFile, name: str) -> dict[str, Any]:
+    if file.metadata.get("format") != FORMAT:
+        raise ValueError(f"{file.path} is no {FORMAT}: its format is {file.metadata.get('format')!r}")
+    check_version(file, FORMAT_VERSION)
+    with reading(file):
+        found = json.loads(file.metadata[name])
+        if not isinstance(found, dict):
+            raise TypeError(f"{name!r} is no JSON object")
+    return found
 
 
 @dataclass
@@ -255,7 +272,9 @@ class Checkpoints:
     def _seed_there(self) -> int | None:
         if not self._path(0).exists():
             return None
-        return int(json.loads(_metadata(open_tensors(self._path(0)), "fit"))["random_state"])
+        file = open_tensors(self._path(0))
+        with reading(file):
+            return int(_metadata(file, "fit")["random_state"])
 
 
 def _told(value: Any) -> str:

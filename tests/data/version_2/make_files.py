@@ -197,7 +197,7 @@ def read_words(path: Path) -> Read:
     vectors = WordVectors.load(path)
     words = vectors.index_to_key
     found: Read = {"words": words, "vectors": np.asarray(vectors.vectors_)}
-    if len(words) > 1:
+    if len(words) > 1 and vectors.vectors_.shape[1]:
         found["near"] = [word for word, _ in vectors.most_similar(words[0], topn=1)]
     return found
 
