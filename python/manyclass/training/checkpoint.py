@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import numbers
 import os
 import re
 import time
@@ -36,7 +37,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
-from manyclass.model.file_parts import check_version, reading
+from manyclass.model.file_parts import check_version, finite, reading
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.version import __version__
 
@@ -87,6 +88,8 @@ class Saved:
             if dtype != array.dtype.newbyteorder("<") or shape != array.shape:
                 raise ValueError(f"{self.file.path} has no {name!r} of {array.dtype} and shape {array.shape}")
             self.file.read(name, out=array)
+            if array.dtype.kind == "f":
+                finite(self.file, name, array)
 
     def array(self, name: str) -> NDArray[Any]:
         """Return one of them, empty ones too."""
@@ -100,14 +103,6 @@ class Position:
     curve: list[float] = field(default_factory=list)
     first: int = 0
     ended: bool = False
-
-    def check(self) -> None:
-        """Raise ValueError or TypeError for what a file may have in place of them."""
-        for loss in self.curve:
-            if not isinstance(loss, float):  # those of a training that diverges are not finite
-                raise TypeError(f"a loss is {loss!r}; it must be a number")
-        check_number("first", self.first, low=0, high=2**62, integer=True)
-        check_flag("ended", self.ended)
 
 
 class Stage:
@@ -124,10 +119,11 @@ class Stage:
             return Position()
         saved = self._read()
         with reading(saved.file):
+            _check_like("numbers", saved.numbers, {**training.numbers(), "position": vars(Position())})
             training.restore(saved)
-            found = Position(**saved.numbers["position"])
-            found.check()
-        return found
+            at = Position(**saved.numbers["position"])
+            at.curve = list(map(float, at.curve))
+            return at
 
     def is_due(self, n_passes: int | None = None) -> bool:
         """Whether to write now, after so many whole passes; None: within one."""
@@ -163,11 +159,32 @@ class Stage:
         of_file = _metadata(file, "fit")
         for name, value in self._fit.items():
             if of_file.get(name) != value:
+                was = str(of_file.get(name))[:500]
                 raise ValueError(
-                    f"{self._path} is of another fit: its {name} was {str(of_file.get(name))[:500]}, now it is {value}; resume "
-                    "with the data and parameters of that fit, or name another checkpoint folder"
+                    f"{self._path} is of another fit: its {name} was {was}, now it is {value}; resume with the data "
+                    "and parameters of that fit, or name another checkpoint folder"
                 )
         return Saved(file, _metadata(file, "numbers"))
+
+
+def _check_like(name: str, found: Any, like: Any) -> None:
+    """Raise TypeError unless what a file holds is of the kind of what a training begins with."""
+    if isinstance(like, dict):
+        if not isinstance(found, dict) or found.keys() != like.keys():
+            raise TypeError(f"{name} is {found!r:.200}; it must have {', '.join(like)}")
+        for key in like:
+            _check_like(key, found[key], like[key])
+    elif isinstance(like, list):
+        if not isinstance(found, list):
+            raise TypeError(f"{name} is {found!r:.200}; it must be a list")
+        for item in [value for item in found for value in (item if isinstance(item, list) else [item])]:
+            _check_like(name, item, 0.0)
+    elif isinstance(like, bool | np.bool_):
+        check_flag(name, found)
+    elif isinstance(like, numbers.Integral):
+        check_number(name, found, low=0, high=2**63 - 1, integer=True)
+    elif not (found is None and like is None) and (isinstance(found, bool) or not isinstance(found, int | float)):
+        raise TypeError(f"{name} is {found!r:.200}; it must be a number")
 
 
 def _metadata(file: TensorFile, name: str) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Validation:
 
     def restore_from(self, saved: Saved, numbers: Mapping[str, Any], like: LinearWeights) -> None:
         """Take over both, the model being stored like another one."""
-        self.curve, self.best_iter = list(numbers["curve"]), numbers["best_iter"]
+        self.curve, self.best_iter = list(map(float, numbers["curve"])), numbers["best_iter"]
         if self.best_iter:
             self._best = LinearWeights(np.empty_like(like.matrix), np.empty_like(like.intercept), like.sparse)
             self._scale = saved.array("best_scale")
