@@ -95,9 +95,8 @@ def _changed_metadata(metadata: dict[str, str], rng: random.Random) -> dict[str,
     elif how == 2 and isinstance(owner, dict):
         owner[rng.choice((at + "_", "", "n_draws", "alpha"))] = owner[at]
     elif how == 3 and type(owner[at]) in (int, float):
-        owner[at] = rng.choice(
-            (owner[at] + 1, owner[at] - 1, -owner[at], owner[at] * 2, float(owner[at]), str(owner[at]))
-        )
+        old = owner[at]
+        owner[at] = rng.choice((old + 1, old - 1, -old, old * 2, str(old)))
     else:
         owner[at] = DEEP if rng.random() < 0.02 else rng.choice(NASTY)
     try:

@@ -177,8 +177,9 @@ def _check_like(name: str, found: Any, like: Any) -> None:
     elif isinstance(like, list):
         if not isinstance(found, list):
             raise TypeError(f"{name} is {found!r:.200}; it must be a list")
-        for item in [value for item in found for value in (item if isinstance(item, list) else [item])]:
-            _check_like(name, item, 0.0)
+        for value in found:
+            for item in value if isinstance(value, list) else [value]:
+                _check_like(name, item, 0.0)
     elif isinstance(like, bool | np.bool_):
         check_flag(name, found)
     elif isinstance(like, numbers.Integral):
