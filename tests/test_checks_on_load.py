@@ -104,7 +104,7 @@ CASES = {
     "a number of digits": ("model_dates", {"metadata": lambda m: m | {"model": "9" * 5000}}, "is not JSON"),
     "vectors": ("words_float32", array("rows", first(np.nan)), "'rows' has numbers that are not finite"),
     "scales of words": ("words_int8", array("rows.scales", first(np.inf)), "'rows.scales' has numbers that are not"),
-    "rows": ("index_spherical", array("rows", first(np.nan)), "'rows' has numbers that are not finite"),
+    "rows": ("index_spherical", array("rows", first(np.nan)), "row 0 has a value that is not finite"),
     "centres": ("index_decomposed", array("cluster_centers", first(np.inf)), "'cluster_centers' has numbers that are"),
     "labels cut by their type": (
         "index_spherical",

@@ -109,7 +109,7 @@ def main() -> int:
     args = parser.parse_args()
     folder = args.folder or Path(tempfile.mkdtemp())
     for name, content in seeds(args.kind):
-        assert check(name, content, folder / _name(args.kind, name)) == "read", name
+        assert check(name, content, folder / named(args.kind, name)) == "read", name
     bounded()
     warnings.simplefilter("ignore")
     outcomes = {"read": 0, "refused": 0, "found": 0}
@@ -118,7 +118,7 @@ def main() -> int:
     for number, name, content in contents(args.kind, args.first):
         if time.monotonic() > end or number >= args.first + args.runs:
             break
-        path = folder / _name(args.kind, name)
+        path = folder / named(args.kind, name)
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
@@ -140,7 +140,7 @@ def main() -> int:
     return int(outcomes["found"] > 0)
 
 
-def _name(kind: str, name: str) -> str:
+def named(kind: str, name: str) -> str:
     """The name under which a file is read, which says its kind."""
     return name if name.startswith(kind) else f"{kind}_{name}"
 

@@ -138,7 +138,7 @@ class ClusteredRows(BaseEstimator):
     def _read(cls, file: TensorFile) -> Self:
         parameters, state = (json.loads(file.metadata[name]) for name in ("parameters", "state"))
         self = cls(**parameters)
-        rows = checked_rows("rows", finite(file, "rows", file.read("rows")))
+        rows = checked_rows("rows", file.read("rows"))
         self.n_rows_, self.n_features_in_ = rows.shape
         self.check_parameters(rows.shape)
         for name, (kind, low, high) in cls._STATE.items():
@@ -150,7 +150,7 @@ class ClusteredRows(BaseEstimator):
         for name, array, dtype in (("labels", labels, np.int32), ("cluster_centers", centers, np.float32)):
             if array.dtype != dtype:
                 raise ValueError(f"{name!r} is {array.dtype}; it must be {np.dtype(dtype)}")
-        self._build(rows, centers, labels)
+        self._build(rows, centers, labels)  # the core looks at the rows' numbers
         check_number("n_probe_", self.n_probe_, low=1, high=self.n_clusters_, integer=True)
         return self
 
