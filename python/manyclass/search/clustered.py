@@ -63,7 +63,7 @@ class ClusteredRows(BaseEstimator):
         super().__init_subclass__(**kwargs)
         brief_requests(cls)
 
-    def check_parameters(self, shape: tuple[int, int]) -> None:
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
         raise NotImplementedError
 
@@ -140,7 +140,7 @@ class ClusteredRows(BaseEstimator):
         self = cls(**parameters)
         rows = checked_rows("rows", file.read("rows"))
         self.n_rows_, self.n_features_in_ = rows.shape
-        self.check_parameters(rows.shape)
+        self._check_parameters(rows.shape)
         for name, (kind, low, high) in cls._STATE.items():
             check_number(name, state[name], low=low, high=high, integer=kind is int)
             setattr(self, name, kind(state[name]))

@@ -92,7 +92,7 @@ class DecomposedIndex(ClusteredRows):
             If a parameter or a value of W is out of range.
         """
         rows = checked_rows("W", W)
-        self.check_parameters(rows.shape)
+        self._check_parameters(rows.shape)
         n_clusters: Any = auto_clusters(len(rows)) if self.n_clusters == "auto" else self.n_clusters
         seed = seed_from(self.random_state)
         self.n_rows_, self.n_features_in_ = rows.shape
@@ -112,7 +112,7 @@ class DecomposedIndex(ClusteredRows):
         self.n_probe_ = self._probes_for_rows(rows, seed) if self.n_probe == "auto" else int(self.n_probe)
         return self
 
-    def check_parameters(self, shape: tuple[int, int]) -> None:
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
         n_rows, n_features = shape
         check_number("n_blocks", self.n_blocks, low=1, high=n_features, integer=True)

@@ -141,14 +141,14 @@ class SphericalClusterIndex(ClusteredRows):
         self
         """
         rows = checked_rows("W", W)
-        self.check_parameters(rows.shape)
+        self._check_parameters(rows.shape)
         self._seed = seed_from(self.random_state)
         self.n_rows_, self.n_features_in_ = rows.shape
         self.n_reclusterings_ = 0
         self._cluster(rows)
         return self
 
-    def check_parameters(self, shape: tuple[int, int]) -> None:
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
         check_choice("recluster", self.recluster, ("auto", "never"))
         check_number("n_iter", self.n_iter, low=1, high=2**31 - 1, integer=True)

@@ -151,8 +151,9 @@ def write_all(folder: Path) -> None:
     vectors.save(folder / "words_float32.safetensors")
     vectors.compress("float16").save(folder / "words_float16.safetensors")
     vectors.compress("int8").save(folder / "words_int8.safetensors")
-    trained.save_word2vec(folder / "word2vec.txt")
-    trained.save_word2vec(folder / "word2vec.bin", binary=True)
+    vectors.vectors_[0, 0] = 0  # so that a binary file has bytes that no text has
+    vectors.save_word2vec(folder / "word2vec.txt")
+    vectors.save_word2vec(folder / "word2vec.bin", binary=True)
     X, _, Y = problem()
     save_csr(folder / "csr_labels.safetensors", X[:8], Y[:8])
     save_csr(folder / "csr_doubles.safetensors", sp.csr_array(X[:5].toarray().astype(np.float64)))
