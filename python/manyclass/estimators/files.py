@@ -148,13 +148,13 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
     -------
     SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
         What was saved, fitted; predictions are bit for bit those of the saved one. With a `vectorizer_` where that one
-        had one.
+        had one. What a newer version of this package has added to the file is left unread, with a UserWarning.
 
     Raises
     ------
     ValueError
-        If the file is not a model of this package, truncated, inconsistent, or of a newer format; the message names
-        the file.
+        If the file is not a model of this package, truncated, inconsistent, of a newer format, or with a parameter that
+        the constructor's class does not take; the message names the file.
     OSError
         If it cannot be read.
     """
