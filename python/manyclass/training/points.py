@@ -41,6 +41,8 @@ SECONDS_PER_VISIT = 1e-6
 SECONDS_PER_MOVED = 4e-10
 SECONDS_PER_SUMMED = 4e-10
 
+SMALLEST_SCALE = 2.0**-40  # as in the core's model/linear.hpp
+
 
 @dataclass
 class Memory:
@@ -282,6 +284,12 @@ class PointsTraining:
         if self.watch.validation is not None:
             self.watch.validation.restore_from(saved, saved.numbers["validation"], self.weights)
         saved.fill(self.arrays())
+        if self.heads.size and not -1 <= self.heads.min() <= self.heads.max() < self.n_classes:
+            raise ValueError(f"heads hold numbers outside of [-1, {self.n_classes}), which are no classes")
+        if np.any(self.memory.scale < SMALLEST_SCALE):
+            raise ValueError(
+                f"scale has numbers below {SMALLEST_SCALE:g}, which a training multiplies into the weights"
+            )
         self.memory.n_averaged = saved.numbers["n_averaged"]
 
     def finish(self) -> LinearWeights:

@@ -113,6 +113,19 @@ CHECKPOINTS: dict[str, tuple[Callable[[], Any], bool]] = {
         ),
         False,
     ),
+    "checkpoint_heads": (
+        lambda: SoftmaxClassifier(
+            solver=solvers.Implicit(max_norm=2.0),
+            sampler=samplers.HeadTail(n_head=2, refresh=1),
+            n_negatives=2,
+            learning_rate=0.3,
+            alpha=0.0,
+            max_iter=3,
+            early_stopping=True,
+            random_state=5,
+        ),
+        False,
+    ),
     "checkpoint_embedding": (
         lambda: SoftmaxClassifier(model="embedding", dim=4, learning_rate=0.3, max_iter=3, random_state=5),
         False,
