@@ -148,6 +148,12 @@ CASES = {
     "an unknown number": ("checkpoint_points", numbers("state", "run", value=1), "TypeError: state is "),
     "weights": ("checkpoint_pairs", array("intercept", first(np.nan)), "'intercept' has numbers that are not finite"),
     "heads that are no classes": ("checkpoint_heads", array("heads", first(5)), "heads hold numbers outside of"),
+    "squares of a checkpoint": ("checkpoint_pairs", array("squares", first(-1.0)), "'squares' has numbers below 0"),
+    "a scale of the best": (
+        "checkpoint_heads",
+        array("best_scale", lambda a: a[:3].copy() if len(a) else np.ones(3, np.float32)),
+        "best_scale has shape",
+    ),
     "a scale": ("checkpoint_points", array("scale", first(1e-45)), "scale has numbers below 9.09495e-13"),
     "no JSON": ("checkpoint_pairs", {"metadata": lambda m: m | {"numbers": "["}}, "JSONDecodeError"),
     "no object": (

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
-from manyclass.model.file_parts import check_version, finite, reading
+from manyclass.model.file_parts import check_version, finite, non_negative, reading
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.version import __version__
 
@@ -88,7 +88,9 @@ class Saved:
             if dtype != array.dtype.newbyteorder("<") or shape != array.shape:
                 raise ValueError(f"{self.file.path} has no {name!r} of {array.dtype} and shape {array.shape}")
             self.file.read(name, out=array)
-            if array.dtype.kind == "f":
+            if "squares" in name or name == "norm_sq":
+                non_negative(self.file, name, array)
+            elif array.dtype.kind == "f":
                 finite(self.file, name, array)
 
     def array(self, name: str) -> NDArray[Any]:

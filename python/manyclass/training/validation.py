@@ -115,6 +115,8 @@ class Validation:
         if self.best_iter:
             self._best = LinearWeights(np.empty_like(like.matrix), np.empty_like(like.intercept), like.sparse)
             self._scale = saved.array("best_scale")
+            if self._scale.shape not in ((0,), (like.n_classes,)) or self._scale.dtype != np.float32:
+                raise ValueError(f"best_scale has shape {self._scale.shape}; it must have one number for each class")
             saved.fill(self.arrays())
 
     def restore(self, weights: LinearWeights) -> bool:
