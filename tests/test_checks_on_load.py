@@ -149,6 +149,16 @@ CASES = {
     "weights": ("checkpoint_pairs", array("intercept", first(np.nan)), "'intercept' has numbers that are not finite"),
     "heads that are no classes": ("checkpoint_heads", array("heads", first(5)), "heads hold numbers outside of"),
     "squares of a checkpoint": ("checkpoint_pairs", array("squares", first(-1.0)), "'squares' has numbers below 0"),
+    "averages of nothing": (
+        "checkpoint_heads",
+        numbers("passes", "training", "n_averaged", value=1),
+        "n_averaged is 1; it must be finite, at least 0 and at most 0",
+    ),
+    "a best pass to come": (
+        "checkpoint_heads",
+        numbers("passes", "training", "validation", "best_iter", value=9),
+        "best_iter is 9; it must be finite, at least 0 and at most 1",
+    ),
     "a scale of the best": (
         "checkpoint_heads",
         array("best_scale", lambda a: a[:3].copy() if len(a) else np.ones(3, np.float32)),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
-from manyclass.checks import csr_parts
+from manyclass.checks import check_number, csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
@@ -290,6 +290,8 @@ class PointsTraining:
             raise ValueError(
                 f"scale has numbers below {SMALLEST_SCALE:g}, which a training multiplies into the weights"
             )
+        most = len(self.memory.averaged)
+        check_number("n_averaged", saved.numbers["n_averaged"], low=0, high=most, integer=True)
         self.memory.n_averaged = saved.numbers["n_averaged"]
 
     def finish(self) -> LinearWeights:
