@@ -123,6 +123,8 @@ def main() -> int:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             outcomes[check(name, content, path)] += 1
+        except KeyboardInterrupt:
+            break
         except BaseException as error:
             outcomes["found"] += 1
             where = str(
