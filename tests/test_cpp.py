@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -31,13 +31,15 @@ class Build:
     folder: Path
     options: tuple[str, ...] = ()
     core: Path | None = None  # made by another build
+    targets: list[str] = field(default_factory=list)  # all, if none is named
 
     def make(self) -> None:
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         only = ["-DMANYCLASS_WERROR=ON", "-DMANYCLASS_PYTHON=OFF", "-DMANYCLASS_CPP_TESTS=ON"]
+        named = ["--target", *self.targets] if self.targets else []
         for command in (
             [tool("cmake"), "-S", self.source, "-B", self.folder, *generator, *only, *self.options],
-            [tool("cmake"), "--build", self.folder, "--parallel", "2"],
+            [tool("cmake"), "--build", self.folder, "--parallel", "2", *named],
         ):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
@@ -62,7 +64,7 @@ class Build:
 
 
 def copy_of_sources(folder: Path) -> Path:
-    for part in ("cpp", "tests/cpp"):
+    for part in ("cpp", "tests/cpp", "tests/fuzz"):
         shutil.copytree(ROOT / part, folder / part)
     shutil.copy(ROOT / "CMakeLists.txt", folder)
     return folder

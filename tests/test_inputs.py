@@ -278,3 +278,14 @@ def test_the_automatic_rate_makes_the_unit_of_x_irrelevant(solver, scale, proble
     other = softmax(solver=solver, **parameters).fit(X * power, y)
     # Powers of two change no digit of a product; only the sum |x|^2 times the rate may round otherwise.
     np.testing.assert_allclose(other.predict_proba(X * power), one.predict_proba(X), rtol=1e-4)
+
+
+def test_a_matrix_whose_offsets_decrease_is_refused(problem):
+    """SciPy's check passes where the last one is 0; the core would read what is not there."""
+    X, y = problem
+    fitted = model().fit(X, y)
+    for last in (0, 1):
+        wrong = sp.csr_array(X[:3])
+        wrong.indptr[-1] = last
+        with pytest.raises(ValueError, match="indptr"):
+            fitted.predict(wrong)

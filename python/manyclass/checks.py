@@ -123,6 +123,8 @@ def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
     if max(X.shape) > np.iinfo(np.int32).max:
         raise ValueError(f"X has shape {X.shape}; at most 2147483647 rows and columns are supported")
     X.check_format(full_check=True)
+    if np.any(X.indptr[1:] < X.indptr[:-1]):  # SciPy looks no further where the last one is 0
+        raise ValueError("X.indptr decreases; it must be that of a CSR matrix")
     out: sp.csr_array = sp.csr_array(X).astype(np.float32, copy=False)
     if not out.has_canonical_format:
         out = out.copy()

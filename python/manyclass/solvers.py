@@ -311,12 +311,19 @@ LOCAL_STEPS: dict[str, type[Part]] = {
     for name, facts in parts("local_step").items()
 }
 
+MOST_DRAWS = 100_000  # the mean of so many probabilities has a standard error of at most 0.5 / sqrt(100000) = 0.0016
 
 POSTERIORS: dict[str, type[Part]] = {
     "gaussian": part_class(
         Posterior,
         "gaussian",
-        (Setting("n_draws", 32, "Draws of the scores for predictions, the same at every call.", "integer", low=1),),
+        (
+            Setting(
+                *("n_draws", 32, "Draws of the scores for predictions, the same at every call.", "integer"),
+                low=1,
+                high=MOST_DRAWS,
+            ),
+        ),
         "A Gaussian posterior over the weights with diagonal covariance (Ruiz et al. 2018, section 3.1).",
         __name__,
     )

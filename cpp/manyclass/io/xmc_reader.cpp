@@ -84,10 +84,8 @@ Header parse_header(const char* p, const char* end) {
   return {sizes[0], sizes[1], sizes[2]};
 }
 
-// Cuts the text at line ends into chunks of about a megabyte, which are work enough to hand out and small beside the
-// caches.
-std::vector<Chunk> cut(const char* begin, const char* end) {
-  constexpr std::ptrdiff_t size = 1 << 20;
+// Cuts the text at line ends into chunks of about `size` characters.
+std::vector<Chunk> cut(const char* begin, const char* end, std::ptrdiff_t size) {
   std::vector<Chunk> chunks;
   while (begin != end) {
     const char* const target = begin + std::min(size, end - begin);
@@ -233,7 +231,7 @@ XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcO
                                         : header         ? header->n_labels
                                                          : max_index};
 
-  std::vector<Chunk> chunks = cut(begin, end);
+  std::vector<Chunk> chunks = cut(begin, end, options.piece);
   parallel_for(n_threads, chunks.size(),
                [&](std::size_t c) { chunks[c].room = count(chunks[c].begin, chunks[c].end); });
   Counts room;

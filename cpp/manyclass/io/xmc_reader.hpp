@@ -7,6 +7,7 @@
 // header a blank line is a row without labels and features. Without one it is skipped, as in svmlight files.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,8 @@ struct XmcOptions {
   bool zero_based = true;           // number of the first feature: 0 or 1. Labels always count from 0
   std::optional<Index> n_features;  // D, in place of the header's or of the largest feature found + 1
   std::optional<Index> n_labels;    // L, likewise
+  // Characters of the pieces that threads take: work enough to hand out, and small beside the caches.
+  std::ptrdiff_t piece = 1 << 20;
 };
 
 template <class T>

@@ -6,6 +6,7 @@ library would copy them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,28 +103,93 @@ def _save(
     write_tensors(path, tensors, {"format": _FORMAT, "shapes": json.dumps(shapes), **metadata})
 
 
-def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
-    name = os.fspath(path)
-    metadata, header, start = _header(name)
+@dataclass(frozen=True)
+class _Layout:
+    """Where the arrays of a file stand, checked against its shapes.
 
-    def mapped(tensor: str) -> NDArray[np.generic]:
-        entry = header[tensor]
-        dtype, (size,) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
+    Attributes
+    ----------
+    name : str
+        The file.
+    metadata : dict of str to str
+    shapes : dict of str to (int, int)
+        Of "X" and, where there are labels, "Y".
+    arrays : dict of str to (dtype, int, int)
+        By "X.indptr" and so on: type, length and first byte.
+    """
+
+    name: str
+    metadata: dict[str, str]
+    shapes: dict[str, tuple[int, int]]
+    arrays: dict[str, tuple[np.dtype[Any], int, int]]
+
+    @classmethod
+    def of(cls, name: str) -> _Layout:
+        """Read a header; raises ValueError for that of another kind of file, or one that does not fit its shapes."""
+        metadata, header, start = _header(name)
+        with _corrupt(name):
+            shapes = {key: _shape(key, shape) for key, shape in json.loads(metadata["shapes"]).items()}
+            if shapes.keys() not in ({"X"}, {"X", "Y"}) or len({rows for rows, _ in shapes.values()}) > 1:
+                raise ValueError(f"its shapes are {shapes}")
+            arrays = {}
+            for key, (rows, _) in shapes.items():
+                parts = {f"{key}.{part}": header[f"{key}.{part}"] for part in ("data", "indices", "indptr")}
+                for part, entry in parts.items():
+                    dtype, (size,) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
+                    arrays[part] = dtype, size, start + entry["data_offsets"][0]
+                    if not part.endswith("data") and dtype not in (np.int32, np.int64):
+                        raise ValueError(f"{part} has dtype {dtype}")
+                n_data, n_indices, n_offsets = (arrays[part][1] for part in parts)
+                if n_offsets != rows + 1 or n_data != n_indices:
+                    raise ValueError(
+                        f"{key} has {rows} rows, {n_offsets} offsets, {n_indices} indices, {n_data} values"
+                    )
+        return cls(name, metadata, shapes, arrays)
+
+    def check_offsets(self, key: str, offsets: NDArray[Any]) -> None:
+        """Raise ValueError for offsets that decrease or lead out of the arrays; SciPy looks at no more than the last.
+
+        Those of some rows may begin anywhere.
+        """
+        if offsets[0] < 0 or np.any(offsets[1:] < offsets[:-1]) or offsets[-1] > self.arrays[f"{key}.indices"][1]:
+            raise ValueError(f"the offsets of {key} decrease or are out of range")
+
+
+@contextlib.contextmanager
+def _corrupt(name: str) -> Iterator[None]:
+    """Make what a wrong file leads to a ValueError with its name."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, OverflowError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{name}: the matrices of this binary CSR file are corrupt: {error}") from error
+
+
+def _shape(key: str, shape: Any) -> tuple[int, int]:
+    """The numbers of rows and columns that a file tells."""
+    rows, columns = shape
+    for value in (rows, columns):
+        check_number(f"the shape of {key}", value, low=0, high=np.iinfo(np.int64).max, integer=True)
+    return rows, columns
+
+
+def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
+    layout = _Layout.of(os.fspath(path))
+
+    def mapped(array: str) -> NDArray[np.generic]:
+        dtype, size, offset = layout.arrays[array]
         if size == 0:
             return np.empty(0, dtype)  # an empty map does not exist
         # One map per array: SciPy copies views that are a small part of their base.
-        offset = start + entry["data_offsets"][0]
-        return np.asarray(np.memmap(name, dtype, "r", offset, (size,)))
+        return np.asarray(np.memmap(layout.name, dtype, "r", offset, (size,)))
 
     matrices: dict[str, sparse.csr_array] = {}
-    try:
-        for key, shape in json.loads(metadata["shapes"]).items():
-            parts = tuple(mapped(f"{key}.{part}") for part in ("data", "indices", "indptr"))
-            matrices[key] = sparse.csr_array(parts, shape=tuple(shape))
+    with _corrupt(layout.name):
+        for key, shape in layout.shapes.items():
+            data, indices, indptr = (mapped(f"{key}.{part}") for part in ("data", "indices", "indptr"))
+            layout.check_offsets(key, indptr)
+            matrices[key] = sparse.csr_array((data, indices, indptr), shape=shape)
             matrices[key].check_format(full_check=True)
-        return matrices["X"], matrices.get("Y"), metadata
-    except (KeyError, ValueError, TypeError, OverflowError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{name}: the matrices of this binary CSR file are corrupt: {error}") from error
+    return matrices["X"], matrices.get("Y"), layout.metadata
 
 
 def _header(name: str) -> tuple[dict[str, str], dict[str, Any], int]:
@@ -164,48 +230,50 @@ class CsrFiles:
     @classmethod
     def of(cls, files: Sequence[Path], n_features: int | None, n_labels: int | None) -> CsrFiles:
         """Find the numbers of columns; raises ValueError where a file has no labels or is none of `save_csr`."""
-        shapes = [_shapes(file) for file in files]
+        shapes = [_layout_with_labels(file).shapes for file in files]
         (_, d), (_, k) = shapes[0]["X"], shapes[0]["Y"]
         columns = d if n_features is None else n_features, k if n_labels is None else n_labels
         for name, value in zip(("n_features", "n_labels"), columns, strict=True):
-            check_number(name, value, low=0, high=2**31 - 1, integer=True)
+            try:
+                check_number(name, value, low=0, high=2**31 - 1, integer=True)
+            except ValueError as error:
+                raise ValueError(f"{files[0]}: {error}") from error
         return cls(files, int(columns[0]), int(columns[1]), sum(int(found["X"][0]) for found in shapes))
 
     def blocks(self, size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
         """Yield the rows of all files, at most `size` at once; raises ValueError for an index out of range."""
         for file in self.files:
-            n = int(_shapes(file)["X"][0])
+            layout = _layout_with_labels(file)
+            n = layout.shapes["X"][0]
             for first in range(0, n, size):
                 last = min(n, first + size)
                 X, Y = (
-                    _rows(file, key, first, last, width)
+                    _rows(layout, key, first, last, width)
                     for key, width in (("X", self.n_features), ("Y", self.n_labels))
                 )
                 yield X, Y
 
 
-def _shapes(file: Path) -> dict[str, tuple[int, int]]:
-    shapes: dict[str, tuple[int, int]] = json.loads(_header(os.fspath(file))[0]["shapes"])
-    if "Y" not in shapes:
+def _layout_with_labels(file: Path) -> _Layout:
+    layout = _Layout.of(os.fspath(file))
+    if "Y" not in layout.shapes:
         raise ValueError(f"{file}: it has no labels; a stream needs files of save_csr with X and Y")
-    return shapes
+    return layout
 
 
-def _rows(file: Path, key: str, first: int, last: int, width: int) -> sparse.csr_array:
-    _, header, start = _header(os.fspath(file))
-
+def _rows(layout: _Layout, key: str, first: int, last: int, width: int) -> sparse.csr_array:
     def some(part: str, begin: int, count: int) -> NDArray[Any]:
-        entry = header[f"{key}.{part}"]
-        dtype = np.dtype(_DTYPES[entry["dtype"]])
-        found = np.fromfile(file, dtype, count, offset=start + entry["data_offsets"][0] + begin * dtype.itemsize)
+        dtype, _, start = layout.arrays[f"{key}.{part}"]
+        found = np.fromfile(layout.name, dtype, count, offset=start + begin * dtype.itemsize)
+        if len(found) < count:
+            raise ValueError(f"it ends inside {key}.{part}")
         return found.astype(np.float32, copy=False) if part == "data" else found
 
-    indptr = some("indptr", first, last - first + 1)
-    begin, count = int(indptr[0]), int(indptr[-1] - indptr[0])
-    indices, data = some("indices", begin, count), some("data", begin, count)
-    fits = len(indptr) == last - first + 1 and len(indices) == count and np.all(np.diff(indptr) >= 0)
-    if not fits or (count and not 0 <= indices.min() <= indices.max() < width):
-        raise ValueError(
-            f"{file}: rows {first} to {last - 1} of {key} are corrupt, or have an index outside [0, {width})"
-        )
-    return csr_from_core(data, indices.astype(np.int32, copy=False), indptr - indptr[0], (last - first, width))
+    with _corrupt(layout.name):
+        indptr = some("indptr", first, last - first + 1)
+        layout.check_offsets(key, indptr)
+        begin, count = int(indptr[0]), int(indptr[-1] - indptr[0])
+        indices, data = some("indices", begin, count), some("data", begin, count)
+        if count and not 0 <= indices.min() <= indices.max() < width:
+            raise ValueError(f"rows {first} to {last - 1} of {key} have an index outside [0, {width})")
+        return csr_from_core(data, indices.astype(np.int32, copy=False), indptr - indptr[0], (last - first, width))

@@ -79,10 +79,7 @@ def read_coded(
         classes = read(checked(file, "coded.classes", id_type(n_classes), (n_pairs,)))
         found |= {"indptr": indptr, "classes": classes, "values": codes("values", (n_pairs,), n_features)}
     weights = CodedWeights(kind, intercept, n_features, **found)
-    try:
-        weights.check()
-    except ValueError as error:
-        raise ValueError(f"{file.path} is damaged: {error}") from error
+    weights.check()
     return weights
 
 

@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass.checks import check_number
 from manyclass.datasets import TextVectorizer
 from manyclass.estimators.coded_files import coded_description, coded_tensors, read_coded
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
 from manyclass.model.coded import CodedWeights
+from manyclass.model.file_parts import check_version, finite, is_finite, non_negative, reading, warn_of_unread
 from manyclass.model.file_parts import checked as _checked
 from manyclass.model.file_parts import count as _count
 from manyclass.model.file_parts import decode_text as _decode_text
 from manyclass.model.file_parts import encode_text as _encode_text
-from manyclass.model.file_parts import finite, is_finite
 from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
@@ -41,6 +42,12 @@ MOST_FOR_LABELS = 100  # memory of labels of fixed width, as a multiple of the f
 # 3: weights are compressed; those of other files are not, and they stay of version 2. 2: parameters may be objects with
 # parameters of their own. 1: all parameters stood on the estimator.
 FORMAT_VERSION = 3
+
+LARGEST = float(np.finfo(np.float32).max)
+_DESCRIBED = {
+    *("class", "parameters", "layout", "classes", "n_features_in", "n_iter", "coded", "vectorizer"),
+    *("history", "hashing", "calibration", "automatic", "labels"),
+}
 
 # The module of each class that `saved` will know of: loaded where a model of it is, since they import this one.
 _HOMES = {"AugmentReduceClassifier": "utility", "MarginClassifier": "margin", "SoftmaxClassifier": "softmax"}
@@ -141,22 +148,20 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
     -------
     SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
         What was saved, fitted; predictions are bit for bit those of the saved one. With a `vectorizer_` where that one
-        had one.
+        had one. What a newer version of this package has added to the file is left unread, with a UserWarning.
 
     Raises
     ------
     ValueError
-        If the file is not a model of this package, truncated, inconsistent, or of a newer format; the message names
-        the file.
+        If the file is not a model of this package, truncated, inconsistent, of a newer format, or with a parameter that
+        the constructor's class does not take; the message names the file.
     OSError
         If it cannot be read.
     """
     file = _open_model(path)
-    try:
+    with reading(file):
         model: SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier = _build(file, mmap)
-        return model
-    except (KeyError, TypeError, AttributeError, UnicodeError, RecursionError, OverflowError, IndexError) as error:
-        raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
+    return model
 
 
 def load_notes(path: PathLike) -> dict[str, Any]:
@@ -189,21 +194,14 @@ def _open_model(path: PathLike) -> TensorFile:
     if found != FORMAT:
         what = "has no format" if found is None else f"has the format {found!r}"
         raise ValueError(f"{file.path} is a safetensors file but not a model of manyclass: its header {what}")
-    version = file.metadata.get("format_version", "")
-    if not version.isdecimal() or int(version) < 1:
-        raise ValueError(f"{file.path} is damaged: its format_version is {version!r}")
-    if int(version) > FORMAT_VERSION:
-        raise ValueError(
-            f"{file.path} has format version {version}, written by manyclass "
-            f"{file.metadata.get('package_version')}; this manyclass reads versions up to {FORMAT_VERSION}"
-        )
+    check_version(file, FORMAT_VERSION)
     missing = [key for key in ("model", "notes", "package_version") if key not in file.metadata]
     if missing:
         raise ValueError(f"{file.path} is damaged: its header lacks {missing[0]!r}")
     for key in ("model", "notes"):
         try:
             value = json.loads(file.metadata[key])
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
             raise ValueError(f"{file.path} is damaged: {key!r} in its header is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise ValueError(f"{file.path} is damaged: {key!r} in its header is not a JSON object")
@@ -272,21 +270,20 @@ def _build(file: TensorFile, mmap: bool) -> Any:
         model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
     elif info["layout"] == "hybrid":
         mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
-        first, second = map(float, info["labels"].get("scales", (1.0, 1.0)))
-        model._weights = HybridWeights(_read_postings(file, n_classes, n_features, mmap), mapped, (first, second))
+        first, second = info["labels"].get("scales", (1.0, 1.0))
+        for scale in (first, second):
+            check_number("scales", scale, low=0, high=LARGEST)
+        own = _read_postings(file, n_classes, n_features, mmap)
+        model._weights = HybridWeights(own, mapped, (float(first), float(second)))
     elif info["layout"] == "postings":
         model._weights = _read_postings(file, n_classes, n_features, mmap)
     else:
         model._weights = _read_weights(file, info["layout"], n_classes, n_features, mmap)
     arrays = _read_beside_weights(file, model, n_classes, n_features)
-    try:
-        model._take_beside_weights(info, arrays)
-        if "vectorizer" in info:
-            model.vectorizer_ = _decode_vectorizer(file, info["vectorizer"], model.n_features_in_)
-    except ValueError as error:
-        if str(error).startswith(file.path):
-            raise
-        raise ValueError(f"{file.path} is damaged: {error}") from error
+    model._take_beside_weights(info, arrays)
+    if "vectorizer" in info:
+        model.vectorizer_ = _decode_vectorizer(file, info["vectorizer"], model.n_features_in_)
+    warn_of_unread(file, info.keys() - _DESCRIBED)
     return model
 
 
@@ -300,7 +297,15 @@ def _read_beside_weights(file: TensorFile, model: Any, n_classes: int, n_feature
     kinds |= shapes_of_squares(model._weights)
     if "variances" in file.entries:
         kinds["variances"] = (np.float32, model._weights.matrix.shape)
-    return {name: file.read(_checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
+    found = {name: file.read(_checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
+    for name, array in found.items():
+        if name == "scaling.shift":
+            finite(file, name, array)
+        elif name != "scaling.scale":
+            non_negative(file, name, array)
+        elif not np.all(array > 0):  # infinite ones are those of features that are too small
+            raise ValueError(f"{file.path} is damaged: {name!r} has numbers that are not above 0")
+    return found
 
 
 def _unfitted(file: TensorFile, info: Mapping[str, Any]) -> Any:
@@ -311,11 +316,8 @@ def _unfitted(file: TensorFile, info: Mapping[str, Any]) -> Any:
     unknown = sorted(set(parameters) - set(cls._get_param_names()))
     if unknown:
         raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
-    try:
-        model = cls(**decode_parameters(parameters))
-        model.check_parameters()
-    except ValueError as error:
-        raise ValueError(f"{file.path} is damaged: {error}") from error
+    model = cls(**decode_parameters(parameters))
+    model.check_parameters()
     return model
 
 
@@ -341,6 +343,7 @@ def _read_mapped(
         found = _checked(file, name, np.float32, (n_rows, width))
         return file.map(found) if mmap else finite(file, name, file.read(found, out=aligned_zeros(n_rows, width)))
 
+    file.used.add("intercept")  # it is a column of the weights
     embeddings = np.zeros((0, 0), dtype=np.float32)
     if "embeddings" in file.entries:
         embeddings = read("embeddings", n_features)
@@ -357,12 +360,9 @@ def _read_postings(file: TensorFile, n_classes: int, n_features: int, mmap: bool
     classes = read(_checked(file, "postings.classes", np.int32, shape))
     values = read(_checked(file, "postings.values", np.float32, shape))
     weights = SparseWeights(indptr, classes, values, _intercept(file, n_classes))
-    try:
-        weights.check()
-        if not mmap:
-            finite(file, "postings.values", values)
-    except ValueError as error:
-        raise ValueError(f"{file.path} is damaged: {error}") from error
+    weights.check()
+    if not mmap:
+        finite(file, "postings.values", values)
     return weights
 
 
@@ -429,4 +429,5 @@ def _decode_vectorizer(file: TensorFile, parameters: Mapping[str, Any], n_featur
     hashed = parameters.get("n_hash") is not None
     terms = _decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
     idf = file.read(_checked(file, "vectorizer.idf", np.float32, (n_features,)))
+    finite(file, "vectorizer.idf", idf)
     return TextVectorizer.restored(decode_parameters(parameters), terms.tolist(), idf)

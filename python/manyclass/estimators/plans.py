@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number, did_you_mean, n_threads_from, seed_from
 from manyclass.model.weights import Floats, Matrix
@@ -89,6 +90,9 @@ def check_loop_numbers(parameters: Mapping[str, Any]) -> None:
     if "dim" in parameters:
         _check_open(parameters, "dim", low=1, high=1 << 20, integer=True)
     n_threads_from(parameters["n_jobs"])
+    check_random_state(parameters["random_state"])
+    if not isinstance(parameters["verbose"], bool | np.bool_):
+        check_number("verbose", parameters["verbose"])
 
 
 def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: Any) -> None:

@@ -2,14 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Mapping
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.checks import outer_level
 from manyclass.model.tensor_file import TensorFile
+from manyclass.version import __version__
+
+MOST_TOLD = 1000  # characters of a message, which may hold what is wrong in full
+
+
+def check_version(file: TensorFile, newest: int) -> int:
+    """Return the version of a file's format.
+
+    A version of the package may add arrays and descriptions that an older one leaves unread with a warning (see
+    `warn_of_unread`). What an older one would read wrongly gets a new version of the format, which it refuses.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or one that this package does not know yet.
+    """
+    version = file.metadata.get("format_version", "")
+    if re.fullmatch("[1-9][0-9]{0,8}", version) is None:
+        raise ValueError(f"{file.path} is damaged: its format_version is {version[:20]!r}")
+    if int(version) > newest:
+        by = file.metadata.get("package_version")
+        written = f", written by manyclass {by[:20]}" if by else ""
+        raise ValueError(
+            f"{file.path} has format version {version}{written}; this manyclass reads versions up to {newest}"
+        )
+    return int(version)
+
+
+def warn_of_unread(file: TensorFile, more: Iterable[str] = ()) -> None:
+    """Warn of arrays that nothing has read, and of `more` that this version does not know."""
+    unknown = sorted([*(file.entries.keys() - file.used), *more])
+    if unknown:
+        by = file.metadata.get("package_version", "another version")
+        warnings.warn(
+            f"{file.path} has {', '.join(map(repr, unknown[:5]))}, which this manyclass ({__version__}) does not know "
+            f"and leaves unread; it was written by manyclass {by[:20]}",
+            UserWarning,
+            stacklevel=outer_level(),
+        )
+
+
+@contextlib.contextmanager
+def reading(file: TensorFile) -> Iterator[None]:
+    """Make what a damaged file leads to a ValueError that begins with its name."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, IndexError) as error:
+        if type(error) is ValueError and str(error).startswith(file.path):
+            raise
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        raise ValueError(f"{file.path} is damaged: {kind}{str(error)[:MOST_TOLD]}") from error
 
 
 def count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:
@@ -37,6 +92,13 @@ def finite(file: TensorFile, name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an array of a file after a check of its numbers: of mapped ones there is none, as it would read them."""
     if not is_finite(array):
         raise ValueError(f"{file.path} is damaged: {name!r} has numbers that are not finite")
+    return array
+
+
+def non_negative(file: TensorFile, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of a file after a check that its numbers are finite and none is below 0."""
+    if array.size and finite(file, name, array).min() < 0:
+        raise ValueError(f"{file.path} is damaged: {name!r} has numbers below 0")
     return array
 
 

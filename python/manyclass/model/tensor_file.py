@@ -17,7 +17,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
@@ -139,15 +139,19 @@ class TensorFile:
     path : str
     metadata : dict of str to str
     entries : dict of str to (dtype, shape, first byte)
+    used : set of str
+        Arrays that were read or mapped.
     """
 
     path: str
     metadata: dict[str, str]
     entries: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]]
+    used: set[str] = field(default_factory=set)
 
     def map(self, name: str) -> NDArray[Any]:
         """Return an array as a read-only memory map."""
         dtype, shape, start = self.entries[name]
+        self.used.add(name)
         if 0 in shape:
             return np.empty(shape, dtype)  # an empty map does not exist
         return np.asarray(np.memmap(self.path, dtype, "r", start, shape))
@@ -155,6 +159,7 @@ class TensorFile:
     def read(self, name: str, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return an array, read into `out` (C-contiguous, of the same dtype and shape) if given."""
         dtype, shape, start = self.entries[name]
+        self.used.add(name)
         array = np.empty(shape, dtype) if out is None else out
         buffer = array.reshape(-1).view(np.uint8)
         with open(self.path, "rb") as file:

@@ -9,10 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.brief import brief_requests, get_named, get_routing
 from manyclass.checks import check_choice, check_number, n_threads_from, set_named
+from manyclass.model.file_parts import check_version, finite, reading, warn_of_unread
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
 from manyclass.search.report import ApproximateLosses, SearchReport
@@ -50,7 +52,7 @@ class ClusteredRows(BaseEstimator):
 
     # What a file of the index is called, and what it holds beside arrays and parameters.
     FORMAT: ClassVar[tuple[str, str]]
-    _STATE: ClassVar[dict[str, type]]
+    _STATE: ClassVar[dict[str, tuple[type, float, float]]]  # its type, and from where to where it goes
 
     set_params = set_named
     get_params = get_named
@@ -60,6 +62,10 @@ class ClusteredRows(BaseEstimator):
         """Say of each method that scikit-learn makes here what it does in a line."""
         super().__init_subclass__(**kwargs)
         brief_requests(cls)
+
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
+        raise NotImplementedError
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Make the core's part, each row in its cluster of `labels`, or the nearest where they are empty."""
@@ -122,22 +128,30 @@ class ClusteredRows(BaseEstimator):
         found, (expected, what) = file.metadata.get("format"), cls.FORMAT
         if found != expected:
             raise ValueError(f"{file.path} is not {what} of manyclass: its format is {found!r}")
-        if file.metadata.get("format_version") != str(FORMAT_VERSION):
-            version = file.metadata.get("format_version")
-            raise ValueError(f"{file.path} has format version {version}; this manyclass reads {FORMAT_VERSION}")
-        try:
-            self = cls(**json.loads(file.metadata["parameters"]))
-            state = json.loads(file.metadata["state"])
-            for name, kind in cls._STATE.items():
-                setattr(self, name, kind(state[name]))
-            rows = checked_rows("rows", file.read("rows"))
-            self.n_rows_, self.n_features_in_ = rows.shape
-            self._restore(file)
-            labels = np.ascontiguousarray(file.read("labels"), dtype=np.int32)
-            self._build(rows, file.read("cluster_centers"), labels)
-            check_number("n_probe_", self.n_probe_, low=1, high=self.n_clusters_, integer=True)
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{file.path} is damaged: {type(error).__name__}: {error}") from error
+        check_version(file, FORMAT_VERSION)
+        with reading(file):
+            self = cls._read(file)
+        warn_of_unread(file)
+        return self
+
+    @classmethod
+    def _read(cls, file: TensorFile) -> Self:
+        parameters, state = (json.loads(file.metadata[name]) for name in ("parameters", "state"))
+        self = cls(**parameters)
+        rows = checked_rows("rows", file.read("rows"))
+        self.n_rows_, self.n_features_in_ = rows.shape
+        self._check_parameters(rows.shape)
+        for name, (kind, low, high) in cls._STATE.items():
+            check_number(name, state[name], low=low, high=high, integer=kind is int)
+            setattr(self, name, kind(state[name]))
+        self._restore(file)
+        labels = file.read("labels")
+        centers = finite(file, "cluster_centers", file.read("cluster_centers"))
+        for name, array, dtype in (("labels", labels, np.int32), ("cluster_centers", centers, np.float32)):
+            if array.dtype != dtype:
+                raise ValueError(f"{name!r} is {array.dtype}; it must be {np.dtype(dtype)}")
+        self._build(rows, centers, labels)  # the core looks at the rows' numbers
+        check_number("n_probe_", self.n_probe_, low=1, high=self.n_clusters_, integer=True)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -241,6 +255,12 @@ class ClusteredRows(BaseEstimator):
         gradients: sp.csr_array = sp.csr_array(parts, shape=(len(queries), self.n_rows_))
         gradients.sort_indices()
         return ApproximateLosses(np.asarray(found["losses"]), gradients, SearchReport.of(found, self.n_features_in_))
+
+
+def check_run(index: ClusteredRows) -> None:
+    """Raise ValueError or TypeError unless n_jobs and random_state can be."""
+    n_threads_from(index.n_jobs)
+    check_random_state(index.random_state)
 
 
 def _checked_rest(budget: int | None, threshold: float | None, rest: str | None, n_rows: int) -> str:

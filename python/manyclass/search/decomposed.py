@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number, seed_from
-from manyclass.model.tensor_file import TensorFile
-from manyclass.search.clustered import ClusteredRows, auto_clusters, default_budget
+from manyclass.search.clustered import ClusteredRows, auto_clusters, check_run, default_budget
 from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions
 from manyclass.search.report import ApproximateLosses
 from manyclass.search.spherical import exact_search
@@ -58,7 +57,7 @@ class DecomposedIndex(ClusteredRows):
     """
 
     FORMAT: ClassVar[tuple[str, str]] = ("manyclass decomposed index", "a decomposed index")
-    _STATE: ClassVar[dict[str, type]] = {"n_probe_": int}
+    _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {"n_probe_": (int, 1, 2**31 - 1)}
 
     def __init__(
         self,
@@ -93,11 +92,8 @@ class DecomposedIndex(ClusteredRows):
             If a parameter or a value of W is out of range.
         """
         rows = checked_rows("W", W)
-        check_number("n_blocks", self.n_blocks, low=1, high=rows.shape[1], integer=True)
+        self._check_parameters(rows.shape)
         n_clusters: Any = auto_clusters(len(rows)) if self.n_clusters == "auto" else self.n_clusters
-        check_number("n_clusters", n_clusters, low=1, high=len(rows), integer=True)
-        if self.n_probe != "auto":
-            check_number("n_probe", self.n_probe, low=1, high=n_clusters, integer=True)
         seed = seed_from(self.random_state)
         self.n_rows_, self.n_features_in_ = rows.shape
         centers = [
@@ -115,6 +111,16 @@ class DecomposedIndex(ClusteredRows):
         self._build(rows, np.hstack(centers), np.zeros((0, 0), dtype=np.int32))
         self.n_probe_ = self._probes_for_rows(rows, seed) if self.n_probe == "auto" else int(self.n_probe)
         return self
+
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
+        n_rows, n_features = shape
+        check_number("n_blocks", self.n_blocks, low=1, high=n_features, integer=True)
+        n_clusters: Any = auto_clusters(n_rows) if self.n_clusters == "auto" else self.n_clusters
+        check_number("n_clusters", n_clusters, low=1, high=n_rows, integer=True)
+        if self.n_probe != "auto":
+            check_number("n_probe", self.n_probe, low=1, high=n_clusters, integer=True)
+        check_run(self)
 
     def query(
         self, Q: Rows, k: int = 10, *, n_probe: int | None = None, exclude: Exclude = None
@@ -289,9 +295,6 @@ class DecomposedIndex(ClusteredRows):
         """The columns of each block."""
         self.block_starts_ = np.arange(self.n_blocks + 1) * self.n_features_in_ // self.n_blocks
         return np.split(matrix, self.block_starts_[1:-1], axis=1)
-
-    def _restore(self, file: TensorFile) -> None:
-        check_number("n_blocks", self.n_blocks, low=1, high=self.n_features_in_, integer=True)
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         blocks = [np.ascontiguousarray(block) for block in self._blocks(centers)]

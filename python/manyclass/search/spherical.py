@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, seed_from
 from manyclass.model.tensor_file import TensorFile
-from manyclass.search.clustered import ClusteredRows, auto_clusters
+from manyclass.search.clustered import ClusteredRows, auto_clusters, check_run
 from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions, queries_of
 from manyclass.search.report import ApproximateLosses
 
@@ -95,14 +95,14 @@ class SphericalClusterIndex(ClusteredRows):
     """
 
     FORMAT: ClassVar[tuple[str, str]] = ("manyclass index", "an index")
-    _STATE: ClassVar[dict[str, type]] = {
-        "radius_": float,
-        "n_probe_": int,
-        "recall_": float,
-        "n_reclusterings_": int,
-        "_seed": int,
-        "_replaced": int,
-        "_imbalance_made": float,
+    _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {
+        "radius_": (float, 0, float(np.finfo(np.float32).max)),
+        "n_probe_": (int, 1, 2**31 - 1),
+        "recall_": (float, 0, 1),
+        "n_reclusterings_": (int, 0, 2**63),
+        "_seed": (int, 0, 2**64),
+        "_replaced": (int, 0, 2**63),
+        "_imbalance_made": (float, 0, np.inf),
     }
 
     kmeans_stats_: dict[str, NDArray[Any]]
@@ -141,18 +141,23 @@ class SphericalClusterIndex(ClusteredRows):
         self
         """
         rows = checked_rows("W", W)
-        check_choice("recluster", self.recluster, ("auto", "never"))
-        check_number("n_iter", self.n_iter, low=1, high=2**31 - 1, integer=True)
-        if self.sample_per_cluster is not None:
-            check_number("sample_per_cluster", self.sample_per_cluster, low=1, integer=True)
-        for name, value in (("n_clusters", self.n_clusters), ("n_probe", self.n_probe)):
-            if value != "auto":
-                check_number(name, value, low=1, high=len(rows), integer=True)
+        self._check_parameters(rows.shape)
         self._seed = seed_from(self.random_state)
         self.n_rows_, self.n_features_in_ = rows.shape
         self.n_reclusterings_ = 0
         self._cluster(rows)
         return self
+
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
+        check_choice("recluster", self.recluster, ("auto", "never"))
+        check_number("n_iter", self.n_iter, low=1, high=2**31 - 1, integer=True)
+        if self.sample_per_cluster is not None:
+            check_number("sample_per_cluster", self.sample_per_cluster, low=1, high=2**31 - 1, integer=True)
+        for name, value in (("n_clusters", self.n_clusters), ("n_probe", self.n_probe)):
+            if value != "auto":
+                check_number(name, value, low=1, high=shape[0], integer=True)
+        check_run(self)
 
     def query(
         self, Q: Rows, k: int = 10, *, n_probe: int | None = None, exclude: Exclude = None

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import numbers
 import os
 import re
 import time
@@ -36,10 +37,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
+from manyclass.model.file_parts import check_version, finite, non_negative, reading
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.version import __version__
 
-FORMAT, FORMAT_VERSION = "manyclass checkpoint", "1"
+FORMAT, FORMAT_VERSION = "manyclass checkpoint", 1
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 EVERY = "10min"
 OF_A_RUN = ("n_jobs", "verbose", "random_state")  # what may be another where a fit is resumed; a seed is kept beside
@@ -86,6 +88,10 @@ class Saved:
             if dtype != array.dtype.newbyteorder("<") or shape != array.shape:
                 raise ValueError(f"{self.file.path} has no {name!r} of {array.dtype} and shape {array.shape}")
             self.file.read(name, out=array)
+            if "squares" in name or name == "norm_sq":
+                non_negative(self.file, name, array)
+            elif array.dtype.kind == "f":
+                finite(self.file, name, array)
 
     def array(self, name: str) -> NDArray[Any]:
         """Return one of them, empty ones too."""
@@ -114,8 +120,12 @@ class Stage:
         if not (self._resumes and self._path.exists()):
             return Position()
         saved = self._read()
-        training.restore(saved)
-        return Position(**saved.numbers["position"])
+        with reading(saved.file):
+            _check_like("numbers", saved.numbers, {**training.numbers(), "position": vars(Position())})
+            training.restore(saved)
+            at = Position(**saved.numbers["position"])
+            at.curve = list(map(float, at.curve))
+            return at
 
     def is_due(self, n_passes: int | None = None) -> bool:
         """Whether to write now, after so many whole passes; None: within one."""
@@ -139,7 +149,7 @@ class Stage:
         numbers = {**training.numbers(), "position": vars(at)}
         metadata = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format_version": str(FORMAT_VERSION),
             "package_version": __version__,
             "fit": json.dumps(self._fit),
             "numbers": json.dumps(numbers),
@@ -148,20 +158,47 @@ class Stage:
 
     def _read(self) -> Saved:
         file = open_tensors(self._path)
-        of_file = json.loads(_metadata(file, "fit"))
+        of_file = _metadata(file, "fit")
         for name, value in self._fit.items():
             if of_file.get(name) != value:
+                was = str(of_file.get(name))[:500]
                 raise ValueError(
-                    f"{self._path} is of another fit: its {name} was {of_file.get(name)}, now it is {value}; resume "
-                    "with the data and parameters of that fit, or name another checkpoint folder"
+                    f"{self._path} is of another fit: its {name} was {was}, now it is {value}; resume with the data "
+                    "and parameters of that fit, or name another checkpoint folder"
                 )
-        return Saved(file, json.loads(_metadata(file, "numbers")))
+        return Saved(file, _metadata(file, "numbers"))
 
 
-def _metadata(file: TensorFile, name: str) -> str:
-    if file.metadata.get("format") != FORMAT or file.metadata.get("format_version") != FORMAT_VERSION:
-        raise ValueError(f"{file.path} is no {FORMAT} of version {FORMAT_VERSION}")
-    return file.metadata[name]
+def _check_like(name: str, found: Any, like: Any) -> None:
+    """Raise TypeError unless what a file holds is of the kind of what a training begins with."""
+    if isinstance(like, dict):
+        if not isinstance(found, dict) or found.keys() != like.keys():
+            raise TypeError(f"{name} is {found!r:.200}; it must have {', '.join(like)}")
+        for key in like:
+            _check_like(key, found[key], like[key])
+    elif isinstance(like, list):
+        if not isinstance(found, list):
+            raise TypeError(f"{name} is {found!r:.200}; it must be a list")
+        for value in found:
+            for item in value if isinstance(value, list) else [value]:
+                _check_like(name, item, 0.0)
+    elif isinstance(like, bool | np.bool_):
+        check_flag(name, found)
+    elif isinstance(like, numbers.Integral):
+        check_number(name, found, low=0, high=2**63 - 1, integer=True)
+    elif not (found is None and like is None) and (isinstance(found, bool) or not isinstance(found, int | float)):
+        raise TypeError(f"{name} is {found!r:.200}; it must be a number")
+
+
+def _metadata(file: TensorFile, name: str) -> dict[str, Any]:
+    if file.metadata.get("format") != FORMAT:
+        raise ValueError(f"{file.path} is no {FORMAT}: its format is {file.metadata.get('format')!r}")
+    check_version(file, FORMAT_VERSION)
+    with reading(file):
+        found = json.loads(file.metadata[name])
+        if not isinstance(found, dict):
+            raise TypeError(f"{name!r} is no JSON object")
+    return found
 
 
 @dataclass
@@ -255,7 +292,9 @@ class Checkpoints:
     def _seed_there(self) -> int | None:
         if not self._path(0).exists():
             return None
-        return int(json.loads(_metadata(open_tensors(self._path(0)), "fit"))["random_state"])
+        file = open_tensors(self._path(0))
+        with reading(file):
+            return int(_metadata(file, "fit")["random_state"])
 
 
 def _told(value: Any) -> str:

@@ -131,4 +131,4 @@ class _PointPasses:
         self.training.restore(replace(saved, numbers=numbers["training"]))
         self.loss, self.state.class_updates = numbers["loss"], numbers["class_updates"]
         if self.probe is not None:
-            self.probe.looks.update({n: (mean, error) for n, mean, error in numbers["looks"]})
+            self.probe.looks.update({n: (float(mean), float(error)) for n, mean, error in numbers["looks"]})

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
-from manyclass.checks import csr_parts
+from manyclass.checks import check_number, csr_parts
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
@@ -40,6 +40,8 @@ MOST_FOR_AVERAGING = 0.1
 SECONDS_PER_VISIT = 1e-6
 SECONDS_PER_MOVED = 4e-10
 SECONDS_PER_SUMMED = 4e-10
+
+SMALLEST_SCALE = 2.0**-40  # as in the core's model/linear.hpp
 
 
 @dataclass
@@ -282,6 +284,14 @@ class PointsTraining:
         if self.watch.validation is not None:
             self.watch.validation.restore_from(saved, saved.numbers["validation"], self.weights)
         saved.fill(self.arrays())
+        if self.heads.size and not -1 <= self.heads.min() <= self.heads.max() < self.n_classes:
+            raise ValueError(f"heads hold numbers outside of [-1, {self.n_classes}), which are no classes")
+        if np.any(self.memory.scale < SMALLEST_SCALE):
+            raise ValueError(
+                f"scale has numbers below {SMALLEST_SCALE:g}, which a training multiplies into the weights"
+            )
+        most = len(self.memory.averaged)
+        check_number("n_averaged", saved.numbers["n_averaged"], low=0, high=most, integer=True)
         self.memory.n_averaged = saved.numbers["n_averaged"]
 
     def finish(self) -> LinearWeights:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from manyclass.checks import check_number
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.training.checkpoint import Arrays, Saved
 
@@ -111,10 +112,13 @@ class Validation:
 
     def restore_from(self, saved: Saved, numbers: Mapping[str, Any], like: LinearWeights) -> None:
         """Take over both, the model being stored like another one."""
-        self.curve, self.best_iter = list(numbers["curve"]), numbers["best_iter"]
+        self.curve, self.best_iter = list(map(float, numbers["curve"])), numbers["best_iter"]
+        check_number("best_iter", self.best_iter, low=0, high=len(self.curve), integer=True)
         if self.best_iter:
             self._best = LinearWeights(np.empty_like(like.matrix), np.empty_like(like.intercept), like.sparse)
             self._scale = saved.array("best_scale")
+            if self._scale.shape not in ((0,), (like.n_classes,)) or self._scale.dtype != np.float32:
+                raise ValueError(f"best_scale has shape {self._scale.shape}; it must have one number for each class")
             saved.fill(self.arrays())
 
     def restore(self, weights: LinearWeights) -> bool:

@@ -23,8 +23,16 @@ from numpy.typing import NDArray
 from manyclass.checks import check_choice, check_number
 from manyclass.model.coded import BLOCK_NUMBERS, DTYPES, NO_FLOATS, Codes, Dtype, core_rows
 from manyclass.model.compress import bytes_of
-from manyclass.model.file_parts import checked, decode_text, encode_text
-from manyclass.model.tensor_file import PathLike, open_tensors, write_tensors
+from manyclass.model.file_parts import (
+    check_version,
+    checked,
+    decode_text,
+    encode_text,
+    finite,
+    reading,
+    warn_of_unread,
+)
+from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.model.weights import Floats
 
 FORMAT = "manyclass word vectors"
@@ -147,23 +155,27 @@ def load_words(path: PathLike, mmap: bool) -> tuple[list[str], Codes]:
         If it cannot be read.
     """
     file = open_tensors(path)
-    found, version = file.metadata.get("format"), file.metadata.get("format_version", "")
+    found = file.metadata.get("format")
     if found != FORMAT:
         raise ValueError(f"{file.path} has no word vectors of manyclass: its header has the format {found!r}")
-    if not version.isdecimal() or int(version) > FORMAT_VERSION:
-        raise ValueError(f"{file.path} has format version {version!r}; this manyclass reads up to {FORMAT_VERSION}")
+    check_version(file, FORMAT_VERSION)
+    with reading(file):
+        words, codes = _read(file, mmap)
+    warn_of_unread(file)
+    return words, codes
+
+
+def _read(file: TensorFile, mmap: bool) -> tuple[list[str], Codes]:
     if "rows" not in file.entries:
-        raise ValueError(f"{file.path} is damaged: it has no array 'rows'")
+        raise ValueError("it has no array 'rows'")
     dtype, shape, _ = file.entries["rows"]
     if dtype.name not in DTYPES or len(shape) != 2:
-        raise ValueError(f"{file.path} is damaged: 'rows' is {dtype.name} of shape {shape}")
+        raise ValueError(f"'rows' is {dtype.name} of shape {shape}")
     scales = NO_FLOATS
     if dtype.name == "int8":
-        scales = file.read(checked(file, "rows.scales", np.float32, shape[:1]))
-    try:
-        words = decode_text(file, "words", shape[0]).tolist()
-    except UnicodeError as error:
-        raise ValueError(f"{file.path} is damaged: {error}") from error
+        scales = finite(file, "rows.scales", file.read(checked(file, "rows.scales", np.float32, shape[:1])))
+    words = decode_text(file, "words", shape[0]).tolist()
     if len(set(words)) != len(words):
-        raise ValueError(f"{file.path} is damaged: words occur twice")
-    return words, Codes(file.map("rows") if mmap else file.read("rows"), scales)
+        raise ValueError("words occur twice")
+    rows = file.map("rows") if mmap else finite(file, "rows", file.read("rows"))
+    return words, Codes(rows, scales)
