@@ -119,16 +119,15 @@ def test_memory_and_arithmetic_are_clean_when_python_calls(tmp_path):
     sanitized.passes("-c", WORK, str(sanitized.package))
     sanitized.passes_tests(*READERS, *(name for name in files_of_the_core() if name not in TIMED))
 
-    short = sanitized.says_with("evaluate/top_k.cpp", "std::size_t at = scores.size() - 1;", "std::size_t at = scores.size();")
+    last = "std::size_t at = scores.size()"
+    short = sanitized.says_with("evaluate/top_k.cpp", f"{last} - 1;", f"{last};")
     assert "AddressSanitizer: heap-buffer-overflow" in short
     beyond = sanitized.says_with("evaluate/log_loss.cpp", "Index rank = 0;", "Index rank = 2147483647;")
     assert "runtime error: signed integer overflow" in beyond
 
 
 def test_threads_do_not_race_when_python_calls(tmp_path):
-    sanitized = Sanitized.of(
-        tmp_path, "thread", "tsan", TSAN_OPTIONS=f"halt_on_error=1:suppressions={SUPPRESSIONS}"
-    )
+    sanitized = Sanitized.of(tmp_path, "thread", "tsan", TSAN_OPTIONS=f"halt_on_error=1:suppressions={SUPPRESSIONS}")
     sanitized.passes("-c", WORK, str(sanitized.package))
     sanitized.passes_tests(*THREADED)
 
