@@ -278,6 +278,7 @@ TABLES: dict[str, Columns | Pivot | Tally | OverSeeds] = {
         {"labels": "all"},
     ),
     "mutation": Tally("mutation", ("kind", "part"), "fault", "outcome"),
+    "hardening": Tally("hardening", ("kind", "part"), "fault", "outcome"),
     "predict": Pivot(("predict",), "data", "recall", "{times} times ({reached}; {log_z_rms})"),
 }
 

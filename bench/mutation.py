@@ -7,11 +7,15 @@ once, in some minutes, and each fault costs the tests that should see it. They m
     python bench/mutation.py                    # all, which takes most of an hour of one processor
     python bench/mutation.py ridge uniform      # the parts of these names; other rows of the results stay
     python bench/mutation.py --folder ../mutants ridge    # keeps the copy, so that the next build is short
+    python bench/mutation.py --hardening                  # takes away what guards files, threads, state and time
 
-Writes results/mutation.jsonl, a row for each fault; make_tables.py writes the table of notes/mutation.md.
+Those of bench/hardening.toml are in Python, too, whose text is changed while the tests of a fault run. Writes
+results/mutation.jsonl or results/hardening.jsonl, a row for each fault; make_tables.py writes the tables of
+notes/mutation.md.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -23,13 +27,14 @@ import tempfile
 import time
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
-RESULTS = BENCH / "results" / "mutation.jsonl"
+RESULTS = {"faults": "mutation", "hardening": "hardening"}  # of a list of faults
 CORE = Path("cpp/manyclass")
 SWITCH = "MANYCLASS_MUTANT"
 SECONDS = 600  # a fault whose tests do not end by then is caught: a fit runs on for ever
@@ -71,6 +76,16 @@ class Fault:
     equivalent: str = ""  # why no test can see it
 
     @property
+    def path(self) -> Path:
+        """The file below the top: `file` stands in the core, or has the name of another place before it."""
+        return Path(self.file) if self.file.startswith(("cpp/", "python/")) else CORE / self.file
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is switched on by the environment; others are written when they are tried."""
+        return self.path.suffix != ".py"
+
+    @property
     def piece(self) -> str:
         """The text that the fault replaces."""
         marked = re.search("⟦(.*)⟧", self.at)
@@ -80,9 +95,9 @@ class Fault:
         return f"fault {self.number} ({self.part}, {self.fault}, {self.file})"
 
 
-def read_faults() -> list[Fault]:
+def read_faults(which: str = "faults") -> list[Fault]:
     faults = []
-    for part in tomllib.loads((BENCH / "faults.toml").read_text("utf-8"))["part"]:
+    for part in tomllib.loads((BENCH / f"{which}.toml").read_text("utf-8"))["part"]:
         common = {"kind": part["kind"], "part": part["name"], "file": part["file"], "tests": tuple(part["tests"])}
         faults += [Fault(len(faults) + n, **common | own) for n, own in enumerate(part["faults"], start=1)]
     return faults
@@ -124,7 +139,8 @@ def plant(faults: list[Fault], to: Path) -> None:
     """Copies the tree with all switches in it; files that stay as they were keep their age, for the sake of ninja."""
     by_file = defaultdict(list)
     for fault in faults:
-        by_file[CORE / fault.file].append(fault)
+        if fault.is_compiled:
+            by_file[fault.path].append(fault)
     contents = {CORE / "core/mutant.hpp": HEADER.encode()}
     for name in ("cpp", "python", "tests", "CMakeLists.txt", "pyproject.toml"):
         source = ROOT / name
@@ -140,14 +156,14 @@ def plant(faults: list[Fault], to: Path) -> None:
             (to / file).write_bytes(content)
 
 
-def build(tree: Path) -> None:
+def build(tree: Path, optimised: bool) -> None:
     """Compiles the copy and puts its modules into its package."""
     pybind11 = subprocess.run(
         [sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True, check=True
     )
     options = {
         "CMAKE_BUILD_TYPE": "None",
-        "CMAKE_CXX_FLAGS": "-O1 -DNDEBUG -w",
+        "CMAKE_CXX_FLAGS": f"-O{int(optimised)} -DNDEBUG -w",
         "MANYCLASS_WERROR": "OFF",
         "pybind11_DIR": pybind11.stdout.strip(),
         "Python_EXECUTABLE": sys.executable,
@@ -162,11 +178,28 @@ def build(tree: Path) -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
+@contextlib.contextmanager
+def planted(tree: Path, fault: Fault) -> Iterator[None]:
+    """Writes a fault of Python into the copy, and takes it out again."""
+    if fault.is_compiled:
+        yield
+        return
+    path = tree / fault.path
+    text = path.read_text("utf-8")
+    begin, end = place_of(fault, text)
+    try:
+        path.write_text(text[:begin] + fault.to + text[end:], "utf-8")
+        yield
+    finally:
+        path.write_text(text, "utf-8")
+
+
 def failure(tree: Path, tests: str, number: int) -> str | None:
     """What fails in some tests, a file and perhaps -k, with a fault: a test, or how they ended; None where all pass."""
     file, *which = shlex.split(tests)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", f"tests/{file}", *which]
     environment = os.environ | {SWITCH: str(number), "PYTHONPATH": str(tree / "python"), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a fault and what it replaces may be of one second, and one length
     try:
         done = subprocess.run(
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
@@ -190,25 +223,28 @@ def key(row: Fault | dict[str, str]) -> tuple[str, ...]:
     return row["part"], row["fault"], row["file"], row["text"], row["becomes"]
 
 
-def judge(tree: Path, fault: Fault, sound: set[str]) -> dict[str, str]:
+def judge(tree: Path, fault: Fault, sound: set[str], run: str) -> dict[str, str]:
     """The row of a fault; `sound` are the tests that are known to pass without one."""
-    row = {"run": "mutation", "kind": fault.kind, "part": fault.part, "fault": fault.fault, "file": fault.file}
+    row = {"run": run, "kind": fault.kind, "part": fault.part, "fault": fault.fault, "file": fault.file}
     row |= {"text": fault.piece, "becomes": fault.to}
     for tests in fault.tests:
         if tests not in sound and (found := failure(tree, tests, 0)):
             sys.exit(f"{found} fails without a fault")
         sound.add(tests)
-        if found := failure(tree, tests, fault.number):
+        with planted(tree, fault):
+            found = failure(tree, tests, fault.number)
+        if found:
             return row | {"outcome": "caught", "by": found}
     return row | {"outcome": "equivalent" if fault.equivalent else "survived", "by": fault.equivalent}
 
 
-def write(faults: list[Fault], rows: list[dict[str, str]]) -> None:
+def write(faults: list[Fault], rows: list[dict[str, str]], run: str) -> None:
     """Writes the rows of the results, those of faults that were not tried as they stood."""
-    known = [json.loads(line) for line in RESULTS.read_text("utf-8").splitlines()] if RESULTS.exists() else []
+    results = BENCH / "results" / f"{run}.jsonl"
+    known = [json.loads(line) for line in results.read_text("utf-8").splitlines()] if results.exists() else []
     found = {key(row): row for row in [*known, *rows]}
     lines = [json.dumps(found[key(fault)], ensure_ascii=False) for fault in faults if key(fault) in found]
-    RESULTS.write_text("".join(line + "\n" for line in lines), "utf-8")
+    results.write_text("".join(line + "\n" for line in lines), "utf-8")
 
 
 def main() -> None:
@@ -217,21 +253,23 @@ def main() -> None:
     )
     arguments.add_argument("parts", nargs="*", help="names of parts; all where none is given")
     arguments.add_argument("--folder", type=Path, help="where the copy is, and stays")
+    arguments.add_argument("--hardening", action="store_true", help="plant the faults of hardening.toml")
     given = arguments.parse_args()
-    faults = read_faults()
+    which = "hardening" if given.hardening else "faults"
+    faults, run = read_faults(which), RESULTS[which]
     if unknown := set(given.parts) - {f.part for f in faults}:
         sys.exit(f"no part is named {sorted(unknown)}; the parts are {sorted({f.part for f in faults})}")
     chosen = [f for f in faults if not given.parts or f.part in given.parts]
     tree = given.folder.resolve() if given.folder else Path(tempfile.mkdtemp(prefix="mutants-"))
     plant(faults, tree)
-    build(tree)
+    build(tree, optimised=not given.hardening)  # what guards is not what takes the time
     rows: list[dict[str, str]] = []
     sound: set[str] = set()
     start = time.monotonic()
     for fault in chosen:
-        rows.append(judge(tree, fault, sound))
+        rows.append(judge(tree, fault, sound, run))
         print(f"{fault}: {rows[-1]['outcome']} {rows[-1]['by']}", flush=True)
-        write(faults, rows)  # now, so that nothing is lost where a later one is interrupted
+        write(faults, rows, run)  # now, so that nothing is lost where a later one is interrupted
     caught = sum(row["outcome"] == "caught" for row in rows)
     print(f"{caught} of {len(rows)} caught; {date.today()}, {time.monotonic() - start:.0f} s")
     if given.folder is None:

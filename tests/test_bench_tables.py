@@ -101,14 +101,18 @@ def mutation():
     return module
 
 
-def test_every_fault_can_be_planted_and_its_row_is_that_of_today(mutation):
-    faults = mutation.read_faults()
-    for file in {fault.file for fault in faults}:
-        here = [fault for fault in faults if fault.file == file]
-        text = (mutation.ROOT / mutation.CORE / file).read_text("utf-8")
+@pytest.mark.parametrize("which", ["faults", "hardening"])
+def test_every_fault_can_be_planted_and_its_row_is_that_of_today(which, mutation):
+    faults = mutation.read_faults(which)
+    for path in {fault.path for fault in faults}:
+        here = [fault for fault in faults if fault.path == path]
+        text = (mutation.ROOT / path).read_text("utf-8")
+        if not here[0].is_compiled:
+            assert all(mutation.place_of(fault, text)[0] > 0 for fault in here)
+            continue
         switched = mutation.with_switches(text, here)  # says which fault has no place, or more than one
         assert all(f"mutant({fault.number})" in switched for fault in here)
-    rows = [json.loads(line) for line in measurements()["mutation"]]
+    rows = [json.loads(line) for line in measurements()[mutation.RESULTS[which]]]
     assert [mutation.key(fault) for fault in faults] == [mutation.key(row) for row in rows]
     assert {row["outcome"] for row in rows} <= {"caught", "equivalent"}
 

@@ -44,21 +44,25 @@ def package_of(build: Build, folder: Path) -> Path:
     return folder
 
 
-def python(package: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def for_python(compiler: str) -> tuple[str, ...]:
+    """What CMake is told for a build of the package by a compiler."""
+    pybind11 = pytest.importorskip("pybind11")
+    return (
+        *(f"-DCMAKE_CXX_COMPILER={compiler}", "-DMANYCLASS_PYTHON=ON"),
+        *(f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"),
+    )
+
+
+def python(package: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A Python that finds the package of that folder first."""
-    env = os.environ | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = os.environ | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"} | environment
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT / "tests", env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.long
 def test_the_package_built_by_clang_passes_the_files_of_the_core(tmp_path):
-    pybind11 = pytest.importorskip("pybind11")
-    options = (
-        *(f"-DCMAKE_CXX_COMPILER={clang()}", "-DMANYCLASS_PYTHON=ON"),
-        *(f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"),
-    )
-    build = Build(ROOT, tmp_path / "build", options)
+    build = Build(ROOT, tmp_path / "build", for_python(clang()))
     build.make()  # a warning is an error
     for program in PROGRAMS:
         build.passes(program)

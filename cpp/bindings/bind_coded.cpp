@@ -94,7 +94,8 @@ auto with_model(const CodedWeights& w, const py::object& x, const Phi& phi, Isa 
   }
   if (w.width == 0 || w.feature_major) {
     const CsrView csr = csr_of(x, w.n_features);
-    return f(csr, model_of(*by_feature, w));
+    // Weights without rows have an indptr: the constructor refuses those that have neither.
+    return f(csr, model_of(by_feature.value(), w));
   }
   if (static_cast<std::size_t>(phi.cols) != w.width) throw std::invalid_argument("phi does not fit the rows");
   const CodedRows<DenseView> classes = coded_classes(w.rows, phi.cols, isa);

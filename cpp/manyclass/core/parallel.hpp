@@ -23,7 +23,8 @@ namespace manyclass {
 // for milliseconds, as OpenMP's does, made training ten times slower on a machine with something else to do.
 class Barrier {
  public:
-  explicit Barrier(int n_threads) : n_threads_(n_threads) {}
+  // Before any thread waits.
+  void expect(int n_threads) { n_threads_ = n_threads; }
 
   void wait() {
     const unsigned round = round_.load(std::memory_order_relaxed);
@@ -39,7 +40,7 @@ class Barrier {
 
  private:
   static constexpr int patience = 1 << 14;  // loads from the own cache, about a nanosecond each
-  int n_threads_;
+  int n_threads_ = 1;
   std::atomic<int> arrived_{0};
   std::atomic<unsigned> round_{0};
 };
@@ -77,18 +78,20 @@ Job job_of(const Body& body) {
 template <class F>
 void run_team(int n_threads, F&& f) {
   if (n_threads == 1) {  // without a crew, whose waking takes microseconds, a tenth of a single query
-    Barrier gate(1);
+    Barrier gate;
     f(Member(0, 1, gate));
     return;
   }
-  const Crew crew(n_threads - 1);
-  const int size = crew.size() + 1;
-  Barrier gate(size);
+  int size = 1;
+  Barrier gate;
   std::atomic<bool> ended{false};
   const auto member = [&](int rank) {
     const InTeam team(ended);
     f(Member(rank, size, gate));
   };
+  const Crew crew(n_threads - 1);  // last, so that its threads have ended before what they look at
+  size = crew.size() + 1;
+  gate.expect(size);
   crew.start(job_of(member));
   member(0);
 }

@@ -85,7 +85,8 @@ Crew::Crew(int n) {
   }
   try {
     while (size() < n) workers_.push_back(std::make_unique<Worker>().release());
-  } catch (const std::exception&) {  // no thread, or no memory for one: the work is done by those that there are
+    // No thread, or no memory for one: the work is done by those that there are.
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
   }
 }
 

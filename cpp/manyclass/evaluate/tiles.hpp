@@ -60,7 +60,7 @@ Index chunk_of(const CodedRows<Data>& rows, Index) {
 // The rows by which n points are scored on a chunk of classes.
 template <class Rows>
 const Rows& rows_for(const Rows& rows, ClassRange, std::size_t) {
-  return rows;
+  return rows;  // NOLINT(bugprone-return-const-ref-from-parameter): a model's, which outlives the chunk
 }
 
 template <class Data>

@@ -261,7 +261,8 @@ XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcO
   });
   if (first_fault < chunks.size()) {
     const Chunk& chunk = chunks[first_fault];
-    throw error_at(name, chunk.at.lines + chunk.fault_line + (header ? 2 : 1), chunk.fault_begin, *chunk.fault);
+    const Fault& fault = chunk.fault.value();
+    throw error_at(name, chunk.at.lines + chunk.fault_line + (header ? 2 : 1), chunk.fault_begin, fault);
   }
 
   close_up(chunks, data);

@@ -21,6 +21,8 @@ from typing import IO, Any
 
 from tqdm.auto import tqdm
 
+from manyclass.model.tensor_file import flush_folder
+
 CHUNK = 1 << 16
 MOST_BYTES = 1 << 30  # of a file whose size is not known
 SLOWEST = 1_000  # bytes a second; a server that sends fewer for as long as the time-out counts as stalled
@@ -133,6 +135,7 @@ def download(
             os.replace(part, target)
     if CLOSE_FIRST:
         os.replace(part, target)
+    flush_folder(target.parent)
     _validator_of(part).unlink(missing_ok=True)
     return target
 

@@ -56,8 +56,9 @@ YOUNG = 60.0  # seconds
 def replacing(path: PathLike) -> Iterator[IO[bytes]]:
     """Open a new file that takes the place of `path` once the block has ended well; else `path` stays as it is.
 
-    The file is written beside `path` under another name, flushed to the disk and then renamed. Files of other names
-    that writers left which were killed are removed.
+    The file is written beside `path` under another name, flushed to the disk and then renamed; then its folder is
+    flushed, so that a power cut after the block leaves the new file. Files of other names that writers left which were
+    killed are removed.
     """
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
@@ -76,6 +77,17 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+    flush_folder(folder)
+
+
+def flush_folder(folder: PathLike) -> None:
+    """Flush the names of a folder's files to the disk, where the system flushes folders."""
+    with contextlib.suppress(OSError):  # Windows opens no folder, and some file systems flush none
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _lock(file: IO[bytes]) -> bool:
