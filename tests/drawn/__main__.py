@@ -13,14 +13,15 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 from drawn import pool
 
 
-def make(case: str, *, tell: bool = False) -> dict[str, Any]:
-    """Make a case in this process."""
+def make(case: str, folder: Path, *, tell: bool = False) -> dict[str, Any]:
+    """Make a case in this process; its files go to a folder."""
     if case in FAULTS:
         FAULTS[case]()
     import numpy as np
@@ -36,8 +37,11 @@ def make(case: str, *, tell: bool = False) -> dict[str, Any]:
     one = drawn.draw(rng, made)
     if tell:
         print(one, flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        found = one.run(Path(folder))
+    found = one.found
+    try:
+        one.run(folder)
+    except Exception:
+        found.fault(traceback.format_exc(limit=-2))
     ends = "refused" if not found.done else "warned" if found.warned else "fitted"
     return {
         "case": case,
@@ -75,11 +79,12 @@ def work(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     answers, sys.stdout = sys.stdout, sys.stderr
-    for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_PROF, seconds)
-        answer = make(line.strip())
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        print(json.dumps(answer), file=answers, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for line in sys.stdin:
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            answer = make(line.strip(), Path(folder))
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            print(json.dumps(answer), file=answers, flush=True)
 
 
 def summary(answers: list[dict[str, Any]]) -> str:
@@ -110,15 +115,22 @@ def main() -> int:
         return 0
     cases = [*given.cases, *map(str, range(given.first, given.first + given.count))]
     answers = []
-    for answer in (make(case, tell=True) for case in cases) if given.here else pool.run(cases, given.seconds):
-        answers.append(answer)
-        if given.output:
-            with given.output.open("a") as file:
-                file.write(json.dumps(answer) + "\n")
-        if answer["faults"]:
-            print(f"{answer['case']}: {answer.get('what', '')}\n    " + "\n    ".join(answer["faults"]), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        made = (make(case, Path(folder), tell=True) for case in cases) if given.here else pool.run(cases, given.seconds)
+        for answer in made:
+            tell(answer, given.output)
+            answers.append(answer)
     print(summary(answers))
     return int(any(answer["faults"] for answer in answers))
+
+
+def tell(answer: dict[str, Any], output: Path | None) -> None:
+    """Print what is wrong with a case, and write down how it ended."""
+    if output:
+        with output.open("a") as file:
+            file.write(json.dumps(answer) + "\n")
+    if answer["faults"]:
+        print(f"{answer['case']}: {answer.get('what', '')}\n    " + "\n    ".join(answer["faults"]), flush=True)
 
 
 if __name__ == "__main__":

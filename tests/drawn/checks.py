@@ -32,12 +32,15 @@ def _known() -> set[str]:
     for kind, parts in PARTS.items():
         names |= {kind}
         for part in parts.values():
-            own = [s.name for s in part.settings] if issubclass(part, Part) else list(inspect.signature(part).parameters)
+            own = (
+                [s.name for s in part.settings] if issubclass(part, Part) else list(inspect.signature(part).parameters)
+            )
             names |= set(own)
     return names | DATA
 
 
 KNOWN = _known()
+MOST_REFUSALS = 4  # parameters that a case gives up, so that it comes to a fit
 
 
 @dataclass
@@ -72,8 +75,14 @@ def observed(found: Found, name: str, call: Callable[[], Any], *, refuses: bool 
 
     A ValueError or TypeError that names something is a refusal, where the call may refuse.
     """
-    with warnings.catch_warnings(record=True) as caught:
+    caught: list[tuple[type[Warning], str]] = []
+
+    def note(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+        caught.append((category, f"{message} at {_place(traceback.extract_stack())}"))
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
+        warnings.showwarning = note
         try:
             call()
             done = True
@@ -86,17 +95,39 @@ def observed(found: Found, name: str, call: Callable[[], Any], *, refuses: bool 
         except Exception as error:
             done = False
             found.fault(f"{name}: {_told(error)}")
-    for one in caught:
-        if issubclass(one.category, ConvergenceWarning):
-            found.warned.append(str(one.message))
-        elif refuses or not issubclass(one.category, FutureWarning):
-            where = f"{one.filename.rpartition('manyclass/')[2]}:{one.lineno}"
-            found.fault(f"{name}: {one.category.__name__} at {where}: {one.message}")
+    for category, message in caught:
+        if issubclass(category, ConvergenceWarning):
+            found.warned.append(message)
+        else:
+            found.fault(f"{name}: {category.__name__}: {message}")
     if done:
         found.done.append(name)
     return done
 
 
 def _told(error: Exception) -> str:
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {at.filename.rpartition('manyclass/')[2]}:{at.lineno}: {error}"
+    return f"{type(error).__name__}: {error} at {_place(traceback.extract_tb(error.__traceback__))}"
+
+
+def _place(stack: traceback.StackSummary) -> str:
+    """The innermost line of the package."""
+    inside = [at for at in stack if "/manyclass/" in at.filename.replace("\\", "/")]
+    at = (inside or list(stack))[-1]
+    return f"{'/'.join(at.filename.replace(chr(92), '/').split('/')[-2:])}:{at.lineno}"
+
+
+def forgo(found: Found, *given: dict[str, Any]) -> bool:
+    """Give up the parameter that the last refusal names, of an estimator or a part; False where it names none."""
+    if not found.refused or found.faults or len(found.refused) > MOST_REFUSALS:
+        return False
+    for name in re.findall(r"\w+", found.refused[-1].partition(": ")[2]):
+        for some in given:
+            if name in some and name != "random_state":
+                del some[name]
+                return True
+        for part in given[0].values():
+            own = {s.name: s.default for s in getattr(part, "settings", ())}
+            if name in own and getattr(part, name) is not own[name]:
+                setattr(part, name, own[name])
+                return True
+    return False

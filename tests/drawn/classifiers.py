@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ import scipy.sparse as sp
 
 import manyclass
 from drawn import data
-from drawn.checks import Found, finite, observed
+from drawn.checks import Found, finite, forgo, observed
 from drawn.parameters import parameters, positive
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
 from manyclass.estimators.files import weight_tensors
 
 ESTIMATORS = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
-MOST_REFUSALS = 4  # parameters that a case gives up, so that it comes to a fit
 FEW = 50  # rows that are predicted
 # Rows of probabilities sum to 1: those of the softmax to the rounding of K terms in double precision; those of random
 # utilities to the error of a quadrature in double precision, as tests/test_utilities.py has it.
@@ -73,7 +71,7 @@ class Case:
         ways = self.rng.random(4)
         streamed = ways[0] < 0.06 and not self.fit
         model = self.fitted(streamed=streamed)
-        while model is None and len(self.found.refused) <= MOST_REFUSALS and self.forgo():
+        while model is None and forgo(self.found, self.parameters, self.fit):
             model = self.fitted(streamed=streamed)
         if model is None:
             return self.found
@@ -103,24 +101,6 @@ class Case:
             done = observed(self.found, "fit", lambda: model.fit(self.x, self.y, **self.fit))
         return model if done else None
 
-    def forgo(self) -> bool:
-        """Give up the parameter that the last refusal names; False where it names none that was drawn."""
-        if not self.found.refused or self.found.faults:
-            return False
-        for name in re.findall(r"\w+", self.found.refused[-1].partition(": ")[2]):
-            if name in self.parameters and name != "random_state":
-                del self.parameters[name]
-                return True
-            if name in self.fit:
-                del self.fit[name]
-                return True
-            for part in self.parameters.values():
-                own = {s.name: s.default for s in getattr(part, "settings", ())}
-                if name in own and getattr(part, name) is not own[name]:
-                    setattr(part, name, own[name])
-                    return True
-        return False
-
     def check(self, model: Any, when: str) -> None:
         """Weights and predictions are finite."""
         for name, tensor in weight_tensors(model._weights).items():
@@ -129,10 +109,6 @@ class Case:
             finite(self.found, f"{when}: loss_curve_", model.loss_curve_)
         if len(model.loss_curve_) != model.n_iter_:
             self.found.fault(f"{when}: n_iter_ is {model.n_iter_}, loss_curve_ has {len(model.loss_curve_)}")
-        for message in self.found.warned:
-            told = re.search(r"the step at point \d+ in pass (\d+) was", message)
-            if told and when == "after fit" and int(told[1]) != model.n_iter_ + 1:
-                self.found.fault(f"{when}: n_iter_ is {model.n_iter_}, but {message}")
         few = max(1, min(FEW, data.MOST_SCORES // len(model.classes_)))
         observed(self.found, f"predictions {when}", lambda: self.predictions(model, self.x[:few], when), refuses=False)
 

@@ -35,7 +35,9 @@ def values(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         found = plain * 10.0 ** rng.uniform(-38, 38, shape)
     else:
         extreme = np.array([0.0, LEAST, TINY, 1e-20, 1.0, 1e19, 1e38, np.finfo(np.float32).max])
-        found = rng.choice([-1, 1], shape) * rng.choice(extreme[rng.random(len(extreme)) < 0.6].tolist() or [1.0], shape)
+        found = rng.choice([-1, 1], shape) * rng.choice(
+            extreme[rng.random(len(extreme)) < 0.6].tolist() or [1.0], shape
+        )
     most = float(np.finfo(np.float32).max)
     return np.clip(found, -most, most).astype(np.float32 if rng.random() < 0.7 else np.float64)
 

@@ -38,6 +38,7 @@ WORK = {
     "n_jobs": 4,
     "verbose": 1,
 }
+OF_MADE = {SkipGram: {"n_negatives": 40}}  # drawn one by one, where classifiers draw no class twice
 AT_MOST = 10**9  # of other integers
 TINY, LEAST = 2.0**-126, 2.0**-149  # of normal and of all floats, single precision
 SHARE_DEFAULT = 0.6  # of the settings of a part
@@ -76,9 +77,9 @@ def number(rng: np.random.Generator, low: float = -np.inf, high: float = np.inf)
     return max(found, low) if np.isfinite(low) else found
 
 
-def integer(rng: np.random.Generator, name: str, low: float = 0, high: float = np.inf) -> int:
+def integer(rng: np.random.Generator, name: str, low: float = 0, high: float = np.inf, made: type | None = None) -> int:
     """A whole number, small or, where it is no work, anything."""
-    most = WORK.get(name)
+    most = OF_MADE.get(made, WORK).get(name, WORK.get(name))
     first = int(low) if np.isfinite(low) else 0
     if most is not None:
         return int(rng.integers(max(first, 1) if name != "verbose" else 0, most + 1))
@@ -149,7 +150,7 @@ def of_type(rng: np.random.Generator, name: str, hint: Any, made: type, default:
     if float in kinds:
         makers += 3 * [lambda: number(rng, 0.0)]
     if int in kinds:
-        makers += 3 * [lambda: integer(rng, name)]
+        makers += 3 * [lambda: integer(rng, name, made=made)]
     if str in kinds and not makers:
         makers.append(lambda: str(rng.choice(choices_of(made, name))))
     if SphericalClusterIndex in kinds:

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-SECONDS = 20.0  # of the processor, a case; most take hundredths
-ALONE = 5  # times as much, once more, before a case is said to hang
+SECONDS = 8.0  # of the processor, a case; most take hundredths
+ALONE = 4  # times as much, once more, before a case is said to hang
 WALL = 60.0  # times the seconds: a case that takes no time of the processor
 MEMORY = 6 << 30  # bytes of addresses, so that an allocation that follows from no input fails
 

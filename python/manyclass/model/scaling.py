@@ -22,6 +22,7 @@ MOST_SPREAD = 100.0
 # Root mean square of the lengths of sparse rows that is left as it is: shorter ones learn more slowly than intercepts
 # (3.52 nats on bibtex for lengths of 1/4), and between these there is no clear best (2.58 to 2.64).
 LENGTHS = (1.0, 8.0)
+MOST = float(np.finfo(np.float32).max)
 BLOCK = 1 << 20  # numbers in double precision at once
 
 
@@ -123,9 +124,12 @@ class FeatureScaling:
         if self.is_identity:
             return
         coef = weights.coef
-        np.divide(coef, self.scale, out=coef, casting="same_kind")
+        with np.errstate(over="ignore"):  # of tiny features: the largest weights of single precision are the nearest
+            np.divide(coef, self.scale, out=coef, casting="same_kind")
+        np.clip(coef, -MOST, MOST, out=coef)
         if self.shift.any():
-            weights.intercept[:] -= np.einsum("kj,j->k", coef, self.shift, dtype=np.float64)
+            shifted = weights.intercept - np.einsum("kj,j->k", coef, self.shift, dtype=np.float64)
+            weights.intercept[:] = np.clip(shifted, -MOST, MOST)
 
     def unfold(self, weights: LinearWeights) -> LinearWeights:
         """Return the weights of scaled features that `fold` makes these of: a copy."""
