@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -71,19 +70,19 @@ CodedRows<Data> rows_for(const CodedRows<Data>& rows, ClassRange chunk, std::siz
   return rows.of_many && n >= few ? CodedRows<Data>{rows.of_many(chunk), rows.chunk} : rows;
 }
 
-// Scores that overflow count as the largest number of single precision, and where +inf met -inf as 0: so that what
-// follows, of finite weights and features, is a number. A chunk without any costs one more look at its scores.
+// Scores beyond 2^126, of which the difference of two would overflow, count as that, and where +inf met -inf as 0: so
+// that what follows, of finite weights and features, is a number. A chunk without any costs one more look at its scores.
 inline void hold_finite(std::span<float> z) {
   float bad[line_floats] = {};
   std::size_t k = 0;
   for (; k + line_floats <= z.size(); k += line_floats) {
-    for (std::size_t l = 0; l < line_floats; ++l) bad[l] += 0 * z[k + l];  // NaN for NaN and for infinities
+    for (std::size_t l = 0; l < line_floats; ++l) bad[l] += 0 * (4 * z[k + l]);  // NaN for NaN and where 4 z overflows
   }
-  for (; k < z.size(); ++k) bad[0] += 0 * z[k];
+  for (; k < z.size(); ++k) bad[0] += 0 * (4 * z[k]);
   float any = 0;
   for (const float b : bad) any += b;
   if (any == 0) return;
-  constexpr float most = std::numeric_limits<float>::max();
+  constexpr float most = 0x1p126F;
   for (float& score : z) score = std::isnan(score) ? 0 : std::clamp(score, -most, most);
 }
 

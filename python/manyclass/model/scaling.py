@@ -112,11 +112,11 @@ class FeatureScaling:
         if self.is_identity:
             return x
         if isinstance(x, sp.csr_array):
-            values = (x.data / self.scale[x.indices]).astype(np.float32)
+            values = np.clip(x.data / self.scale[x.indices], -MOST, MOST).astype(np.float32)
             return sp.csr_array((values, x.indices, x.indptr), shape=x.shape)
         scaled = np.empty(x.shape, dtype=np.float32)
-        for first, block in _blocks(x, self.shift):
-            np.divide(block, self.scale, out=scaled[first : first + len(block)], casting="same_kind")
+        for first, block in _blocks(x, self.shift):  # rows of next to no weight may be far beyond the scale
+            np.clip(block / self.scale, -MOST, MOST, out=scaled[first : first + len(block)], casting="same_kind")
         return scaled
 
     def fold(self, weights: LinearWeights) -> None:
@@ -143,9 +143,12 @@ class FeatureScaling:
             return
         seen = np.where(np.isfinite(self.scale), self.scale, 0.0)
         if self.shift.any():
-            weights.intercept[:] += np.einsum("kj,j->k", weights.coef, self.shift, dtype=np.float64)
+            shifted = weights.intercept + np.einsum("kj,j->k", weights.coef, self.shift, dtype=np.float64)
+            weights.intercept[:] = np.clip(shifted, -MOST, MOST)
         factors = seen[:, np.newaxis] if weights.sparse else seen
-        np.multiply(weights.matrix, factors, out=weights.matrix, casting="same_kind")
+        with np.errstate(over="ignore"):
+            np.multiply(weights.matrix, factors, out=weights.matrix, casting="same_kind")
+        np.clip(weights.matrix, -MOST, MOST, out=weights.matrix)
 
 
 def _blocks(x: Matrix, shift: Doubles) -> Iterator[tuple[int, Doubles]]:
