@@ -81,7 +81,7 @@ def trained(rng, folder):
             MarginClassifier(sampler=samplers.Search(budget=4, warm_up=1), **EVERY_MODEL),
             AugmentReduceClassifier(n_negatives=5, **EVERY_MODEL),
         ):
-            found.append(answers(model.fit(X, y), X))
+            found += [answers(model.fit(X, y), X)]
         found.append(answers(SoftmaxClassifier(model="sparse", **EVERY_MODEL).fit(X, several), X))
     return found
 
@@ -211,7 +211,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", help="folder for a line of JSON a round, by process; a new temporary one if not given")
+    parser.add_argument(
+        "--output", help="folder for a line of JSON a round, by process; a new temporary one if not given"
+    )
     parser.add_argument("--leak", action="store_true", help="plant a leak, to see it found")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -224,14 +226,15 @@ def main():
     command = [sys.executable, __file__, "--here", "--seconds", str(given.seconds), "--seed", str(given.seed)]
     command += ["--leak"] * given.leak
     children = [subprocess.Popen([*command, "--output", str(file)]) for file in files]
-    failed = any([child.wait() != 0 for child in children])
+    codes = [child.wait() for child in children]
+    failed = any(codes)
     digests = {}
     for file in files:
         made = read(file)
         a_round, growth = slope(made)
         operations = len(made) * len(OPERATIONS)
         print(
-            f"{file.name}: {len(made)} rounds, {operations} operations, {made[-1]['resident'] / 2**20:.0f} MB resident, "
+            f"{file.name}: {len(made)} rounds, {operations} operations, {made[-1]['resident'] >> 20} MB resident, "
             f"slope {a_round / len(OPERATIONS):.1f} bytes an operation, {growth / 1024:.0f} kB in all"
         )
         if growth > ALLOWED:

@@ -65,7 +65,7 @@ def _spin() -> None:
 
 
 # Planted, so that the pool can be seen to notice them.
-FAULTS = {"crash": _crash, "hang": _spin, "sleep": lambda: time.sleep(10**6)}
+FAULTS = {"crash": _crash, "spin": _spin, "sleep": lambda: time.sleep(10**6)}
 
 
 def work(seconds: float) -> None:

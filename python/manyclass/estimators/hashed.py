@@ -42,7 +42,9 @@ def validated(model: Any, X: Any) -> Matrix:
     """Check rows for predictions of a fitted model, and hash their features where the model's are."""
     hashing: FeatureHash | None = model._hashing
     shadow = model if hashing is None else clone(model)
-    x = as_matrix(validated_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=shadow is not model))
+    x = as_matrix(
+        validated_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=shadow is not model)
+    )
     if hashing is None:
         return x
     Features.of(model).wider(Features.of(shadow))  # which compares names

@@ -97,7 +97,7 @@ class LinearWeights:
     def add_to_mean(self, other: LinearWeights, n: int) -> LinearWeights:
         """Return the model whose scores are the mean of those of n models with mean `self` and of `other`: `self`."""
         for mean, new in ((self.matrix, other.matrix), (self.intercept, other.intercept)):
-            mean += (new - mean) / np.float32(n + 1)
+            mean += new / np.float32(n + 1) - mean / np.float32(n + 1)  # a difference of the two may overflow
         return self
 
     def grown(self, n_classes: int, position: NDArray[np.intp]) -> LinearWeights:

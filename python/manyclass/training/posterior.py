@@ -16,7 +16,8 @@ from manyclass.training.passes import SLICE_SECONDS, warn_user
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import row_norms_sq
 
-# Of the prior: a variance of less than one over it, or more than it, counts as that in single precision.
+# Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that
+# variances are numbers of single precision above 0.
 MOST_PRECISION = 1e30
 BATCH = 16  # points that see the same weights and classes
 
@@ -79,7 +80,9 @@ class GaussianTraining:
             return self._end(t)
         gain = (1 + t) ** -0.9
         self.precisions *= np.float32(1 - gain)
-        self.precisions += np.float32(gain * self.mean_weight) * self.collected
+        with np.errstate(over="ignore"):
+            self.precisions += np.float32(min(gain * self.mean_weight, MOST_PRECISION)) * self.collected
+        np.minimum(self.precisions, np.float32(MOST_PRECISION), out=self.precisions)
         self.collected[:] = 0
         np.divide(1, np.float32(self.prior) + self.precisions, out=self.variances)
         m, v = (self._by_feature(a)[:, : self.n_classes] for a in (self.means.matrix, self.variances))
@@ -140,7 +143,8 @@ def predictive_tiles(
 ) -> Iterator[tuple[int, Doubles]]:
     """Probabilities of all classes, some points at a time, as means over draws of the scores."""
     spread = LinearWeights(variances, np.zeros_like(means.intercept), means.sparse)
-    squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), x.shape) if sp.issparse(x) else np.square(x)
+    with np.errstate(over="ignore"):  # scores that overflow are held in the core
+        squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), x.shape) if sp.issparse(x) else np.square(x)
     rng = np.random.default_rng(seed)
     for (first, scores), (_, var) in zip(
         means.score_tiles(x, n_threads), spread.score_tiles(squares, n_threads), strict=True
