@@ -221,6 +221,14 @@ def test_scores_that_overflow_count_as_the_largest(storage, seed):
     assert not np.isnan(model.evaluate(X, [0, 1, 2])["log_loss"])
 
 
+def test_gradients_that_overflow_are_told(seed):
+    X = np.full((10, 11), MOST)
+    X[::2, ::3] = 1e-45
+    weights = np.where(np.arange(10) == 3, 1.0, 1e-60)
+    model = MarginClassifier(solver="implicit", random_state=seed)
+    fitted(model, X, np.arange(10) % 5, told=True, sample_weight=weights)
+
+
 def test_weights_of_tiny_features_are_the_largest_there_are(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 3)) * [1.0, 3e-32, 1e-31]

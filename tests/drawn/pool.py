@@ -29,7 +29,7 @@ class Worker:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.said = tempfile.TemporaryFile()
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "drawn", "--worker", str(seconds)],
             cwd=HERE,
@@ -41,7 +41,8 @@ class Worker:
 
     def make(self, case: str) -> dict[str, Any]:
         """Send a case and wait for what came of it; a worker that dies in it is told of as a fault."""
-        assert self.process.stdin and self.process.stdout
+        assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.write(case + "\n")
         self.process.stdin.flush()
         ready, _, _ = select.select([self.process.stdout], [], [], WALL * self.seconds)

@@ -112,11 +112,14 @@ class IndexCase:
 
     def run(self, folder: Path) -> Found:
         """Fit, ask, replace rows, ask again, save."""
-        index = self.made(**self.parameters)
-        while not observed(self.found, "fit", lambda: index.fit(self.rows)):
+        index = self.made()
+
+        def fit() -> None:
+            index.set_params(**self.made().get_params() | self.defaults | self.parameters).fit(self.rows)
+
+        while not observed(self.found, "fit", fit):
             if not forgo(self.found, self.parameters):
                 return self.found
-            index = self.made(**self.defaults | self.parameters)
         self.ask(index, "after fit")
         n, d = self.rows.shape
         ids = self.rng.choice(n, int(self.rng.integers(1, n + 1)), replace=False)

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, clone
 from manyclass.estimators import auto
 from manyclass.estimators.plans import (
     REDUCTIONS,
-    TINY,
     U_RATES,
     Chosen,
     Open,

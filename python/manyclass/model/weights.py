@@ -170,7 +170,8 @@ class LinearWeights:
         parts = [_core.top_k(x, d, self._core_weights(), k, n_threads) for x, d in self._blocks(X)]
         classes, log_p = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         if noise != "gumbel":
-            log_p = log_probabilities_at(self, noise, X, classes, n_threads).astype(np.float32)
+            with np.errstate(over="ignore"):  # to -inf
+                log_p = log_probabilities_at(self, noise, X, classes, n_threads).astype(np.float32)
         return classes, log_p
 
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:

@@ -77,7 +77,9 @@ class GaussianTraining:
         """
         loss = self.visit(t, eta, 0, self.n_samples)
         if loss is None:
-            return self._end(t)
+            if t == 0:
+                self.variances[:] = 1 / self.prior
+            return None
         gain = (1 + t) ** -0.9
         self.precisions *= np.float32(1 - gain)
         with np.errstate(over="ignore"):
@@ -90,10 +92,6 @@ class GaussianTraining:
             terms = self.prior * (np.square(m, dtype=np.float64) + v) - 1 - np.log(self.prior * v)
         mean = (loss + 0.5 * float(np.sum(terms)) / self.mean_weight) / self.n_samples
         return mean if np.isfinite(mean) else None
-
-    def _end(self, t: int) -> None:
-        if t == 0:
-            self.variances[:] = 1 / self.prior
 
 
 def fit_posterior(

@@ -20,6 +20,7 @@ LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
 # Step sizes from which vectors are copied before each pass, four times the default: smaller ones are not known to make
 # them overflow, and a copy takes the memory of the model once more.
 CAREFUL = 0.1
+MOST = 2.0**60  # of a number in a vector, whose square is far from the end of single precision
 ADVICE = "Lower learning_rate, or train Softmax(solver='implicit'), which bears larger steps"
 
 
@@ -155,13 +156,15 @@ class TextPasses:
         return (self._loss / self._loss_pairs if self._loss_pairs else np.nan), done
 
     def _goes_back(self, n_pass: int) -> bool:
-        """Whether vectors overflowed in a pass; then they are what they were before it, where that was kept."""
+        """Whether vectors are beyond all use after a pass; then they are those before it, where these were kept."""
         tables = self.state.model.tables
-        if np.isfinite(tables.input).all() and np.isfinite(tables.output).all():
-            return False
+        if all(table.min() >= -MOST and table.max() <= MOST for table in (tables.input, tables.output)):
+            return False  # which no table with NaN is
         if self._before is not None:
             tables.input[:], tables.output[:], self._carried[:] = self._before
-        self.fault = f"vectors overflowed in pass {n_pass + 1}; they are those before it"
+        self.fault = f"vectors overflowed in pass {n_pass + 1}" + (
+            "; they are those before it" if self._before is not None else ""
+        )
         return True
 
     def verdict(self, last_loss: float) -> str | None:
