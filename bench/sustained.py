@@ -164,8 +164,8 @@ def resident():
 
 
 def leaking(kept=[]):  # noqa: B006
-    """A planted leak: 8 kB a round."""
-    kept.append(np.ones(1024))
+    """A planted leak: 512 kB a round."""
+    kept.append(np.ones(1 << 16))
 
 
 def rounds(seconds, seed, leaks):

@@ -246,12 +246,14 @@ def test_products_of_weights_that_overflow_are_refused():
         )
 
 
-@pytest.mark.parametrize("objective", ["nce", "negative_sampling", "hierarchical", "sampled_softmax", "softmax", "ove"])
+@pytest.mark.parametrize(
+    "objective", ["nce", "negative_sampling", "hierarchical", "sampled_softmax", "softmax", "ove", "descent"]
+)
 @pytest.mark.parametrize("rate", [1.0, 1e7, 1e38, 1e300])
 def test_word_vectors_of_huge_steps_are_those_before_them(objective, rate, seed):
     rng = np.random.default_rng(seed)
     text = [[f"w{i}" for i in line] for line in rng.integers(0, 12, size=(40, 13))]
-    draws = {} if objective == "hierarchical" else {"n_negatives": 20}
+    draws = {} if objective in ("hierarchical", "descent") else {"n_negatives": 20}
     model = SkipGram(6, min_count=1, sample=0, objective=objective, learning_rate=rate, max_iter=3, **draws)
     model.set_params(random_state=seed)
     with warnings.catch_warnings(record=True) as caught:

@@ -220,7 +220,8 @@ class DescentPasses:
         tables = self.descent.tables
         before = tables.input.copy(), tables.output.copy()
         try:
-            self._value = self.descent.step()
+            with np.errstate(over="ignore", invalid="ignore"):  # a step on trial that overflows is taken back
+                self._value = self.descent.step()
         except KeyboardInterrupt:
             tables.input[:], tables.output[:] = before
             raise
