@@ -182,6 +182,7 @@ def test_adagrad_stays_finite(model, rate, scale, seed):
         SoftmaxClassifier(model="linear", alpha=1e-3),
         SoftmaxClassifier(),
         SoftmaxClassifier(calibration="temperature"),
+        SoftmaxClassifier(model=models.Linear(), calibration="temperature", solver="exact"),
         MarginClassifier(),
         AugmentReduceClassifier(),
         AugmentReduceClassifier(noise="gumbel"),
