@@ -110,8 +110,8 @@ def scales_features(solver: Any, model: Any) -> bool:
 
 
 def mean_square(x_sq: Floats) -> float:
-    """Mean of |x|^2, more than 0."""
-    return max(float(x_sq.mean(dtype=np.float64)), TINY)
+    """Mean of |x|^2, more than 0 and finite: a step size, which is divided by it, is so, too."""
+    return min(max(float(x_sq.mean(dtype=np.float64)), TINY), float(np.finfo(np.float64).max))
 
 
 # Point by point
