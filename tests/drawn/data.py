@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from drawn.parameters import LEAST, TINY, log_uniform, positive
 
+MOST_VISITS = 8_000_000  # classes of all rows that a pass over all classes sees
 MOST_SCORES = 4_000_000  # numbers of W, and scores of all rows
 
 
@@ -68,6 +69,7 @@ def labels(rng: np.random.Generator, n: int) -> np.ndarray:
 def indicators(rng: np.random.Generator, n: int, most: int) -> Any:
     """Several labels a row, of as many as a million classes, few of which occur."""
     k = int(rng.integers(2, 30)) if rng.random() < 0.8 else int(log_uniform(rng, 30, max(31, most)))
+    k = max(2, min(k, MOST_VISITS // n))
     per_row = rng.integers(0 if rng.random() < 0.2 else 1, min(k, 5) + 1, n)
     ids = [rng.choice(k, m, replace=False) if k < 1000 else np.unique(rng.integers(0, k, m)) for m in per_row]
     indptr = np.append(0, np.cumsum([len(one) for one in ids]))
