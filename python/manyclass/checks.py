@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
@@ -109,6 +110,12 @@ def outer_level() -> int:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "manyclass":
         frame, level = frame.f_back, level + 1
     return level
+
+
+def validated_data(estimator: Any, X: Any, *y: Any, **rules: Any) -> Any:
+    """scikit-learn's `validate_data`; its look at all numbers is a sum, which need not be finite for huge ones."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return validate_data(estimator, X, *y, **rules)
 
 
 def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:

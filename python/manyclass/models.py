@@ -1,4 +1,8 @@
-"""What the scores are made of: one class for each model, to be given as `model=`."""
+"""What the scores are made of: one class for each model, to be given as `model=`.
+
+Scores are numbers of single precision. Those of huge features that are beyond 2**126 count as that, and one in which
+infinities of both signs meet counts as 0, so that the probabilities of a finite model are always numbers.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -69,6 +70,22 @@ CodedRows<Data> rows_for(const CodedRows<Data>& rows, ClassRange chunk, std::siz
   return rows.of_many && n >= few ? CodedRows<Data>{rows.of_many(chunk), rows.chunk} : rows;
 }
 
+// Scores beyond 2^126, of which the difference of two would overflow, count as that, and where +inf met -inf as 0: so
+// that what follows, of finite weights and features, is a number. A chunk without any costs one more look at its scores.
+inline void hold_finite(std::span<float> z) {
+  float bad[line_floats] = {};
+  std::size_t k = 0;
+  for (; k + line_floats <= z.size(); k += line_floats) {
+    for (std::size_t l = 0; l < line_floats; ++l) bad[l] += 0 * (4 * z[k + l]);  // NaN for NaN and where 4 z overflows
+  }
+  for (; k < z.size(); ++k) bad[0] += 0 * (4 * z[k]);
+  float any = 0;
+  for (const float b : bad) any += b;
+  if (any == 0) return;
+  constexpr float most = 0x1p126F;
+  for (float& score : z) score = std::isnan(score) ? 0 : std::clamp(score, -most, most);
+}
+
 // Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
 // one thread at a time.
 template <class Data, class Rows, class Fold>
@@ -88,6 +105,7 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
         for (std::size_t i = bite * points; i < end; ++i) {
           poll(classes.size() * line_floats);  // a class with some features
           linear.scores(x.row(static_cast<Index>(i)), classes, scores);
+          hold_finite(scores);
           fold(static_cast<Index>(i), classes, std::span<const float>(scores));
         }
       });

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "manyclass/train/listed_loss.hpp"
 #include "manyclass/train/loop.hpp"
 #include "manyclass/train/row_steps.hpp"
 
@@ -105,15 +106,16 @@ class Labels {
     gradient.loss *= weight;
   }
 
-  // A point whose scores have run away, or whose step would take them there, stops training.
+  // A point whose scores have run away, or whose step would take them there, stops training; so does one whose gradient
+  // is so large that sums of such are no numbers of single precision.
   void check(const Run& run, std::size_t b) {
     const LabelPoint& point = points_[b];
     const ClassGradient& gradient = gradients_[b];
-    float largest = 0;
-    for (const float g : gradient.common) largest = std::max(largest, std::fabs(g));
-    for (const float g : gradient.g) largest = std::max(largest, std::fabs(g));
+    const float largest = std::max(largest_of(gradient.common), largest_of(gradient.g));
     const double reach = run.stretch.eta * static_cast<double>(largest) * point.phi_sq;
-    if (reach < runaway && static_cast<double>(gradient.largest_score) < runaway && std::isfinite(gradient.loss)) {
+    constexpr double most = 0x1p100;
+    if (static_cast<double>(largest) * std::sqrt(point.phi_sq) < most && reach < runaway &&
+        static_cast<double>(gradient.largest_score) < runaway && std::isfinite(gradient.loss)) {
       return;
     }
     run.watch.diverged(point.id);

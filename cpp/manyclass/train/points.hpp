@@ -105,6 +105,9 @@ class Points {
   static constexpr std::size_t prefetch_distance = 2;
   // Classes of the visits drawn ahead: with some hundred features each, a tenth of a second, in which nothing can end.
   static constexpr std::size_t most_drawn = 1 << 18;
+  // Steps of the adaptive rule, which has moved a weight by up to three times as much: far beyond any score, and far
+  // from the end of single precision.
+  static constexpr double most_adaptive = 0x1p80;
 
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
   double features_sq(Index i) const { return static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]); }
@@ -239,7 +242,7 @@ class Points {
       const Offset falls = slot.iteration / settings_.decay_every - first_iteration(stretch) / settings_.decay_every;
       rate *= std::pow(settings_.decay, static_cast<double>(falls));
     }
-    return static_cast<float>(rate);
+    return static_cast<float>(std::fmin(rate, most_adaptive));
   }
 
   // The rule takes gradients of the summed loss, N / B times the sum over a batch: `moves` are eta times those of one
@@ -248,10 +251,11 @@ class Points {
   void move_adaptively(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch) {
     Adaptive<Rows>& adaptive = *problem_.adaptive;
     const auto n = static_cast<double>(problem_.labels.size());
-    const auto to_sum = static_cast<float>(n / (stretch.eta * (settings_.mean_of_batch ? 1 : slot.batch)));
+    const double to_sum = n / (stretch.eta * (settings_.mean_of_batch ? 1 : slot.batch));
+    constexpr double most = std::numeric_limits<float>::max();
     const float rate = adaptive_rate(slot, stretch);
     for (std::size_t c = 0; c < classes.size(); ++c) {
-      moves[c] *= to_sum;
+      moves[c] = static_cast<float>(std::clamp(static_cast<double>(moves[c]) * to_sum, -most, most));
       if (problem_.model.intercept.empty() || moves[c] == 0) continue;
       const auto k = static_cast<std::size_t>(classes[c]);
       if (adaptive.gradients) {

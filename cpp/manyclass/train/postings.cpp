@@ -37,6 +37,7 @@ std::int32_t round_small(std::span<float> g, float step, Rng rng) {
 
 // The Adagrad step of an array of weights along all of their gradients; lines of 16 zeros are only read.
 void descend(std::span<float> w, std::span<float> squares, std::span<const float> g, float rate, float offset) {
+  rate = std::fmin(rate, most_adagrad);
   for (std::size_t line = 0; line < w.size(); line += line_floats) {
     const std::size_t end = std::min(line + line_floats, w.size());
     int moved = 0;

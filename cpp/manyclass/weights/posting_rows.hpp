@@ -46,6 +46,10 @@ inline Postings postings_of(const Support& support, Index j, ClassRange range, I
   return {static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - begin)};
 }
 
+// Features and step sizes count as this at most in Adagrad's steps, whose length is the step size in either case: the
+// products in between stay finite then.
+inline constexpr float most_adagrad = 0x1p45F;
+
 template <class Float>  // float, or const float for weights that are only read
 class PostingRows {
  public:
@@ -81,10 +85,11 @@ class PostingRows {
   {
     constexpr std::size_t lanes = line_floats;
     const Index* const ids = support_.ids.data();
+    rate = std::fmin(rate, most_adagrad);
     float some[lanes];
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       const auto [first, last] = postings_of(support_, x.indices[n], classes, n_classes_);
-      const float value = x.values[n];
+      const float value = std::clamp(x.values[n], -most_adagrad, most_adagrad);
       std::size_t p = first;
       for (; p + lanes <= last; p += lanes) {
         int moved = 0;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <span>
 
 #include "manyclass/core/types.hpp"
@@ -59,12 +60,13 @@ class VectorRows {
 
   // Moves row k by a step of size eta along -g, where g_sq = |g|^2.
   void descend(Index k, std::span<const float> g, double g_sq, double eta) const {
-    auto step = static_cast<float>(eta);
+    constexpr float most = std::numeric_limits<float>::max();
+    auto step = static_cast<float>(std::fmin(eta, static_cast<double>(most)));
     if (!squares_.empty()) {
       float& square = squares_[static_cast<std::size_t>(k)];
-      square += static_cast<float>(g_sq);
+      square = std::fmin(square + static_cast<float>(g_sq), most);
       if (square == 0) return;
-      step /= std::sqrt(square);
+      step = std::fmin(step / std::sqrt(square), most);
     }
     add(values_.data() + static_cast<std::size_t>(k) * width_, -step, g.data());
   }

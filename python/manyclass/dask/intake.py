@@ -10,9 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import validate_data
 
-from manyclass.checks import canonical_csr
+from manyclass.checks import canonical_csr, validated_data
 from manyclass.dask.merging import coupling_of
 from manyclass.dask.shards import Shard, Whole
 from manyclass.estimators.settle import Settled, linear_model, settle_points
@@ -100,7 +99,7 @@ def _checked(owner: Any, x: Any, y: Any, weights: Any) -> Rows:
         given = given[:, 0]
     if given.ndim != 1 or len(given) != n_rows(x):
         raise ValueError(f"a part of X has {n_rows(x)} rows, that of y has shape {given.shape}; it must be as many")
-    made = validate_data(shadow, x, accept_sparse="csr", dtype=np.float32, order="C")
+    made = validated_data(shadow, x, accept_sparse="csr", dtype=np.float32, order="C")
     matrix: Matrix = canonical_csr(made) if isinstance(made, sp.csr_matrix | sp.csr_array) else np.asarray(made)
     own = None if weights is None else raw_weights(np.asarray(weights), len(given))
     if own is not None and not own.all():

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manyclass.brief import brief_requests, get_named, get_routing
 from manyclass.checks import (
@@ -25,6 +25,7 @@ from manyclass.checks import (
     outer_level,
     seed_from,
     set_named,
+    validated_data,
 )
 from manyclass.estimators.calibration import Calibration
 from manyclass.estimators.compress import compress
@@ -43,6 +44,7 @@ from manyclass.estimators.weighting import (
     ClassWeight,
     checked_weights,
     counting,
+    mean_of,
     normalized,
     raw_weights,
     some_of,
@@ -154,7 +156,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """
         check_targets(y, several=False)
         shadow, reset = self._checked_on(known)
-        X, y = validate_data(shadow, X, y, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
+        X, y = validated_data(shadow, X, y, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
         with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
             warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
             check_classification_targets(y)
@@ -179,7 +181,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             features,
             weights=normalized(weights) if known is None else weights,
             rows=rows,
-            mean_weight=1.0 if weights is None else float(weights.mean()),
+            mean_weight=mean_of(weights),
             n_given=n_given,
             hashing=hashing,
         )

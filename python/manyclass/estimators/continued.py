@@ -376,8 +376,9 @@ def passes_of_call(plan: Plan, before: Before, steps: Steps, n_points: int) -> d
     else:
         first = schedule.at(round(plan.max_iter * (1 - before.share_new(n_points))))
     if steps.learning_rate is not None:
-        first = last = (steps.learning_rate, first[1] * steps.learning_rate / first[0])
-    falls = min(1.0, last[0] / first[0])
+        of_u = first[1] / first[0] if first[0] > 0 else 1.0
+        first = last = (steps.learning_rate, of_u * steps.learning_rate)
+    falls = min(1.0, last[0] / first[0]) if first[0] > 0 else 1.0  # huge features have steps of size 0
     middle = falls ** (0.5 / steps.n_passes)  # of the part that falls to the first pass
     schedule = Schedule("exponential", first[0] * middle, first[1] * middle, falls ** (1 / steps.n_passes))
     return {"max_iter": steps.n_passes, "schedule": schedule}

@@ -8,9 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import validate_data
 
-from manyclass.checks import canonical_csr
+from manyclass.checks import canonical_csr, validated_data
 from manyclass.estimators.history import Features
 from manyclass.model.hashing import FeatureHash
 from manyclass.model.weights import Data, Matrix
@@ -43,7 +42,9 @@ def validated(model: Any, X: Any) -> Matrix:
     """Check rows for predictions of a fitted model, and hash their features where the model's are."""
     hashing: FeatureHash | None = model._hashing
     shadow = model if hashing is None else clone(model)
-    x = as_matrix(validate_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=shadow is not model))
+    x = as_matrix(
+        validated_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=shadow is not model)
+    )
     if hashing is None:
         return x
     Features.of(model).wider(Features.of(shadow))  # which compares names

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manyclass import metrics
-from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from
+from manyclass.checks import canonical_csr, check_choice, check_number, n_threads_from, validated_data
 from manyclass.estimators.base import LinearClassifier, Points, Unseen
 from manyclass.estimators.calibration import Calibration, label_log_losses
 from manyclass.estimators.hashed import as_matrix, hashed
@@ -71,7 +71,7 @@ class LabelClassifier(LinearClassifier):
                 "leave it None and give fit a sample_weight"
             )
         shadow, reset = self._checked_on(known)
-        X = validate_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
+        X = validated_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
         lists = indicator_lists(y, X.shape[0])
         if lists.shape[1] < 2:
             raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")

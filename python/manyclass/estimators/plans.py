@@ -114,8 +114,8 @@ def scales_features(solver: Any, model: Any) -> bool:
 
 
 def mean_square(x_sq: Floats) -> float:
-    """Mean of |x|^2, more than 0."""
-    return max(float(x_sq.mean()), TINY)
+    """Mean of |x|^2, more than 0 and finite: a step size, which is divided by it, is so, too."""
+    return min(max(float(x_sq.mean(dtype=np.float64)), TINY), float(np.finfo(np.float64).max))
 
 
 # Point by point
@@ -226,7 +226,7 @@ def utility_points_plan(
     adaptive = of_solver.take("schedule") == "adaptive"
     if adaptive and fields["averaging"] != "none":
         raise ValueError(f"schedule='adaptive' needs averaging='none'; it is {fields['averaging']!r}")
-    mean = max(float(x_sq.mean()) + fields["fit_intercept"], TINY)
+    mean = mean_square(x_sq) + fields["fit_intercept"]
     rate = rates["adaptive"] if adaptive else rates[solver.name] / mean
     rate = float(given.take("learning_rate", rate))
     if fields["max_norm"] is not None:
@@ -401,8 +401,8 @@ def _budget(given: int | None, loss: str, n_classes: int) -> int:
 
 def mean_square_of(x: Matrix) -> float:
     """Mean of |x|^2 in double precision, more than 0."""
-    total = x.data @ x.data if isinstance(x, sp.csr_array) else np.einsum("ij,ij->", x, x, dtype=np.float64)
-    return float(max(float(total) / x.shape[0], TINY))
+    values = x.data if isinstance(x, sp.csr_array) else x.ravel()
+    return float(max(float(np.einsum("i,i->", values, values, dtype=np.float64)) / x.shape[0], TINY))
 
 
 def mean_length_of(x: Matrix) -> float:

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, clone
 from manyclass.estimators import auto
 from manyclass.estimators.plans import (
     REDUCTIONS,
-    TINY,
     U_RATES,
     Chosen,
     Open,
@@ -192,7 +191,7 @@ def automatic_rates(solver: Part, x_sq: Floats, n_classes: int, *, fit_intercept
     u_rate = U_RATES.get(solver.name, relative)
     if own["schedule"] == "adaptive":
         return ADAPTIVE_RATE, u_rate
-    return relative / max(float(x_sq.mean()) + fit_intercept, TINY), u_rate
+    return relative / (mean_square(x_sq) + fit_intercept), u_rate
 
 
 def tries_rates(solver: Part) -> bool:

@@ -457,7 +457,8 @@ class AugmentReduceClassifier(LinearClassifier):
         for _, p in self._predictive(x):
             best = np.argsort(-p, axis=1, kind="stable")[:, :k]
             classes.append(best.astype(np.int32))
-            log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
+            with np.errstate(divide="ignore"):
+                log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
         return np.concatenate(classes), np.concatenate(log_p)
 
     def _draws_by_place(self) -> bool:

@@ -110,19 +110,26 @@ def times_class_weight(
     Raises
     ------
     ValueError
-        If a dict names labels that y does not have while others have no weight, which is a slip, or the weights of all
-        points become 0.
+        If a dict names labels that y does not have while others have no weight, which is a slip, the weights of all
+        points become 0, or one becomes infinite.
     """
     if class_weight is None:
         return weights
     if isinstance(class_weight, Mapping):
         of_classes = _of_classes(class_weight, classes)
     else:
-        counts = np.bincount(labels, weights=weights, minlength=len(classes))
+        ratios = None if weights is None else weights / weights.max(initial=LEAST_SHARE)
+        counts = np.bincount(labels, weights=ratios, minlength=len(classes))
         present = counts > 0
         of_classes = np.zeros(len(classes))
         of_classes[present] = counts.sum() / (present.sum() * counts[present])
-    product: Doubles = of_classes[labels] if weights is None else weights * of_classes[labels]
+    with np.errstate(over="ignore"):
+        product: Doubles = of_classes[labels] if weights is None else weights * of_classes[labels]
+    wrong = np.flatnonzero(~np.isfinite(product))
+    if len(wrong):
+        raise ValueError(
+            f"class_weight times sample_weight is {product[wrong[0]]} in row {wrong[0]}; it must be finite"
+        )
     if not product.any():
         raise ValueError("class_weight and sample_weight leave all rows with weight zero; at least one must be above 0")
     return product
@@ -159,6 +166,12 @@ def weights_left(weights: Doubles | None, rows: NDArray[Any], what: str) -> Doub
     if left is not None and not left.any():
         raise ValueError(f"sample_weight is zero for every row that {what}; at least one weight must be above 0")
     return left
+
+
+def mean_of(weights: Doubles | None) -> float:
+    """Return the mean of weights, 1 where there are none; their sum may overflow."""
+    most = 0.0 if weights is None else float(weights.max(initial=0))
+    return 1.0 if weights is None or most == 0 else most * float((weights / most).mean())
 
 
 def normalized(weights: Doubles | None) -> Doubles | None:

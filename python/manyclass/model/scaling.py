@@ -22,6 +22,7 @@ MOST_SPREAD = 100.0
 # Root mean square of the lengths of sparse rows that is left as it is: shorter ones learn more slowly than intercepts
 # (3.52 nats on bibtex for lengths of 1/4), and between these there is no clear best (2.58 to 2.64).
 LENGTHS = (1.0, 8.0)
+MOST = float(np.finfo(np.float32).max)
 BLOCK = 1 << 20  # numbers in double precision at once
 
 
@@ -111,11 +112,11 @@ class FeatureScaling:
         if self.is_identity:
             return x
         if isinstance(x, sp.csr_array):
-            values = (x.data / self.scale[x.indices]).astype(np.float32)
+            values = np.clip(x.data / self.scale[x.indices], -MOST, MOST).astype(np.float32)
             return sp.csr_array((values, x.indices, x.indptr), shape=x.shape)
         scaled = np.empty(x.shape, dtype=np.float32)
-        for first, block in _blocks(x, self.shift):
-            np.divide(block, self.scale, out=scaled[first : first + len(block)], casting="same_kind")
+        for first, block in _blocks(x, self.shift):  # rows of next to no weight may be far beyond the scale
+            np.clip(block / self.scale, -MOST, MOST, out=scaled[first : first + len(block)], casting="same_kind")
         return scaled
 
     def fold(self, weights: LinearWeights) -> None:
@@ -123,9 +124,12 @@ class FeatureScaling:
         if self.is_identity:
             return
         coef = weights.coef
-        np.divide(coef, self.scale, out=coef, casting="same_kind")
+        with np.errstate(over="ignore"):  # of tiny features: the largest weights of single precision are the nearest
+            np.divide(coef, self.scale, out=coef, casting="same_kind")
+        np.clip(coef, -MOST, MOST, out=coef)
         if self.shift.any():
-            weights.intercept[:] -= np.einsum("kj,j->k", coef, self.shift, dtype=np.float64)
+            shifted = weights.intercept - np.einsum("kj,j->k", coef, self.shift, dtype=np.float64)
+            weights.intercept[:] = np.clip(shifted, -MOST, MOST)
 
     def unfold(self, weights: LinearWeights) -> LinearWeights:
         """Return the weights of scaled features that `fold` makes these of: a copy."""
@@ -139,9 +143,12 @@ class FeatureScaling:
             return
         seen = np.where(np.isfinite(self.scale), self.scale, 0.0)
         if self.shift.any():
-            weights.intercept[:] += np.einsum("kj,j->k", weights.coef, self.shift, dtype=np.float64)
+            shifted = weights.intercept + np.einsum("kj,j->k", weights.coef, self.shift, dtype=np.float64)
+            weights.intercept[:] = np.clip(shifted, -MOST, MOST)
         factors = seen[:, np.newaxis] if weights.sparse else seen
-        np.multiply(weights.matrix, factors, out=weights.matrix, casting="same_kind")
+        with np.errstate(over="ignore"):
+            np.multiply(weights.matrix, factors, out=weights.matrix, casting="same_kind")
+        np.clip(weights.matrix, -MOST, MOST, out=weights.matrix)
 
 
 def _blocks(x: Matrix, shift: Doubles) -> Iterator[tuple[int, Doubles]]:

@@ -97,7 +97,7 @@ class LinearWeights:
     def add_to_mean(self, other: LinearWeights, n: int) -> LinearWeights:
         """Return the model whose scores are the mean of those of n models with mean `self` and of `other`: `self`."""
         for mean, new in ((self.matrix, other.matrix), (self.intercept, other.intercept)):
-            mean += (new - mean) / np.float32(n + 1)
+            mean += new / np.float32(n + 1) - mean / np.float32(n + 1)  # a difference of the two may overflow
         return self
 
     def grown(self, n_classes: int, position: NDArray[np.intp]) -> LinearWeights:
@@ -170,7 +170,8 @@ class LinearWeights:
         parts = [_core.top_k(x, d, self._core_weights(), k, n_threads) for x, d in self._blocks(X)]
         classes, log_p = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         if noise != "gumbel":
-            log_p = log_probabilities_at(self, noise, X, classes, n_threads).astype(np.float32)
+            with np.errstate(over="ignore"):  # to -inf
+                log_p = log_probabilities_at(self, noise, X, classes, n_threads).astype(np.float32)
         return classes, log_p
 
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:

@@ -213,7 +213,8 @@ class SphericalClusterIndex(ClusteredRows):
         index = self._fitted()
         queries, _, options = self._request(Q, n_probe, exclude)
         n = len(queries[0]) - 1 if isinstance(queries, tuple) else len(queries)
-        given = np.asarray(threshold, dtype=np.float32)
+        with np.errstate(over="ignore"):  # no score is above what overflows
+            given = np.asarray(threshold, dtype=np.float32)
         if given.shape not in ((), (n,)):
             raise ValueError(f"threshold has shape {given.shape}; it must be a number or have shape ({n},)")
         if np.isnan(given).any():
@@ -384,7 +385,8 @@ class SphericalClusterIndex(ClusteredRows):
             n_clusters = auto_clusters(len(rows))
         # In double precision: squares of numbers up to 2^62 fit, and what is not finite is refused by the core.
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)) if self.augment_norm else np.zeros(1)
-        self.radius_ = float(np.float32(norms.max())) if np.isfinite(norms).all() else 0.0
+        with np.errstate(over="ignore"):  # the core refuses rows so long
+            self.radius_ = float(np.float32(norms.max())) if np.isfinite(norms).all() else 0.0
         made = _core.spherical_kmeans(
             rows,
             n_clusters=int(n_clusters),

@@ -74,8 +74,9 @@ def gauss_rule(family: str, n: int) -> tuple[Doubles, Doubles]:
     diagonal, off = np.zeros(n), np.zeros(n)
     before, here = np.zeros_like(v), np.ones_like(v)
     for k in range(n):
-        size = float(w @ here**2)
-        diagonal[k] = w @ (v * here**2) / size
+        squares = w * here**2  # products by BLAS, which shares them among its threads, would be rounded by their number
+        size = float(squares.sum())
+        diagonal[k] = (squares * v).sum() / size
         off[k] = size  # |p_k|^2; quotients below
         before, here = here, (v - diagonal[k]) * here - (off[k] / off[k - 1] if k else 0.0) * before
     nodes, vectors = np.linalg.eigh(

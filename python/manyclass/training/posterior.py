@@ -16,6 +16,9 @@ from manyclass.training.passes import SLICE_SECONDS, warn_user
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import row_norms_sq
 
+# Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that
+# variances are numbers of single precision above 0.
+MOST_PRECISION = 1e30
 BATCH = 16  # points that see the same weights and classes
 
 
@@ -37,6 +40,7 @@ class GaussianTraining:
         assert plan.utility is not None
         self.n_samples, self.n_classes, self.alpha = len(labels), n_classes, plan.alpha
         self.mean_weight = mean_weight
+        self.prior = min(max(mean_weight * self.n_samples * plan.alpha, 1 / MOST_PRECISION), MOST_PRECISION)
         self.means = LinearWeights.zeros(n_classes, x.shape[1], sparse=sp.issparse(x))
         self.variances = aligned_zeros(*self.means.matrix.shape)
         self.collected = aligned_zeros(*self.means.matrix.shape)
@@ -54,30 +58,40 @@ class GaussianTraining:
     def _by_feature(self, matrix: Floats) -> Floats:
         return matrix if self.means.sparse else matrix.T
 
-    def visit(self, t: int, eta: float, first: int, last: int) -> float:
-        """Make the visits [first, last) of pass t; return the sum of the losses."""
+    def visit(self, t: int, eta: float, first: int, last: int) -> float | None:
+        """Make the visits [first, last) of pass t; return the sum of the losses, None where a step was too large."""
         loss = 0.0
         while first < last:
             progress = self._trainer.run(
                 epoch=t, eta=eta, eta_u=0.0, first=first, last=last, loss=loss, seconds=SLICE_SECONDS
             )
             if progress.diverged_at >= 0:
-                return np.nan
+                return None
             loss, first = progress.loss, first + progress.visits
         return loss
 
-    def make_pass(self, t: int, eta: float) -> float:
-        """Visit every point; return the mean of -bound, with the divergence from the prior."""
+    def make_pass(self, t: int, eta: float) -> float | None:
+        """Visit every point; return the mean of -bound, with the divergence from the prior; None: a step was too large.
+
+        Then the means are those before that step, and the variances those before the pass: in the first the prior's.
+        """
         loss = self.visit(t, eta, 0, self.n_samples)
+        if loss is None:
+            if t == 0:
+                self.variances[:] = 1 / self.prior
+            return None
         gain = (1 + t) ** -0.9
         self.precisions *= np.float32(1 - gain)
-        self.precisions += np.float32(gain * self.mean_weight) * self.collected
+        with np.errstate(over="ignore"):
+            self.precisions += np.float32(min(gain * self.mean_weight, MOST_PRECISION)) * self.collected
+        np.minimum(self.precisions, np.float32(MOST_PRECISION), out=self.precisions)
         self.collected[:] = 0
-        prior = self.mean_weight * self.n_samples * self.alpha
-        np.divide(1, np.float32(prior) + self.precisions, out=self.variances)
+        np.divide(1, np.float32(self.prior) + self.precisions, out=self.variances)
         m, v = (self._by_feature(a)[:, : self.n_classes] for a in (self.means.matrix, self.variances))
-        divergence = 0.5 * float(np.sum(prior * (np.square(m) + v) - 1 - np.log(prior * v), dtype=np.float64))
-        return (loss + divergence / self.mean_weight) / self.n_samples
+        with np.errstate(over="ignore"):  # an infinite loss ends training
+            terms = self.prior * (np.square(m, dtype=np.float64) + v) - 1 - np.log(self.prior * v)
+        mean = (loss + 0.5 * float(np.sum(terms)) / self.mean_weight) / self.n_samples
+        return mean if np.isfinite(mean) else None
 
 
 def fit_posterior(
@@ -96,7 +110,7 @@ def fit_posterior(
     Warns
     -----
     ConvergenceWarning
-        If training was interrupted after the first pass.
+        If training diverged, or was interrupted after the first pass.
 
     Raises
     ------
@@ -107,7 +121,14 @@ def fit_posterior(
     curve: list[float] = []
     try:
         while len(curve) < plan.max_iter:
-            curve.append(training.make_pass(len(curve), plan.schedule.at(len(curve))[0]))
+            loss = training.make_pass(len(curve), plan.schedule.at(len(curve))[0])
+            if loss is None:
+                warn_user(
+                    f"training diverged: a step in pass {len(curve) + 1} was too large. Lower learning_rate, or scale "
+                    "the rows of X to unit length"
+                )
+                break
+            curve.append(loss)
     except KeyboardInterrupt:
         if not curve:
             raise
@@ -120,7 +141,8 @@ def predictive_tiles(
 ) -> Iterator[tuple[int, Doubles]]:
     """Probabilities of all classes, some points at a time, as means over draws of the scores."""
     spread = LinearWeights(variances, np.zeros_like(means.intercept), means.sparse)
-    squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), x.shape) if sp.issparse(x) else np.square(x)
+    with np.errstate(over="ignore"):  # scores that overflow are held in the core
+        squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), x.shape) if sp.issparse(x) else np.square(x)
     rng = np.random.default_rng(seed)
     for (first, scores), (_, var) in zip(
         means.score_tiles(x, n_threads), spread.score_tiles(squares, n_threads), strict=True

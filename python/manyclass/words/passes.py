@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from manyclass import _core
-from manyclass.model.weights import Doubles
+from manyclass.model.weights import Doubles, Floats
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.words.collapsed import Descent
 from manyclass.words.corpus import NO_PAIRS
@@ -17,6 +17,10 @@ from manyclass.words.probe import divergence
 from manyclass.words.text_model import TextModel
 
 LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
+# Step sizes from which vectors are copied before each pass, four times the default: smaller ones are not known to make
+# them overflow, and a copy takes the memory of the model once more.
+CAREFUL = 0.1
+MOST = 2.0**60  # of a number in a vector, whose square is far from the end of single precision
 ADVICE = "Lower learning_rate, or train Softmax(solver='implicit'), which bears larger steps"
 
 
@@ -113,11 +117,15 @@ class TextPasses:
         self.refused = 0
         self._loss, self._loss_pairs = 0.0, 0
         self._carried = carried
+        self._before: tuple[Floats, Floats, Doubles] | None = None
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Train on the sentences from `first` on."""
         if first == 0:
             self._loss, self._loss_pairs = 0.0, 0
+            if self.rates.first > CAREFUL:
+                tables = self.state.model.tables
+                self._before = tables.input.copy(), tables.output.copy(), self._carried.copy()
         eta_begin, eta_end = self.rates.ends(n_pass)
         progress = self.trainer.run(
             epoch=self.first_pass + n_pass,
@@ -144,7 +152,20 @@ class TextPasses:
         if self.state.n_pairs == 0:
             raise ValueError(NO_PAIRS)
         self.state.ends.append(self.state.seconds)
-        return (self._loss / self._loss_pairs if self._loss_pairs else np.nan), False
+        done = self._goes_back(n_pass)
+        return (self._loss / self._loss_pairs if self._loss_pairs else np.nan), done
+
+    def _goes_back(self, n_pass: int) -> bool:
+        """Whether vectors are beyond all use after a pass; then they are those before it, where these were kept."""
+        tables = self.state.model.tables
+        if all(table.min() >= -MOST and table.max() <= MOST for table in (tables.input, tables.output)):
+            return False  # which no table with NaN is
+        if self._before is not None:
+            tables.input[:], tables.output[:], self._carried[:] = self._before
+        self.fault = f"vectors overflowed in pass {n_pass + 1}" + (
+            "; they are those before it" if self._before is not None else ""
+        )
+        return True
 
     def verdict(self, last_loss: float) -> str | None:
         """Say if steps were refused, or if the model is worse than none."""
@@ -199,7 +220,8 @@ class DescentPasses:
         tables = self.descent.tables
         before = tables.input.copy(), tables.output.copy()
         try:
-            self._value = self.descent.step()
+            with np.errstate(over="ignore", invalid="ignore"):  # a step on trial that overflows is taken back
+                self._value = self.descent.step()
         except KeyboardInterrupt:
             tables.input[:], tables.output[:] = before
             raise

@@ -28,7 +28,8 @@ class Windows:
         """Return the core's view of a corpus."""
         keep = np.ones(len(corpus.counts))
         if self.sample > 0:
-            odds = self.sample * corpus.counts.sum() / corpus.counts
+            with np.errstate(over="ignore"):  # then all stay
+                odds = self.sample * corpus.counts.sum() / corpus.counts
             keep = np.sqrt(odds) + (odds if self.sample_rule == "word2vec" else 0.0)
         return _core.SkipGramText(
             tokens=corpus.tokens,

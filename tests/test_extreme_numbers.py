@@ -1,0 +1,267 @@
+"""Steps, features and weights at the ends of what floats hold: no NaN, no endless work, a divergence is told.
+
+Each was found by random cases (tests/drawn) or by attackers of version 0.1.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from manyclass import (
+    AugmentReduceClassifier,
+    MarginClassifier,
+    SkipGram,
+    SoftmaxClassifier,
+    models,
+    samplers,
+    solvers,
+)
+from manyclass.estimators.files import weight_tensors
+
+MOST = float(np.finfo(np.float32).max)
+
+
+def finite(model, X):
+    """Assert that weights and predictions are numbers."""
+    for name, tensor in weight_tensors(model._weights).items():
+        assert tensor.dtype.kind != "f" or np.isfinite(tensor).all(), name
+    assert np.isfinite(model.decision_function(X)).all()
+    if hasattr(model, "predict_proba"):
+        p = model.predict_proba(X)
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)  # the quadrature of random utilities
+
+
+def fitted(model, X, y, *, told=None, **given):
+    """A fit without any warning but, where training is to diverge, the one that says so."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y, **given)
+    assert {w.category for w in caught} <= {ConvergenceWarning}, [str(w.message) for w in caught]
+    assert told is None or bool(caught) == told
+    finite(model, X)
+    return model
+
+
+# What was found in version 0.1
+
+
+@pytest.mark.parametrize("log_q", [False, True])
+@pytest.mark.parametrize("sampler", ["search", "frequency"])
+def test_huge_steps_of_embeddings_are_told(log_q, sampler, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2, 17)).astype(np.float32)
+    Y = np.zeros((2, 40), dtype=int)
+    Y[[0, 1, 1], [3, 5, 39]] = 1
+    model = SoftmaxClassifier(
+        solver=solvers.Adagrad(log_q=log_q),
+        model=models.Embedding(activation="relu"),
+        dim=3,
+        sampler=sampler,
+        learning_rate=1e300,
+        max_iter=8,
+        random_state=seed,
+    )
+    fitted(model, X, Y, told=True)
+
+
+def test_a_training_that_diverges_leaves_the_weights_reached_before(seed):
+    """Those of n_iter_ = 0 are the first ones."""
+    X = sp.random(200, 17, density=0.3, random_state=seed, format="csr")
+    model = SoftmaxClassifier(
+        solver=solvers.NCE(decay=1.0), sampler="all", max_iter=8, fit_intercept=False, alpha=1e-30, learning_rate=1e300
+    )
+    fitted(model, X, np.arange(200) % 5, told=True)
+    assert model.n_iter_ == 0
+    np.testing.assert_array_equal(model.coef_, 0)
+    start = np.full((5, 17), 0.5, dtype=np.float32)
+    fitted(model, X, np.arange(200) % 5, told=True, coef_init=start)
+    assert model.n_iter_ == 0
+    # The ridge of a step that was not made may have been.
+    assert np.abs(model.coef_).max() <= 0.5
+
+
+def test_after_a_last_pass_that_is_bad_the_model_is_that_of_the_last_pass(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(60, 5)).astype(np.float32), np.arange(60) % 6
+    seen = []
+    model = SoftmaxClassifier(solver="css", sampler="uniform", n_negatives=2, learning_rate=50.0, random_state=seed)
+    fitted(model, X, y, told=True, callback=lambda state: seen.append(state.scores(X)))
+    assert len(seen) == model.n_iter_
+    np.testing.assert_array_equal(model.decision_function(X), seen[-1])
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1.0, 1e38, 1e300])
+@pytest.mark.parametrize("scale", [1e-38, 1.0, 1e19, 1e38])
+@pytest.mark.parametrize("noise", ["normal", "logistic"])
+def test_a_posterior_of_huge_numbers_is_one_or_says_that_it_diverged(alpha, scale, noise, seed):
+    X = np.clip(np.random.default_rng(seed).normal(size=(20, 5)) * scale, -MOST, MOST)
+    model = AugmentReduceClassifier(
+        noise=noise, posterior="gaussian", alpha=alpha, max_iter=3, random_state=seed, learning_rate=0.01
+    )
+    fitted(model, X, np.arange(20) % 4)
+    assert np.isfinite(model.loss_curve_).all()
+    assert np.isfinite(model.coef_var_).all()
+    assert (model.coef_var_ >= 0).all()
+
+
+ENDLESS = {
+    "margin": (
+        MarginClassifier(
+            sampler=samplers.Frequency(power=-1000.0),
+            loss="triplet",
+            n_negatives=10**9,
+            solver=solvers.Adagrad(batch_size=1),
+        ),
+        20,
+    ),
+    "search": (MarginClassifier(sampler="search", loss="triplet", n_negatives=10**9), 7),
+    "bouchard": (
+        SoftmaxClassifier(
+            solver=solvers.Bouchard(schedule="adaptive", decay=1e-10),
+            learning_rate=10.0,
+            max_iter=8,
+            fit_intercept=False,
+            random_state=7,
+        ),
+        2,
+    ),
+    "augment and reduce": (AugmentReduceClassifier(noise="gumbel", learning_rate=1e300), 5),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_was_endless_ends_with_finite_weights(name):
+    model, n_classes = ENDLESS[name]
+    n = 60 if name == "bouchard" else 20
+    X = np.random.default_rng(0).normal(size=(n, 17))
+    fitted(model, X, np.arange(n) % n_classes)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e10])
+def test_projected_rows_stay_in_their_ball(fit_intercept, scale, seed):
+    X = np.random.default_rng(seed).normal(size=(60, 5)) * scale
+    model = SoftmaxClassifier(
+        solver=solvers.Implicit(max_norm=0.5), fit_intercept=fit_intercept, learning_rate=1e3, random_state=seed
+    )
+    fitted(model, X, np.arange(60) % 6)
+    # Norms are kept in double precision; the weights are rounded to single.
+    assert np.linalg.norm(model.coef_.astype(np.float64), axis=1).max() <= 0.5 * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("rate", [1e-38, 10.0, 1e38, 1e300])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e18, 1e30])
+def test_adaptive_steps_stay_finite(batch_size, rate, scale, seed):
+    X = np.random.default_rng(seed).normal(size=(60, 5)) * scale
+    solver = solvers.SGD(schedule="adaptive", batch_size=batch_size, decay=1e-10)
+    fitted(SoftmaxClassifier(solver=solver, learning_rate=rate, max_iter=8, random_state=seed), X, np.arange(60) % 6)
+
+
+# What random cases found
+
+
+@pytest.mark.parametrize("rate", [1e3, 1e20, 1e38, 1e300])
+@pytest.mark.parametrize("scale", [1e-38, 1.0, 1e20, 1e38])
+@pytest.mark.parametrize("model", ["sparse", "hybrid", "embedding"])
+def test_adagrad_stays_finite(model, rate, scale, seed):
+    rng = np.random.default_rng(seed)
+    X = sp.csr_array(np.clip(rng.normal(size=(40, 8)) * scale, -MOST, MOST).astype(np.float32))
+    Y = np.eye(9, dtype=int)[rng.integers(0, 9, 40)] | np.eye(9, dtype=int)[rng.integers(0, 9, 40)]
+    fitted(SoftmaxClassifier(model=model, learning_rate=rate, random_state=seed, max_iter=3), X, Y)
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(
+    "model",
+    [
+        SoftmaxClassifier(model="linear", alpha=1e-3),
+        SoftmaxClassifier(),
+        SoftmaxClassifier(calibration="temperature"),
+        SoftmaxClassifier(model=models.Linear(), calibration="temperature", solver="exact"),
+        MarginClassifier(),
+        AugmentReduceClassifier(),
+        AugmentReduceClassifier(noise="gumbel"),
+    ],
+    ids=repr,
+)
+def test_huge_features_warn_of_training_only(model, storage, seed):
+    """Sums of squares overflow, and so do scores: both are beyond single precision, or beyond double."""
+    rng = np.random.default_rng(seed)
+    X = storage(np.clip(rng.normal(size=(60, 5)) * 1e38, -MOST, MOST).astype(np.float32))
+    y = np.append(np.arange(6), rng.integers(0, 6, 54))
+    model.set_params(random_state=seed, max_iter=3)
+    fitted(model, X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if model.calibration is None:
+            model.partial_fit(X, y)
+    finite(model, X)
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+def test_scores_that_overflow_count_as_the_largest(storage, seed):
+    """Of infinities of both signs and their sum NaN the best class is still the one of the largest score."""
+    X = storage(np.array([[MOST, 0.0], [0.0, 1.0], [MOST, MOST]], dtype=np.float32))
+    W = np.array([[4.0, 1.0], [1e-39, 2.0], [-4.0, 0.0], [4.0, -4.0]], dtype=np.float32)
+    model = SoftmaxClassifier(solver="implicit", learning_rate=1e-300, random_state=seed, max_iter=1, alpha=0.0)
+    model.fit(np.eye(4, 2), np.arange(4), coef_init=W)
+    np.testing.assert_array_equal(model.coef_, W)
+    finite(model, X)
+    assert model.predict(X)[0] in (0, 3)
+    assert model.predict(X)[1] == 1
+    assert model.predict(X)[2] == 0
+    labels, log_p = model.predict_top_k(X, 4)
+    assert not np.isnan(log_p).any()
+    assert labels[0].tolist() == [0, 3, 1, 2]
+    assert not np.isnan(model.evaluate(X, [0, 1, 2])["log_loss"])
+
+
+def test_gradients_that_overflow_are_told(seed):
+    X = np.full((10, 11), MOST)
+    X[::2, ::3] = 1e-45
+    weights = np.where(np.arange(10) == 3, 1.0, 1e-60)
+    model = MarginClassifier(solver="implicit", random_state=seed)
+    fitted(model, X, np.arange(10) % 5, told=True, sample_weight=weights)
+
+
+def test_weights_of_tiny_features_are_the_largest_there_are(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 3)) * [1.0, 3e-32, 1e-31]
+    model = SoftmaxClassifier(model=models.Linear(scaling="standard"), solver="lbfgs", alpha=0.0, max_iter=300)
+    fitted(model, X, (X[:, 1] > 0).astype(int))
+
+
+def test_products_of_weights_that_overflow_are_refused():
+    X, y = np.eye(6), np.arange(6) % 3
+    with pytest.raises(ValueError, match="class_weight times sample_weight is inf in row 1; it must be finite"):
+        SoftmaxClassifier(class_weight={1: 1e200}).fit(X, y, sample_weight=np.full(6, 1e200))
+    for class_weight in (None, "balanced"):
+        fitted(
+            SoftmaxClassifier(class_weight=class_weight), X, y, sample_weight=np.full(6, 1e308) * [1, 1, 1, 0.5, 1, 1]
+        )
+
+
+@pytest.mark.parametrize(
+    "objective", ["nce", "negative_sampling", "hierarchical", "sampled_softmax", "softmax", "ove", "descent"]
+)
+@pytest.mark.parametrize("rate", [1.0, 1e7, 1e38, 1e300])
+def test_word_vectors_of_huge_steps_are_those_before_them(objective, rate, seed):
+    rng = np.random.default_rng(seed)
+    text = [[f"w{i}" for i in line] for line in rng.integers(0, 12, size=(40, 13))]
+    draws = {} if objective in ("hierarchical", "descent") else {"n_negatives": 20}
+    model = SkipGram(6, min_count=1, sample=0, objective=objective, learning_rate=rate, max_iter=3, **draws)
+    model.set_params(random_state=seed)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(text)
+    assert {w.category for w in caught} <= {ConvergenceWarning}, [str(w.message) for w in caught]
+    assert np.isfinite(model.vectors_).all()
+    assert np.isfinite(model.context_vectors_).all()
+    assert caught or np.isfinite(model.loss_curve_).all()
+    assert len(model.most_similar("w1", topn=3)) == 3
