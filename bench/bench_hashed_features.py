@@ -30,8 +30,6 @@ def test_hashing(timed, data_folder, name, what):
         X, X_test = X[:, some], X_test[:, some]
     if what.endswith("hashed"):
         X, X_test = map(FeatureHash(rows).apply, (X, X_test))
-    model = timed(
-        lambda: SoftmaxClassifier(solver="implicit", random_state=0).fit(X, data.y_train), clock="processor"
-    )
+    model = timed(lambda: SoftmaxClassifier(solver="implicit", random_state=0).fit(X, data.y_train), clock="processor")
     found = model.evaluate(X_test, data.y_test)
     timed.tell(n_features=rows, log_loss=found["log_loss"], error=found["error"])

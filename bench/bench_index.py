@@ -165,7 +165,7 @@ def test_queries(timed, problem, target, what):
             f"{what}_ratio": digits(timed.info["beside"]["faiss"]["ratio"]),
         },
     )
-    timed.tell(threads=threads, probes=f"{n_ours} of {ours.n_clusters}", probes_faiss=f"{n_theirs} of {theirs.n_clusters}")
+    timed.tell(threads=threads, probes=[n_ours, ours.n_clusters], probes_faiss=[n_theirs, theirs.n_clusters])
 
 
 def test_building(timed, problem):

@@ -112,7 +112,9 @@ def test_against_gensim(timed, paragraphs, what):
     timed.taken(seconds["ours"], beside={"gensim": seconds["gensim"]})
     per_cpu = np.median([a[2] / b[2] for a, b in zip(rows["ours"], rows["gensim"], strict=True)])
     timed.row("word_vectors", **columns(what, rows["ours"]))
-    timed.tell(threads=2, words_per_cpu_s_over_gensim=per_cpu, gensim=columns(what.replace("ours", "gensim"), rows["gensim"]))
+    if not options:
+        timed.row("word_vectors", **columns(what.replace("ours", "gensim"), rows["gensim"]))
+    timed.tell(threads=2, words_per_cpu_s_over_gensim=per_cpu)
 
 
 def columns(name, rows):

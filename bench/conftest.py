@@ -113,12 +113,11 @@ class Timed:
 
     def row(self, file, **figures):
         """Note a measurement, or part of one, of results/FILE.jsonl."""
-        self.info["row"] = {"file": file, **figures}
-        self.tell(**figures)
+        self.info.setdefault("rows", []).append({"file": file, **figures})
 
 
 TOLD = []  # (group, name, figures) of what has run
-COMMON = ("cpu", "cores", "isa", "load", "load_after", "version", "source", "clock", "row", "beside")
+COMMON = ("cpu", "cores", "isa", "load", "load_after", "version", "source", "clock", "rows", "beside")
 
 
 @pytest.fixture
@@ -160,6 +159,8 @@ def pytest_terminal_summary(terminalreporter):
         for other, times in info.get("beside", {}).items():
             figures[f"{other} takes"] = f"{times['ratio']:.2f} times as long"
         terminalreporter.write_line(f"  {name}: {shown(figures)}")
+        for row in info.get("rows", []):
+            terminalreporter.write_line(f"    {shown(row)}")
 
 
 def pytest_addoption(parser):
