@@ -128,11 +128,11 @@ def stacked(some: Any) -> Any:
 
 @cache
 def parts_of(name: str, small: bool) -> list[tuple[Any, Any]]:
-    """All parts of a stream; a third of them where it is small."""
+    """All parts of a stream; a fourth of them where it is small."""
     if name == "yelp-next":
         return yelp(100 if small else 3_000)
     parts = list(generated(SEED, drifts=name == "generated"))
-    return parts[: N_PARTS // 3] if small else parts
+    return parts[: N_PARTS // 4] if small else parts
 
 
 def yelp(n_items: int) -> list[tuple[Any, Any]]:
@@ -167,10 +167,10 @@ def runs(what: str, name: str, parts: list[Any], small: bool) -> dict[str, Any]:
     if what == "without fit":
         return {"": lambda: prequential(SoftmaxClassifier(solver="implicit", random_state=SEED), parts)}
     if what in ("partial_fit", "with half_life"):
-        start, grid = ours(first), HALF_LIVES[name] if what == "with half_life" else (None,)
+        start, grid = ours(first), HALF_LIVES[name][: 2 if small else None] if what == "with half_life" else (None,)
         return {f"{h}": lambda h=h: prequential(deepcopy(start), rest, half_life=h) for h in grid}
     make, grid = (one_vs_rest, RATES) if what == "SGDClassifier" else (river_softmax, RIVER_RATES)
-    grid = grid[-2:] if small else grid
+    grid = grid[-1:] if small else grid
     return {f"{rate}": lambda rate=rate: prequential(make(rate), parts) for rate in grid}
 
 

@@ -280,6 +280,18 @@ TABLES: dict[str, Columns | Pivot | Tally | OverSeeds] = {
         {"data": "{data}", "model": "{model}", "seeds": "{seeds}", "P@1/3/5": "{p:/}", "PSP@1/3/5": "{psp:/}", **COSTS},
         {"labels": "all"},
     ),
+    "roofline": Columns(
+        "roofline",
+        {
+            "kernel": "{kernel}",
+            "work": "{work}",
+            "ms": "{ms}",
+            "bound": "{bound}",
+            "its ms": "{bound_ms}",
+            "per cent": "{per_cent}",
+            "goal": "{goal}",
+        },
+    ),
     "mutation": Tally("mutation", ("kind", "part"), "fault", "outcome"),
     "predict": Pivot(("predict",), "data", "recall", "{times} times ({reached}; {log_z_rms})"),
 }
