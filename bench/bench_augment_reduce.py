@@ -9,16 +9,11 @@
 - A planted multinomial probit with 1,000 classes and 200,000 points: seconds, and the correlation of fitted and planted
   utilities of new points, each point's mean taken off.
 
-Needs MANYCLASS_DATA but for the last:
-
-    python -m pytest bench/bench_augment_reduce.py -s
+    python -m pytest bench/bench_augment_reduce.py
 """
-
-import time
 
 import numpy as np
 import pytest
-from conftest import machine
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
 from manyclass.special import sampled_utility_log_probabilities
@@ -31,36 +26,33 @@ TABLE_3 = {
 NOISES = ["gumbel", "normal", "logistic"]
 
 
-def seconds_per_pass(X, y, models, rounds=7):
-    """Seconds of a pass of each model, the models in turn."""
+ROUNDS = 7
+MODELS = {
+    f"{noise}, {solver}": {"noise": noise, "solver": solver} for solver in ("sgd", "implicit") for noise in NOISES
+}
+MODELS["normal, monte_carlo"] = {"local_step": "monte_carlo", "solver": "sgd"}
+
+
+def seconds_per_pass(X, y, models):
+    """Seconds of a pass of each model, the models in turn, after a round that is dropped."""
     seconds = {name: [] for name in models}
-    for _ in range(1 + rounds):
+    for _ in range(1 + ROUNDS):
         for name, model in models.items():
             model.fit(X, y, callback=lambda state, seen=seconds[name]: seen.append(state.seconds))
-    return {name: np.array(times[1:]) for name, times in seconds.items()}
+    return {name: times[1:] for name, times in seconds.items()}
 
 
+@pytest.mark.parametrize("what", MODELS)
 @pytest.mark.parametrize("name", ["bibtex", "eurlex57k", "yso-en"])
-def test_a_pass_against_one_vs_each(dataset, name):
+def test_a_pass_against_one_vs_each(timed, dataset, name, what):
     data = dataset(name, n_jobs=2)
-    X, y = data.X_train[:100_000], data.y_train[:100_000]
     common = {"max_iter": 1, "random_state": 0}
-    # An explicit step each, and the steps that are the default.
-    models = {"one-vs-each": SoftmaxClassifier(solver="ove", **common)}
-    models |= {
-        f"{noise}, {solver}": AugmentReduceClassifier(noise=noise, solver=solver, **common)
-        for solver in ("sgd", "implicit")
-        for noise in NOISES
+    models = {
+        what: AugmentReduceClassifier(**MODELS[what], **common),
+        "one-vs-each": SoftmaxClassifier(solver="ove", **common),
     }
-    models["normal, monte_carlo"] = AugmentReduceClassifier(local_step="monte_carlo", solver="sgd", **common)
-    times = seconds_per_pass(X, y, models)
-    print(f"\n{machine()}\n  {name}: {X.shape[0]} points, {len(np.unique(y))} classes")
-    base = times["one-vs-each"]
-    for model, seconds in times.items():
-        print(
-            f"  {model}: median {np.median(seconds):.3f} s, min {seconds.min():.3f} s a pass; "
-            f"{np.median(seconds) / np.median(base):.2f} and {seconds.min() / base.min():.2f} of one-vs-each"
-        )
+    times = seconds_per_pass(data.X_train[:100_000], data.y_train[:100_000], models)
+    timed.taken(times.pop(what), beside=times)
 
 
 def mnist_or_bibtex(name, data_dir, load):
@@ -72,58 +64,45 @@ def mnist_or_bibtex(name, data_dir, load):
     return flat["x_train"], file["y_train"], flat["x_test"], file["y_test"]
 
 
-@pytest.mark.parametrize("local_step", ["natural", "monte_carlo"])
+@pytest.mark.parametrize("what", [*NOISES, "normal, monte_carlo", "logistic, monte_carlo"])
 @pytest.mark.parametrize("name", TABLE_3)
-def test_predictions_of_table_3(dataset, data_folder, name, local_step):
+def test_predictions_of_table_3(timed, dataset, data_folder, small, name, what):
     X, y, X_test, y_test = mnist_or_bibtex(name, data_folder, dataset)
-    decay = 0.8 if name == "mnist" else 0.9
-    print(f"\n{machine()}\n  {name}: {X.shape[0]} points, {X_test.shape[0]} test points")
-    for noise in NOISES if local_step == "natural" else NOISES[1:]:
-        begin = time.perf_counter()
-        model = AugmentReduceClassifier(
-            noise=noise, local_step=local_step, solver=solvers.Implicit(decay=decay), random_state=0
-        ).fit(X, y)
-        seconds = time.perf_counter() - begin
-        found = model.evaluate(X_test, y_test)
-        at = np.searchsorted(model.classes_, y_test)
-        sampled = sampled_utility_log_probabilities(model.decision_function(X_test), at, noise, random_state=0)
-        clipped = np.maximum(sampled, -26).mean()
-        log_likelihood, accuracy = -found["log_loss"], 1 - found["error"]
-        best = TABLE_3[name][noise]
-        print(
-            f"  {noise}, {local_step}: {log_likelihood:.4f} (sampled {sampled.mean():.4f}, clipped {clipped:.4f}), "
-            f"accuracy {accuracy:.4f}; theirs {best[0]}, {best[1]}; {seconds:.1f} s"
-        )
-        if local_step == "natural":
-            assert log_likelihood > best[0]
-            assert accuracy > best[1]
+    noise, _, local_step = what.partition(", ")
+    solver = solvers.Implicit(decay=0.8 if name == "mnist" else 0.9)
+    given = {"noise": noise, "local_step": local_step or "natural", "solver": solver, "random_state": 0}
+    model = timed(lambda: AugmentReduceClassifier(**given).fit(X, y))
+    found = model.evaluate(X_test, y_test)
+    at = np.searchsorted(model.classes_, y_test)
+    sampled = sampled_utility_log_probabilities(model.decision_function(X_test), at, noise, random_state=0)
+    log_likelihood, accuracy = -found["log_loss"], 1 - found["error"]
+    theirs, their_accuracy = TABLE_3[name][noise]
+    timed.tell(log_likelihood=log_likelihood, sampled=sampled.mean(), clipped=np.maximum(sampled, -26).mean())
+    timed.tell(accuracy=accuracy, theirs=theirs, their_accuracy=their_accuracy)
+    if not local_step and not small:
+        assert log_likelihood > theirs
+        assert accuracy > their_accuracy
 
 
-@pytest.mark.parametrize(("rows", "n_features"), [("equal", 5), ("gaussian", 5), ("gaussian", 20)])
-def test_planted_probit_of_1000_classes(rows, n_features):
+@pytest.mark.parametrize(("what", "n_features"), [("equal", 5), ("gaussian", 5), ("gaussian", 20)])
+def test_planted_probit(timed, small, what, n_features):
     # Rows of W of equal length, so that every class is chosen; or Gaussian ones, of which the short are hardly ever
     # chosen and the data say little.
     rng = np.random.default_rng(0)
-    n, n_classes = 200_000, 1000
+    n, n_classes = (5_000, 50) if small else (200_000, 1000)
     X = (rng.normal(size=(n, n_features)) / np.sqrt(n_features)).astype(np.float32)
     W = 2.0 * rng.normal(size=(n_classes, n_features)).astype(np.float32)
-    if rows == "equal":
+    if what == "equal":
         W *= 2.0 * np.sqrt(n_features) / np.linalg.norm(W, axis=1, keepdims=True)
     y = np.concatenate(
         [np.argmax(part @ W.T + rng.normal(size=(len(part), n_classes)), axis=1) for part in np.split(X, 100)]
     )
     new = (rng.normal(size=(2000, n_features)) / np.sqrt(n_features)).astype(np.float32)
-    begin = time.perf_counter()
-    model = AugmentReduceClassifier(noise="normal", solver=solvers.Implicit(decay=0.8), random_state=0, n_jobs=2).fit(
-        X, y
-    )
-    seconds = time.perf_counter() - begin
+    given = {"noise": "normal", "solver": solvers.Implicit(decay=0.8), "random_state": 0, "n_jobs": 2}
+    model = timed(lambda: AugmentReduceClassifier(**given).fit(X, y))
     fitted, planted = model.decision_function(new), new @ W.T[:, model.classes_]
     centred = [z - z.mean(axis=1, keepdims=True) for z in (fitted, planted)]
     correlation = np.corrcoef(centred[0].ravel(), centred[1].ravel())[0, 1]
-    print(
-        f"\n{machine()}\n  probit, {len(model.classes_)} classes, {n_features} features, {rows} rows: {seconds:.1f} s, "
-        f"correlation of utilities {correlation:.4f}"
-    )
-    if rows == "equal":
-        assert correlation > 0.98
+    timed.tell(threads=2, n_classes=len(model.classes_), correlation_of_utilities=correlation)
+    if what == "equal":
+        assert correlation > (0.9 if small else 0.98)

@@ -3,17 +3,16 @@
 Costs: processor microseconds of a visit, one thread, the fastest of some passes, beside what `estimators.auto` says.
 Quality: test log-loss in nats and accuracy after a fit with all parameters at their defaults, three seeds, beside the
 best package with probabilities, and processor seconds of the fit (trials of the ridge included, evaluation not). Rates:
-nats of test log-loss by which the automatic learning rate ends above the best of a grid. Needs MANYCLASS_DATA:
+nats of test log-loss by which the automatic learning rate ends above the best of a grid; seconds are of its fit.
 
-    python -m pytest bench/bench_auto.py -s
+    python -m pytest bench/bench_auto.py
 """
 
 import time
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from conftest import machine
+from conftest import digits
 
 from manyclass import SoftmaxClassifier, tune_learning_rate
 from manyclass.estimators.auto import EMBEDDED, EMBEDDED_DIM, Shape, embedded_cost, embeds, visit_cost
@@ -29,82 +28,91 @@ SHAPES = {
     "yelp-next": 60_000,
     "yso-en": None,
 }
-DRAWN = (16, 64, 256, 1024, None)  # None: the exact step
+DRAWN = (16, 64, 256, 1024)
 MOST_SECONDS = 15  # predicted, of a pass
 
-# Test log-loss, accuracy and processor seconds: scikit-learn's lbfgs with its best C, and napkinXC.
+# The best package of bench_quality.py, its test log-loss, accuracy and processor seconds.
 PACKAGES = {
-    "bibtex": (2.65, 0.391, 23),
-    "delicious": (3.66, 0.202, 28),
-    "eurlex57k": (1.86, 0.608, 17),
-    "yso-en": (5.46, 0.232, 85),
+    "bibtex": ("scikit-learn lbfgs, best C", 2.65, 0.391, 23),
+    "delicious": ("scikit-learn lbfgs, best C", 3.66, 0.202, 28),
+    "eurlex57k": ("napkinXC PLT", 1.86, 0.608, 17),
+    "yso-en": ("napkinXC HSM", 5.46, 0.232, 85),
 }
 SEEDS = 3
 
 
-def seconds_of_a_pass(X, y, **parameters):
-    """The fastest of four passes after the first."""
+def predicted_cost(shape, what):
+    """Microseconds of a visit, as `auto` expects; None where the data are too large for it or have too few classes."""
+    if what == "embedded":
+        return embedded_cost(EMBEDDED.n_negatives, EMBEDDED_DIM) if embeds(shape) else None
+    drawn = None if what == "exact" else what
+    predicted = visit_cost(shape, drawn)
+    too_long = 1e-6 * predicted * shape.n_samples > MOST_SECONDS
+    return None if (drawn or 0) > shape.n_classes or too_long else predicted
+
+
+@pytest.mark.parametrize("what", [*DRAWN, "exact", "embedded"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_predicted_and_measured_costs(timed, data_folder, name, what):
+    if not (data_folder / name).exists():
+        pytest.skip(f"{name} is not in the folder")
+    data = load(name, scale="l2", max_rows=SHAPES[name])
+    X, y = data.X_train, data.y_train
+    shape = Shape.of(X, data.shape[0])
+    predicted = predicted_cost(shape, what)
+    if predicted is None:
+        pytest.skip("not for data of this shape")
+    solver = {"solver": "exact"} if what == "exact" else {"solver": "implicit", "n_negatives": what}
     ticks = []
-    model = SoftmaxClassifier(max_iter=5, random_state=0, **parameters)
+    model = SoftmaxClassifier(max_iter=5, random_state=0, **({} if what == "embedded" else solver))
     model.fit(X, y, callback=lambda _: ticks.append(time.process_time()))
-    return min(np.diff(ticks))
+    timed.taken(np.diff(ticks), clock="processor")
+    timed.tell(predicted_us=digits(predicted), us=digits(1e6 * min(np.diff(ticks)) / shape.n_samples))
 
 
-def test_predicted_and_measured_costs(data_folder):
-    print(f"\nmicroseconds a visit, predicted / measured; {machine()}")
-    for name, rows in SHAPES.items():
-        if not (data_folder / name).exists():
-            continue
-        data = load(name, scale="l2", max_rows=rows)
-        X, y, n_classes = data.X_train, data.y_train, data.shape[0]
-        shape = Shape.of(X, n_classes)
-        cells = []
-        for drawn in DRAWN:
-            predicted = visit_cost(shape, drawn)
-            if (drawn or 0) > n_classes or 1e-6 * predicted * shape.n_samples > MOST_SECONDS:
-                cells.append("-")
-                continue
-            solver = {"solver": "exact"} if drawn is None else {"solver": "implicit", "n_negatives": drawn}
-            measured = 1e6 * seconds_of_a_pass(X, y, **solver) / shape.n_samples
-            cells.append(f"{predicted:.2f} / {measured:.2f}")
-        if embeds(shape):
-            predicted = embedded_cost(EMBEDDED.n_negatives, EMBEDDED_DIM)
-            measured = 1e6 * seconds_of_a_pass(X, y) / shape.n_samples
-            cells.append(f"embedded: {predicted:.1f} / {measured:.1f}")
-        kind = "sparse" if sp.issparse(X) else "dense"
-        print(f"| {name}, K = {n_classes}, {shape.row:.1f} {kind} | " + " | ".join(cells) + " |", flush=True)
+def chosen(resolved):
+    """What was chosen, in words."""
+    names = ("solver", "model", "dim", "n_negatives", "alpha", "learning_rate", "max_iter")
+    return ", ".join(f"{name} {resolved[name]}" for name in names if resolved.get(name) is not None)
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_quality_of_the_defaults(dataset, name):
-    data = dataset(name)
-    print(f"\n{name}, best package: {PACKAGES[name]}; {machine()}")
-    for seed in range(SEEDS):
-        begin = time.process_time()
-        model = SoftmaxClassifier(random_state=seed).fit(data.X_train, data.y_train)
-        seconds = time.process_time() - begin
-        found = model.evaluate(data.X_test, data.y_test)
-        print(
-            f"  {found['log_loss']:.3f} {1 - found['error']:.4f} {seconds:6.1f} s {model.resolved_params_}", flush=True
-        )
+def test_quality_of_the_defaults(timed, dataset, name):
+    data, models = dataset(name), []
+
+    def fit():
+        models.append(SoftmaxClassifier(random_state=len(models)).fit(data.X_train, data.y_train))
+
+    timed(fit, rounds=SEEDS, clock="processor")
+    found = [model.evaluate(data.X_test, data.y_test) for model in models]
+    peer = dict(zip(("peer", "peer_log_loss", "peer_accuracy", "peer_cpu_s"), PACKAGES[name], strict=True))
+    timed.row(
+        "defaults",
+        data=name,
+        classes=len(models[0].classes_),
+        chosen=chosen(models[0].resolved_params_),
+        log_loss=[round(one["log_loss"], 3) for one in found],
+        accuracy=[round(1 - one["error"], 3) for one in found],
+        cpu_s=[digits(s, 2) for s in timed.seconds],
+        **peer,
+    )
 
 
 @pytest.mark.parametrize("name", ["bibtex", "delicious", "eurlex57k"])
-def test_the_automatic_rate_against_the_best_of_a_grid(dataset, name):
+def test_the_automatic_rate_against_the_best_of_a_grid(timed, dataset, name):
     data = dataset(name)
-    print(f"\n{name}; {machine()}")
-    model = SoftmaxClassifier(random_state=0).fit(data.X_train, data.y_train)
+    model = timed(lambda: SoftmaxClassifier(random_state=0).fit(data.X_train, data.y_train), clock="processor")
     resolved = model.resolved_params_
-    rate = resolved["learning_rate"]
-    by_factor = {}
-    for factor in (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8):
-        trial = SoftmaxClassifier(random_state=0, **resolved | {"learning_rate": factor * rate})
-        by_factor[factor] = trial.fit(data.X_train, data.y_train).evaluate(data.X_test, data.y_test)["log_loss"]
+    rate, fixed = resolved.get("learning_rate"), {k: v for k, v in resolved.items() if k != "learning_rate"}
+
+    def loss(learning_rate):
+        one = SoftmaxClassifier(random_state=0, learning_rate=learning_rate, **fixed)
+        return one.fit(data.X_train, data.y_train).evaluate(data.X_test, data.y_test)["log_loss"]
+
+    if rate is None:
+        pytest.skip("the solver that was chosen has no learning rate")
+    by_factor = {factor: loss(factor * rate) for factor in (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)}
     best = min(by_factor, key=by_factor.get)
-    print("  test log-loss by factor on the automatic rate: ", {f: round(v, 3) for f, v in by_factor.items()})
-    print(f"  {by_factor[1] - by_factor[best]:.3f} nats above the best, {best:g} times the rate", flush=True)
-    fixed = {key: value for key, value in resolved.items() if key != "learning_rate"}
     found = tune_learning_rate(SoftmaxClassifier(random_state=0, **fixed), data.X_train, data.y_train)
-    tuned = SoftmaxClassifier(random_state=0, learning_rate=found.best, **fixed).fit(data.X_train, data.y_train)
-    test = tuned.evaluate(data.X_test, data.y_test)["log_loss"]
-    print(f"  tune_learning_rate: {found.best / rate:.2g} times the rate, {test - by_factor[1]:+.3f} nats", flush=True)
+    timed.tell(by_factor={f"{f:g}": v for f, v in by_factor.items()}, above_the_best=by_factor[1] - by_factor[best])
+    timed.tell(tuned=found.best / rate, tuned_less_automatic=loss(found.best) - by_factor[1])

@@ -1,10 +1,8 @@
 """Prequential log-loss of streams that drift: partial_fit with and without half_life, scikit-learn's and river's.
 
-    python bench/bench_drift.py [--picture bench/notes/drift.svg] [--peers sgd river] [--seed 0]
-
 Each part of 500 rows is scored and then learnt, once. Nats are means over all parts after the first ten, so that all
 models have begun; rows whose label no part before has had are left out, for all models alike. Settings are tuned on the
-same stream, for all models alike: each grid is printed.
+same stream, for all models alike: the losses of each grid are told. Seconds are of the best of the grid.
 
 - `generated`: 100 classes of 20 normal features; weights rotate, frequencies wander, a class comes in every second part
   from the 10th on. `still` is the same without rotation and wandering.
@@ -12,18 +10,23 @@ same stream, for all models alike: each grid is printed.
   known to drift; but items come in as they do in a shop. Of some items, drawn, so that W is small. Ours only.
 - scikit-learn: SGDClassifier(loss="log_loss"), 100 binary models whose probabilities are divided by their sum.
 - river: SoftmaxRegression, row by row, with a feature that is always 1.
+
+    python -m pytest bench/bench_drift.py
+    python bench/bench_drift.py SAVED.json bench/notes/drift.svg  # draws it from what --benchmark-save saved
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import warnings
+import json
+import sys
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import SGDClassifier
 
@@ -33,7 +36,7 @@ from manyclass.papers.data import load
 
 N_CLASSES, N_OLD, N_FEATURES, N_ROWS, N_PARTS, N_FIRST, BEGUN = 100, 80, 20, 500, 60, 6, 10
 ANGLE, WANDER = 0.03, 0.1  # a part: the weights' angle, and the spread of the frequencies' logarithms
-HALF_LIVES = (500, 1000, 2000, 4000, 8000)
+SEED = 0
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)  # of SGDClassifier
 RIVER_RATES = (0.01, 0.03, 0.1)
 
@@ -106,69 +109,16 @@ def river_softmax(rate: float) -> Any:
     return RowByRow(linear_model.SoftmaxRegression(optimizer=optim.SGD(rate)))
 
 
-def ours(first: list[Any], seed: int) -> Any:
+def ours(first: list[Any]) -> Any:
     """A model that is fitted on the first parts."""
-    X, y = (np.concatenate([part[at] for part in first]) for at in (0, 1))
-    return SoftmaxClassifier(solver="implicit", random_state=seed).fit(X, y)
+    X, y = map(stacked, zip(*first, strict=True))
+    return SoftmaxClassifier(solver="implicit", random_state=SEED).fit(X, y)
 
 
-def told(name: str, table: dict[str, Any], n_first: int = 0) -> list[float]:
-    """Print a line; return the losses by part, nothing for parts that were fitted."""
-    after = slice(max(0, BEGUN - n_first), None)
-    loss, accuracy = (np.mean(table[key][after]) for key in ("log_loss", "accuracy"))
-    speed = table["n_rows"].sum() / table["seconds"].sum()
-    unseen = table["n_unseen"][after].sum()
-    print(f"  {name:<44} {loss:7.3f} nats  {accuracy:.3f}  {speed:10,.0f} rows/s  unseen {unseen}", flush=True)
-    return [np.nan] * n_first + table["log_loss"].tolist()
-
-
-def best_of(name: str, grid: Any, make: Any, run: Any, n_first: int = 0) -> list[float]:
-    """Run all settings of a grid; return the losses of the best."""
-    found = {value: told(f"{name} {value}", run(make(value)), n_first) for value in grid}
-    return min(found.values(), key=lambda losses: np.mean(losses[BEGUN:]))
-
-
-def made_stream(name: str, seed: int, peers: list[str]) -> dict[str, list[float]]:
-    """All models on a generated stream."""
-    parts = list(generated(seed, drifts=name == "generated"))
-    print(f"{name}, seed {seed}: load {os.getloadavg()[0]:.1f}")
-    first, rest, losses = parts[:N_FIRST], parts[N_FIRST:], {}
-    fixed = ours(first, seed)
-    of_fixed = [fixed.evaluate(X, y) for X, y in rest]
-    loss = [np.nan] * N_FIRST + [found["log_loss"] for found in of_fixed]
-    print(f"  fitted once: {np.mean(loss[BEGUN:]):.3f} nats on what it knows")
-    losses["partial_fit"] = told("partial_fit", prequential(ours(first, seed), rest), N_FIRST)
-    losses["with half_life"] = best_of(
-        "half_life", HALF_LIVES, lambda h: h, lambda h: prequential(ours(first, seed), rest, half_life=h), N_FIRST
-    )
-    told("without fit", prequential(SoftmaxClassifier(solver="implicit", random_state=seed), parts))
-    if "sgd" in peers:
-        losses["SGDClassifier"] = best_of(
-            "SGDClassifier eta0",
-            RATES,
-            lambda r: OneVsRest(
-                SGDClassifier(loss="log_loss", learning_rate="constant", eta0=r, alpha=1e-6, random_state=seed)
-            ),
-            lambda model: prequential(model, parts),
-        )
-    if "river" in peers:
-        losses["river"] = best_of("river, SGD", RIVER_RATES, river_softmax, lambda model: prequential(model, parts))
-    return losses
-
-
-def yelp(seed: int, n_items: int, rows_of_part: int = 2000) -> None:
-    """A real list of next items, with and without forgetting; of some items, drawn, that W stays small."""
-    data = load("yelp-next", scale=None, max_rows=None, n_jobs=1)
-    items = np.sort(np.random.default_rng(seed).choice(data.X_train.shape[1], n_items, replace=False))
-    rows = np.flatnonzero(np.isin(data.y_train, items))
-    X, y = sp.csr_array(data.X_train)[rows][:, items], data.y_train[rows]
-    parts = [(X[i : i + rows_of_part], y[i : i + rows_of_part]) for i in range(0, len(y), rows_of_part)]
-    print(f"yelp-next: {X.shape}, parts of {rows_of_part}, load {os.getloadavg()[0]:.1f}; nats of labels seen before")
-    first = map(stacked, zip(*parts[:N_FIRST], strict=True))
-    start = SoftmaxClassifier(solver="implicit", random_state=seed).fit(*first)
-    for half_life in (None, 2_000, 10_000, 50_000):
-        table = prequential(deepcopy(start), parts[N_FIRST:], half_life=half_life)
-        told(f"half_life {half_life}", table, N_FIRST)
+def one_vs_rest(rate: float) -> Any:
+    """scikit-learn's model."""
+    given = {"learning_rate": "constant", "eta0": rate, "alpha": 1e-6, "random_state": SEED}
+    return OneVsRest(SGDClassifier(loss="log_loss", **given))
 
 
 def stacked(some: Any) -> Any:
@@ -176,24 +126,84 @@ def stacked(some: Any) -> Any:
     return sp.vstack(some, format="csr") if sp.issparse(some[0]) else np.concatenate(some)
 
 
-def main() -> None:
-    """Print the tables, draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", nargs="+", default=["generated", "still", "yelp-next"])
-    parser.add_argument("--peers", nargs="*", default=["sgd", "river"])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--items", type=int, default=3_000, help="of yelp-next, drawn among 20,033")
-    parser.add_argument("--picture")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for name in options.streams:
-        if name == "yelp-next":
-            yelp(options.seed, options.items)
-            continue
-        losses = made_stream(name, options.seed, options.peers)
-        if options.picture and name == "generated":
-            plot.loss_over_time(losses, period="part").save(options.picture)
+@cache
+def parts_of(name: str, small: bool) -> list[tuple[Any, Any]]:
+    """All parts of a stream; a fourth of them where it is small."""
+    if name == "yelp-next":
+        return yelp(100 if small else 3_000)
+    parts = list(generated(SEED, drifts=name == "generated"))
+    return parts[: N_PARTS // 4] if small else parts
+
+
+def yelp(n_items: int) -> list[tuple[Any, Any]]:
+    """A real list of next items; of some items, drawn, that W stays small."""
+    data = load("yelp-next", scale=None, max_rows=None, n_jobs=1)
+    items = np.sort(np.random.default_rng(SEED).choice(data.X_train.shape[1], n_items, replace=False))
+    rows = np.flatnonzero(np.isin(data.y_train, items))
+    X, y = sp.csr_array(data.X_train)[rows][:, items], data.y_train[rows]
+    size = min(2000, len(y) // 20)
+    return [(X[i : i + size], y[i : i + size]) for i in range(0, len(y), size)]
+
+
+# How many of the first parts are fitted, a grid, the model at a value, and what partial_fit is given.
+HALF_LIVES = {"generated": (500, 1000, 2000, 4000, 8000), "yelp-next": (2_000, 10_000, 50_000)}
+HALF_LIVES["still"] = HALF_LIVES["generated"]
+WAYS: dict[str, Any] = {
+    "fitted once": N_FIRST,
+    "partial_fit": N_FIRST,
+    "with half_life": N_FIRST,
+    "without fit": 0,
+    "SGDClassifier": 0,
+    "river": 0,
+}
+
+
+def runs(what: str, name: str, parts: list[Any], small: bool) -> dict[str, Any]:
+    """Functions that go through a stream once, by what is tried."""
+    first, rest = parts[:N_FIRST], parts[N_FIRST:]
+    if what == "fitted once":
+        model = ours(first)
+        return {"": lambda: {"log_loss": [model.evaluate(X, y)["log_loss"] for X, y in rest]}}
+    if what == "without fit":
+        return {"": lambda: prequential(SoftmaxClassifier(solver="implicit", random_state=SEED), parts)}
+    if what in ("partial_fit", "with half_life"):
+        start, grid = ours(first), HALF_LIVES[name][: 2 if small else None] if what == "with half_life" else (None,)
+        return {f"{h}": lambda h=h: prequential(deepcopy(start), rest, half_life=h) for h in grid}
+    make, grid = (one_vs_rest, RATES) if what == "SGDClassifier" else (river_softmax, RIVER_RATES)
+    grid = grid[-1:] if small else grid
+    return {f"{rate}": lambda rate=rate: prequential(make(rate), parts) for rate in grid}
+
+
+@pytest.mark.parametrize("what", WAYS)
+@pytest.mark.parametrize("name", HALF_LIVES)
+def test_streams_that_drift(timed: Any, data_folder: Any, small: bool, name: str, what: str) -> None:
+    """Go through a stream with each setting, and once more with the best."""
+    if what == "river":
+        pytest.importorskip("river", reason="the extra 'bench' has it")
+    if name == "yelp-next" and what in ("SGDClassifier", "river", "without fit", "fitted once"):
+        pytest.skip("tried on generated streams alone")
+    n_first = WAYS[what]
+    tried = runs(what, name, parts_of(name, small), small)
+    after = slice(max(0, BEGUN - n_first), None)
+    nats = {value: float(np.mean(run()["log_loss"][after])) for value, run in tried.items()}
+    best = min(nats, key=nats.__getitem__)
+    table = timed(tried[best])
+    timed.tell(
+        nats=nats[best], setting=best, grid=nats, losses=[None] * n_first + [float(x) for x in table["log_loss"]]
+    )
+    if what != "fitted once":
+        unseen, accuracy = int(table["n_unseen"][after].sum()), float(np.mean(table["accuracy"][after]))
+        timed.tell(accuracy=accuracy, unseen=unseen, rows_a_second=table["n_rows"].sum() / table["seconds"].sum())
+
+
+def draw(saved: Path, picture: str) -> None:
+    """Draw the losses of a saved run."""
+    told = {one["params"]["what"]: one["extra_info"] for one in json.loads(saved.read_text("utf-8"))["benchmarks"]
+            if "generated" in one["name"]}  # fmt: skip
+    lines = {what: [np.nan if x is None else x for x in info["losses"]] for what, info in told.items()}
+    shown = ("partial_fit", "with half_life", "SGDClassifier", "river")
+    plot.loss_over_time({what: lines[what] for what in shown if what in lines}, period="part").save(picture)
 
 
 if __name__ == "__main__":
-    main()
+    draw(Path(sys.argv[1]), sys.argv[2])

@@ -1,52 +1,35 @@
 """What hashing features costs: test log-loss with W at a half, a fourth and an eighth of its rows.
 
-    python bench/bench_hashed_features.py [--data eurlex57k delicious ...] [--n-jobs 1]
-
 Rows are hashed as `fit(stream, max_memory=...)` hashes them, onto these shares of the features. `fit` has the solver
 that is named here and nothing else set. The most frequent features alone, as many, are what one would take without
-hashing.
+hashing. Seconds of the processor are of the fit; one thread.
+
+    python -m pytest bench/bench_hashed_features.py
 """
 
-from __future__ import annotations
-
-import argparse
-import os
-import warnings
-
 import numpy as np
+import pytest
 
 from manyclass import SoftmaxClassifier
 from manyclass.model.hashing import FeatureHash
 from manyclass.papers.data import load
 
 SETS = ("delicious", "eurlex57k")
-SHARES = (2, 4, 8)
+SHARES = ("all", "1/2 frequent", "1/2 hashed", "1/4 frequent", "1/4 hashed", "1/8 frequent", "1/8 hashed")
 
 
-def main() -> None:
-    """Print a row for each share."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=SETS)
-    parser.add_argument("--n-jobs", type=int, default=1)
-    parser.add_argument("--solver", default="implicit")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for name in options.data:
-        data = load(name, scale="max" if name == "eurlex57k" else None, max_rows=None, n_jobs=options.n_jobs)
-        X, n_features = data.X_train, data.X_train.shape[1]
-        print(f"{name}: {X.shape}, {len(np.unique(data.y_train))} classes, load {os.getloadavg()[0]:.1f}", flush=True)
+@pytest.mark.parametrize("what", SHARES)
+@pytest.mark.parametrize("name", SETS)
+def test_hashing(timed, data_folder, name, what):
+    data = load(name, scale="max" if name == "eurlex57k" else None, max_rows=None)
+    X, X_test, n_features = data.X_train, data.X_test, data.X_train.shape[1]
+    rows = n_features // int(what[2]) if what != "all" else n_features
+    if what.endswith("frequent"):
         frequent = np.argsort(-np.bincount(X.indices, minlength=n_features), kind="stable")
-        for share in (1, *SHARES):
-            rows = n_features // share
-            some, hashed = np.sort(frequent[:rows]), FeatureHash(rows).apply
-            told = [("frequent", X[:, some], data.X_test[:, some])] if share > 1 else [("all", X, data.X_test)]
-            if share > 1:
-                told.append(("hashed", hashed(X), hashed(data.X_test)))
-            for what, train, test in told:
-                model = SoftmaxClassifier(solver=options.solver, random_state=0, n_jobs=options.n_jobs)
-                found = model.fit(train, data.y_train).evaluate(test, data.y_test)
-                print(f"  1/{share} {what:>8}: {found['log_loss']:.4f} nats, error {found['error']:.4f}", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        some = np.sort(frequent[:rows])
+        X, X_test = X[:, some], X_test[:, some]
+    if what.endswith("hashed"):
+        X, X_test = map(FeatureHash(rows).apply, (X, X_test))
+    model = timed(lambda: SoftmaxClassifier(solver="implicit", random_state=0).fit(X, data.y_train), clock="processor")
+    found = model.evaluate(X_test, data.y_test)
+    timed.tell(n_features=rows, log_loss=found["log_loss"], error=found["error"])

@@ -1,32 +1,29 @@
 """How many queries a second does one thread answer at which recall: by our indexes, and by two of faiss?
 
-Microseconds of processor time per query of a batch, k = 10, inner product, float32: 100,000 x 100 rows, "clustered" and
-"isotropic" as in bench_index.py, and the weights of `SoftmaxClassifier(max_iter=1)` on yso-en, 26,091 classes, whose
-queries are embedded test titles (needs MANYCLASS_DATA). Each index has the cheapest of its settings that reaches a
+Processor seconds of a batch, k = 10, inner product, float32: 100,000 x 100 rows (4,000 x 32 where data are generated
+small), "clustered" and "isotropic" as in bench_index.py, and the weights of `SoftmaxClassifier(max_iter=1)` on yso-en,
+26,091 classes, whose queries are embedded test titles. Each index has the cheapest of its settings that reaches a
 recall@10 of 0.8, 0.9, 0.95 and 0.99 on 300 other queries: of some numbers of clusters, multiples of sqrt K, with the
-fewest probes, or the smallest efSearch of a graph. All take turns; what is compared are medians of the ratios within
-a turn, because the load of the machine moves the seconds. `DecomposedIndex`, whose search serves losses, is measured on
-the first set alone. The figures, of which the documentation draws a picture, are written where MANYCLASS_RECORDS says:
+fewest probes, or the smallest efSearch of a graph. Ours has its turn before each round; what is compared are medians of
+the ratios, because the load of the machine moves the seconds. `DecomposedIndex`, whose search serves losses, is
+measured on the first set alone. The documentation draws a picture of the figures, results/index_curves.jsonl.
 
-    MANYCLASS_RECORDS=bench/results/index_curves.jsonl python -m pytest bench/bench_index_curves.py -s
+    python -m pytest bench/bench_index_curves.py
 """
 
-import json
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from bench_index import recall
-from conftest import machine
+from bench_index import DATA, recall
+from conftest import digits
 
 from manyclass import DecomposedIndex, SoftmaxClassifier, SphericalClusterIndex
 from manyclass.search.spherical import exact_search
 
 faiss = pytest.importorskip("faiss", reason="faiss-cpu is the competitor; the extra 'bench' has it")
 
-K, D, TOP = 100_000, 100, 10
+TOP = 10
 N_TUNE, TURNS = 300, 7
 RECALLS = (0.8, 0.9, 0.95, 0.99)
 # Queries of a batch, numbers of clusters by sqrt K (faiss's own advice is 4 to 16 of it), whether our other index, too.
@@ -39,22 +36,16 @@ LINKS, EFFORT = 32, 100  # M and efConstruction of the graph
 WIDEST = 4_096  # efSearch
 
 
-def drawn(name, rng, n, norms):
-    if name == "isotropic":
-        return rng.standard_normal((n, D), dtype=np.float32)
-    centers = np.random.default_rng(1).standard_normal((2_000, D)) / np.sqrt(D)
-    X = centers[rng.integers(0, len(centers), n)] + rng.standard_normal((n, D)) / np.sqrt(D)
-    return (X * np.exp(0.3 * rng.standard_normal((n, 1)) * norms)).astype(np.float32)
-
-
 def trained(dataset, n):
     """Weights with the intercept as last column, and n embedded test rows with a one there."""
     data = dataset("yso-en")
     model = SoftmaxClassifier(max_iter=1, random_state=0, n_jobs=2).fit(data.X_train, data.y_train)
+    if not hasattr(model.resolved_params_["model"], "dim"):  # few classes: linear, so that rows are their own queries
+        model.set_params(model="embedding").fit(data.X_train, data.y_train)
     W = np.column_stack([model.coef_, model.intercept_]).astype(np.float32)
-    rows = np.random.default_rng(0).choice(data.X_test.shape[0], n, replace=False)
+    n_test = data.X_test.shape[0]
+    rows = np.random.default_rng(0).choice(n_test, min(n, n_test), replace=False)
     Q = model.embed(data.X_test[rows])
-    print(f"  {model.resolved_params_}")
     return W, np.column_stack([Q, np.ones(len(Q))]).astype(np.float32)
 
 
@@ -104,18 +95,12 @@ def built(W, multiples, both):
     """The indexes of each name, one for each number of clusters."""
     counts = [round(m * len(W) ** 0.5) for m in multiples]
     ours = {"n_probe": 1, "random_state": 0, "n_jobs": 2}
-    makers = {
-        "SphericalClusterIndex": [lambda c=c: Ours(W, SphericalClusterIndex(c, **ours)) for c in counts],
-        "DecomposedIndex": [lambda: Ours(W, DecomposedIndex(**ours))] * both,
-        "faiss IVFFlat": [lambda c=c: Inverted(W, c) for c in counts],
-        "faiss HNSWFlat": [lambda: Graph(W)],
+    return {
+        "SphericalClusterIndex": [Ours(W, SphericalClusterIndex(c, **ours)) for c in counts],
+        "DecomposedIndex": [Ours(W, DecomposedIndex(**ours))] if both else [],
+        "faiss IVFFlat": [Inverted(W, c) for c in counts],
+        "faiss HNSWFlat": [Graph(W)],
     }
-    found = {}
-    for name, some in makers.items():
-        start = time.process_time()
-        found[name] = [make() for make in some]
-        print(f"  {name}: {len(some)} built in {time.process_time() - start:.0f} s of processor time", flush=True)
-    return found
 
 
 def least(one, Q, true, target):
@@ -141,52 +126,59 @@ def cheapest(some, Q, true, target):
     return min(able, key=lambda pair: min(cost(pair[0], Q, pair[1]) for _ in range(3)), default=None)
 
 
-def measured(data, W, Q, multiples, both):
-    """Lines of results/index_curves.jsonl."""
-    some, many = Q[:N_TUNE], Q[N_TUNE:]
-    true_some, true_many = (exact_search(W, q, TOP)[1] for q in (some, many))
-    print(f"\n{data}, {W.shape}, {machine()}")
-    faiss.omp_set_num_threads(2)
-    indexes = built(W, multiples, both)
-    faiss.omp_set_num_threads(1)
-    whole = indexes["SphericalClusterIndex"][0]
-    assert recall(whole.find(some, whole.settings[-1]), true_some) > 0.9999  # rounding may swap equals
-    lines = []
-    for target in RECALLS:
-        chosen = {name: cheapest(kind, some, true_some, target) for name, kind in indexes.items()}
-        chosen = {name: pair for name, pair in chosen.items() if pair is not None}
-        turns = [{name: cost(one, many, n) for name, (one, n) in chosen.items()} for _ in range(TURNS)]
-        for name, (one, n) in chosen.items():
-            lines.append(
-                {
-                    "run": "index_curves",
-                    "data": f"{data}, {W.shape[0]:,} x {W.shape[1]}",
-                    "index": name,
-                    "asked": target,
-                    "recall": round(float(recall(one.find(many, n), true_many)), 3),
-                    "setting": f"{n} of {len(one.settings)}" if one.settings[0] == 1 else f"efSearch {n}",
-                    "one_thread": round(float(np.median([turn[name] for turn in turns])), 1),
-                    "times_ours": round(
-                        float(np.median([turn[name] / turn["SphericalClusterIndex"] for turn in turns])), 2
-                    ),
-                }
-            )
-            print(f"  {json.dumps(lines[-1])}", flush=True)
-    print(f"  {machine()}")
-    return lines
+class Problem:
+    """Rows, queries to choose settings by and to measure, answers, and the indexes; `chosen` keeps the settings."""
+
+    def __init__(self, name, W, Q):
+        _, multiples, both = SETS[name]
+        self.data = f"{name}, {W.shape[0]:,} x {W.shape[1]}"
+        self.some, self.many = Q[:N_TUNE], Q[N_TUNE:]
+        self.true_some, self.true_many = (exact_search(W, q, TOP)[1] for q in (self.some, self.many))
+        faiss.omp_set_num_threads(2)
+        self.indexes = built(W, multiples, both)
+        faiss.omp_set_num_threads(1)
+        whole = self.indexes["SphericalClusterIndex"][0]
+        assert recall(whole.find(self.some, whole.settings[-1]), self.true_some) > 0.9999  # rounding may swap equals
+        self.known = {}
+
+    def chosen(self, index, target):
+        """An index of a name and its setting, or None if none reaches the recall."""
+        if (index, target) not in self.known:
+            self.known[index, target] = cheapest(self.indexes[index], self.some, self.true_some, target)
+        return self.known[index, target]
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_recall_against_speed(name, request):
-    rng = np.random.default_rng(0)
-    n_queries, multiples, both = SETS[name]
+@pytest.fixture(scope="module", params=SETS)
+def problem(request, small):
+    """One of the data sets, with its indexes."""
+    name, rng = request.param, np.random.default_rng(0)
+    n = N_TUNE + SETS[name][0]
     if name.startswith("trained"):
-        W, Q = trained(request.getfixturevalue("dataset"), N_TUNE + n_queries)
-    else:
-        W, Q = drawn(name, rng, K, 1), drawn(name, rng, N_TUNE + n_queries, 0)
-    lines = measured(name, W, Q, multiples, both)
-    if "MANYCLASS_RECORDS" in os.environ:
-        path = Path(os.environ["MANYCLASS_RECORDS"])
-        kept = path.read_text("utf-8").splitlines() if path.exists() else []
-        others = [line for line in kept if not json.loads(line)["data"].startswith(name)]
-        path.write_text("\n".join([*others, *map(json.dumps, lines)]) + "\n", "utf-8")
+        return Problem(name, *trained(request.getfixturevalue("dataset"), n))
+    k, d = (4_000, 32) if small else (100_000, 100)
+    return Problem(name, DATA[name](rng, k, d, 1), DATA[name](rng, n, d, 0))
+
+
+OURS = "SphericalClusterIndex"
+
+
+@pytest.mark.parametrize("what", [OURS, "DecomposedIndex", "faiss IVFFlat", "faiss HNSWFlat"])
+@pytest.mark.parametrize("target", RECALLS)
+def test_recall_against_speed(timed, problem, target, what):
+    pair, ours = problem.chosen(what, target), problem.chosen(OURS, target)
+    if pair is None:
+        pytest.skip("not built for these data, or does not reach the recall")
+    one, n = pair
+    Q = problem.many
+    beside = {} if what == OURS else {OURS: lambda: ours[0].find(Q, ours[1])}
+    found = timed(lambda: one.find(Q, n), rounds=TURNS, warmup=1, clock="processor", beside=beside)
+    timed.row(
+        "index_curves",
+        data=problem.data,
+        index=what,
+        asked=target,
+        recall=round(float(recall(found, problem.true_many)), 3),
+        setting=f"{n} of {len(one.settings)}" if one.settings[0] == 1 else f"efSearch {n}",
+        one_thread=round(1e6 * float(np.median(timed.seconds)) / len(Q), 1),
+        times_ours=digits(1 / timed.info["beside"][OURS]["ratio"]) if beside else 1.0,
+    )

@@ -4,10 +4,10 @@ P@1/3/5 and PSP@1/3/5 (propensities of Jain et al., a = 0.55, b = 1.5) in per ce
 yso-en, all labels, unit rows; CPU seconds of the process to train and CPU milliseconds to predict five labels of a row,
 of all threads together, two of them, one run; megabytes of the saved model. Each package is used by its Python API:
 omikuji reads its training text within the clock and predicts row by row, napkinXC writes its model within it.
-Our metrics are compared with napkinXC's on every prediction. Needs MANYCLASS_DATA and an hour or two of a processor,
-most of it for napkinXC's three trees; one data set or model by -k:
+Our metrics are compared with napkinXC's on every prediction. Real data need an hour or two of a processor, most of it
+for napkinXC's three trees; one data set or model by -k:
 
-    python -m pytest bench/bench_multilabel.py -s -k "eurlex57k and omikuji"
+    python -m pytest bench/bench_multilabel.py -k "eurlex57k and omikuji"
 """
 
 import time
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from conftest import machine
+from conftest import digits
 from scipy import sparse
 
 from manyclass import MarginClassifier, SoftmaxClassifier, load_xmc, solvers
@@ -194,9 +194,6 @@ class Data(NamedTuple):
 def data(request, data_folder):
     X, Y = load_xmc(data_folder / request.param / "train.txt.xz")
     X_test, Y_test = load_xmc(data_folder / request.param / "test.txt.xz", n_features=X.shape[1], n_labels=Y.shape[1])
-    print(f"\n{request.param}: {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels, {machine()}\n")
-    print("| model | P@1 | P@3 | P@5 | PSP@1 | PSP@3 | PSP@5 | train CPU s (wall) | predict CPU ms/row | MB |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
     return Data(request.param, l2_normalize(X), Y, l2_normalize(X_test), Y_test, propensities(Y))
 
 
@@ -205,15 +202,19 @@ def size(path: Path):
     return sum(p.stat().st_size for p in ([path] if path.is_file() else path.rglob("*")))
 
 
-@pytest.mark.parametrize("contender", CONTENDERS, ids=lambda c: c.name)
-def test_multilabel(data, contender, tmp_path):
+MODELS = {contender.name: contender for contender in CONTENDERS}
+
+
+@pytest.mark.parametrize("what", MODELS)
+def test_multilabel(timed, data, what, tmp_path):
+    contender = MODELS[what]
     if data.name not in contender.sets:
         pytest.skip(f"not tried on {data.name}")
     model = contender.make()
     model.prepare(tmp_path, data.X, data.Y)
-    cpu, wall = time.process_time(), time.perf_counter()
-    model.fit()
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    begin = time.perf_counter()
+    timed(model.fit, clock="processor")
+    wall = time.perf_counter() - begin
     megabytes = size(model.save()) / 1e6
     queries = model.queries(data.X_test)
     model.predict(queries[:100])
@@ -223,9 +224,22 @@ def test_multilabel(data, contender, tmp_path):
 
     p = precision_at_k(data.Y_test, predicted, PLACES)
     psp = psp_at_k(data.Y_test, predicted, data.propensities, PLACES)
-    figures = " | ".join(f"{100 * value:.1f}" for value in [*p, *psp])
-    print(f"| {contender.name} | {figures} | {cpu:.1f} ({wall:.1f}) | {milliseconds:.3f} | {megabytes:.1f} |")
+    timed.row(
+        "many_labels",
+        data=f"{data.name}, {data.Y.shape[1]:,} labels",
+        model=contender.name,
+        p=[round(100 * float(value), 1) for value in p],
+        psp=[round(100 * float(value), 1) for value in psp],
+        cpu_s=round(float(timed.seconds[0]), 1),
+        predict_ms=digits(milliseconds),
+        mb=round(megabytes, 1),
+    )
+    timed.tell(threads=THREADS, wall_s=wall)
+    compare_metrics(data, predicted, p, psp)
 
+
+def compare_metrics(data, predicted, p, psp):
+    """Ours are napkinXC's."""
     theirs = pytest.importorskip("napkinxc.metrics", reason="the extra 'bench' has napkinxc")
     truth, lists = label_lists(data.Y_test), [[label for label in row if label >= 0] for row in predicted.tolist()]
     at = np.array(PLACES) - 1

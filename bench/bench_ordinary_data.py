@@ -2,17 +2,17 @@
 
 Accuracy and log-loss in nats, 5-fold, of scikit-learn's iris, wine, breast cancer and digits, as they are and with
 columns multiplied by 1e-3 to 1e3, beside scikit-learn's LogisticRegression() on features scaled by StandardScaler;
-three seeds of the folds and of random_state. Then generated sets. The tables of notes/ordinary_data.md are:
+three seeds of the folds and of random_state, one for a stranger. Then generated sets. Seconds of the processor are of
+the five fits for each seed and their predictions. The tables of notes/ordinary_data.md are:
 
-    python -m pytest bench/bench_ordinary_data.py -s
+    python -m pytest bench/bench_ordinary_data.py
 """
 
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
-from conftest import machine
+import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -41,33 +41,41 @@ GENERATED = [
 ]
 
 
-def cells(pairs):
-    return " | ".join(f"{accuracy:.4f} / {nats:.4f}" for accuracy, nats in pairs)
+CASES = {f"{case[0]} rows of {case[1]}, {case[3]} classes": case for case in GENERATED}
+WHAT = ("logistic regression", *(f"columns {scaling}" for scaling in SCALINGS))
 
 
-def test_ordinary_data():
-    print(f"\n{machine()}\n| data | | seed 0 | seed 1 | seed 2 |\n|---|---|---|---|---|")
-    for name in SETS:
-        print(f"| {name} | logistic regression | {cells(of_logistic_regression(name, seed) for seed in SEEDS)} |")
-        for scaling in SCALINGS:
-            begin = time.process_time()
-            found = [of_softmax(name, scaling, seed) for seed in SEEDS]
-            seconds = (time.process_time() - begin) / 15
-            print(f"| | columns {scaling}, {seconds:.2f} s a fit | {cells(found)} |", flush=True)
+def held_out(timed, measure, small):
+    """Time each seed; tell accuracy and nats."""
+    seeds, pairs = iter(SEEDS), []
+    timed(lambda: pairs.append(measure(next(seeds))), rounds=1 if small else len(SEEDS), clock="processor")
+    timed.tell(accuracy=[accuracy for accuracy, _ in pairs], nats=[nats for _, nats in pairs])
 
 
-def test_generated_data():
-    print(f"\n{machine()}\n| rows, features, classes | | seed 0 | seed 1 | seed 2 |\n|---|---|---|---|---|")
-    for n, d, informative, k, apart in GENERATED:
-        X, y = make_classification(
-            n, d, n_informative=informative, n_redundant=0, n_classes=k, n_clusters_per_class=1, class_sep=apart,
-            flip_y=0.05, random_state=n + d,
-        )  # fmt: skip
-        X = X * np.exp(np.random.default_rng(0).uniform(-7, 7, d))
-        theirs = [
-            cross_validated(lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)), X, y, seed)
-            for seed in SEEDS
-        ]
-        ours = [cross_validated(lambda s=seed: SoftmaxClassifier(random_state=s), X, y, seed) for seed in SEEDS]
-        print(f"| {n}, {d}, {k} | logistic regression | {cells(theirs)} |")
-        print(f"| | SoftmaxClassifier() | {cells(ours)} |", flush=True)
+@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("name", SETS)
+def test_ordinary_data(timed, small, name, what):
+    if what == "logistic regression":
+        held_out(timed, lambda seed: of_logistic_regression(name, seed), small)
+    else:
+        held_out(timed, lambda seed: of_softmax(name, what.removeprefix("columns "), seed), small)
+
+
+@pytest.mark.parametrize("what", ["logistic regression", "SoftmaxClassifier()"])
+@pytest.mark.parametrize("name", CASES)
+def test_generated_data(timed, small, name, what):
+    n, d, informative, k, apart = CASES[name]
+    if small and n > 500:
+        pytest.skip("takes longer than a stranger's minute")
+    X, y = make_classification(
+        n, d, n_informative=informative, n_redundant=0, n_classes=k, n_clusters_per_class=1, class_sep=apart,
+        flip_y=0.05, random_state=n + d,
+    )  # fmt: skip
+    X = X * np.exp(np.random.default_rng(0).uniform(-7, 7, d))
+
+    def make(seed):
+        if what == "SoftmaxClassifier()":
+            return SoftmaxClassifier(random_state=seed)
+        return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+
+    held_out(timed, lambda seed: cross_validated(lambda: make(seed), X, y, seed), small)

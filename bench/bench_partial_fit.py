@@ -1,84 +1,59 @@
 """Training on by `partial_fit` against training on all rows at once: test log-loss, and its share of the seconds.
 
-    python bench/bench_partial_fit.py [--data eurlex57k omniglot ...] [--n-jobs 2]
+The first half of the rows lacks a tenth of the classes; the second half brings them, in some passes, beside a fit of
+all rows. `fit` has the solver that is named here and nothing else set. Then days: `fit` on four fifths, and the rest
+not at all, in twenty parts, or at once. Two threads.
 
-The first half of the rows lacks a tenth of the classes; the second half brings them. `fit` has the solver that is named
-here and nothing else set. Then days: `fit` on four fifths, and the rest in twenty parts.
+    python -m pytest bench/bench_partial_fit.py
 """
 
-from __future__ import annotations
-
-import argparse
-import os
-import time
-import warnings
-from typing import Any
-
 import numpy as np
+import pytest
 
 from manyclass import SoftmaxClassifier
 from manyclass.papers.data import load
 
 SETS = ("eurlex57k", "omniglot", "bibtex", "delicious")
-PASSES = (1, 2, 4, 8)
+PASSES = {"1 pass": 1, "2 passes": 2, "4 passes": 4, "8 passes": 8}
+DAYS = {"without it": 0, "in twenty parts": 20, "at once": 1}
+PARAMETERS = {"solver": "implicit", "random_state": 0, "n_jobs": 2}
 
 
-def timed(train: Any) -> tuple[Any, float]:
-    """What it returns, and seconds."""
-    begin = time.perf_counter()
-    made = train()
-    return made, time.perf_counter() - begin
+@pytest.fixture(scope="module", params=SETS)
+def data(request, data_folder):
+    """Rows as the notes have them."""
+    scale = "max" if request.param == "eurlex57k" else None
+    return load(request.param, scale=scale, max_rows=None, n_jobs=2)
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=SETS)
-    parser.add_argument("--n-jobs", type=int, default=2)
-    parser.add_argument("--solver", default="implicit")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for name in options.data:
-        data = load(name, scale="max" if name == "eurlex57k" else None, max_rows=None, n_jobs=options.n_jobs)
-        parameters = {"solver": options.solver, "random_state": 0, "n_jobs": options.n_jobs}
-        print(f"{name}: {data.X_train.shape}, load {os.getloadavg()[0]:.1f}")
-        halves(data, parameters)
-        days(data, parameters)
-
-
-def halves(data: Any, parameters: dict[str, Any]) -> None:
-    """A second half with new classes."""
+@pytest.mark.parametrize("what", PASSES)
+def test_a_second_half_with_new_classes(timed, data, what):
     rng = np.random.default_rng(0)
     classes = np.unique(data.y_train)
     is_new = np.isin(data.y_train, classes[rng.random(len(classes)) < 0.1])
     first = (rng.random(len(is_new)) < 0.5) & ~is_new
     second = rng.permutation(np.flatnonzero(~first))
-    X, y, test = data.X_train, data.y_train, (data.X_test, data.y_test)
-    whole, seconds = timed(lambda: SoftmaxClassifier(**parameters).fit(X, y))
-    at_once = whole.evaluate(*test)["log_loss"]
-    print(f"  all at once: {at_once:.4f} nats, {seconds:.1f} s; new rows {is_new.mean():.2f}")
-    for n_passes in PASSES:
-        model = SoftmaxClassifier(**parameters).fit(X[first], y[first])
-        _, more = timed(lambda model=model, n=n_passes: model.partial_fit(X[second], y[second], n_passes=n))
-        found = model.evaluate(*test)["log_loss"]
-        print(f"  second half, {n_passes} passes: {found - at_once:+.4f} nats, {more / seconds:.2f} of the time")
+    X, y, made = data.X_train, data.y_train, {}
+    model = SoftmaxClassifier(**PARAMETERS).fit(X[first], y[first])
+
+    def whole():
+        made["whole"] = SoftmaxClassifier(**PARAMETERS).fit(X, y)
+
+    timed(lambda: model.partial_fit(X[second], y[second], n_passes=PASSES[what]), beside={"all at once": whole})
+    at_once, found = (one.evaluate(data.X_test, data.y_test)["log_loss"] for one in (made["whole"], model))
+    timed.tell(threads=2, new_rows=is_new.mean(), at_once=at_once, above_it=found - at_once)
 
 
-def days(data: Any, parameters: dict[str, Any]) -> None:
-    """The last fifth in twenty parts."""
-    X, y, test = data.X_train, data.y_train, (data.X_test, data.y_test)
+@pytest.mark.parametrize("what", DAYS)
+def test_the_last_fifth(timed, data, what):
+    X, y = data.X_train, data.y_train
     order = np.random.default_rng(0).permutation(len(y))
     some, rest = order[: 4 * len(order) // 5], order[4 * len(order) // 5 :]
-    losses = {}
-    model = SoftmaxClassifier(**parameters).fit(X[some], y[some])
-    losses["without it"] = model.evaluate(*test)["log_loss"]
-    for part in np.array_split(rest, 20):
-        model.partial_fit(X[part], y[part])
-    losses["in twenty parts"] = model.evaluate(*test)["log_loss"]
-    model = SoftmaxClassifier(**parameters).fit(X[some], y[some])
-    losses["at once"] = model.partial_fit(X[rest], y[rest]).evaluate(*test)["log_loss"]
-    print("  last fifth: " + ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items()))
+    model = SoftmaxClassifier(**PARAMETERS).fit(X[some], y[some])
 
+    def learn():
+        for part in np.array_split(rest, DAYS[what]) if DAYS[what] else []:
+            model.partial_fit(X[part], y[part])
 
-if __name__ == "__main__":
-    main()
+    timed(learn)
+    timed.tell(threads=2, log_loss=model.evaluate(data.X_test, data.y_test)["log_loss"])

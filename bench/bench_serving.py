@@ -3,42 +3,38 @@
 Two generated models of 30,000 classes: a linear one of 20,000 sparse features, 6 to a row, and one of dense rows of 64
 numbers, such as embeddings, whose classes lie in 300 clusters, so that an index has something to find. The server and
 its clients are processes of their own; each client keeps one connection and sends the next request when the last one is
-answered. Beside them is the time of `predict_top_k` called in Python, and of the JSON of the same request.
+answered. Beside them is the time of `predict_top_k` called in Python, and of the JSON of the same request. Each request
+is a round. Answers of the server are asserted to be those of `predict_top_k`. Models of 1,000 classes, and a second of
+requests, where data are generated small.
 
-    python bench/bench_serving.py [--seconds 10] [--soak 100000] [--only dense]
-
-Answers of the server are asserted to be those of `predict_top_k`. Every line has the load average when it was measured.
+    python -m pytest bench/bench_serving.py [--soak 100000]
 """
 
-import argparse
 import http.client
 import json
 import multiprocessing
 import os
-import platform
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import warnings
-from pathlib import Path
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
-import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.datasets import save_csr
 from manyclass.serving.limits import Limits
 from manyclass.serving.predictor import Predictor
 from manyclass.serving.requests import read_query
 
-N_CLASSES, N_FEATURES, PER_ROW, DIM, K = 30_000, 20_000, 6, 64, 5
+N_CLASSES, N_FEW_CLASSES, N_FEATURES, PER_ROW, DIM, K = 30_000, 1_000, 20_000, 6, 64, 5
 N_CLUSTERS = 300
 N_QUERIES = 4096
+SECONDS, FEW_SECONDS = 10, 0.5  # of requests, in each way
 WARM_UP = 200  # requests that are not counted
 RECALL = 0.95
 LONGEST = 1200  # seconds that the requests of a client may take: one that fails is not waited for
@@ -52,23 +48,23 @@ def sparse_rows(rng, n):
     return sp.csr_array((rng.random(len(columns), dtype=np.float32), columns, indptr), shape=(n, N_FEATURES))
 
 
-def sparse_model(rng):
+def sparse_model(rng, n_classes):
     """A linear model after one pass, and rows to ask for."""
-    X = sparse_rows(rng, N_CLASSES)
+    X = sparse_rows(rng, n_classes)
     model = SoftmaxClassifier(model="linear", solver="implicit", learning_rate=1.0, max_iter=1, random_state=0)
-    return model.fit(X, np.arange(N_CLASSES)), sparse_rows(rng, N_QUERIES)
+    return model.fit(X, np.arange(n_classes)), sparse_rows(rng, N_QUERIES)
 
 
-def dense_model(rng):
+def dense_model(rng, n_classes):
     """A model whose weights are planted: clusters of classes, and rows near classes."""
     centres = rng.standard_normal((N_CLUSTERS, DIM))
-    W = centres[rng.integers(N_CLUSTERS, size=N_CLASSES)] + 0.5 * rng.standard_normal((N_CLASSES, DIM))
+    W = centres[rng.integers(N_CLUSTERS, size=n_classes)] + 0.5 * rng.standard_normal((n_classes, DIM))
     W = (W / np.linalg.norm(W, axis=1, keepdims=True)).astype(np.float32)
     X = W + (0.3 / np.sqrt(DIM)) * rng.standard_normal(W.shape).astype(np.float32)
-    y = np.arange(N_CLASSES)
+    y = np.arange(n_classes)
     given = {"model": "linear", "solver": "implicit", "learning_rate": 1e-6, "max_iter": 1, "random_state": 0}
-    model = SoftmaxClassifier(**given).fit(X, y, coef_init=20 * W, intercept_init=np.zeros(N_CLASSES, np.float32))
-    return model, X[rng.integers(N_CLASSES, size=N_QUERIES)]
+    model = SoftmaxClassifier(**given).fit(X, y, coef_init=20 * W, intercept_init=np.zeros(n_classes, np.float32))
+    return model, X[rng.integers(n_classes, size=N_QUERIES)]
 
 
 def as_json(X, rows):
@@ -128,16 +124,6 @@ def load(address, asked, n_clients, seconds, most=sys.maxsize):
     return 1000 * np.concatenate([some for some, _ in found]), rate
 
 
-def told(name, milliseconds, rate, n_rows=1):
-    """A line of a table."""
-    p50, p99 = np.percentile(milliseconds, [50, 99])
-    load_ = os.getloadavg()[0]
-    print(f"| {name} | {p50:.2f} | {p99:.2f} | {rate:.0f} | {rate * n_rows:.0f} | {load_:.1f} |", flush=True)
-
-
-HEAD = "| {} | p50 ms | p99 ms | requests/s | rows/s | load |\n|---|---|---|---|---|---|"
-
-
 def direct(model, X, seconds, n_threads, how):
     """Milliseconds of `predict_top_k` of one row, in threads of this process, and calls a second of all."""
     found = []
@@ -163,71 +149,95 @@ def resident(address):
     return int(re.search(rb"\nprocess_resident_memory_bytes (\d+)", one.ask("GET", "/metrics"))[1]) / 1e6
 
 
-def measure_python(name, model, X, seconds, index):
-    """What a call costs without HTTP."""
-    print(HEAD.format(f"{name}: in Python"))
-    ways = [("exact", {})] + [("approximate", {"approximate": True, "recall": RECALL})] * index
-    for way, how in ways:
-        if how:
-            begin = time.perf_counter()
-            model.predict_top_k(X[:512], K, **how)
-            built = time.perf_counter() - begin
-        for n_threads in (1, 4):
-            told(f"predict_top_k, {way}, {n_threads} threads", *direct(model, X, seconds, n_threads, how))
-    predictor = Predictor(model, Limits(), K)
-    for batch in (1, 100):
-        asked = bodies(X, 20, batch, False)
-        times = []
-        for _ in range(10 if batch > 1 else 100):
-            for body in asked:
-                begin = time.perf_counter()
-                read_query(body, predictor.asked)
-                times.append(1000 * (time.perf_counter() - begin))
-        told(f"reading the JSON of {batch} rows", np.array(times), 1000 / np.mean(times), batch)
+KINDS = {"sparse": (sparse_model, False), "dense": (dense_model, True)}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def served(request, small, tmp_path_factory):
+    """A model, rows to ask for, the address of a server of it, and whether it has an index."""
+    make, index = KINDS[request.param]
+    index = index and not small  # few classes are all scored
+    model, X = make(np.random.default_rng(0), N_FEW_CLASSES if small else N_CLASSES)
+    model.n_jobs = 1
+    folder = tmp_path_factory.mktemp(request.param)
+    model.save(folder / "m")
+    argv = [sys.executable, "-m", "manyclass", "serve", str(folder / "m"), "--port", "0"]
     if index:
-        print(f"\nThe index is built and tuned in {built:.1f} s.")
-    print()
+        save_csr(folder / "rows", sp.csr_array(X), sp.csr_array((N_QUERIES, 2), dtype=np.float32))
+        argv += ["--approximate", str(folder / "rows"), "--recall", str(RECALL)]
+    os.sync()  # what is written to the disk while requests are measured slows them
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            host, port = re.fullmatch(r"http://(.*):(\d+)\n", server.stdout.readline()).groups()
+            check(Client((host, int(port))), model, X)
+            yield model, X, (host, int(port)), index
+        finally:
+            server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
 
 
-def measure_server(name, model, X, args, index):
+def needs(way, index):
+    """Skip what asks for an index that is not there."""
+    if way != "exact" and not index:
+        pytest.skip("the model has no index")
+
+
+def tell(timed, milliseconds, rate, n_rows=1):
+    """Give all times of requests to the benchmark, and tell what servers are judged by."""
+    timed.taken(milliseconds / 1000)
+    p50, p99 = np.percentile(milliseconds, [50, 99])
+    timed.tell(p50_ms=p50, p99_ms=p99, requests_a_second=rate, rows_a_second=rate * n_rows)
+
+
+CALLS = {f"{way}, {n} threads": (way, n) for way in ("exact", "approximate") for n in (1, 4)}
+REQUESTS = {
+    f"{way}, {batch} rows, {n} clients": (way, batch, n)
+    for way in ("exact", "approximate")
+    for batch in (1, 100)
+    for n in (1, 4)
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_calls_in_python(timed, served, small, what):
+    """What a call costs without HTTP."""
+    (model, X, _, index), (way, n_threads) = served, CALLS[what]
+    needs(way, index)
+    how = {"approximate": True, "recall": RECALL} if way != "exact" else {}
+    model.predict_top_k(X[:512], K, **how)  # which makes and tunes an index
+    tell(timed, *direct(model, X, FEW_SECONDS if small else SECONDS / 2, n_threads, how))
+    timed.tell(threads=n_threads)
+
+
+@pytest.mark.parametrize("what", [1, 100], ids=lambda n: f"{n} rows")
+def test_reading_json(timed, served, what):
+    model, X, _, _ = served
+    predictor, asked = Predictor(model, Limits(), K), bodies(X, 20, what, False)
+    timed(lambda: [read_query(body, predictor.asked) for body in asked], rounds=10, warmup=1)
+    timed.tell(ms_a_request=1000 * timed.seconds.min() / len(asked))
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_requests(timed, served, small, what):
     """What clients see."""
-    with tempfile.TemporaryDirectory() as folder:
-        model.save(Path(folder, "m"))
-        argv = [sys.executable, "-m", "manyclass", "serve", str(Path(folder, "m")), "--port", "0"]
-        if index:
-            rows = Path(folder, "rows")
-            save_csr(rows, sp.csr_array(X), sp.csr_array((N_QUERIES, 2), dtype=np.float32))
-            argv += ["--approximate", str(rows), "--recall", str(RECALL)]
-        os.sync()  # what is written to the disk while requests are measured slows them
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
-            try:
-                host, port = re.fullmatch(r"http://(.*):(\d+)\n", server.stdout.readline()).groups()
-                ask_for_all(name, model, X, (host, int(port)), args, index)
-            finally:
-                server.send_signal(signal.SIGTERM)
-            assert server.wait(60) == 0
+    (_, X, address, index), (way, batch, n_clients) = served, REQUESTS[what]
+    needs(way, index)
+    asked = bodies(X, 200 if batch == 1 else 20, batch, way != "exact")
+    tell(timed, *load(address, asked, n_clients, FEW_SECONDS if small else SECONDS), batch)
+    timed.tell(clients=n_clients)
 
 
-def ask_for_all(name, model, X, address, args, index):
-    check(Client(address), model, X)
-    print(HEAD.format(f"{name}: served"))
-    for way in ["exact", "approximate"][: 1 + index]:
-        for batch in (1, 100):
-            asked = bodies(X, 200 if batch == 1 else 20, batch, way != "exact")
-            for n in (1, 4):
-                told(f"{way}, {batch} rows, {n} clients", *load(address, asked, n, args.seconds), batch)
-    if args.soak:
-        soak(address, X, args.soak, index)
-
-
-def soak(address, X, n, index):
-    """Memory before, halfway and after very many requests."""
-    sizes = [resident(address)]
+def test_memory_stays(timed, served, request):
+    """Before, halfway and after very many requests."""
+    (_, X, address, index), n = served, request.config.getoption("--soak")
+    if not n:
+        pytest.skip("--soak asks for no requests")
+    sizes, times = [resident(address)], []
     for _ in range(2):
-        load(address, bodies(X, 200, 1, index), 4, 1e9, n // 8)
+        times.append(load(address, bodies(X, 200, 1, index), 4, 1e9, n // 8)[0])
         sizes.append(resident(address))
-    shown = " → ".join(f"{size:.1f}" for size in sizes)
-    print(f"\nMB resident before, halfway and after {n} more requests of one row by 4 clients: {shown}\n", flush=True)
+    timed.taken(np.concatenate(times) / 1000)
+    timed.tell(megabytes=sizes, clients=4)
 
 
 def check(one, model, X):
@@ -242,26 +252,3 @@ def check(one, model, X):
     labels = model.predict_top_k(x, K)[0]
     found = json.loads(one.ask("POST", "/predict", json.dumps(asked)))["predictions"]
     assert [row["labels"] for row in found] == labels.tolist()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--soak", type=int, default=100_000)
-    parser.add_argument("--only", choices=("sparse", "dense"))
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")  # one pass does not converge
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()},")
-    print(f"manyclass {manyclass.__version__}, load {os.getloadavg()}\n")
-    for name, make, index in (("sparse", sparse_model, False), ("dense", dense_model, True)):
-        if args.only in (None, name):
-            begin = time.perf_counter()
-            model, X = make(np.random.default_rng(0))
-            model.n_jobs = 1
-            print(f"{name}: made in {time.perf_counter() - begin:.1f} s, {model.storage()}\n", flush=True)
-            measure_python(name, model, X, args.seconds / 2, index)
-            measure_server(name, model, X, args, index)
-
-
-if __name__ == "__main__":
-    main()

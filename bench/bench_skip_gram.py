@@ -11,9 +11,9 @@ objective from the same start, one pass of negative sampling, on the first 24,00
 
 `test_searches`: exact descent against descent by search (GD, GD-MIPS, GD-Decomp-MIPS), from the same start, on the
 first 24,000 paragraphs: the exact objective, wall seconds and CPU seconds of each pass; one thread, also of BLAS if
-OPENBLAS_NUM_THREADS says so. Needs MANYCLASS_DATA and, for the first, gensim:
+OPENBLAS_NUM_THREADS says so.
 
-    python -m pytest bench/bench_skip_gram.py -s
+    python -m pytest bench/bench_skip_gram.py
 """
 
 import lzma
@@ -23,8 +23,8 @@ import warnings
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
-from conftest import machine
 
 from manyclass import SkipGram, WordVectors
 from manyclass.words.objectives import Descent, Hierarchical, NegativeSampling, Softmax
@@ -36,17 +36,23 @@ LONGEST = 10_000  # words of a line: of a longer one gensim would train on no mo
 SETS = {"WordSim-353": "wordsim353.tsv", "SimLex-999": "simlex999.txt", "MEN": "EN-MEN-TR-3k.txt"}
 
 
-def paragraphs(tmp_path_factory, n):
-    if "MANYCLASS_DATA" not in os.environ:
-        pytest.skip("MANYCLASS_DATA does not name a folder of data sets")
-    path = tmp_path_factory.mktemp("text") / f"novels{n}.txt"
-    packed = Path(os.environ["MANYCLASS_DATA"]) / "text" / "novels100.txt.xz"
-    with lzma.open(packed, "rt") as text, path.open("w") as out:
-        for line in islice(text, n):
-            words = line.split()
-            for i in range(0, len(words), LONGEST):
-                print(*words[i : i + LONGEST], file=out)
-    return path
+@pytest.fixture(scope="module")
+def paragraphs(data_folder, tmp_path_factory):
+    """A function from a number of paragraphs to a file of them."""
+    made = {}
+
+    def write(n):
+        if n in made:
+            return made[n]
+        made[n] = path = tmp_path_factory.mktemp("text") / f"novels{n}.txt"
+        with lzma.open(data_folder / "text" / "novels100.txt.xz", "rt") as text, path.open("w") as out:
+            for line in islice(text, n):
+                words = line.split()
+                for i in range(0, len(words), LONGEST):
+                    print(*words[i : i + LONGEST], file=out)
+        return path
+
+    return write
 
 
 def scores(vectors):
@@ -72,7 +78,7 @@ def gensim_run(gensim, sentences, seed, tree):
     model.build_vocab(sentences)
     with Clock() as clock:
         _, n_words = model.train(sentences, total_examples=model.corpus_count, epochs=N_PASSES)
-    return n_words / clock.wall, n_words / clock.cpu, *scores(WordVectors.from_keyed_vectors(model.wv))
+    return clock.wall, n_words / clock.wall, n_words / clock.cpu, *scores(WordVectors.from_keyed_vectors(model.wv))
 
 
 def our_run(path, seed, tree, **options):
@@ -82,56 +88,68 @@ def our_run(path, seed, tree, **options):
     passes = []
     model.fit(path, callback=lambda state: passes.append((state.n_words, time.process_time())))
     (words, begin), (all_words, end) = passes[0], passes[-1]  # the first pass of CPU time has the reading in it
-    return model.words_per_second_, (all_words - words) / (end - begin), *scores(model)
+    seconds = all_words / model.words_per_second_
+    return seconds, model.words_per_second_, (all_words - words) / (end - begin), *scores(model)
 
 
-@pytest.mark.parametrize("tree", [False, True], ids=["negative", "tree"])
-def test_against_gensim(tmp_path_factory, tree):
+KINDS = {  # with a tree or not, and the options of ours
+    "ours, 5 negatives": (False, {}),
+    "ours, negatives shared by a centre": (False, {"share_classes": True}),
+    "ours, Huffman tree": (True, {}),
+}
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_against_gensim(timed, paragraphs, what):
     gensim = pytest.importorskip("gensim", reason="compares with gensim, which is not installed")
-    path = paragraphs(tmp_path_factory, 57_000)
+    path, (tree, options) = paragraphs(57_000), KINDS[what]
     sentences = [line.split() for line in path.read_text().splitlines()]
-    runs = {"gensim": lambda seed: gensim_run(gensim, sentences, seed, tree), "ours": lambda s: our_run(path, s, tree)}
-    if not tree:
-        runs["ours, negatives shared by a centre"] = lambda seed: our_run(path, seed, tree, share_classes=True)
-    print(f"\n{machine()}\n{'':34s} words/s  per CPU s  {'  '.join(SETS)}")
-    rows = {name: [] for name in runs}
+    rows = {"ours": [], "gensim": []}
     for seed in SEEDS:
-        for name, run in runs.items():
-            row = run(seed)
-            rows[name].append(row)
-            print(f"{name:34s} {row[0]:8.0f} {row[1]:8.0f}   " + "  ".join(f"{x:.3f}" for x in row[2:]), flush=True)
-    for i, unit in enumerate(("words/s", "words per CPU second")):
-        ratios = [a[i] / b[i] for a, b in zip(rows["ours"], rows["gensim"], strict=True)]
-        print(f"ours / gensim, {unit}, by seed:", [f"{ratio:.2f}" for ratio in ratios])
+        rows["gensim"].append(gensim_run(gensim, sentences, seed, tree))
+        rows["ours"].append(our_run(path, seed, tree, **options))
+    seconds = {name: [row[0] for row in some] for name, some in rows.items()}
+    timed.taken(seconds["ours"], beside={"gensim": seconds["gensim"]})
+    per_cpu = np.median([a[2] / b[2] for a, b in zip(rows["ours"], rows["gensim"], strict=True)])
+    timed.row("word_vectors", **columns(what, rows["ours"]))
+    if not options:
+        timed.row("word_vectors", **columns(what.replace("ours", "gensim"), rows["gensim"]))
+    timed.tell(threads=2, words_per_cpu_s_over_gensim=per_cpu)
 
 
-CONTENDERS = [
-    {"objective": "negative_sampling", "max_iter": 4},
-    {"objective": "softmax"},
-    {"objective": "softmax", "learning_rate": 0.1},
-    {"objective": Softmax("ema")},
-    {"objective": Softmax("umax")},
-    {"objective": Softmax("sgd")},
-    {"objective": "sampled_softmax"},
-    {"objective": "nce"},
-    {"objective": "ove"},
-    {"objective": "descent", "max_iter": 5},
-    {"objective": "hierarchical", "max_iter": 4},
-]
+def columns(name, rows):
+    """Of results/word_vectors.jsonl: a figure for each seed."""
+    _, per_s, per_cpu_s, *of_sets = zip(*rows, strict=True)
+    places = ("wordsim353", "simlex999", "men")
+    found = {name: [round(float(x), 3) for x in values] for name, values in zip(places, of_sets, strict=True)}
+    return {"model": name, "words_per_s": [*map(round, per_s)], "words_per_cpu_s": [*map(round, per_cpu_s)], **found}
 
 
-def test_objectives(tmp_path_factory):
-    path = paragraphs(tmp_path_factory, 24_000)
-    print(f"\n{machine()}")
-    for options in CONTENDERS:
-        curve = []
-        model = SkipGram(100, sample_rule="sqrt", n_jobs=2, random_state=0, **SAME)
-        model.set_params(max_iter=3).set_params(**options)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of divergence: the values show it
-            model.fit(path, callback=lambda s, curve=curve: curve.append((s.seconds, s.objective_value())))
-        values = ", ".join(f"{seconds:.1f} s: {value:.4f}" for seconds, value in curve)
-        print(f"{options}: {values}; MEN {scores(model)[2]:.3f}", flush=True)
+CONTENDERS = {
+    "negative_sampling": {"objective": "negative_sampling", "max_iter": 4},
+    "softmax": {"objective": "softmax"},
+    "softmax, rate 0.1": {"objective": "softmax", "learning_rate": 0.1},
+    "softmax by ema": {"objective": Softmax("ema")},
+    "softmax by umax": {"objective": Softmax("umax")},
+    "softmax by sgd": {"objective": Softmax("sgd")},
+    "sampled_softmax": {"objective": "sampled_softmax"},
+    "nce": {"objective": "nce"},
+    "ove": {"objective": "ove"},
+    "descent": {"objective": "descent", "max_iter": 5},
+    "hierarchical": {"objective": "hierarchical", "max_iter": 4},
+}
+
+
+@pytest.mark.parametrize("what", CONTENDERS)
+def test_objectives(timed, paragraphs, what):
+    path, curve = paragraphs(24_000), []
+    model = SkipGram(100, sample_rule="sqrt", n_jobs=2, random_state=0, **SAME)
+    model.set_params(max_iter=3).set_params(**CONTENDERS[what])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of divergence: the values show it
+        model.fit(path, callback=lambda s: curve.append((s.seconds, s.objective_value())))
+    timed.taken([curve[-1][0]])
+    timed.tell(threads=2, seconds_and_nats=[[float(s), float(v)] for s, v in curve], men=scores(model)[2])
 
 
 SEARCHES = {
@@ -143,20 +161,19 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-def test_searches(tmp_path_factory, name):
-    path = paragraphs(tmp_path_factory, 24_000)
+@pytest.mark.parametrize("what", SEARCHES)
+def test_searches(timed, paragraphs, what):
+    path = paragraphs(24_000)
     rows, begin = [], time.process_time()
 
     def note(state):
         nonlocal begin
         cpu = time.process_time() - begin
-        rows.append((state.objective_value(), cpu))
+        rows.append((float(state.objective_value()), cpu))
         begin = time.process_time()
 
     rule = {**SAME, "sample_rule": "sqrt"}
-    model = SkipGram(100, objective=SEARCHES[name], n_jobs=1, random_state=0, max_iter=5, **rule)
+    model = SkipGram(100, objective=SEARCHES[what], n_jobs=1, random_state=0, max_iter=5, **rule)
     model.fit(path, callback=note)
-    print(f"\n{machine()}\n{name}, V = {len(model.counts_)}: {rows[0][0]:.4f} nats after negative sampling")
-    for (value, cpu), wall in zip(rows[1:], model.pass_seconds_[1:], strict=True):
-        print(f"  {value:.4f} nats, {wall:.2f} s, {cpu:.2f} s of CPU", flush=True)
+    timed.taken(model.pass_seconds_[1:])
+    timed.tell(words=len(model.counts_), nats=[v for v, _ in rows], cpu_s=[cpu for _, cpu in rows[1:]])

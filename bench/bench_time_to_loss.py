@@ -4,15 +4,16 @@ Data: yso-en, first labels (26,091 classes), no intercept, 2 threads (racing, fo
 training, in seconds; memory is touched before the clock by a fit that is thrown away. The log-loss is exact, over
 a fixed random 40,000 of the training rows. The exact solver runs at learning rate 3, which the implicit one starts with
 too, and at 10, its best (of 3, 7, 10, 14, 20 and 40); the implicit one there at rates that were tried for it. Needs
-MANYCLASS_DATA, 12 GB and about 6 minutes:
+12 GB and about 6 minutes with real data:
 
-    python -m pytest bench/bench_time_to_loss.py -s
+    python -m pytest bench/bench_time_to_loss.py
 """
 
 import resource
 
 import numpy as np
-from conftest import machine
+import pytest
+from conftest import digits
 
 from manyclass import SoftmaxClassifier, samplers, solvers
 
@@ -27,55 +28,93 @@ def implicit(u_learning_rate="auto", decay="auto"):
     return {"solver": solvers.Implicit(u_learning_rate=u_learning_rate, decay=decay, parallel="hogwild")}
 
 
-RACES = [
-    (
-        {**EXACT, "learning_rate": 3.0},
-        [
-            {**BY_BLOCK, **implicit(30.0, 0.8), "n_negatives": 64, "learning_rate": 3.0},
-            {**BY_FREQUENCY, **implicit(100.0), "n_negatives": 64, "learning_rate": 3.0},
-        ],
+# The learning rate of the exact pass that each is held to, and its parameters; the first two of each are in the table.
+RIVALS = {
+    "implicit, frequency_block of 64, κ = 100": (
+        3.0,
+        {**BY_FREQUENCY, **implicit(100.0), "n_negatives": 64, "learning_rate": 3.0},
     ),
-    (
-        {**EXACT, "learning_rate": 10.0},
-        [
-            {**BY_FREQUENCY, **implicit(300.0), "n_negatives": 112, "learning_rate": 20.0},
-            {**BY_FREQUENCY, **implicit(300.0), "n_negatives": 208, "learning_rate": 20.0},
-        ],
+    "implicit, frequency_block of 112, κ = 300": (
+        10.0,
+        {**BY_FREQUENCY, **implicit(300.0), "n_negatives": 112, "learning_rate": 20.0},
     ),
-]
+    "implicit, block of 64, κ = 30": (
+        3.0,
+        {**BY_BLOCK, **implicit(30.0, 0.8), "n_negatives": 64, "learning_rate": 3.0},
+    ),
+    "implicit, frequency_block of 208, κ = 300": (
+        10.0,
+        {**BY_FREQUENCY, **implicit(300.0), "n_negatives": 208, "learning_rate": 20.0},
+    ),
+}
+IN_TABLE = tuple(RIVALS)[:2]
 
 
 def peak_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def test_implicit_against_one_exact_pass(dataset):
+@pytest.fixture(scope="module")
+def trained(dataset):
+    """A function from a loss to stop at and parameters to (seconds, log-loss) after each pass."""
     data = dataset("yso-en", n_jobs=2)
     X, y = data.X_train, data.y_train
-    some = np.random.default_rng(0).choice(len(y), 40_000, replace=False)
+    some = np.random.default_rng(0).choice(len(y), min(40_000, len(y)), replace=False)
     X_some, y_some = X[some], np.searchsorted(np.unique(y), y[some]).astype(np.int32)
-    print(f"\n{machine()}")
+    SoftmaxClassifier(**COMMON, **implicit(), n_negatives=64, max_iter=1).fit(X, y)  # touches memory
 
-    def trained(stop_at, parameters):
+    def train(stop_at, parameters):
         rows = []
 
         def note(state):
-            rows.append((state.n_iter, state.seconds, state.evaluate(X_some, y_some)["log_loss"]))
-            return rows[-1][2] <= stop_at
+            rows.append((state.seconds, state.evaluate(X_some, y_some)["log_loss"]))
+            return rows[-1][1] <= stop_at
 
         SoftmaxClassifier(**COMMON | parameters).fit(X, y, callback=note)
-        print(f"{parameters}\n  " + ", ".join(f"{s:.2f} s: {loss:.3f}" for _, s, loss in rows), flush=True)
-        return rows[-1]
+        return rows
 
-    before = peak_bytes()
-    model = SoftmaxClassifier(**COMMON, **implicit(), n_negatives=64, max_iter=1).fit(X, y)
-    weights = model.coef_.base.nbytes
-    print(f"memory: {peak_bytes() / 1e9:.2f} GB at most, {before / 1e9:.2f} GB before fit, W {weights / 1e9:.2f} GB")
-    del model
-    for exact, rivals in RACES:
-        _, exact_seconds, exact_loss = trained(-np.inf, exact)
-        for rival in rivals:
-            passes, seconds, loss = trained(exact_loss, rival)
-            reached = f"{exact_seconds / seconds:.1f} times sooner" if loss <= exact_loss else "does not get there"
-            print(f"  implicit: {reached}, {passes} passes")
-    print(machine())
+    return train
+
+
+@pytest.fixture(scope="module")
+def exact(trained):
+    """A function from a learning rate to the exact pass, which is made once."""
+    made = {}
+
+    def one(rate):
+        if rate not in made:
+            made[rate] = trained(-np.inf, {**EXACT, "learning_rate": rate})
+        return made[rate]
+
+    return one
+
+
+def told(solver, rate, rows, **more):
+    """A row of the table."""
+    seconds, loss = rows[-1]
+    each = ", ".join(f"{s:.1f}: {value:.3f}" for s, value in rows)
+    figures = {"passes": len(rows), "seconds": digits(seconds), "log_loss": round(loss, 3), "each_pass": each}
+    return {"solver": solver, "learning_rate": int(rate)} | figures | more
+
+
+@pytest.mark.parametrize("rate", [3.0, 10.0], ids=["learning rate 3", "learning rate 10"])
+def test_one_exact_pass(timed, exact, rate):
+    rows = exact(rate)
+    timed.taken([rows[-1][0]])
+    timed.row("time_to_loss", **told("exact", rate, rows))
+    timed.tell(threads=2)
+
+
+@pytest.mark.parametrize("what", RIVALS)
+def test_implicit_against_one_exact_pass(timed, trained, exact, what):
+    exact_rate, parameters = RIVALS[what]
+    exact_seconds, exact_loss = exact(exact_rate)[-1]
+    rows = trained(exact_loss, parameters)
+    timed.taken([rows[-1][0]], beside={"exact": [exact_seconds]})
+    there = {"sooner": digits(exact_seconds / rows[-1][0], 2)} if rows[-1][1] <= exact_loss else {}
+    figures = told(what, parameters["learning_rate"], rows, **there)
+    if what in IN_TABLE:
+        timed.row("time_to_loss", **figures)
+    else:
+        timed.tell(**figures)
+    timed.tell(threads=2, peak_gb=peak_bytes() / 1e9)

@@ -1,13 +1,15 @@
 """Write the tables of README.md, bench/README.md and of some of bench/notes from the figures in bench/results.
 
 A line of a file there is one measurement, as JSON; `run` names the machine, load and settings in results/runs.jsonl.
-A table stands between `<!-- table NAME -->` and `<!-- end NAME -->`. Figures are printed with the digits recorded:
+A table stands between `<!-- table NAME -->` and `<!-- end NAME -->`. Figures are printed with the digits recorded.
+Given files that `pytest --benchmark-save` wrote, take their measurements of real data into bench/results first:
 
-    python bench/make_tables.py
+    python bench/make_tables.py [.benchmarks/*/0001_NAME.json ...]
 """
 
 import json
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ PAGES = (
     BENCH.parent / "README.md",
     BENCH / "notes" / "mutation.md",
     BENCH / "notes" / "quality.md",
+    BENCH / "notes" / "roofline.md",
 )
 MISSING = "-"  # what a cell says that was not measured
 
@@ -277,6 +280,18 @@ TABLES: dict[str, Columns | Pivot | Tally | OverSeeds] = {
         {"data": "{data}", "model": "{model}", "seeds": "{seeds}", "P@1/3/5": "{p:/}", "PSP@1/3/5": "{psp:/}", **COSTS},
         {"labels": "all"},
     ),
+    "roofline": Columns(
+        "roofline",
+        {
+            "kernel": "{kernel}",
+            "work": "{work}",
+            "ms": "{ms}",
+            "bound": "{bound}",
+            "its ms": "{bound_ms}",
+            "per cent": "{per_cent}",
+            "goal": "{goal}",
+        },
+    ),
     "mutation": Tally("mutation", ("kind", "part"), "fault", "outcome"),
     "hardening": Tally("hardening", ("kind", "part"), "fault", "outcome"),
     "predict": Pivot(("predict",), "data", "recall", "{times} times ({reached}; {log_z_rms})"),
@@ -312,6 +327,10 @@ def with_tables(page: str) -> str:
 
 
 def main() -> None:
+    if sys.argv[1:]:
+        from saved import take_all
+
+        take_all(map(Path, sys.argv[1:]))
     for path in PAGES:
         path.write_text(with_tables(path.read_text("utf-8")), "utf-8")
 

@@ -107,7 +107,9 @@ class Ours(Contender):
         return np.array([-self.model.evaluate(X, y)["log_loss"]])
 
     def chosen(self):
-        return {key: repr(value) for key, value in getattr(self.model, "resolved_params_", {}).items()}
+        # MarginClassifier does not say what it resolves.
+        resolved = getattr(self.model, "resolved_params_", self.settings)
+        return {key: repr(value) for key, value in resolved.items()}
 
 
 class OursMargin(Ours):
