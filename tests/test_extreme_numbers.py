@@ -222,6 +222,16 @@ def test_scores_that_overflow_count_as_the_largest(storage, seed):
     assert not np.isnan(model.evaluate(X, [0, 1, 2])["log_loss"])
 
 
+@pytest.mark.parametrize("noise", ["normal", "logistic"])
+def test_probabilities_of_huge_utilities_are_some(noise, seed):
+    rng = np.random.default_rng(seed)
+    X = np.clip(rng.normal(size=(30, 4)) * 10.0 ** rng.uniform(-3, 38, (30, 4)), -MOST, MOST)
+    model = AugmentReduceClassifier(noise=noise, learning_rate=1e-300, random_state=seed, max_iter=1)
+    W = rng.normal(size=(5, 4)) * 10.0 ** rng.uniform(-3, 30, (5, 1))
+    fitted(model, X, np.arange(30) % 5, coef_init=W)
+    assert model.predict_proba(X).max() <= 1 + 1e-6  # the quadrature
+
+
 def test_gradients_that_overflow_are_told(seed):
     X = np.full((10, 11), MOST)
     X[::2, ::3] = 1e-45

@@ -31,7 +31,7 @@ from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.warm import goes_on_warm, warm_start_of
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
 from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix, below_the_best
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
@@ -435,7 +435,7 @@ class AugmentReduceClassifier(LinearClassifier):
         if self.noise == "gumbel":
             return super()._log_probabilities(x)
         n_threads = n_threads_from(self.n_jobs)
-        psi = self._weights.scores(x, n_threads).astype(np.float64)
+        psi = below_the_best(self._weights.scores(x, n_threads))
         log_p: Doubles = _core.utility_probabilities(noise=self.noise, psi=psi, log=True, n_threads=n_threads)
         return log_p
 

@@ -219,6 +219,16 @@ class Scoring(Protocol):
         """As `LinearWeights.score_tiles`."""
 
 
+def below_the_best(scores: Floats) -> Doubles:
+    """Scores of each point less the largest one, which changes no probability, and what is 2**20 below it as that.
+
+    Beside a huge score the noise, over which probabilities are integrals, would be rounded away.
+    """
+    psi: Doubles = scores.astype(np.float64)
+    psi -= psi.max(axis=1, keepdims=True)
+    return np.maximum(psi, -(2.0**20), out=psi)
+
+
 def log_probabilities_at(
     weights: Scoring, noise: str, X: Matrix, classes: Ids, n_threads: int, scale: Floats | None = None
 ) -> Doubles:
@@ -226,7 +236,7 @@ def log_probabilities_at(
     parts = [
         _core.utility_probabilities_at(
             noise=noise,
-            psi=scores.astype(np.float64),
+            psi=below_the_best(scores),
             classes=np.ascontiguousarray(classes[first : first + len(scores)]),
             log=True,
             n_threads=n_threads,
