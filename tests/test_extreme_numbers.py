@@ -3,6 +3,7 @@
 Each was found by random cases (tests/drawn) or by attackers of version 0.1.
 """
 
+import math
 import warnings
 
 import numpy as np
@@ -20,6 +21,7 @@ from manyclass import (
     solvers,
 )
 from manyclass.estimators.files import weight_tensors
+from manyclass.training.loop import _PointPasses
 
 MOST = float(np.finfo(np.float32).max)
 
@@ -227,7 +229,7 @@ def test_probabilities_of_huge_utilities_are_some(noise, seed):
     rng = np.random.default_rng(seed)
     X = np.clip(rng.normal(size=(30, 4)) * 10.0 ** rng.uniform(-3, 38, (30, 4)), -MOST, MOST)
     model = AugmentReduceClassifier(noise=noise, learning_rate=1e-300, random_state=seed, max_iter=1)
-    W = rng.normal(size=(5, 4)) * 10.0 ** rng.uniform(-3, 30, (5, 1))
+    W = rng.normal(size=(5, 4)) * 10.0 ** rng.uniform(-3, 17, (5, 1))
     fitted(model, X, np.arange(30) % 5, coef_init=W)
     assert model.predict_proba(X).max() <= 1 + 1e-6  # the quadrature
 
@@ -275,3 +277,45 @@ def test_word_vectors_of_huge_steps_are_those_before_them(objective, rate, seed)
     assert np.isfinite(model.context_vectors_).all()
     assert caught or np.isfinite(model.loss_curve_).all()
     assert len(model.most_similar("w1", topn=3)) == 3
+
+
+def test_weights_that_would_overflow_are_refused(seed):
+    X, y = np.random.default_rng(seed).normal(size=(8, 3)), np.arange(8) % 2
+    W = np.zeros((2, 3))
+    W[1, 2] = -np.finfo(np.float32).max
+    with pytest.raises(ValueError, match=r"coef_init has an entry of 3\.403e\+38 in absolute value; the largest is"):
+        SoftmaxClassifier(solver="is").fit(X, y, coef_init=W)
+
+
+def test_a_pass_whose_loss_is_no_number_ends_training_and_is_told(monkeypatch):
+    made = _PointPasses.run
+
+    def run(self, n_pass, first, seconds):
+        done = made(self, n_pass, first, seconds)
+        self.loss = math.nan if n_pass == 1 else self.loss  # later passes may be finite again
+        return done
+
+    monkeypatch.setattr(_PointPasses, "run", run)
+    model = AugmentReduceClassifier(random_state=0, max_iter=4)
+    with pytest.warns(ConvergenceWarning, match="the mean loss of pass 2 is nan"):
+        model.fit(np.random.default_rng(5).normal(size=(18, 2)), np.arange(18) % 9)
+    assert model.n_iter_ == 2
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_embeddings_of_huge_features_are_numbers(relu, seed):
+    X = np.random.default_rng(seed).normal(size=(40, 6))
+    model = SoftmaxClassifier(model=models.Embedding(activation="relu" if relu else "linear"), random_state=seed)
+    model.fit(X, np.arange(40) % 4)
+    p = model.predict_proba(np.full((2, 6), [[1.0], [-1.0]]) * MOST)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)  # of float32 scores
+
+
+def test_a_window_of_more_words_than_any_sentence_asks_for_no_memory():
+    texts = [["a", "b", "c", "a", "d"], ["b", "d", "a"]] * 3
+    wide, longest = (
+        SkipGram(dim=2, min_count=1, sample=0, window=n, shrink_window=False, objective="descent", random_state=0)
+        for n in (10**9, 5)
+    )
+    np.testing.assert_array_equal(wide.fit(texts).vectors_, longest.fit(texts).vectors_)

@@ -140,6 +140,15 @@ Cooccurrences merged(std::vector<Run> runs, Index n_words) {
   return out;
 }
 
+// How far apart the words of a pair can be.
+std::size_t farthest(const SkipGramText& text) {
+  Offset longest = 1;
+  for (std::size_t s = 0; s < text.n_sentences(); ++s) {
+    longest = std::max(longest, text.sentences[s + 1] - text.sentences[s]);
+  }
+  return std::min(static_cast<std::size_t>(text.window), static_cast<std::size_t>(longest));
+}
+
 // Counts the pairs of a sentence. `flush` is called where the table might not have room for those of the next centre.
 template <class Flush>
 void count_sentence(const SkipGramText& text, std::size_t s, std::uint64_t seed, std::vector<Index>& words,
@@ -148,7 +157,7 @@ void count_sentence(const SkipGramText& text, std::size_t s, std::uint64_t seed,
   const std::size_t n = keep_words(text, s, rng, words);
   const auto reach = static_cast<std::size_t>(text.window);
   for (std::size_t i = 0; i < n; ++i) {
-    if (table.full_after(2 * reach)) flush();
+    if (table.full_after(2 * std::min(reach, n))) flush();
     const Window window = window_around(i, reach, n);
     const std::uint64_t row = static_cast<std::uint64_t>(words[i]) << 32;
     for (std::size_t j = window.begin; j < window.end; ++j) {
@@ -163,7 +172,7 @@ void count_sentence(const SkipGramText& text, std::size_t s, std::uint64_t seed,
 
 Cooccurrences count_cooccurrences(const SkipGramText& text, Index n_words, const CooccurrenceSettings& settings) {
   const auto n_threads = static_cast<std::size_t>(settings.n_threads);
-  const std::size_t least = std::bit_ceil(8 * static_cast<std::size_t>(text.window));
+  const std::size_t least = std::bit_ceil(8 * farthest(text));
   const std::size_t slots = std::max(settings.memory / (n_threads * sizeof(Entry)), std::max(smallest_table, least));
   std::vector<PairTable> tables;
   for (std::size_t t = 0; t < n_threads; ++t) tables.emplace_back(std::bit_floor(slots));

@@ -13,6 +13,8 @@ from manyclass.model.weights import LINE, Doubles, Floats, Ids, LinearWeights, M
 
 BLOCK_FLOATS = 1 << 22  # of phi in hand at once: 16 MB
 
+LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclass
 class MappedWeights:
@@ -125,10 +127,13 @@ class MappedWeights:
         return self._mapped(X)[:, : self.n_hidden]
 
     def _mapped(self, X: Matrix) -> Floats:
-        """(phi, 1) padded as the rows are."""
+        """(phi, 1) padded as the rows are; a sum of huge features beyond single precision is the largest there."""
         phi = np.zeros((X.shape[0], self.rows.shape[1]), dtype=np.float32)
         if self.embeddings.size:
-            phi[:] = X @ self.embeddings
+            with np.errstate(over="ignore", invalid="ignore"):
+                phi[:] = X @ self.embeddings
+            if not np.isfinite(phi).all():
+                np.nan_to_num(phi, copy=False, posinf=LARGEST, neginf=-LARGEST)
             if self.relu:
                 np.maximum(phi, 0, out=phi)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -107,7 +108,10 @@ class _PointPasses:
         done = self.training.after_pass(n_pass + 1)
         if self.probe is not None and n_pass + 1 in self.probe.after:
             done = self.probe.look(self.state, n_pass + 1) or done
-        return self.loss / self.n_visits, done
+        mean = self.loss / self.n_visits
+        if not math.isfinite(mean):
+            self.fault = f"the mean loss of pass {n_pass + 1} is {mean}"
+        return mean, done or self.fault is not None
 
     def verdict(self, last_loss: float) -> str | None:
         if not last_loss <= self.most:

@@ -13,6 +13,9 @@ from manyclass.model.mapped import MappedWeights
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.training.plan import Labels
 
+# The square of more, times 32 features, is beyond single precision.
+LARGEST = 2.0**60
+
 
 @dataclass(frozen=True)
 class Start:
@@ -142,4 +145,9 @@ def _checked(name: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Floa
         raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} has entries that are not finite in float32")
+    if np.abs(array).max(initial=0) > LARGEST:
+        raise ValueError(
+            f"{name} has an entry of {np.abs(array).max():.4g} in absolute value; the largest is {LARGEST:.4g}, beyond "
+            "which scores are no numbers"
+        )
     return array
