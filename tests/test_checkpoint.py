@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SkipGram, SoftmaxClassifier, models, samplers, solvers
 from manyclass.training import checkpoint, passes
+from manyclass.training.checkpoint import _alike
 
 N, D, K = 90, 12, 7
 random = np.random.default_rng(0)
@@ -310,3 +311,20 @@ def test_a_killed_command_goes_on(rows, tmp_path):
 @pytest.mark.long
 def test_200_kills(rows, tmp_path):
     model_after_kills(rows, tmp_path, 200)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "same"),
+    [
+        ("rate=0.02472972918, max_iter=3", "rate=0.02472973029, max_iter=3", True),
+        ("rate=1e-05, n=3", "rate=1.0000001e-05, n=3", True),
+        ("rate=0.0247, max_iter=3", "rate=0.0248, max_iter=3", False),
+        ("rate=0.3, seed=4095051218741643470", "rate=0.3, seed=4095051218741643471", False),
+        ("rate=0.3, decay=None", "rate=0.3, decay=0.5", False),
+        ("rate=0.3", None, False),
+        ([1, 2], [1, 2], True),
+    ],
+    ids=str,
+)
+def test_a_fit_is_the_same_but_for_the_rounding_of_its_numbers(was, now, same):
+    assert _alike(was, now) == same

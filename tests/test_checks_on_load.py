@@ -74,7 +74,7 @@ CASES = {
     "draws without end": ("model_posterior", posterior(n_draws=10**9), "n_draws is 1000000000; it must be finite, at"),
     "no draws": ("model_posterior", posterior(n_draws=0), "n_draws is 0; it must be finite"),
     "a seed of a model": ("model_dates", model(random_state="x"), "'x' cannot be used to seed"),
-    "a seed below 0": ("model_margin", model(random_state=-1), "Seed must be between 0 and"),
+    "a seed below 0": ("model_margin", model(random_state=-1), "random_state is -1; it must be finite, at least 0"),
     "progress": ("model_probit", model(verbose="loud"), "TypeError: verbose is 'loud'; it must be a number"),
     "variances below 0": ("model_posterior", array("variances", first(-1.0)), "'variances' has numbers below 0"),
     "counts that are none": (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,8 @@ def check_loop_numbers(parameters: Mapping[str, Any]) -> None:
     if "dim" in parameters:
         _check_open(parameters, "dim", low=1, high=1 << 20, integer=True)
     n_threads_from(parameters["n_jobs"])
+    if isinstance(parameters["random_state"], Integral):
+        check_number("random_state", parameters["random_state"], low=0, high=2**32 - 1, integer=True)
     check_random_state(parameters["random_state"])
     if not isinstance(parameters["verbose"], bool | np.bool_):
         check_number("verbose", parameters["verbose"])

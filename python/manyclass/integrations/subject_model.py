@@ -14,7 +14,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
-from manyclass.checks import check_choice, check_number
+from manyclass.checks import check_choice
 from manyclass.estimators.files import load, load_notes, save_model
 from manyclass.estimators.margin import MarginClassifier
 from manyclass.estimators.softmax import SoftmaxClassifier
@@ -89,8 +89,6 @@ def estimator_from(params: Mapping[str, Any], n_jobs: int) -> Estimator:
         settings["solver"] = SOLVERS[settings["solver"]](decay=decay)
     estimator: Estimator = ESTIMATORS[kind](**settings, n_jobs=n_jobs)
     estimator.check_parameters()
-    if estimator.random_state is not None:
-        check_number("random_state", estimator.random_state, low=0, high=2**32 - 1, integer=True)
     return estimator
 
 

@@ -13,7 +13,7 @@ from manyclass.checks import check_number
 from manyclass.datasets import l2_normalize
 from manyclass.estimators.index import build_index
 from manyclass.serving.limits import Limits
-from manyclass.serving.requests import Asked, Query, answer, bad
+from manyclass.serving.requests import Asked, Query, answer
 
 
 class Predictor:
@@ -70,21 +70,12 @@ class Predictor:
         self.asked = replace(self.asked, approximate=True)
 
     def predict(self, query: Query) -> bytes:
-        """Return the answer to a query as JSON.
-
-        Raises
-        ------
-        RequestError
-            If a row is so large that its scores are no numbers.
-        """
+        """Return the answer to a query as JSON."""
         k, how = query.k, {}
         if query.approximate:
             k, how = self.asked.k, {"approximate": True, "recall": self._recall}
         labels, scores = self._model.predict_top_k(self._features(query.X), k, **how, exclude=query.exclude)
         labels, scores = labels[:, : query.k], scores[:, : query.k]
-        wrong = np.flatnonzero((np.isnan(scores) | (scores == np.inf)).any(axis=1))
-        if len(wrong):
-            raise bad(f"rows[{wrong[0]}] has scores that are not finite; its values are too large for this model")
         return answer(labels, scores, probabilities=self.has_probabilities)
 
     def _features(self, X: Any) -> Any:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import numbers
 import os
 import re
@@ -98,6 +99,19 @@ class Saved:
         return self.file.read(name) if name in self.file.entries else np.zeros(0, dtype=np.float32)
 
 
+# Statistics of the data differ in their last digits from processor to processor, and by how they are summed.
+_FLOAT, _ROUNDING = re.compile(r"\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)"), 1e-6
+
+
+def _alike(was: Any, now: Any) -> bool:
+    """Whether values of a fit are equal, texts but for the rounding of the numbers in them."""
+    if not isinstance(was, str) or not isinstance(now, str):
+        return bool(was == now)
+    pairs = zip(_FLOAT.findall(was), _FLOAT.findall(now), strict=False)
+    same = all(math.isclose(float(a), float(b), rel_tol=_ROUNDING) for a, b in pairs)
+    return _FLOAT.sub("", was) == _FLOAT.sub("", now) and same
+
+
 @dataclass
 class Position:
     """Where a training is: the losses of whole passes, the first visit to make, and whether it has come to its end."""
@@ -160,7 +174,7 @@ class Stage:
         file = open_tensors(self._path)
         of_file = _metadata(file, "fit")
         for name, value in self._fit.items():
-            if of_file.get(name) != value:
+            if not _alike(of_file.get(name), value):
                 was = str(of_file.get(name))[:500]
                 raise ValueError(
                     f"{self._path} is of another fit: its {name} was {was}, now it is {value}; resume with the data "
