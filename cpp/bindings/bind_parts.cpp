@@ -140,6 +140,7 @@ void bind_parts(py::module_& m) {
       [](std::uint64_t seed, std::uint64_t epoch, std::uint64_t item, const std::vector<std::uint32_t>& bounds) {
         Rng rng({seed, epoch}, item);
         std::vector<std::uint32_t> numbers;
+        numbers.reserve(bounds.size());
         for (const std::uint32_t n : bounds) numbers.push_back(rng.below(n));
         return numbers;
       },

@@ -47,8 +47,10 @@ std::unique_ptr<DecomposedIndex> blocks(const Matrix<const float>& rows,
                                         const std::vector<Matrix<const float>>& centroids,
                                         const std::vector<std::span<const Index>>& labels, int n_threads, Isa isa) {
   std::vector<std::vector<float>> units;
+  units.reserve(centroids.size());
   for (const Matrix<const float>& block : centroids) units.emplace_back(block.data.begin(), block.data.end());
   std::vector<std::vector<Index>> clusters;
+  clusters.reserve(labels.size());
   for (const std::span<const Index> block : labels) clusters.emplace_back(block.begin(), block.end());
   return released([&] {
     return std::make_unique<DecomposedIndex>(std::vector(rows.data.begin(), rows.data.end()), rows.width(),

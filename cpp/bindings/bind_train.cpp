@@ -59,8 +59,8 @@ Problem<Rows> problem_of(const typename Rows::Data& x, const State& s) {
   }
   if (!s.gradients.empty()) {
     check_size("gradients", s.gradients.size(), s.squares.size());
-    problem.adaptive->gradients = Rows(s.gradients, x.n_cols);
-    problem.adaptive->intercept_gradients = s.intercept_gradients;
+    problem.adaptive.value().gradients = Rows(s.gradients, x.n_cols);
+    problem.adaptive.value().intercept_gradients = s.intercept_gradients;
   }
   return problem;
 }

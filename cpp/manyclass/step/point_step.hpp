@@ -42,7 +42,7 @@ concept Step = requires(const T step, const SampledPoint& point, double& u, std:
 template <Step Kind>
 class PointStepOf final : public PointStep {
  public:
-  explicit PointStepOf(Kind step) : step_(step) {}
+  explicit PointStepOf(const Kind& step) : step_(step) {}
 
   Move solve(Isa isa, const SampledPoint& point, double& u, std::span<float> p,
              std::span<float> scratch) const override {
@@ -58,7 +58,7 @@ class PointStepOf final : public PointStep {
 };
 
 template <Step Kind>
-std::unique_ptr<const PointStep> point_step(Kind step) {
+std::unique_ptr<const PointStep> point_step(const Kind& step) {
   return std::make_unique<PointStepOf<Kind>>(step);
 }
 

@@ -175,6 +175,7 @@ Cooccurrences count_cooccurrences(const SkipGramText& text, Index n_words, const
   const std::size_t least = std::bit_ceil(8 * farthest(text));
   const std::size_t slots = std::max(settings.memory / (n_threads * sizeof(Entry)), std::max(smallest_table, least));
   std::vector<PairTable> tables;
+  tables.reserve(n_threads);
   for (std::size_t t = 0; t < n_threads; ++t) tables.emplace_back(std::bit_floor(slots));
 
   std::vector<std::string> files;
@@ -201,6 +202,7 @@ Cooccurrences count_cooccurrences(const SkipGramText& text, Index n_words, const
   });
 
   std::vector<Run> runs;
+  runs.reserve(files.size() + n_threads);
   for (const std::string& path : files) runs.emplace_back(path);
   std::vector<std::span<const Entry>> rest(n_threads);
   parallel_for(settings.n_threads, n_threads, [&](std::size_t rank) { rest[rank] = tables[rank].sorted(); });

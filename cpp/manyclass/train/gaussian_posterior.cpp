@@ -54,7 +54,7 @@ struct GumbelTerms final : PointTerms {
 // At a draw of the scores. The first visit has no best q behind it to keep a share of.
 template <class Noise>
 struct NoiseTerms final : PointTerms {
-  NoiseTerms(std::shared_ptr<const LocalFamily> family, double floor)
+  NoiseTerms(const std::shared_ptr<const LocalFamily>& family, double floor)
       : first{family, {1, forgetting, 0}}, later{family, {1, forgetting, floor}} {}
   NaturalBound<Noise> first, later;
 

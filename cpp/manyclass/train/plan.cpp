@@ -69,7 +69,7 @@ AnyStep step_of(const Plan& plan) {
 }
 
 template <class Noise, class Bound>
-AnyStep bound_step(Bound bound, bool implicit) {
+AnyStep bound_step(const Bound& bound, bool implicit) {
   return implicit ? point_step(BoundImplicit<Noise, Bound>{bound}) : point_step(BoundSgd<Noise, Bound>{bound});
 }
 

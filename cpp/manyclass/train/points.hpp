@@ -249,7 +249,7 @@ class Points {
   // point's share of the mean, or of its share of the batch's.
   template <class Row, class Some>
   void move_adaptively(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch) {
-    Adaptive<Rows>& adaptive = *problem_.adaptive;
+    Adaptive<Rows>& adaptive = problem_.adaptive.value();
     const auto n = static_cast<double>(problem_.labels.size());
     const double to_sum = n / (stretch.eta * (settings_.mean_of_batch ? 1 : slot.batch));
     constexpr double most = std::numeric_limits<float>::max();
@@ -282,7 +282,7 @@ class Points {
 
   // Moves what a slot has touched of the classes `mine` by the batch's gradient, which is then 0 there.
   void descend_part(const Slot& slot, ClassRange mine, const Stretch& stretch) {
-    Adaptive<Rows>& adaptive = *problem_.adaptive;
+    Adaptive<Rows>& adaptive = problem_.adaptive.value();
     const float rate = adaptive_rate(slot, stretch);
     const auto descend = [&](ClassRange classes) {
       const ClassRange part = intersect(classes, mine);

@@ -60,8 +60,8 @@ class PostingsPolicy {
     std::int32_t n_moved = 0;  // classes
   };
 
-  PostingsPolicy(PostingsProblem problem, const Settings& settings)
-      : problem_(std::move(problem)),
+  PostingsPolicy(const PostingsProblem& problem, const Settings& settings)
+      : problem_(problem),
         settings_(settings),
         rows_(problem_.support, problem_.values, problem_.n_classes()),
         work_(static_cast<std::size_t>(settings.batch > 1 ? settings.batch : 0), work()) {
