@@ -20,6 +20,7 @@ import importlib.util
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -150,7 +151,7 @@ def in_a_process(data, folder, job):
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU, MOST_CPU)),
         check=False,
     )
-    if done.returncode < 0:
+    if -done.returncode in (signal.SIGXCPU, signal.SIGKILL):  # of the limit
         return None
     if "Encountered NaN" in done.stderr:
         pytest.skip("fastText runs away on these data, as it does on few rows")

@@ -107,7 +107,7 @@ bool QueryCodes::encode(std::size_t i, DenseRow x, Isa isa) {
     std::int8_t* bytes = bytes_.data() + i * width_;
     coded = code(x, range, bytes);
     for (std::size_t j = 0; j < x.size(); ++j) {
-      words_[i * width_ + j] = static_cast<std::int16_t>(bytes[j]);
+      words_[i * width_ + j] = bytes[j];
       sum += bytes[j];
     }
   });

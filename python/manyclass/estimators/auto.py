@@ -21,7 +21,7 @@ model
     "linear" of dense data and of fewer than 1,000 rows. Of other sparse data with one label a row, if nothing is set
     that one of them does not use, "linear" or "hybrid" by trials: both are fitted to whole classes of 2,500 and of
     10,000 rows, or to one draw where the budget has not enough for both, and the one with the least log-loss on
-    held-out ones, in the mean, is taken. Where W would take more than 2 GB, "hybrid" untried. Where nothing can be
+    all held-out ones is taken. Where W would take more than 2 GB, "hybrid" untried. Where nothing can be
     tried, "hybrid" if W would take more than 256 MB and have more than 30 numbers for each one stored in X; "embedding"
     there with a limit of seconds. With solver="auto" a linear model is trained on scaled features: see
     `help(manyclass.models.Linear)`. With several labels a row "hybrid", unless alpha, learning_rate or n_negatives is
