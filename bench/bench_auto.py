@@ -72,8 +72,9 @@ def test_predicted_and_measured_costs(timed, data_folder, name, what):
 
 def chosen(resolved):
     """What was chosen, in words."""
-    names = ("solver", "model", "dim", "n_negatives", "alpha", "learning_rate", "max_iter")
-    return ", ".join(f"{name} {resolved[name]}" for name in names if resolved.get(name) is not None)
+    sizes = {"dim": "columns", "n_negatives": "sampled", "max_iter": "passes"}
+    parts = [resolved[name].name for name in ("model", "solver") if name in resolved]
+    return ", ".join([*parts, *(f"{resolved[name]:,} {what}" for name, what in sizes.items() if name in resolved)])
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -19,7 +19,7 @@ def problem(seed, monkeypatch):
     monkeypatch.setattr(auto, "MOST_EXACT", 0.0)
     monkeypatch.setattr(auto, "MOST_FULL", 0.0)
     monkeypatch.setattr(auto, "FEWEST_TO_TRY", 200)
-    monkeypatch.setattr(contest, "SIZES", (300, 600))
+    monkeypatch.setattr(contest, "SIZES", (520, 800))
     rng = np.random.default_rng(seed)
     y = rng.integers(0, K, 1200)
     words = np.stack([2 * y + rng.integers(0, 2, 1200), rng.integers(2 * K, 2 * K + 50, 1200)], axis=1)
@@ -54,8 +54,8 @@ def test_each_model_is_tried_at_both_sizes_and_the_report_tells(problem):
     model = fit(problem)
     found = lines(model)
     assert [line["value"] for line in found] == [*MODELS, *MODELS]
-    assert found[0]["rows"] == found[1]["rows"] >= 0.8 * 300
-    assert found[2]["rows"] == found[3]["rows"] >= 0.8 * 600
+    assert found[0]["rows"] == found[1]["rows"] >= 0.8 * 520
+    assert found[2]["rows"] == found[3]["rows"] >= 0.8 * 800
     assert all(line["passes"] == 2 and line["classes"] < K for line in found)
     rows = [found[0]["rows"], found[2]["rows"]]  # a fifth as many are held out of each
     losses = {name: [line["log_loss"] for line in found if line["value"] == name] for name in MODELS}
@@ -70,8 +70,8 @@ def test_each_model_is_tried_at_both_sizes_and_the_report_tells(problem):
 @pytest.mark.parametrize(
     ("outcomes", "best"),
     [
-        ((1.0, 2.0, 3.0, 2.1), "hybrid"),  # 2.3 and 2.1: the second draw has twice the rows
-        ((1.0, 2.0, 3.0, 2.9), "linear"),  # 2.3 and 2.6
+        ((1.0, 2.0, 3.0, 2.1), "hybrid"),  # 2.2 and 2.1: the second draw has more rows
+        ((1.0, 2.0, 3.0, 2.9), "linear"),  # 2.2 and 2.5
         ((1.0, 1.0, 1.0, 1.0), "linear"),  # of equals the first
         ((math.inf, 9.0, 1.0, 9.0), "hybrid"),  # one that diverged
         ((1.0, math.inf, 9.0, 1.0), "linear"),
@@ -167,3 +167,13 @@ def test_rows_without_weight_are_not_there(problem, seed):
     weights = np.random.default_rng(seed).integers(0, 3, len(y)).astype(float)
     here = np.flatnonzero(weights)
     assert told(fit(problem, weights)) == told(fit((X[here], y[here]), weights[here]))
+
+
+def test_draws_are_whole_classes_where_some_can_be(seed):
+    random = np.random.RandomState(seed)
+    large = np.random.default_rng(seed).permutation(np.repeat(np.arange(100), 50)).astype(np.int32)
+    (rows,) = contest._draws(large, [600, 2500], random)  # 12 classes would be too few
+    assert len(rows) == 2500
+    assert set(np.bincount(large[rows])) <= {0, 50}
+    few = np.repeat(np.arange(20), 100).astype(np.int32)
+    assert [len(rows) for rows in contest._draws(few, [600, 1500], random)] == [600, 1500]

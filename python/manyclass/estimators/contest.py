@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from manyclass.estimators import auto
@@ -20,6 +21,7 @@ from manyclass.estimators.base import Points
 from manyclass.estimators.settle import Settled
 from manyclass.estimators.trials import Sample, Trials, whole_classes
 from manyclass.estimators.tuning import quietly
+from manyclass.model.weights import Ids
 from manyclass.training.validation import fork
 
 # Two draws, since each has few held-out rows, whose losses are averaged together. They are not carried on to more rows,
@@ -49,8 +51,7 @@ def best_model(
     random = fork(owner.random_state)
     found: dict[str, list[float]] = {name: [] for name in candidates}
     n_out: list[int] = []
-    for n_rows in sizes:
-        rows = whole_classes(labels, n_rows, random)
+    for rows in _draws(labels, sizes, random):
         sample = Sample.of(x, labels, points.weights, rows, random, SHARE)
         if sample is None:
             return None
@@ -66,6 +67,18 @@ def best_model(
         return None
     trials.choose("model", best)
     return best
+
+
+def _draws(labels: Ids, sizes: list[int], random: np.random.RandomState) -> list[NDArray[np.intp]]:
+    """Rows of whole classes, as many as `sizes` say; random rows, where classes are too few, only if all are.
+
+    2,500 rows of panlex would be of too few classes: as random rows they held .14 nats against the hybrid, which is
+    ahead by .23 with all rows and by .03 on 10,000 rows of whole classes.
+    """
+    draws = [whole_classes(labels, size, random) for size in sizes]
+    counts = np.bincount(labels)
+    whole = [rows for rows in draws if len(rows) == counts[np.unique(labels[rows])].sum()]
+    return whole or draws
 
 
 def _loss(model: Any, sample: Sample) -> float:
