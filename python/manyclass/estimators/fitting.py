@@ -191,9 +191,8 @@ def _best_other(owner: Any, chosen: Chosen, points: Points, linear: Settled) -> 
     if other is not None:
         candidates = {"linear": linear, other.params["model"].name: other}
         best = best_model(linear.trials, owner, candidates, points, _shape_met(shape, other, points))
-    if best is None:  # nothing was tried
-        best = "other" if auto.embeds(shape) else "linear"
-    return None if best == "linear" or other is None else replace(other, trials=linear.trials)
+    wins = auto.embeds(shape) if best is None else best != "linear"  # None: nothing was tried
+    return replace(other, trials=linear.trials) if other is not None and wins else None
 
 
 def _other(owner: Any, chosen: Chosen, points: Points, shape: auto.Shape, trials: Trials) -> Settled | None:
