@@ -84,14 +84,19 @@ def test_both_numbers_of_several_labels_have_the_least_log_loss(seed):
     assert found.uncalibrated_log_loss == pytest.approx(stated, rel=1e-4)  # log(1 - p) of p in float32
 
 
-@pytest.mark.parametrize("found", [None, Calibration(0.9, 0.5, 10, 1.0, 0.5)])
+# With an offset of 120 odds are beyond single precision.
+@pytest.mark.parametrize("found", [None, *(Calibration(0.9, offset, 10, 1.0, 0.5) for offset in (0.5, 120.0))])
 def test_the_log_loss_of_many_unlikely_labels_is_their_sum(found):
     rng = np.random.default_rng(0)
     W, x = rng.standard_normal((1200, 3)).astype(np.float32), rng.standard_normal((5, 3)).astype(np.float32) / 3
     Y = sp.csr_array(rng.random((5, 1200)) < 0.002)
     v = log_softmax((x @ W.T).astype(float), axis=1)
-    P = np.exp(v) if found is None else expit(v / found.temperature + found.offset)
-    expected = -np.where(Y.toarray(), np.log(P), np.log1p(-P)).mean(axis=1)
+    if found is None:
+        log_p, log_rest = v, np.log1p(-np.exp(v))
+    else:
+        t = v / found.temperature + found.offset
+        log_p, log_rest = log_expit(t), log_expit(-t)
+    expected = -np.where(Y.toarray(), log_p, log_rest).mean(axis=1)
     losses = label_log_losses(LinearWeights(W, np.zeros(1200, np.float32), False), x, Y, found, 1)
     # Scores in float32; the terms left out of the logarithm are below 4e-7 of the sum.
     assert losses == pytest.approx(expected, rel=3e-6)

@@ -126,6 +126,18 @@ class Scores:
         return self.z
 
 
+def test_the_decoupled_loss_of_scores_that_lie_far_apart_is_that_of_its_definition():
+    # The first row's wrong classes, and one of its labels, are 300 below its other label: e^-300 is 0 in single
+    # precision. The second has all classes for labels, which no wrong class is beside.
+    z = np.array([[0, 300, 0, -20], [500, -500, 0, 1]], np.float32)
+    P = [[0, 1], [0, 1, 2, 3]]
+    lists = Labels(np.array([0, 2, 6]), np.concatenate(P).astype(np.int32))
+    by_definition = np.logaddexp(0, np.logaddexp(0, -20) - np.array([0, 300])).sum() / 2
+    assert blend.decoupled_loss(Scores(z), np.zeros((2, 1)), lists, 1) == pytest.approx(by_definition, rel=1e-6)
+    found = blend.best_scales(Scores(z), Scores(z[:, ::-1].copy()), np.zeros((2, 1)), lists, 1)
+    assert np.isfinite(found).all()
+
+
 def test_scales_of_several_labels_have_the_least_decoupled_loss(seed, monkeypatch):
     monkeypatch.setattr(blend, "TILE_FLOATS", 70 * 6)
     rng = np.random.default_rng(seed)

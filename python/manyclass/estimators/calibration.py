@@ -293,7 +293,8 @@ def label_log_losses(weights: Any, x: Matrix, lists: Any, calibration: Calibrati
 
 def _mean_of_labels(t: Floats, own_rows: Any, own_ids: Any, *, calibrated: bool) -> Doubles:
     """`t` is log P / (1 - P) where `calibrated`, else log P; rows have the labels `own_ids`."""
-    odds = np.exp(t)
+    with np.errstate(over="ignore"):  # infinite odds are among the large ones, whose logarithms are taken
+        odds = np.exp(t)
     # log(1 + e) = e - e^2 / 2 + ..., and -log(1 - e) = e + e^2 / 2 + ...: what is left out is below e / 3e6.
     rows, columns = np.nonzero(odds > LINEAR)
     large = t[rows, columns].astype(np.float64)

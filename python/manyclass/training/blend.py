@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from manyclass.model.kinds import Weights
 from manyclass.model.postings import TILE_FLOATS
@@ -88,17 +89,20 @@ def _log_loss(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
 
 def _decoupled(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
     """The sum over labels of log(e^z_l + sum of e^z over wrong classes) - z_l, and its derivatives; z is lost."""
-    r = tile.r[tile.rows]
-    z -= z.max(axis=1, keepdims=True)
-    own = tile.own(z)
+    r, own = tile.r[tile.rows], tile.own(z)
+    z[tile.rows, tile.ids] = -np.inf
+    top = z.max(axis=1)
+    top[top == -np.inf] = 0  # a row with all labels
+    z -= top[:, np.newaxis]
     p = np.exp(z, out=z)
-    p[tile.rows, tile.ids] = 0
     wrong = p.sum(axis=1, dtype=np.float64)
-    total = wrong[tile.rows] + np.exp(own)
-    value, slopes = float(r @ (np.log(total) - own)), []
+    log_wrong = np.log(wrong, where=wrong > 0, out=np.full(len(wrong), -np.inf)) + top
+    behind = log_wrong[tile.rows] - own
+    value, shares = float(r @ np.logaddexp(0, behind)), r * expit(behind)
+    slopes = []
     for scores in tile.parts:
-        of_wrong = np.einsum("ij,ij->i", p, scores)[tile.rows]
-        slopes.append(float((r / total) @ (of_wrong - wrong[tile.rows] * tile.own(scores))))
+        means = np.einsum("ij,ij->i", p, scores) / np.where(wrong > 0, wrong, 1)
+        slopes.append(float(shares @ (means[tile.rows] - tile.own(scores))))
     return value, slopes
 
 
