@@ -84,6 +84,13 @@ def test_both_numbers_of_several_labels_have_the_least_log_loss(seed):
     assert found.uncalibrated_log_loss == pytest.approx(stated, rel=1e-4)  # log(1 - p) of p in float32
 
 
+def test_labels_of_scores_at_the_end_of_single_precision_are_calibrated(seed):
+    weights, x, labels, _, r = scores_and_labels(seed, several=True)
+    weights.matrix[:] *= np.float32(2.0**122)
+    found = calibrated(weights, x, labels, r, 1, several=True)
+    assert np.isfinite([found.temperature, found.offset, found.log_loss, found.uncalibrated_log_loss]).all()
+
+
 # With an offset of 120 odds are beyond single precision.
 @pytest.mark.parametrize("found", [None, *(Calibration(0.9, offset, 10, 1.0, 0.5) for offset in (0.5, 120.0))])
 def test_the_log_loss_of_many_unlikely_labels_is_their_sum(found):

@@ -242,7 +242,8 @@ def _platt(tiles: Tiles, labels: Labels, r: Doubles) -> Calibration:
         ids, rows = labels.ids[indptr[0] : indptr[-1]], np.repeat(np.arange(len(v)), np.diff(indptr))
         own[indptr[0] : indptr[-1]] = v[rows, ids]
         before += v.shape[1] * float(r[first : first + len(v)] @ _mean_of_labels(v, rows, ids, calibrated=False))
-        bins = np.clip((v - np.float32(LOWEST)) * np.float32(1 / width), 0, BINS - 1).astype(np.int32)
+        above = np.maximum(v, np.float32(LOWEST)) - np.float32(LOWEST)  # v may be -1e38
+        bins = np.minimum(above * np.float32(1 / width), BINS - 1).astype(np.int32)
         weights = np.broadcast_to(r[first : first + len(v), np.newaxis], v.shape)
         counts += np.bincount(bins.ravel(), weights=weights.ravel(), minlength=BINS)
         at = slice(indptr[0], indptr[-1])
