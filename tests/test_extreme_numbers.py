@@ -20,8 +20,12 @@ from manyclass import (
     samplers,
     solvers,
 )
+from manyclass.estimators.continued import Kept, KeptRows
 from manyclass.estimators.files import weight_tensors
+from manyclass.model.weights import LinearWeights
+from manyclass.special import utility_probabilities
 from manyclass.training.loop import _PointPasses
+from manyclass.training.seen import Carried
 
 MOST = float(np.finfo(np.float32).max)
 
@@ -319,3 +323,30 @@ def test_a_window_of_more_words_than_any_sentence_asks_for_no_memory():
         for n in (10**9, 5)
     )
     np.testing.assert_array_equal(wide.fit(texts).vectors_, longest.fit(texts).vectors_)
+
+
+def test_log_probabilities_of_normal_utilities_that_are_far_apart_are_those_of_squares(seed):
+    # There -log p is the least of (t - psi_c)^2 / 2 + sum_k (psi_k - t)_+^2 / 2 over the maximum t, as far as a double
+    # tells; t is the mean of psi_c and those above it.
+    psi = np.random.default_rng(seed).normal(size=16) * 10.0 ** np.arange(12, 16)[:, np.newaxis]
+    log_p = utility_probabilities(psi, noise="normal", log=True)
+    for row, found in zip(psi, log_p, strict=True):
+        above = np.sort(row)[::-1]
+        for c, log_p_c in zip(row, found, strict=True):
+            t = (np.cumsum(above) + c) / np.arange(2, 18)
+            values = [((u - c) ** 2 + np.sum(np.maximum(row - u, 0) ** 2)) / 2 for u in t]
+            # The class itself is not among those that t exceeds: (psi_c - t)_+ is 0 as t is above it, or t = psi_c.
+            assert log_p_c == pytest.approx(-min(values), rel=1e-9, abs=2)
+
+
+def test_parts_of_a_stream_keep_local_scales_beyond_single_precision():
+    kept = Kept(2, of_utility=True)
+    some = KeptRows(kept, np.arange(2))
+    some.put(None, Carried(np.array([1.0, -2.0]), np.array([1e300, 1e-300])))
+    np.testing.assert_array_equal(some.of(None).local_scale, [MOST, 0])
+
+
+def test_scores_of_labels_are_summed_in_double_precision():
+    weights = LinearWeights(np.full((1, 2), 1e18, np.float32), np.zeros(1, np.float32), False)
+    for x in (np.array([[1e25, -1e25]], np.float32), sp.csr_array(np.array([[1e25, -1e25]], np.float32))):
+        assert weights.label_scores(x, np.zeros(1, np.int32)) == 0

@@ -196,15 +196,18 @@ class UtilityQuadrature {
   bool integrate_log(double c, bool leads, double& log_p) {
     find_values(c, 0, n_coarse_);
     const double top = *std::max_element(values_.begin(), values_.end());
-    if (!leads && !(std::max(values_.front(), values_.back()) < top - 30)) return false;
-    if (std::isinf(top)) {  // the squares of such distances overflow
+    // The rounding of L is what is left of accuracy where L is large.
+    const double rounding = 1e-15 * std::fabs(top);
+    // Ten times that, lest an integrand that grows beyond the ends should seem to fall there.
+    if (!leads && !(std::max(values_.front(), values_.back()) < top - 30 - 10 * rounding)) return false;
+    // There values at midpoints exceed the top by rounding alone, and its exponential may be beyond a double; an
+    // infinite top is that of distances whose squares overflow.
+    if (rounding > 1) {
       log_p = top;
       return true;
     }
     double sum = sum_relative_to(top);
     double h = spacing_;
-    // The rounding of L is what is left of accuracy where L is large.
-    const double rounding = 1e-15 * std::fabs(top);
     std::size_t first = n_coarse_;
     for (std::size_t n = n_coarse_ - 1; refine_ && h > spacing_ / 64; n *= 2, h /= 2) {
       if (nodes_.size() < first + n) add_midpoints(n, h);

@@ -73,6 +73,9 @@ class Kept:
                 self.arrays[at] = np.concatenate([array, more])
 
 
+MOST_KEPT = float(np.finfo(np.float32).max)
+
+
 @dataclass(frozen=True)
 class KeptRows:
     """Those of a part, whose rows have these numbers."""
@@ -93,7 +96,7 @@ class KeptRows:
         """Keep what they carry after a visit."""
         numbers = self.numbers if rows is None else self.numbers[rows]
         for array, values in zip(self.kept.arrays, (carried.u, carried.local_scale), strict=False):
-            array[numbers] = values
+            array[numbers] = np.clip(values, -MOST_KEPT, MOST_KEPT)
 
 
 @dataclass(frozen=True)

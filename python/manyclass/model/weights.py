@@ -194,7 +194,7 @@ class LinearWeights:
         """Return the score of one class of each point."""
         if isinstance(X, sp.csr_array):
             coef, n_stored = self.coef, np.diff(X.indptr)
-            products = X.data * coef[np.repeat(labels, n_stored), X.indices]
+            products = np.multiply(X.data, coef[np.repeat(labels, n_stored), X.indices], dtype=np.float64)
             rows = np.repeat(np.arange(X.shape[0]), n_stored)
             scores = np.asarray(np.bincount(rows, products, minlength=X.shape[0]), dtype=np.float64)
         else:

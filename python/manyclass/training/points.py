@@ -103,7 +103,8 @@ class Memory:
         """Add the iterate to the average, if it is to be in it."""
         if n_iter in self.averaged:
             _core.accumulate(self.total, weights.matrix, self.scale, weights.sparse, n_threads)
-            self.intercept_total += weights.intercept
+            with np.errstate(over="ignore"):  # an infinite mean ends training, and is told, as that of weights is
+                self.intercept_total += weights.intercept
             self.n_averaged += 1
 
     def model(self, weights: LinearWeights) -> tuple[LinearWeights, Floats]:
