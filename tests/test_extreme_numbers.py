@@ -339,6 +339,14 @@ def test_log_probabilities_of_normal_utilities_that_are_far_apart_are_those_of_s
             assert log_p_c == pytest.approx(-min(values), rel=1e-9, abs=2)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_whose_squared_length_overflows_leave_a_posterior_finite(sparse, seed):
+    X = np.random.default_rng(seed).normal(size=(30, 29)).astype(np.float32)
+    X[7] = 1e19  # its squares are no more than 1e38, and their sum is
+    posterior = AugmentReduceClassifier(posterior="gaussian", alpha=1e-3, n_negatives=10, random_state=seed)
+    fitted(posterior, sp.csr_array(X) if sparse else X, np.arange(30) % 10, told=True)
+
+
 def test_parts_of_a_stream_keep_local_scales_beyond_single_precision():
     kept = Kept(2, of_utility=True)
     some = KeptRows(kept, np.arange(2))

@@ -207,14 +207,16 @@ class Posterior {
     point.item = first_local_item + static_cast<std::uint64_t>(i);
     const Spread spread{work.variances, static_cast<double>(variances_.score(x_squares, y))};
     const double loss = terms_->find(point, spread, problem_.u[at], found, work.scores);
-    if (!std::isfinite(loss)) run.watch.diverged(i);
+    double all = loss;  // not finite where one of what moves weights is not, such as the length of the row
     const double weight = problem_.weights.empty() ? 1.0 : problem_.weights[at];
     progress.loss += weight * loss;
     for (std::size_t c = 0; c < classes.size(); ++c) {
       found.slopes[c] *= static_cast<float>(weight);
       found.curvatures[c] *= static_cast<float>(weight);
       work.of_class[c] += point.x_sq * static_cast<double>(found.curvatures[c]);
+      all += static_cast<double>(found.slopes[c]) + work.of_class[c];
     }
+    if (!std::isfinite(all)) run.watch.diverged(i);
   }
 
   // Each step is divided by one and what all curvatures of its classes could add to it, so that no batch overshoots.
