@@ -89,7 +89,7 @@ class GaussianTraining:
         np.divide(1, np.float32(self.prior) + self.precisions, out=self.variances)
         m, v = (self._by_feature(a)[:, : self.n_classes] for a in (self.means.matrix, self.variances))
         with np.errstate(over="ignore"):  # an infinite loss ends training
-            terms = self.prior * (np.square(m, dtype=np.float64) + v) - 1 - np.log(self.prior * v)
+            terms = self.prior * (np.square(m, dtype=np.float64) + v) - 1 - (np.log(self.prior) + np.log(v))
         mean = (loss + 0.5 * float(np.sum(terms)) / self.mean_weight) / self.n_samples
         return mean if np.isfinite(mean) else None
 
