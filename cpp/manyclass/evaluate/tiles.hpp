@@ -5,6 +5,7 @@
 #include <cmath>
 #include <span>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
@@ -86,6 +87,25 @@ inline void hold_finite(std::span<float> z) {
   for (float& score : z) score = std::isnan(score) ? 0 : std::clamp(score, -most, most);
 }
 
+// Points that are scored before their scores are looked at: dense ones are read together.
+template <class Rows>
+inline constexpr std::size_t points_together = std::is_same_v<Rows, ClassRows<const float>> ? rows_together : 1;
+
+// Scores of the points [begin, end), which follow each other in z by the number of classes.
+template <class Data, class Rows>
+void score_points(const Data& x, const Linear<Rows>& linear, ClassRange classes, Isa isa, std::size_t begin,
+                  std::size_t end, std::span<float> z) {
+  const std::size_t n = classes.size();
+  if constexpr (points_together<Rows> > 1) {
+    const float* rows[points_together<Rows>];
+    for (std::size_t i = begin; i < end; ++i) rows[i - begin] = x.row(static_cast<Index>(i)).data();
+    linear.rows.scores(std::span<const float* const>(rows, end - begin), classes, isa, z);
+    for (std::size_t i = begin; i < end; ++i) linear.finish(classes, z.subspan((i - begin) * n, n));
+  } else {
+    linear.scores(x.row(static_cast<Index>(begin)), classes, z);
+  }
+}
+
 // Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
 // one thread at a time.
 template <class Data, class Rows, class Fold>
@@ -97,16 +117,20 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
   for (Index begin = 0; begin < model.n_classes; begin += chunk) {
     const ClassRange classes{begin, std::min(chunk, model.n_classes - begin)};
     parallel_for(n_threads, n_bites, [&](std::size_t bite) {
-      std::vector<float> scores(classes.size());
+      std::vector<float> scores(points_together<Rows> * classes.size());
       const std::size_t end = std::min(n, (bite + 1) * points);
       const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - bite * points), model.linear.intercept,
                                 model.linear.scale};
       run_with(isa, [&] {
-        for (std::size_t i = bite * points; i < end; ++i) {
-          poll(classes.size() * line_floats);  // a class with some features
-          linear.scores(x.row(static_cast<Index>(i)), classes, scores);
-          hold_finite(scores);
-          fold(static_cast<Index>(i), classes, std::span<const float>(scores));
+        for (std::size_t first = bite * points; first < end; first += points_together<Rows>) {
+          const std::size_t last = std::min(end, first + points_together<Rows>);
+          poll((last - first) * classes.size() * line_floats);  // a class with some features
+          score_points(x, linear, classes, isa, first, last, scores);
+          for (std::size_t i = first; i < last; ++i) {
+            const auto z = std::span(scores).subspan((i - first) * classes.size(), classes.size());
+            hold_finite(z);
+            fold(static_cast<Index>(i), classes, std::span<const float>(z));
+          }
         }
       });
     });

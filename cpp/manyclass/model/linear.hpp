@@ -30,6 +30,12 @@ struct Linear {
   template <class Row, class Classes>
   void scores(Row x, const Classes& classes, std::span<float> z) const {
     rows.scores(x, classes, z);
+    finish(classes, z);
+  }
+
+  // What makes scores of the products of the rows.
+  template <class Classes>
+  void finish(const Classes& classes, std::span<float> z) const {
     if (!scale.empty()) {
       const auto g = at_classes(scale, classes);
       for (std::size_t c = 0; c < classes.size(); ++c) z[c] *= g[c];

@@ -1,7 +1,6 @@
 // Class-major weights for dense points: row k is w_k.
 #pragma once
 
-#include <array>
 #include <cassert>
 #include <span>
 #include <type_traits>
@@ -9,6 +8,7 @@
 #include "manyclass/core/csr.hpp"
 #include "manyclass/weights/adapt.hpp"
 #include "manyclass/weights/class_range.hpp"
+#include "manyclass/weights/dense_products.hpp"
 
 namespace manyclass {
 
@@ -23,24 +23,17 @@ class ClassRows {
 
   Index n_features() const { return static_cast<Index>(n_features_); }
 
-  float score(DenseRow x, Index k) const {
-    // With sixteen running sums the compiler vectorises although it may not reorder a sum.
-    constexpr std::size_t lanes = 16;
-    const Float* w = row(k);
-    std::array<float, lanes> sums{};
-    std::size_t j = 0;
-    for (; j + lanes <= n_features_; j += lanes) {
-      for (std::size_t l = 0; l < lanes; ++l) sums[l] += w[j + l] * x[j + l];
-    }
-    float z = 0;
-    for (; j < n_features_; ++j) z += w[j] * x[j];
-    for (const float sum : sums) z += sum;
-    return z;
-  }
+  float score(DenseRow x, Index k) const { return dot(x.data(), row(k), n_features_); }
 
   template <class Classes>
   void scores(DenseRow x, const Classes& classes, std::span<float> z) const {
     for (std::size_t c = 0; c < classes.size(); ++c) z[c] = score(x, classes[c]);
+  }
+
+  // Scores of at most rows_together rows, which follow each other in z by the number of classes: bit for bit those of
+  // each alone.
+  void scores(std::span<const float* const> x, ClassRange classes, Isa isa, std::span<float> z) const {
+    RowsTogether(x, n_features_).scores([&](std::size_t c) { return row(classes[c]); }, classes.size(), isa, z);
   }
 
   // w_k += a x
