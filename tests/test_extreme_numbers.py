@@ -16,6 +16,7 @@ from manyclass import (
     MarginClassifier,
     SkipGram,
     SoftmaxClassifier,
+    _core,
     models,
     samplers,
     solvers,
@@ -24,7 +25,9 @@ from manyclass.estimators.continued import Kept, KeptRows
 from manyclass.estimators.files import weight_tensors
 from manyclass.model.weights import LinearWeights
 from manyclass.special import utility_probabilities
+from manyclass.training.blend import best_scales
 from manyclass.training.loop import _PointPasses
+from manyclass.training.plan import Labels
 from manyclass.training.seen import Carried
 
 MOST = float(np.finfo(np.float32).max)
@@ -358,3 +361,30 @@ def test_scores_of_labels_are_summed_in_double_precision():
     weights = LinearWeights(np.full((1, 2), 1e18, np.float32), np.zeros(1, np.float32), False)
     for x in (np.array([[1e25, -1e25]], np.float32), sp.csr_array(np.array([[1e25, -1e25]], np.float32))):
         assert weights.label_scores(x, np.zeros(1, np.int32)) == 0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_means_of_iterates_whose_sum_overflows_are_finite(sparse):
+    weights = LinearWeights.zeros(3, 20, sparse=sparse)
+    weights.coef[:], weights.intercept[:] = 3e38, -3e38
+    total = np.zeros_like(weights.matrix)
+    for _ in range(3):
+        _core.accumulate(total, weights.matrix, np.full(3, 1, np.float32), sparse, 1)
+    np.testing.assert_array_equal(total[weights.matrix != 0], np.float32(MOST))
+
+
+def test_scales_of_models_whose_scores_are_huge_are_numbers():
+    rng = np.random.default_rng(0)
+    one, other = (HasScores(rng.normal(size=(30, 6)).astype(np.float32) * np.float32(2e37)) for _ in range(2))
+    labels = Labels(np.arange(0, 61, 2), np.tile(np.array([1, 4], np.int32), 30))
+    assert np.isfinite(best_scales(one, other, np.zeros((30, 1)), labels, 1)).all()
+
+
+class HasScores:
+    """A model that has its scores by heart."""
+
+    def __init__(self, z):
+        self.z, self.n_classes = z, z.shape[1]
+
+    def scores(self, x, n_threads):
+        return self.z

@@ -47,6 +47,19 @@ def test_some_random_cases_are_refused_or_hold():
     assert made.total() > 200, summary(answers)  # most come to a fit
 
 
+# Cases in which something was wrong before.
+FOUND = (
+    *(101398, 102171, 105480, 105903, 106482, 107491, 109681, 119845),
+    *(127033, 129705, 131963, 132598, 133806),
+)
+
+
+@in_processes
+def test_cases_that_found_a_fault_are_refused_or_hold():
+    answers = list(pool.run(map(str, FOUND)))
+    assert not told(answers), told(answers)
+
+
 @in_processes
 @pytest.mark.long
 def test_many_random_cases_are_refused_or_hold():

@@ -6,12 +6,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "manyclass/core/csr.hpp"
+#include "manyclass/core/simd.hpp"
 #include "manyclass/weights/class_range.hpp"
+#include "manyclass/weights/dense_products.hpp"
 
 namespace manyclass {
 
@@ -21,17 +26,32 @@ struct FeatureMajor {
   using Data = CsrView;
   static constexpr Index narrow = 16;  // fewest classes that are worth a pass over the points: a cache line of floats
 
+  static constexpr std::size_t together = 1;  // points that are added at once
+
   std::span<const Weight> weights;
   std::size_t stride;  // weights in a row
 
-  void scores(SparseRow x, ClassRange classes, std::span<double> z) const {
-    std::size_t c = 0;
-    for (; c + tile <= classes.size(); c += tile) score_tile(x, classes.begin, c, tile, z);
-    if (c < classes.size()) score_tile(x, classes.begin, c, classes.size() - c, z);
+  // Some points.
+  struct Points {
+    Points(const CsrView& matrix, std::size_t first, std::size_t n) : x(matrix), begin(first), size(n) {}
+    SparseRow operator[](std::size_t i) const { return x.row(static_cast<Index>(begin + i)); }
+    const CsrView& x;
+    std::size_t begin, size;
+  };
+
+  // Scores of the points, which follow each other in z by `width`.
+  void scores(const Points& points, ClassRange classes, Isa, double* z, std::size_t width) const {
+    for (std::size_t i = 0; i < points.size; ++i) {
+      const std::span<double> of_point(z + i * width, classes.size());
+      std::size_t c = 0;
+      for (; c + tile <= classes.size(); c += tile) score_tile(points[i], classes.begin, c, tile, of_point);
+      if (c < classes.size()) score_tile(points[i], classes.begin, c, classes.size() - c, of_point);
+    }
   }
 
-  // sums[j][c] += a[c] x_j, sums being (n_cols x a.size())
-  static void add(SparseRow x, std::span<const double> a, std::span<double> sums) {
+  // sums[j][c] += a[c] x_j for the one point, sums being (n_cols x a.size())
+  static void add(const Points& points, std::span<const double> a, std::span<double> sums) {
+    const SparseRow x = points[0];
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       double* row = sums.data() + static_cast<std::size_t>(x.indices[n]) * a.size();
       const auto value = static_cast<double>(x.values[n]);
@@ -74,39 +94,81 @@ struct ClassMajor {
   using Data = DenseView;
   static constexpr Index narrow = 4;  // so that a point, once read, serves several classes
 
+  static constexpr std::size_t together = rows_together;
+
   std::span<const Weight> weights;
   std::size_t stride;  // features
 
-  void scores(DenseRow x, ClassRange classes, std::span<double> z) const {
-    // Sixteen running sums let the compiler vectorise without reordering a sum behind our back.
-    constexpr std::size_t lanes = 16;
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      const Weight* w = weights.data() + static_cast<std::size_t>(classes[c]) * stride;
-      std::array<double, lanes> sums{};
-      std::size_t j = 0;
-      for (; j + lanes <= stride; j += lanes) {
-        for (std::size_t l = 0; l < lanes; ++l) {
-          sums[l] += static_cast<double>(w[j + l]) * static_cast<double>(x[j + l]);
-        }
+  // Some points, as doubles.
+  struct Points {
+    Points(const DenseView& x, std::size_t first, std::size_t n) : size(n), width(static_cast<std::size_t>(x.n_cols)) {
+      const float* from = x.data.data() + first * width;
+      values.assign(from, from + n * width);
+    }
+    const double* operator[](std::size_t i) const { return values.data() + i * width; }
+    std::size_t size, width;
+    std::vector<double> values;
+  };
+
+  // Scores of the points, which follow each other in z by `width`.
+  void scores(const Points& points, ClassRange classes, Isa isa, double* z, std::size_t width) const {
+    if constexpr (std::is_same_v<Weight, double>) {
+      const auto row_of = [&](std::size_t c) { return row(classes[c]); };
+      for (std::size_t i = 0; i < points.size; i += rows_together) {
+        const double* x[rows_together];
+        const std::size_t n = std::min(rows_together, points.size - i);
+        for (std::size_t r = 0; r < n; ++r) x[r] = points[i + r];
+        const RowsTogether<double> rows(std::span<const double* const>(x, n), stride);
+        rows.scores(row_of, classes.size(), isa, z + i * width, width);
       }
-      double total = 0;
-      for (; j < stride; ++j) total += static_cast<double>(w[j]) * static_cast<double>(x[j]);
-      for (const double sum : sums) total += sum;
-      z[c] = total;
+    } else {
+      std::vector<double> of_class(stride);
+      for (std::size_t c = 0; c < classes.size(); ++c) {
+        std::copy_n(row(classes[c]), stride, of_class.begin());
+        for (std::size_t i = 0; i < points.size; ++i)
+          z[i * width + c] = dot<double>(points[i], of_class.data(), stride);
+      }
     }
   }
 
-  // sums[c][j] += a[c] x_j, sums being (a.size() x n_cols)
-  static void add(DenseRow x, std::span<const double> a, std::span<double> sums) {
-    for (std::size_t c = 0; c < a.size(); ++c) {
-      double* row = sums.data() + c * x.size();
-      for (std::size_t j = 0; j < x.size(); ++j) row[j] += a[c] * static_cast<double>(x[j]);
+  // sums[c][j] += a[i][c] x_ij over the points i, sums being (n_classes x n_cols). Each number is read and written once
+  // for several points, whose products are added in their order.
+  static void add(const Points& points, std::span<const double> a, std::span<double> sums) {
+    const std::size_t n_classes = a.size() / points.size;
+    for (std::size_t c = 0; c < n_classes; ++c) {
+      double* to = sums.data() + c * points.width;
+      std::size_t i = 0;
+      for (; i + added <= points.size; i += added)
+        add_points<added>(points, i, a.data() + i * n_classes + c, n_classes, to);
+      for (; i < points.size; ++i) add_points<1>(points, i, a.data() + i * n_classes + c, n_classes, to);
     }
   }
 
   void store(ClassRange classes, std::span<const double> sums, double scale, std::span<double> out) const {
     const std::size_t first = static_cast<std::size_t>(classes.begin) * stride;
     for (std::size_t at = 0; at < sums.size(); ++at) out[first + at] = scale * sums[at];
+  }
+
+ private:
+  static constexpr std::size_t added = 8;  // points whose numbers stay in registers beside a line of sums
+
+  const Weight* row(Index k) const { return weights.data() + static_cast<std::size_t>(k) * stride; }
+
+  template <std::size_t N>
+  static void add_points(const Points& points, std::size_t first, const double* a, std::size_t step,
+                         double* __restrict to) {
+    const double* x[N];
+    double factors[N];
+    for (std::size_t p = 0; p < N; ++p) {
+      x[p] = points[first + p];
+      factors[p] = a[p * step];
+    }
+    for (std::size_t j = 0; j < points.width; ++j) {
+      double sum = to[j];
+#pragma GCC unroll 8
+      for (std::size_t p = 0; p < N; ++p) sum += factors[p] * x[p][j];
+      to[j] = sum;
+    }
   }
 };
 
@@ -117,12 +179,14 @@ struct DoubleModel {
   std::span<const double> intercept;  // K, or empty: none
   Index n_classes;
 
-  template <class Row>
-  void scores(Row x, ClassRange classes, std::span<double> z) const {
-    layout.scores(x, classes, z);
+  // Scores of the points, which follow each other in z by `width`.
+  void scores(const typename Layout::Points& points, ClassRange classes, Isa isa, double* z, std::size_t width) const {
+    layout.scores(points, classes, isa, z, width);
     if (intercept.empty()) return;
     const double* b = intercept.data() + classes.begin;
-    for (std::size_t c = 0; c < classes.size(); ++c) z[c] += b[c];
+    for (std::size_t i = 0; i < points.size; ++i) {
+      for (std::size_t c = 0; c < classes.size(); ++c) z[i * width + c] += b[c];
+    }
   }
 };
 

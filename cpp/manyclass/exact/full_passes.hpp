@@ -52,13 +52,11 @@ void for_each_row(const Data& x, const DoubleModel<Layout>& model, int n_threads
     run_with(isa, [&] {
       for (std::size_t begin = strip.begin; begin < strip.end; begin += bite) {
         const std::size_t count = std::min(bite, strip.end - begin);
+        const typename Layout::Points points(x, begin, count);
         for (Index k = 0; k < model.n_classes; k += chunk) {
           const ClassRange classes{k, std::min(chunk, model.n_classes - k)};
-          for (std::size_t i = 0; i < count; ++i) {
-            poll(classes.size() * line_floats);  // a class with some features
-            model.scores(x.row(static_cast<Index>(begin + i)), classes,
-                         z.subspan(i * width + static_cast<std::size_t>(k), classes.size()));
-          }
+          poll(count * classes.size() * line_floats);  // a class with some features
+          model.scores(points, classes, isa, z.data() + k, width);
         }
         for (std::size_t i = 0; i < count; ++i) fold(s, begin + i, z.subspan(i * width, width));
       }
@@ -95,17 +93,20 @@ void for_each_outer_product(const Data& x, std::size_t n_nonzero, const DoubleMo
     Part& part = parts[item];
     part.outer.assign(n_features * classes.size(), 0.0);
     part.sum.assign(classes.size(), 0.0);
-    std::vector<double> scores(classes.size());
-    const std::span<double> z(scores);
+    const std::size_t width = classes.size();
+    std::vector<double> scores(Layout::together * width);
     const Strip strip = strip_of(n, n_strips, item % n_strips);
     run_with(isa, [&] {
-      for (std::size_t i = strip.begin; i < strip.end; ++i) {
-        const auto row = x.row(static_cast<Index>(i));
-        poll(classes.size() * line_floats);
-        model.scores(row, classes, z);
-        coefficients(i, classes, z);
-        Layout::add(row, z, part.outer);
-        for (std::size_t c = 0; c < z.size(); ++c) part.sum[c] += z[c];
+      for (std::size_t begin = strip.begin; begin < strip.end; begin += Layout::together) {
+        const typename Layout::Points points(x, begin, std::min(Layout::together, strip.end - begin));
+        const std::span<double> z = std::span(scores).first(points.size * width);
+        poll(z.size() * line_floats);
+        model.scores(points, classes, isa, z.data(), width);
+        for (std::size_t i = 0; i < points.size; ++i) coefficients(begin + i, classes, z.subspan(i * width, width));
+        Layout::add(points, z, part.outer);
+        for (std::size_t i = 0; i < points.size; ++i) {
+          for (std::size_t c = 0; c < width; ++c) part.sum[c] += z[i * width + c];
+        }
       }
     });
     if (missing[at].fetch_sub(1, std::memory_order_acq_rel) > 1) return;

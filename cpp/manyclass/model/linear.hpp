@@ -11,6 +11,10 @@
 
 namespace manyclass {
 
+// A scale below this one is multiplied into its row, which grows as the scale falls. So both stay far from the ends of
+// single precision, 2^-126 and 2^127.
+inline constexpr float smallest_scale = 0x1p-40F;
+
 template <class Rows>
 struct Linear {
   using Weight = typename Rows::Weight;
@@ -83,10 +87,6 @@ struct Linear {
   }
 
  private:
-  // A scale below this one is multiplied into its row, which grows as the scale falls. So both stay far from the ends
-  // of single precision, 2^-126 and 2^127.
-  static constexpr float smallest_scale = 0x1p-40F;
-
   static std::size_t at(Index k) { return static_cast<std::size_t>(k); }
 };
 

@@ -202,8 +202,10 @@ class Points {
     return loss;
   }
 
-  static bool fits_float(double p) {
-    return std::fabs(p) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
+  // A move that a row can be given: divided by the row's scale, where rows have one. False for NaN.
+  bool fits_float(double p) const {
+    constexpr auto most = static_cast<double>(std::numeric_limits<float>::max());
+    return std::fabs(p) <= (problem_.model.scale.empty() ? most : most * static_cast<double>(smallest_scale));
   }
 
   // `adaptively` is known where the code is compiled, so that the loops of plain steps stand alone.

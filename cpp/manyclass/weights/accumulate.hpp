@@ -1,6 +1,8 @@
-// A running sum of whole weight matrices, total += g W, where g is a factor of each class.
+// A running sum of whole weight matrices, total += g W, where g is a factor of each class; sums beyond single precision
+// stay at its end, so that a mean of numbers is a number.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <stdexcept>
 
@@ -18,6 +20,10 @@ inline void accumulate(std::span<float> total, std::span<const float> weights, s
   if (factors.size() > (of_columns ? n_columns : weights.size() / n_columns)) {
     throw std::invalid_argument("there are more factors than classes");
   }
+  const auto held = [](float sum) {
+    constexpr float most = std::numeric_limits<float>::max();
+    return sum > most ? most : sum < -most ? -most : sum;
+  };
   const auto of_column = of_columns ? factors : std::span<const float>();
   const auto of_row = of_columns ? std::span<const float>() : factors;
   run_team(n_threads, [&](Member me) {
@@ -28,9 +34,9 @@ inline void accumulate(std::span<float> total, std::span<const float> weights, s
         const float* w = weights.data() + r * n_columns;
         if (of_column.empty()) {
           const float g = of_row.empty() ? 1.0F : of_row[r];
-          for (std::size_t c = 0; c < n_columns; ++c) sum[c] += g * w[c];
+          for (std::size_t c = 0; c < n_columns; ++c) sum[c] = held(sum[c] + g * w[c]);
         } else {
-          for (std::size_t c = 0; c < of_column.size(); ++c) sum[c] += of_column[c] * w[c];
+          for (std::size_t c = 0; c < of_column.size(); ++c) sum[c] = held(sum[c] + of_column[c] * w[c]);
         }
       }
     });

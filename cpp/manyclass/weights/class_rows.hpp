@@ -23,7 +23,7 @@ class ClassRows {
 
   Index n_features() const { return static_cast<Index>(n_features_); }
 
-  float score(DenseRow x, Index k) const { return dot(x.data(), row(k), n_features_); }
+  float score(DenseRow x, Index k) const { return dot<float>(x.data(), row(k), n_features_); }
 
   template <class Classes>
   void scores(DenseRow x, const Classes& classes, std::span<float> z) const {
@@ -33,7 +33,8 @@ class ClassRows {
   // Scores of at most rows_together rows, which follow each other in z by the number of classes: bit for bit those of
   // each alone.
   void scores(std::span<const float* const> x, ClassRange classes, Isa isa, std::span<float> z) const {
-    RowsTogether(x, n_features_).scores([&](std::size_t c) { return row(classes[c]); }, classes.size(), isa, z);
+    const auto row_of = [&](std::size_t c) { return row(classes[c]); };
+    RowsTogether<float>(x, n_features_).scores(row_of, classes.size(), isa, z.data(), classes.size());
   }
 
   // w_k += a x

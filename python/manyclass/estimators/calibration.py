@@ -35,7 +35,7 @@ from scipy.special import expit
 
 from manyclass import _core
 from manyclass.checks import check_choice
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix, times
 from manyclass.training.plan import Labels
 
 CALIBRATIONS = ("temperature",)
@@ -185,7 +185,7 @@ def calibrated(
     def loss(log_factor: float) -> float:
         factor = float(np.exp(log_factor))
         losses = [
-            _log_losses(_times(scores, factor), labels.ids[first : first + len(scores)], noise, n_threads)
+            _log_losses(times(scores, factor), labels.ids[first : first + len(scores)], noise, n_threads)
             for first, scores in tiles()
         ]
         return float(np.average(np.concatenate(losses), weights=r))
@@ -207,13 +207,6 @@ def _kept(tiles: Tiles, n_cells: int) -> Tiles:
         return tiles
     kept = list(tiles())
     return lambda: iter(kept)
-
-
-def _times(scores: Floats, factor: float) -> Floats:
-    """Scores times a factor, held as scores are (evaluate/tiles.hpp), so that differences are finite."""
-    with np.errstate(over="ignore"):
-        product: Floats = np.clip(scores * np.float32(factor), -(2.0**126), 2.0**126)
-    return product
 
 
 def _log_losses(scores: Floats, labels: Ids, noise: str, n_threads: int) -> Doubles:

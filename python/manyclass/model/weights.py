@@ -244,3 +244,11 @@ def log_probabilities_at(
         for first, scores in weights.score_tiles(X, n_threads, scale)
     ]
     return np.concatenate(parts)
+
+
+def times(scores: Floats, factor: float, n_terms: int = 1) -> Floats:
+    """Scores times a factor, held so that differences of sums of `n_terms` are finite (evaluate/tiles.hpp)."""
+    most = 2.0**126 / n_terms
+    with np.errstate(over="ignore"):
+        product: Floats = np.clip(scores * np.float32(factor), -most, most)
+    return product

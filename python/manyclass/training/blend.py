@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from manyclass.model.kinds import Weights
 from manyclass.model.postings import TILE_FLOATS
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix, times
 from manyclass.training.plan import Labels
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -123,7 +123,7 @@ def _of_least_loss(
     def of(scales: Doubles) -> tuple[float, Doubles]:
         value, slopes = 0.0, np.zeros(len(scales))
         for tile in tiles:
-            z = sum(np.float32(scale) * scores for scale, scores in zip(scales, tile.parts, strict=True))
+            z = sum(times(scores, scale, len(scales)) for scale, scores in zip(scales, tile.parts, strict=True))
             more, by = loss(tile, np.asarray(z))
             value, slopes = value + more, slopes + by
         return value / total, slopes / total

@@ -34,6 +34,8 @@ MOST_BATCHED_POINTS_ALL_CLASSES = 4
 MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
 MINIBATCH_POINTS = 10
 
+MOST = float(np.finfo(np.float32).max)
+
 # Iterates are averaged after so many passes that it takes at most a tenth of the time of the steps. What a visit, a
 # weight moved in it and a weight summed cost was measured on two threads (bench_step.py); only the ratios matter.
 MOST_FOR_AVERAGING = 0.1
@@ -103,8 +105,8 @@ class Memory:
         """Add the iterate to the average, if it is to be in it."""
         if n_iter in self.averaged:
             _core.accumulate(self.total, weights.matrix, self.scale, weights.sparse, n_threads)
-            with np.errstate(over="ignore"):  # an infinite mean ends training, and is told, as that of weights is
-                self.intercept_total += weights.intercept
+            total = self.intercept_total.astype(np.float64) + weights.intercept
+            self.intercept_total[:] = np.clip(total, -MOST, MOST)  # as accumulate holds sums
             self.n_averaged += 1
 
     def model(self, weights: LinearWeights) -> tuple[LinearWeights, Floats]:
