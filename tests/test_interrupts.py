@@ -90,6 +90,17 @@ def top_k(n_jobs):
     return lambda: model.predict_top_k(X, 5)
 
 
+def long_rows(n_jobs):
+    """Rows of so many values that a thread's bite of points takes seconds."""
+    n, d, n_classes = 1_024, 10_000, 4_096
+    at = np.arange(n + 1, dtype=np.int32) * d, np.tile(np.arange(d, dtype=np.int32), n)
+    X = sp.csr_array((np.ones(n * d, np.float32), at[1], at[0]), shape=(n, d))
+    model = SoftmaxClassifier(model="linear", solver="implicit", max_iter=1, n_jobs=n_jobs).fit(X[:3], [0, 1, 2])
+    model._weights = type(model._weights)(np.ones((d, n_classes), np.float32), np.zeros(n_classes, np.float32), True)
+    model.classes_ = np.arange(n_classes)
+    return lambda: model.predict_top_k(X, 5)
+
+
 def utilities(n_jobs):
     X = rows(60_000, 16)
     model = with_classes(AugmentReduceClassifier(noise="normal", max_iter=1, n_jobs=n_jobs), X, 3_000)
@@ -122,7 +133,7 @@ def large_batch(n_jobs):
     return lambda: model.fit(X, y)
 
 
-WORK = {f.__name__: f for f in (evaluation, top_k, utilities, gradient, search, k_means, large_batch)}
+WORK = {f.__name__: f for f in (evaluation, top_k, long_rows, utilities, gradient, search, k_means, large_batch)}
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])

@@ -61,6 +61,9 @@ void bind_evaluate(py::module_& m) {
   m.def("log_normalizers", normalizers, "x"_a, "n_features"_a, "weights"_a, "n_threads"_a, "isa"_a = "auto");
   m.def("top_k", best, "x"_a, "n_features"_a, "weights"_a, "k"_a, "n_threads"_a, "isa"_a = "auto");
   m.def("top_wrong", best_wrong, "x"_a, "n_features"_a, "weights"_a, "labels"_a, "classes"_a, "n_threads"_a);
+  m.def(
+      "n_held", [] { return n_held(); },
+      "Questions of this thread so far with a score that was not finite, for which another one was taken.");
   m.def("scores", scores, "x"_a, "n_features"_a, "weights"_a, "n_threads"_a, "isa"_a = "auto");
 }
 

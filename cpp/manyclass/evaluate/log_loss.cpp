@@ -20,7 +20,7 @@ void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>&
       // As a range of one class: the same operations in the same order as in a tile, so that equal weights tie.
       model.linear.scores(x.row(static_cast<Index>(i)), ClassRange{labels[i], 1},
                           std::span<float>(&label_scores[i], 1));
-      hold_finite(std::span<float>(&label_scores[i], 1));
+      if (hold_finite(std::span<float>(&label_scores[i], 1))) ++n_held();
     }
   });
   for_each_tile(x, model, n_threads, isa, [&](Index point, ClassRange classes, std::span<const float> z) {

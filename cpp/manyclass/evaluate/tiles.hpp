@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <span>
 #include <stdexcept>
@@ -72,8 +73,8 @@ CodedRows<Data> rows_for(const CodedRows<Data>& rows, ClassRange chunk, std::siz
 }
 
 // Scores beyond 2^126, of which the difference of two would overflow, count as that, and where +inf met -inf as 0: so
-// that what follows, of finite weights and features, is a number. A chunk without any costs one more look at its scores.
-inline void hold_finite(std::span<float> z) {
+// that what follows is a number. A chunk without any costs one more look at its scores. Returns whether there was one.
+inline bool hold_finite(std::span<float> z) {
   float bad[line_floats] = {};
   std::size_t k = 0;
   for (; k + line_floats <= z.size(); k += line_floats) {
@@ -82,9 +83,17 @@ inline void hold_finite(std::span<float> z) {
   for (; k < z.size(); ++k) bad[0] += 0 * (4 * z[k]);
   float any = 0;
   for (const float b : bad) any += b;
-  if (any == 0) return;
+  if (any == 0) return false;
   constexpr float most = 0x1p126F;
   for (float& score : z) score = std::isnan(score) ? 0 : std::clamp(score, -most, most);
+  return true;
+}
+
+// How many questions of this thread had scores that were held. Whoever asks of weights that nobody has checked compares
+// it before and after: such scores are of huge numbers, or of weights that are not finite.
+inline std::size_t& n_held() {
+  thread_local std::size_t n = 0;
+  return n;
 }
 
 // Points that are scored before their scores are looked at: dense ones are read together.
@@ -114,6 +123,7 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
   const Index chunk = chunk_of(model.linear.rows, x.n_cols);
   const auto n = static_cast<std::size_t>(x.n_rows());
   const std::size_t n_bites = (n + points - 1) / points;
+  std::atomic<bool> held{false};
   for (Index begin = 0; begin < model.n_classes; begin += chunk) {
     const ClassRange classes{begin, std::min(chunk, model.n_classes - begin)};
     parallel_for(n_threads, n_bites, [&](std::size_t bite) {
@@ -128,13 +138,14 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
           score_points(x, linear, classes, isa, first, last, scores);
           for (std::size_t i = first; i < last; ++i) {
             const auto z = std::span(scores).subspan((i - first) * classes.size(), classes.size());
-            hold_finite(z);
+            if (hold_finite(z)) held.store(true, std::memory_order_relaxed);
             fold(static_cast<Index>(i), classes, std::span<const float>(z));
           }
         }
       });
     });
   }
+  if (held) ++n_held();
 }
 
 // Throws std::invalid_argument where there is not a label in [0, n_classes) for each point.

@@ -18,7 +18,7 @@ from manyclass.estimators.coded_files import coded_description, coded_tensors, r
 from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.version_1 import parameters_today
 from manyclass.model.coded import CodedWeights
-from manyclass.model.file_parts import check_version, finite, is_finite, non_negative, reading, warn_of_unread
+from manyclass.model.file_parts import check_version, finite, non_negative, reading, warn_of_unread
 from manyclass.model.file_parts import checked as _checked
 from manyclass.model.file_parts import count as _count
 from manyclass.model.file_parts import decode_text as _decode_text
@@ -26,6 +26,7 @@ from manyclass.model.file_parts import encode_text as _encode_text
 from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
+from manyclass.model.maps import is_finite
 from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, tensor_file_bytes, write_tensors
 from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
@@ -142,7 +143,8 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
     mmap : bool, default=False
         Map the weights instead of reading them: they are read from the disk where a prediction needs them, shared
         between processes, and `coef_` is read-only. The file must stay as it is while the model is in use (`save`
-        puts a new file in its place and does no harm).
+        puts a new file in its place and does no harm). Numbers that are not finite, for which a model that is read is
+        refused, are found by the first prediction that they change, which raises ValueError with the file's name.
 
     Returns
     -------

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import csr_parts
+from manyclass.model.maps import refuses_damage
 from manyclass.model.weights import LINE, Doubles, Floats, Ids, Matrix, log_probabilities_at
 
 Dtype = Literal["float32", "float16", "int8"]
@@ -256,6 +257,7 @@ class CodedWeights:
         values = self.values and self.values.times(factor, self.n_features)
         return replace(self, rows=rows, values=values, intercept=self.intercept * np.float32(factor)), None
 
+    @refuses_damage
     def transform(self, X: Matrix, n_threads: int = 1) -> Floats:
         """Return phi, (n_samples, n_hidden), float32."""
         if self.embeddings is None:
@@ -301,11 +303,13 @@ class CodedWeights:
             phi = self.transform(x[some], n_threads)
             yield some, csr_parts(x[some]) if self.kind == "hybrid" else None, phi
 
+    @refuses_damage
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes); `scale`, which rows of other weights have, is left out."""
         own = self._weights()
         return np.concatenate([own.scores(x, phi, n_threads) for _, x, phi in self._blocks(X, n_threads)])
 
+    @refuses_damage
     def log_losses(
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
     ) -> tuple[Doubles, Ids]:
@@ -317,6 +321,7 @@ class CodedWeights:
             losses = -log_probabilities_at(self, noise, X, labels[:, np.newaxis], n_threads).ravel()
         return losses, ranks
 
+    @refuses_damage
     def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
         """Return classes and log-probabilities, (n_samples, k), best first."""
         own = self._weights()
@@ -332,6 +337,7 @@ class CodedWeights:
         for first in range(0, X.shape[0], step):
             yield first, self.scores(X[first : first + step], n_threads)
 
+    @refuses_damage
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         own = self._weights()

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
+from manyclass.model.maps import is_finite
 from manyclass.model.tensor_file import TensorFile
 from manyclass.version import __version__
 
@@ -100,11 +101,6 @@ def non_negative(file: TensorFile, name: str, array: NDArray[Any]) -> NDArray[An
     if array.size and finite(file, name, array).min() < 0:
         raise ValueError(f"{file.path} is damaged: {name!r} has numbers below 0")
     return array
-
-
-def is_finite(array: NDArray[Any]) -> bool:
-    """Whether all numbers are, without a second array."""
-    return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
 def encode_text(strings: Iterable[Any]) -> dict[str, NDArray[Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass.model.maps import check_maps
 from manyclass.model.weights import LINE, Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
 
 BLOCK_FLOATS = 1 << 22  # of phi in hand at once: 16 MB
@@ -133,6 +134,7 @@ class MappedWeights:
             with np.errstate(over="ignore", invalid="ignore"):
                 phi[:] = X @ self.embeddings
             if not np.isfinite(phi).all():
+                check_maps(self)
                 np.nan_to_num(phi, copy=False, posinf=LARGEST, neginf=-LARGEST)
             if self.relu:
                 np.maximum(phi, 0, out=phi)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.model.mapped import MappedWeights
+from manyclass.model.maps import check_maps, refuses_damage
 from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 
 NOTHING = np.zeros((0, 0), dtype=np.float32)
@@ -158,6 +159,7 @@ class SparseWeights:
         """Return the weights of all scores times a number: a copy, unless it is 1."""
         if factor == 1:
             return self, None
+        check_maps(self)  # what is copied is no map any more
         made = SparseWeights(self.indptr, self.classes, self.values.copy(), self.intercept.copy())
         made.multiply_scores(factor)
         return made, None
@@ -179,10 +181,12 @@ class SparseWeights:
     def _core_weights(self) -> _core.PostingWeights:
         return self._core_made.of(self, NOTHING)
 
+    @refuses_damage
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes); `scale`, which rows of other weights have, is left out."""
         return self._core_weights().scores(csr_parts(as_csr(X)), NOTHING, n_threads)
 
+    @refuses_damage
     def log_losses(
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
     ) -> tuple[Doubles, Ids]:
@@ -190,17 +194,18 @@ class SparseWeights:
         own = np.ascontiguousarray(labels)
         return self._core_weights().log_losses(csr_parts(as_csr(X)), NOTHING, own, n_threads)
 
+    @refuses_damage
     def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
         """Return classes and log-probabilities, (n_samples, k), best first."""
         return self._core_weights().top_k(csr_parts(as_csr(X)), NOTHING, k, n_threads)
 
     def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
-        weights, x = self._core_weights(), as_csr(X)
-        step = max(1, TILE_FLOATS // self.n_classes)
+        x, step = as_csr(X), max(1, TILE_FLOATS // self.n_classes)
         for first in range(0, x.shape[0], step):
-            yield first, weights.scores(csr_parts(x[first : first + step]), NOTHING, n_threads)
+            yield first, self.scores(x[first : first + step], n_threads)
 
+    @refuses_damage
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         return self._core_weights().log_normalizers(csr_parts(as_csr(X)), NOTHING, n_threads)
@@ -251,6 +256,7 @@ class HybridWeights:
         """Return the weights of all scores times a number: a copy, unless it is 1."""
         if factor == 1:
             return self, None
+        check_maps(self.mapped)  # rows are copied, which are no map any more
         rows = self.mapped.rows * np.float32(factor)
         scales = self.scales[0] * factor, self.scales[1] * factor
         return HybridWeights(self.postings.scaled(factor)[0], replace(self.mapped, rows=rows), scales), None
@@ -283,10 +289,12 @@ class HybridWeights:
         for at, phi in self.mapped.blocks(x):
             yield weights, csr_parts(x[at]), phi, at
 
+    @refuses_damage
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes); `scale`, which rows of other weights have, is left out."""
         return np.concatenate([weights.scores(x, phi, n_threads) for weights, x, phi, _ in self._blocks(X)])
 
+    @refuses_damage
     def log_losses(
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
     ) -> tuple[Doubles, Ids]:
@@ -297,6 +305,7 @@ class HybridWeights:
         ]
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
+    @refuses_damage
     def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
         """Return classes and log-probabilities, (n_samples, k), best first."""
         parts = [weights.top_k(x, phi, k, n_threads) for weights, x, phi, _ in self._blocks(X)]
@@ -308,6 +317,7 @@ class HybridWeights:
         for first in range(0, X.shape[0], step):
             yield first, self.scores(X[first : first + step], n_threads)
 
+    @refuses_damage
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         return np.concatenate([weights.log_normalizers(x, phi, n_threads) for weights, x, phi, _ in self._blocks(X)])

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from manyclass.model.maps import mapped
 from manyclass.model.weights import LINE
 
 try:
@@ -166,7 +167,7 @@ class TensorFile:
         self.used.add(name)
         if 0 in shape:
             return np.empty(shape, dtype)  # an empty map does not exist
-        return np.asarray(np.memmap(self.path, dtype, "r", start, shape))
+        return mapped(self.path, name, dtype, shape, start)
 
     def read(self, name: str, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return an array, read into `out` (C-contiguous, of the same dtype and shape) if given."""

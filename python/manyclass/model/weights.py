@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import csr_parts
+from manyclass.model.maps import refuses_damage
 
 LINE = 16  # floats in a cache line: rows of feature-major weights are padded to whole lines
 
@@ -145,6 +146,7 @@ class LinearWeights:
             n_classes=self.n_classes,
         )
 
+    @refuses_damage
     def log_losses(
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
     ) -> tuple[Doubles, Ids]:
@@ -163,6 +165,7 @@ class LinearWeights:
             losses = [-log_probabilities_at(self, noise, X, at, n_threads, scale).ravel()]
         return np.concatenate(losses), np.concatenate(ranks)
 
+    @refuses_damage
     def top_k(
         self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel", scale: Floats | None = None
     ) -> tuple[Ids, Floats]:
@@ -174,6 +177,7 @@ class LinearWeights:
                 log_p = log_probabilities_at(self, noise, X, classes, n_threads).astype(np.float32)
         return classes, log_p
 
+    @refuses_damage
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
         """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
         weights, start = self._core_weights(scale), 0
@@ -184,11 +188,9 @@ class LinearWeights:
 
     def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
-        weights = self._core_weights(scale)
         step = max(1, (1 << 22) // self.n_classes)
         for first in range(0, X.shape[0], step):
-            blocks = self._blocks(X[first : first + step])
-            yield first, np.concatenate([_core.scores(x, d, weights, n_threads) for x, d in blocks])
+            yield first, self.scores(X[first : first + step], n_threads, scale)
 
     def label_scores(self, X: Matrix, labels: Ids) -> Doubles:
         """Return the score of one class of each point."""
@@ -201,11 +203,13 @@ class LinearWeights:
             scores = np.einsum("ij,ij->i", X, self.coef[labels], dtype=np.float64)
         return scores + self.intercept[labels].astype(np.float64)
 
+    @refuses_damage
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         weights = self._core_weights()
         return np.concatenate([_core.log_normalizers(x, d, weights, n_threads) for x, d in self._blocks(X)])
 
+    @refuses_damage
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), rows times `scale`."""
         weights = self._core_weights(scale)
