@@ -54,9 +54,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from manyclass.dask.classifiers import DaskSoftmaxClassifier
+    from manyclass.dask.classifiers import DaskMarginClassifier, DaskSoftmaxClassifier
 
-__all__ = ["DaskSoftmaxClassifier"]
+__all__ = ["DaskMarginClassifier", "DaskSoftmaxClassifier"]
 
 # `manyclass plan` needs `manyclass.dask.costs` where there is no dask.
 if not TYPE_CHECKING:

@@ -42,10 +42,26 @@ class Crew:
         self._signs: dict[str, tuple[float, float]] = {}
         self._idle: dict[str, float] = {}
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._others: set[str] = set()  # workers without a shard on which a call waits
+
+    def submit_where_it_is(self, held: Any, function: Callable[..., Any], *given: Any) -> Any:
+        """Let a worker that has what a future stands for call a function; any worker where it is no future."""
+        if not isinstance(held, distributed.Future):
+            return self.submit(0, function, *given)
+        there = self.holders(held, frozenset()) & self.live()
+        if not there:
+            raise RuntimeError(
+                "the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)"
+            )
+        place = min(there, key=lambda one: (one not in self.places, one))
+        self._others.add(place)
+        return self._submit_to(place, function, *given)
 
     def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
         """Let the worker of a shard call a function; return the future."""
-        place = self.places[at % len(self.places)]
+        return self._submit_to(self.places[at % len(self.places)], function, *given)
+
+    def _submit_to(self, place: str, function: Callable[..., Any], *given: Any) -> Any:
         if self.client.status not in ("running", "connecting"):
             raise _gone(self.client)
         future = self.client.submit(function, *given, workers=[place], allow_other_workers=False, pure=False)
@@ -105,7 +121,7 @@ class Crew:
         """Raise what there is to raise; a lost worker before the errors that follow from it."""
         if self.client.status not in ("running", "connecting"):
             raise _gone(self.client)
-        lost = set(self.places) - self.live()
+        lost = (set(self.places) | self._others) - self.live()
         if lost:
             raise LostWorkerError(lost)
         for future in futures:
@@ -156,6 +172,7 @@ class Crew:
         moved = [at for at, place in enumerate(self.places) if place in lost]
         for at in moved:
             self.places[at] = min(sorted(live), key=self.places.count)
+        self._others -= lost
         return moved
 
     def holders(self, future: Any, lost: frozenset[str]) -> set[str]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from manyclass.dask.loading import Loaded
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import BatchesPlan
 
 
 def check_supported(owner: Any) -> None:
     """Raise ValueError for parameters that need all rows in one place, or models that are not linear ones."""
     chosen = owner.check_parameters()
-    needed: dict[str, Any] = {"early_stopping": False, "calibration": None, "n_models": 1, "warm_start": False}
+    needed: dict[str, Any] = {"calibration": None, "n_models": 1, "warm_start": False}
     for name, value in needed.items():
         if getattr(owner, name, value) != value:
             raise ValueError(f"{name} is {getattr(owner, name)!r}; on a cluster it must be {value!r}")
     for name, part, refused in (
         ("model", chosen.model, ("embedding", "sparse", "hybrid")),
         ("sampler", chosen.sampler, ("head_tail", "search")),
-        ("solver", chosen.solver, ("lbfgs", "adagrad")),
+        ("solver", chosen.solver, ("lbfgs",)),
     ):
         if part is not None and part.name in refused:
             raise ValueError(
@@ -44,7 +44,9 @@ def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
             f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto' or 'exact', whose steps "
             "see all classes of a block"
         )
-    if division != "auto":
+    if division == "rows and classes":
+        _check_for_blocks(owner, loaded)
+    if division != "auto" or loaded.by_batches or any(loaded.n_held) or loaded.origin.steps is not None:
         return division == "rows and classes"
     crew = loaded.crew
     n_classes = crew.gather([crew.submit(0, len, loaded.classes[0])])[0]
@@ -54,13 +56,20 @@ def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
     return exact and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
 
 
-def check_settled(plan: PointsPlan, n_shards: int, *, by_blocks: bool) -> None:
-    """Raise ValueError for what several workers cannot merge, or blocks of classes cannot do."""
-    if by_blocks and plan.schedule.name == "adaptive":
-        raise ValueError("schedule is 'adaptive', which division='rows and classes' does not have; choose another")
-    if by_blocks and plan.max_norm is not None:
-        raise ValueError(f"max_norm is {plan.max_norm!r}, which division='rows and classes' does not have")
-    if n_shards == 1:
+def _check_for_blocks(owner: Any, loaded: Loaded) -> None:
+    """Raise ValueError for what blocks of classes have not."""
+    if loaded.by_batches:
+        raise ValueError(
+            "division is 'rows and classes', which is for one label a row and the log-loss, point by point; several "
+            "labels, margins and 'adagrad' need division='rows'"
+        )
+    if any(loaded.n_held) or loaded.origin.steps is not None:
+        raise ValueError("division is 'rows and classes'; early_stopping and partial_fit need division='rows'")
+
+
+def check_settled(plan: Any) -> None:
+    """Raise ValueError for what goes from visit to visit of a worker, and is not merged."""
+    if isinstance(plan, BatchesPlan):
         return
     if plan.schedule.name == "adaptive":
         raise ValueError("schedule is 'adaptive', whose step sizes several workers cannot share; choose another")
