@@ -20,10 +20,10 @@ from manyclass.dask import answers
 from manyclass.dask.by_blocks import BlocksTraining
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.collections import aligned, homes, parts_of
-from manyclass.dask.crew import Crew, LostWorkerError
+from manyclass.dask.crew import Crew, LostWorkerError, short_memory
 from manyclass.dask.going_on import Origin
 from manyclass.dask.loading import Loaded
-from manyclass.dask.refusals import DIVISIONS, check_settled, check_supported, divides_classes
+from manyclass.dask.refusals import DIVISIONS, check_memory, check_settled, check_supported, divides_classes
 from manyclass.dask.rounds import MOST_LOSSES, Round
 from manyclass.estimators.assembled import without_weights
 from manyclass.estimators.continued import Steps, check_can_go_on
@@ -194,7 +194,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
             else:
                 return self
             crew.abandon()
-        raise RuntimeError(f"training lost workers again and again, the last time {lost}")
+        raise RuntimeError(f"training lost workers again and again, the last time {lost}; {short_memory(client)}")
 
     def _fit(
         self,
@@ -213,6 +213,8 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         numbers = [[at for at, own in enumerate(home) if own == place] for place in used]
         loaded = Loaded(crew, owner, parts, numbers, origin)
         by_blocks = divides_classes(self.division, owner, loaded)
+        if not by_blocks:
+            check_memory(loaded)
         [settled] = crew.gather([loaded.settle(Exact() if by_blocks and owner.solver == "auto" else None)])
         check_settled(settled.plan)
         training = (

@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import distributed
+import numpy as np
 
 PATIENCE = 20.0  # seconds: less than what a user may be made to wait for an error, 30
 GLANCE = 1.0  # seconds between looks at the workers
@@ -126,7 +127,7 @@ class Crew:
             raise LostWorkerError(lost)
         for future in futures:
             if future.status == "error":
-                raise _error_of(future.exception())
+                raise _error_of(future.exception(), self.client)
             if future.status == "cancelled":
                 raise _gone(self.client)
 
@@ -186,18 +187,38 @@ async def _remove(place: str, dask_scheduler: Any = None) -> None:
     await dask_scheduler.remove_worker(place, stimulus_id="manyclass-silent-worker", close=False)
 
 
+def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
+    """The least memory limit of workers, in bytes; infinite where they have none."""
+    told = client.scheduler_info()["workers"]
+    some = told if places is None else [place for place in places if place in told]
+    return min((float(told[place].get("memory_limit") or float("inf")) for place in some), default=float("inf"))
+
+
+def short_memory(client: Any) -> str:
+    """What to do where workers are lost again and again, in words."""
+    try:
+        least = least_memory(client)
+    except Exception:
+        least = float("inf")
+    told = f" (the least memory limit of a worker is {least / 1e6:,.0f} MB)" if np.isfinite(least) else ""
+    return (
+        f"where memory is short{told}, use more workers, smaller parts, or division='rows and classes', which holds a "
+        "part of W on each"
+    )
+
+
 def _gone(client: Any) -> RuntimeError:
     return RuntimeError(f"training ended: the client is {client.status}, or has lost its tasks or the scheduler")
 
 
-def _error_of(fault: BaseException) -> Exception:
+def _error_of(fault: BaseException, client: Any) -> Exception:
     """What a user sees of an error on a worker."""
     if isinstance(fault, ValueError | TypeError):
         return fault
     if isinstance(fault, distributed.KilledWorker):
         made = RuntimeError(
-            f"the workers that trained were killed again and again, as for want of memory: {fault}; use more workers, "
-            "smaller parts, or division='rows and classes', which holds a part of W on each"
+            f"the workers that trained were killed again and again, as for want of memory: {fault}; "
+            f"{short_memory(client)}"
         )
     else:
         made = RuntimeError(f"training failed on a worker: {type(fault).__name__}: {fault}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from manyclass.dask.crew import least_memory, short_memory
 from manyclass.dask.loading import Loaded
 from manyclass.training.plan import BatchesPlan
 
@@ -31,6 +32,7 @@ DIVISIONS = ("auto", "rows", "rows and classes")
 # W whole takes up to four times its size on a worker: as merged, as trained, its change, and the merge of a part; half
 # of the memory is left to the rows.
 COPIES_OF_W, SHARE_OF_MEMORY = 4, 0.5
+FEWEST_COPIES_OF_W = 2  # as merged, and as trained: without these there is no pass
 
 
 def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
@@ -49,11 +51,24 @@ def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
     if division != "auto" or loaded.by_batches or any(loaded.n_held) or loaded.origin.steps is not None:
         return division == "rows and classes"
     crew = loaded.crew
-    n_classes = crew.gather([crew.submit(0, len, loaded.classes[0])])[0]
-    told = crew.client.scheduler_info()["workers"]
-    memory = min(float(told[place].get("memory_limit") or float("inf")) for place in crew.places if place in told)
-    whole = 4.0 * n_classes * loaded.told[0].n_features * COPIES_OF_W
+    whole = _bytes_of_w(loaded) * COPIES_OF_W
+    memory = least_memory(crew.client, crew.places)
     return exact and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
+
+
+def _bytes_of_w(loaded: Loaded) -> float:
+    [n_classes] = loaded.crew.gather([loaded.crew.submit(0, len, loaded.classes[0])])
+    return float(4 * n_classes * loaded.told[0].n_features)
+
+
+def check_memory(loaded: Loaded) -> None:
+    """Raise RuntimeError where W cannot be on a worker as it was merged and as it is trained: before it is killed."""
+    memory, w = least_memory(loaded.crew.client, loaded.crew.places), _bytes_of_w(loaded)
+    if FEWEST_COPIES_OF_W * w > memory:
+        raise RuntimeError(
+            f"W takes {w / 1e6:,.0f} MB, and a worker needs {FEWEST_COPIES_OF_W} times that by rows; "
+            f"{short_memory(loaded.crew.client)}"
+        )
 
 
 def _check_for_blocks(owner: Any, loaded: Loaded) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.dask.crew import Crew, LostWorkerError
+from manyclass.dask.crew import Crew, LostWorkerError, short_memory
 from manyclass.dask.loading import Loaded
 from manyclass.dask.rows import Leg, Report
 from manyclass.estimators.settle import Settled
@@ -123,8 +123,7 @@ class Training(ABC):
         self.n_lost += 1
         if self.n_lost > MOST_LOSSES:
             raise RuntimeError(
-                f"training lost workers {self.n_lost} times, the last time {fault}; where memory is short, use more "
-                "workers, or division='rows and classes', which holds a part of W on each"
+                f"training lost workers {self.n_lost} times, the last time {fault}; {short_memory(self.crew.client)}"
             ) from fault
         self._recover(fault.places)
 
