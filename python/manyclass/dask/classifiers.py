@@ -20,7 +20,7 @@ from manyclass.dask import answers
 from manyclass.dask.by_blocks import BlocksTraining
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.collections import aligned, homes, parts_of
-from manyclass.dask.crew import Crew, LostWorkerError, short_memory
+from manyclass.dask.crew import Crew, LostWorkerError
 from manyclass.dask.going_on import Origin
 from manyclass.dask.loading import Loaded
 from manyclass.dask.refusals import DIVISIONS, check_memory, check_settled, check_supported, divides_classes
@@ -184,17 +184,17 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         check_supported(owner)
         check_choice("division", self.division, DIVISIONS)
         check_number("n_merges", self.n_merges, low=1, integer=True)
-        client, lost = self.client_, ""
+        client, lost, advice = self.client_, "", ""
         for _ in range(MOST_LOSSES):
             crew = Crew(client, [])
             try:
                 self._fit(crew, owner, X, parts, origin(), callback, seconds)
             except LostWorkerError as fault:  # with all that was known: once more, on those that are left
-                lost = str(fault)
+                lost, advice = str(fault), crew.short_memory()
             else:
                 return self
             crew.abandon()
-        raise RuntimeError(f"training lost workers again and again, the last time {lost}; {short_memory(client)}")
+        raise RuntimeError(f"training lost workers again and again, the last time {lost}; {advice}")
 
     def _fit(
         self,

@@ -43,7 +43,17 @@ class Crew:
         self._signs: dict[str, tuple[float, float]] = {}
         self._idle: dict[str, float] = {}
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.memory = np.inf  # bytes, the least limit of a worker that was ever seen
         self._others: set[str] = set()  # workers without a shard on which a call waits
+
+    def short_memory(self) -> str:
+        """What to do where workers are lost again and again, in words."""
+        least = self.memory
+        told = f" (the least memory limit of a worker is {least / 1e6:,.0f} MB)" if np.isfinite(least) else ""
+        return (
+            f"where memory is short{told}, use more workers, smaller parts, or division='rows and classes', which "
+            "holds a part of W on each"
+        )
 
     def submit_where_it_is(self, held: Any, function: Callable[..., Any], *given: Any) -> Any:
         """Let a worker that has what a future stands for call a function; any worker where it is no future."""
@@ -127,7 +137,7 @@ class Crew:
             raise LostWorkerError(lost)
         for future in futures:
             if future.status == "error":
-                raise _error_of(future.exception(), self.client)
+                raise _error_of(future.exception(), self.short_memory())
             if future.status == "cancelled":
                 raise _gone(self.client)
 
@@ -138,6 +148,7 @@ class Crew:
         now, found = time.monotonic(), set()
         for place, told in self.client.scheduler_info()["workers"].items():
             sign = float(told["last_seen"])
+            self.memory = min(self.memory, float(told.get("memory_limit") or np.inf))
             if self._signs.get(place, (None,))[0] != sign:
                 self._signs[place] = (sign, now)
             if told.get("status") == "running":
@@ -194,31 +205,17 @@ def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
     return min((float(told[place].get("memory_limit") or float("inf")) for place in some), default=float("inf"))
 
 
-def short_memory(client: Any) -> str:
-    """What to do where workers are lost again and again, in words."""
-    try:
-        least = least_memory(client)
-    except Exception:
-        least = float("inf")
-    told = f" (the least memory limit of a worker is {least / 1e6:,.0f} MB)" if np.isfinite(least) else ""
-    return (
-        f"where memory is short{told}, use more workers, smaller parts, or division='rows and classes', which holds a "
-        "part of W on each"
-    )
-
-
 def _gone(client: Any) -> RuntimeError:
     return RuntimeError(f"training ended: the client is {client.status}, or has lost its tasks or the scheduler")
 
 
-def _error_of(fault: BaseException, client: Any) -> Exception:
+def _error_of(fault: BaseException, advice: str) -> Exception:
     """What a user sees of an error on a worker."""
     if isinstance(fault, ValueError | TypeError):
         return fault
     if isinstance(fault, distributed.KilledWorker):
         made = RuntimeError(
-            f"the workers that trained were killed again and again, as for want of memory: {fault}; "
-            f"{short_memory(client)}"
+            f"the workers that trained were killed again and again, as for want of memory: {fault}; {advice}"
         )
     else:
         made = RuntimeError(f"training failed on a worker: {type(fault).__name__}: {fault}")

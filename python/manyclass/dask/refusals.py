@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyclass.dask.crew import least_memory, short_memory
+from manyclass.dask.crew import least_memory
 from manyclass.dask.loading import Loaded
 from manyclass.training.plan import BatchesPlan
 
@@ -67,7 +67,7 @@ def check_memory(loaded: Loaded) -> None:
     if FEWEST_COPIES_OF_W * w > memory:
         raise RuntimeError(
             f"W takes {w / 1e6:,.0f} MB, and a worker needs {FEWEST_COPIES_OF_W} times that by rows; "
-            f"{short_memory(loaded.crew.client)}"
+            f"{loaded.crew.short_memory()}"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.dask.crew import Crew, LostWorkerError, short_memory
+from manyclass.dask.crew import Crew, LostWorkerError
 from manyclass.dask.loading import Loaded
 from manyclass.dask.rows import Leg, Report
 from manyclass.estimators.settle import Settled
@@ -123,7 +123,7 @@ class Training(ABC):
         self.n_lost += 1
         if self.n_lost > MOST_LOSSES:
             raise RuntimeError(
-                f"training lost workers {self.n_lost} times, the last time {fault}; {short_memory(self.crew.client)}"
+                f"training lost workers {self.n_lost} times, the last time {fault}; {self.crew.short_memory()}"
             ) from fault
         self._recover(fault.places)
 
