@@ -1,8 +1,6 @@
 """Pictures of training on a cluster: what each worker has of W, and what the workers of a fit did when.
 
-The second is drawn from a record, `task_stream.json`, that this file makes of a fit on a cluster of three processes:
-
-    python python/docs/cluster_pictures.py
+The second is drawn from a record, `task_stream.json`, that `bench/record_task_stream.py` makes.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import Any
 
 from matplotlib.patches import Rectangle
 
-from manyclass.plot.style import COLOURS, FAINT, FONT_POINTS, GREY, Picture, canvas, drawing
+from manyclass.plot.style import COLOURS, FAINT, GREY, Picture, canvas, drawing
 
 RECORD = Path(__file__).with_name("task_stream.json")
 WORKERS = 3
@@ -23,13 +21,14 @@ KINDS = {
     "merge": "a merge of its part of W",
     "transfer": "W on its way from another worker",
 }
+BEFORE = 0.2  # seconds that are shown before the first pass; rows are read and counted before
 ELSE = "other tasks: counting classes, copies, reports"
 
 
 def divisions() -> Picture:
     """Draw W, a row for each feature and a column for each class, as each of three workers has it."""
     with drawing():
-        figure, both = canvas(2, width=8.0, height=2.3)
+        figure, both = canvas(2, width=4.6, height=2.1)
         titles = ("By rows: all of W on each, changes are merged", "By rows and classes: blocks go round")
         for axes, title, whole in zip(both, titles, (True, False), strict=True):
             for worker in range(WORKERS):
@@ -69,7 +68,9 @@ def divisions() -> Picture:
 def task_stream() -> Picture:
     """Draw the recorded fit: a line for each worker, a bar for each task, in seconds."""
     told: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
-    tasks, kinds = told["tasks"], [*KINDS, "else"]
+    kinds = [*KINDS, "else"]
+    first = min(t[2] for t in told["tasks"] if t[1] == "make_pass") - BEFORE
+    tasks = [(t[0], t[1], t[2] - first, t[3] - first) for t in told["tasks"] if t[2] >= first]
     colours = dict(zip(kinds, (COLOURS[0], COLOURS[1], COLOURS[4], "#BBBBBB"), strict=True))
     with drawing():
         figure, [axes] = canvas(1, width=8.0, height=2.6)
@@ -80,67 +81,9 @@ def task_stream() -> Picture:
         axes.set(ylim=(WORKERS - 0.5, -0.5), xlabel="seconds", xlim=(0, max(t[3] for t in tasks)))
         axes.set_yticks(range(WORKERS), [f"worker {w}" for w in range(WORKERS)])
         axes.set_title(told["title"])
-        for row, kind in enumerate(kinds):
-            at = (0.0 + 0.5 * (row % 2), -0.42 - 0.14 * (row // 2))
-            square = {"xycoords": "axes fraction", "va": "center", "annotation_clip": False}
-            axes.annotate("■", at, color=colours[kind], fontsize=FONT_POINTS + 4, **square)
-            axes.annotate(KINDS.get(kind, ELSE), (at[0] + 0.025, at[1]), **square)
+        handles = [Rectangle((0, 0), 1, 1, facecolor=colours[kind]) for kind in kinds]
+        names = [KINDS.get(kind, ELSE) for kind in kinds]
+        figure.legend(handles, names, loc="outside lower left", ncols=2, frameon=False)
     shares = ", ".join(f"{KINDS.get(kind, ELSE)} {told['seconds'][kind]:.2f} s" for kind in kinds)
-    alt = f"{told['title']}: a line for each worker and a bar for each task. All workers together: {shares}."
+    alt = f"{told['title']}: a line for each worker and a bar for each task. With what came before, in all: {shares}."
     return Picture(figure, alt)
-
-
-def record() -> None:
-    """Make the record anew."""
-    import importlib
-    import os
-
-    import dask
-    import numpy as np
-    from distributed import Client, LocalCluster, get_task_stream
-
-    from manyclass import solvers
-    from manyclass.dask import DaskSoftmaxClassifier
-
-    n, n_features, n_classes = 15_000, 40, 1_000
-    rng = np.random.default_rng(0)
-    W = rng.normal(size=(n_features, n_classes)).astype(np.float32)
-
-    def part(seed: int) -> tuple[Any, Any]:
-        own = np.random.default_rng(seed)
-        X = own.normal(size=(n // WORKERS, n_features)).astype(np.float32)
-        return X, np.argmax(X @ W + own.gumbel(size=(len(X), n_classes)), axis=1)
-
-    solver = solvers.Implicit(decay=0.8, averaging="none")
-    with (
-        LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as cluster,
-        Client(cluster) as client,
-    ):
-        client.run(importlib.import_module, "manyclass.dask.by_rows")
-        both = [client.persist(dask.delayed(part, nout=2)(seed)) for seed in range(1, WORKERS + 1)]
-        model = DaskSoftmaxClassifier(
-            solver=solver, learning_rate=0.02, max_iter=3, n_negatives=64, random_state=0, client=client
-        )
-        given = [x for x, _ in both], [y for _, y in both]
-        model.fit(*given)  # workers import what they need
-        with get_task_stream(client) as stream:
-            model.fit(*given)
-        places = sorted({task["worker"] for task in stream.data})
-        first = min(one["start"] for task in stream.data for one in task["startstops"])
-        tasks: list[Any] = []
-        for task in stream.data:
-            name = task["key"] if isinstance(task["key"], str) else task["key"][0]
-            own = next((kind for kind in KINDS if name.startswith(kind + "-")), "else")
-            for one in task["startstops"]:
-                kind = "transfer" if one["action"] == "transfer" else own
-                tasks.append([places.index(task["worker"]), kind, one["start"] - first, one["stop"] - first])
-    tasks = [[worker, kind, round(start, 4), round(stop, 4)] for worker, kind, start, stop in sorted(tasks)]
-    seconds = {kind: round(sum(t[3] - t[2] for t in tasks if t[1] == kind), 3) for kind in [*KINDS, "else"]}
-    load = round(os.getloadavg()[0])
-    title = f"Task stream of a fit by rows: {n:,} rows, {n_classes:,} classes, 3 passes (load {load})"
-    told = {"title": title, "seconds": seconds, "tasks": tasks}
-    RECORD.write_text(json.dumps(told) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    record()

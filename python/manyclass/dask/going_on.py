@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from manyclass.dask import batches, rows
 from manyclass.dask.rows import Part
 from manyclass.dask.shards import Shard, Whole
-from manyclass.estimators.assembled import before_of, history_of, settle_batches_of
+from manyclass.estimators.assembled import before_of, history_of, settle_batches_of, weights_of
 from manyclass.estimators.continued import Before, Steps, passes_of_call, stepwise, weights_of_call, with_resolved
 from manyclass.estimators.continued_batches import mapped_of_call
 from manyclass.estimators.history import History
@@ -103,7 +103,7 @@ def parts_to_go_on(
     before = before_of(model, classes)
     if isinstance(plan, BatchesPlan):
         return batches.split(whole, *mapped_of_call(plan, before, classes, whole.counts))
-    weights = weights_of_call(plan, model._weights, classes, before, whole.counts, scaling)
+    weights = weights_of_call(plan, weights_of(model), classes, before, whole.counts, scaling)
     return rows.split(whole, weights)
 
 
@@ -122,8 +122,8 @@ def fits(facts: Any, by_batches: bool, n_features: int, several: bool) -> None:
     if bool(facts.multilabel_) != several:
         told = ("one label a row", "an indicator matrix of labels")
         raise ValueError(f"y has {told[several]}; the model was trained with {told[facts.multilabel_]}")
-    if isinstance(facts._weights, MappedWeights) != by_batches or not isinstance(
-        facts._weights, MappedWeights | LinearWeights
+    if isinstance(weights_of(facts), MappedWeights) != by_batches or not isinstance(
+        weights_of(facts), MappedWeights | LinearWeights
     ):
         raise ValueError(
             f"solver is {facts.solver!r}; partial_fit goes on with the model that is there, which was trained "

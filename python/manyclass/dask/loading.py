@@ -12,7 +12,7 @@ from manyclass.dask import intake
 from manyclass.dask.crew import Crew, LostWorkerError
 from manyclass.dask.going_on import Origin, counts_after, counts_to_draw_by, fits, scaling_of_call, settle_call
 from manyclass.dask.intake import Told
-from manyclass.estimators.assembled import by_batches
+from manyclass.estimators.assembled import by_batches, weights_of
 from manyclass.training.validation import fork
 
 
@@ -108,7 +108,7 @@ class Loaded:
         first = self.told[0]
         sparse = first.sparse and not self.by_batches
         if origin.facts is not None:
-            sparse = bool(origin.facts._weights.sparse)
+            sparse = bool(weights_of(origin.facts).sparse)
         shape = (len(rows), first.n_features, sum(self.n_rows), sparse, origin.history.n_fit > 0)
         self.whole = crew.everywhere(intake.whole_of, to_draw_by, *shape)
         mean = None if origin.steps is None else 1.0
@@ -147,7 +147,7 @@ class Loaded:
     def _shard(self, at: int, rows: Any) -> Any:
         own = self._kept(at, rows)
         first = self.origin.history.n_points + sum(self.n_rows[:at])
-        like = None if self.origin.facts is None else self.origin.facts._weights
+        like = None if self.origin.facts is None else weights_of(self.origin.facts)
         like = None if self.by_batches else like
         given = (own, self.classes[0], self._weigh(at, own), self.scaling[0], at, first, like)
         return self.crew.submit(at, intake.shard_of, *given)

@@ -175,3 +175,8 @@ def history_of(model: Any) -> History:
     """How much a model has seen."""
     found: History = model._history
     return found
+
+
+def weights_of(model: Any) -> Any:
+    """The weights of a fitted model."""
+    return model._weights
