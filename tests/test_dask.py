@@ -19,8 +19,8 @@ from distributed import Client, LocalCluster
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.intake import couplings, size_of
-from manyclass.dask.rows import simulate
 from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.simulation import simulate
 from manyclass.estimators.settle import settle_points
 
 # Of distributed itself and what it imports, in this process; a worker's are its own.
@@ -253,7 +253,7 @@ def test_bad_input_is_refused_in_words_and_leaves_the_model_as_it_was(client, da
     ):
         with pytest.raises((TypeError, ValueError), match=told):
             model.fit(*given)
-    for name, value in (("early_stopping", True), ("n_models", 2), ("model", "embedding"), ("solver", "lbfgs")):
+    for name, value in (("warm_start", True), ("n_models", 2), ("model", "embedding"), ("solver", "lbfgs")):
         with pytest.raises(ValueError, match=name):
             clone(model).set_params(**{name: value}, client=client).fit(dX, dy)
     assert equal(model.to_local(), before)

@@ -1,5 +1,6 @@
 """Training on a Dask cluster that loses workers, its client or its scheduler: it goes on, or says so within 30 s."""
 
+import importlib
 import os
 import signal
 import threading
@@ -7,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 pytest.importorskip("distributed")
 
@@ -16,6 +18,7 @@ from distributed import Client, LocalCluster
 
 from manyclass import solvers
 from manyclass.dask import DaskSoftmaxClassifier
+from manyclass.dask.by_rows import RowsTraining
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -162,3 +165,88 @@ def test_a_task_that_fails_is_told_once():
 
         with pytest.raises(RuntimeError, match="training failed on a worker: OSError: the disk is gone"):
             model(client).fit(X.map_blocks(broken, dtype=np.float32, meta=np.zeros((0, 0), np.float32)), y)
+
+
+# Early stopping
+
+
+@pytest.mark.parametrize("nanny", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_a_worker_that_is_lost_while_validating_does_not_hang_training(nanny, monkeypatch):
+    given = {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": 3, "max_iter": 8}
+    with cluster(processes=True) as workers, Client(workers) as client:
+        if not nanny:
+            for one in workers.workers.values():
+                one.auto_restart = False
+        X, y = data()
+        victim, done = worker_pids(client)[0], []
+        validate = RowsTraining._validate
+
+        def lose_one(self):
+            """Hold the looks back until one of the workers is gone."""
+            if len(self.watch.curve) == 2 and not done:
+                done.append(True)
+                os.kill(victim, signal.SIGKILL)
+            return validate(self)
+
+        monkeypatch.setattr(RowsTraining, "_validate", lose_one)
+        found = model(client, **given).fit(X, y)
+        assert done
+        assert found.n_iter_ == len(found.validation_curve_) >= 3
+        assert np.isfinite(found.validation_curve_).all()
+        assert found.best_iter_ >= 1
+        measured = found.evaluate(X, y)["log_loss"]
+        assert measured < np.log(N_CLASSES)
+
+
+# Memory
+
+
+def in_memory_of(limit, then):
+    """Let something happen on a cluster of two workers with so much memory."""
+    quick = {
+        "distributed.worker.memory.target": False,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": 0.95,
+        "distributed.scheduler.allowed-failures": 1,
+    }
+    with dask.config.set(quick), cluster(processes=True, memory_limit=limit) as workers, Client(workers) as client:
+        # On a busy machine this takes longer than a worker may be silent.
+        client.run(importlib.import_module, "manyclass.dask.by_rows")
+        then(client)
+
+
+def large_part(n, n_features, first):
+    """Rows of as many classes."""
+    ones = np.ones(n, dtype=np.float32)
+    return sp.csr_array((ones, np.arange(n), np.arange(n + 1)), shape=(n, n_features)), first + np.arange(n)
+
+
+def fit_large(client, n_features):
+    """Train 4,000 classes of so many features; W takes 16 kB times that."""
+    both = [dask.delayed(large_part, nout=2)(1_000, n_features, first) for first in range(0, 4_000, 1_000)]
+    with pytest.raises(RuntimeError, match=r"memory limit of a worker is 700 MB"):
+        model(client).fit([X for X, _ in both], [y for _, y in both])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n_features", [25_000, 15_000])
+def test_workers_with_too_little_memory_end_in_one_error_that_names_it(n_features):
+    # W takes 400 MB, which is refused before training, or 240 MB, with which workers are killed in it.
+    in_memory_of(700_000_000, lambda client: fit_large(client, n_features))
+
+
+@pytest.mark.long
+def test_a_worker_that_its_nanny_kills_for_memory_once_does_not_end_training():
+    def fit(client):
+        X, y = data()
+        victim, filled = sorted(client.scheduler_info()["workers"])[0], []
+
+        def fill():
+            """Let one worker take more memory than it may have."""
+            filled.append(client.submit(np.ones, 1 << 28, workers=[victim], retries=0, pure=False))
+
+        found = model(client).fit(X, y, callback=in_pass(2, fill))
+        assert found.n_iter_ == 6
+
+    in_memory_of("1200MB", fit)

@@ -16,8 +16,8 @@ from manyclass.cli.parser import main
 from manyclass.dask.costs import SPEEDS, WORKERS, Job, by_rows, by_rows_and_classes, stops_at
 from manyclass.dask.intake import couplings, size_of
 from manyclass.dask.merging import FURTHEST, Curvature, coupling_of, settle, weigh
-from manyclass.dask.rows import simulate
 from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.simulation import simulate
 from manyclass.datasets import load_multiclass
 from manyclass.estimators.settle import settle_points
 

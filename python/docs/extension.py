@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cluster_pictures import divisions, task_stream
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -206,6 +207,8 @@ DRAWN: dict[str, Callable[[], plot.Picture]] = {
     "loss_against_seconds": lambda: plot.loss_against_seconds([r for r in records("curves") if "best" in r]),
     "loss_without_certificate": lambda: plot.loss_against_seconds([r for r in records("curves") if "best" not in r]),
     "double_sum": double_sum,
+    "divisions": divisions,
+    "task_stream": task_stream,
 }
 
 

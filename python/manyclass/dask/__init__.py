@@ -1,18 +1,22 @@
 r"""Training on a Dask cluster: more rows, or more classes, than one machine holds.
 
-`DaskSoftmaxClassifier` is `manyclass.SoftmaxClassifier` for rows that are on the workers of a cluster. It takes dask
-arrays of dense or CSR chunks, data frames, delayed parts and lists of files; fits linear models of one label a row; its
-predictions are lazy, and `to_local` brings the model, with W, to the client. Until then neither the client nor the
-scheduler has W: it goes from worker to worker.
+`DaskSoftmaxClassifier` and `DaskMarginClassifier` are the estimators of one machine for rows that are on the workers of
+a cluster. They take dask arrays of dense or CSR chunks, data frames, delayed parts and lists of files; fit linear
+models of one or several labels a row, y being an indicator matrix; their predictions are lazy, and `to_local` brings
+the model, with W, to the client. Until then neither the client nor the scheduler has W: it goes from worker to worker.
 
 By rows
     Each worker has all of W and makes a pass over its rows by the loop of one machine. Then each merges a part of W: it
     gets the changes of that part from all others, and all others the part from it. So a worker gets and gives about W
     once a merge, however many there are; rows of the stored matrix that a pass left alone are not moved. How changes
-    add up is in `manyclass.dask.merging`: as a sum where they are small, as a mean where each alone went all the way.
+    add up is in `manyclass.dask.merging`: as a sum where they are small, as a mean where each alone went all the way;
+    of margins, several labels and Adagrad in `manyclass.dask.batches`.
     What points carry (u of the double sum) follows the changes of the others. Memory: four times W.
 
-By rows and classes
+    `partial_fit` goes on from the W of the last training, on the workers. Early stopping holds out rows of each worker,
+    drawn as on one machine, and adds up their losses after each pass.
+
+By rows and classes, of one label a row
     Each worker has a block of classes, W over the number of workers, and steps on the terms of its rows and these
     classes; then blocks move on to the next worker, so that in a pass each visits all rows. In the doubly separable
     form (Raman et al., KDD 2019) a term needs a row's log-normaliser and one class's weights. A row keeps the log-sum
@@ -33,8 +37,8 @@ By rows and classes
 
 Same answers
     Parts stay where they are in memory, or go to the workers in turn; `shards_` says which parts each had. With the
-    same parts on as many workers a fit is the same bit for bit, and is what `rows.simulate` or
-    `blocks.simulate_blocks` makes in one process. With one worker, by rows, it is the model of `SoftmaxClassifier` bit
+    same parts on as many workers a fit is the same bit for bit, and is what `simulation.simulate` or
+    `blocks.simulate_blocks` makes in one process. With one worker, by rows, it is the model of one machine bit
     for bit where nothing is "auto". What "auto" stands for is found on the worker with the most rows; so is the
     scaling of features.
 
@@ -45,7 +49,7 @@ Faults
     loss beyond that, a client or a scheduler that is gone end in one RuntimeError. A worker that says nothing for 20
     seconds, or takes no tasks for as long, is lost.
 
-Not here: several labels a row, embeddings, margins, early stopping, calibration, "head_tail", partial_fit.
+Not here: embeddings, weights on pairs, calibration, "head_tail" and searches; early stopping but of one label a row.
 """
 
 from __future__ import annotations
@@ -54,9 +58,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from manyclass.dask.classifiers import DaskSoftmaxClassifier
+    from manyclass.dask.classifiers import DaskMarginClassifier, DaskSoftmaxClassifier
 
-__all__ = ["DaskSoftmaxClassifier"]
+__all__ = ["DaskMarginClassifier", "DaskSoftmaxClassifier"]
 
 # `manyclass plan` needs `manyclass.dask.costs` where there is no dask.
 if not TYPE_CHECKING:

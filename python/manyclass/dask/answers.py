@@ -15,13 +15,18 @@ from scipy.special import softmax
 from manyclass.checks import canonical_csr
 from manyclass.dask.blocks import Block, Seen, best_of, joined_blocks, look
 from manyclass.dask.crew import Crew
+from manyclass.dask.going_on import Origin
 from manyclass.dask.intake import n_rows, pack
-from manyclass.dask.rows import Part, finished
-from manyclass.dask.shards import Whole
-from manyclass.estimators.assembled import Trained, assembled
+from manyclass.dask.rows import Part
+from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.simulation import way_of
+from manyclass.estimators.assembled import Some, Trained, assembled
+from manyclass.estimators.labels import indicator_lists
 from manyclass.estimators.settle import Settled
 from manyclass.estimators.targets import find_positions
 from manyclass.model.weights import LinearWeights
+from manyclass.training.plan import BatchesPlan
+from manyclass.training.squares import MappedSquares
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,10 @@ class RemoteModel:
     def _there(self) -> Any:
         return held_of(self.client, self.futures)
 
+    def held(self) -> Any:
+        """The future of the model."""
+        return self._there()
+
     def ask(self, what: str, part: Any, *given: Any) -> Any:
         """Ask of a part of X, when it is computed."""
         return dask.delayed(answer, pure=True)(dask.delayed(self._there()), what, part, *given)
@@ -41,6 +50,10 @@ class RemoteModel:
     def sums(self, part: Sequence[Any]) -> Any:
         """Ask for what `evaluate` adds up of a part."""
         return dask.delayed(sums_of, pure=True)(dask.delayed(self._there()), *part)
+
+    def score_sums(self, part: Sequence[Any]) -> Any:
+        """Ask for what `score` of several labels adds up of a part."""
+        return dask.delayed(score_sums_of, pure=True)(dask.delayed(self._there()), *part)
 
     def bring(self) -> Any:
         """Bring it here."""
@@ -64,6 +77,10 @@ class LocalModel:
 
     model: Any
 
+    def held(self) -> Any:
+        """The model."""
+        return self.model
+
     def ask(self, what: str, part: Any, *given: Any) -> Any:
         """Ask of a part of X, when it is computed."""
         return dask.delayed(answer, pure=True)(dask.delayed(self.model), what, part, *given)
@@ -72,26 +89,73 @@ class LocalModel:
         """Ask for what `evaluate` adds up of a part."""
         return dask.delayed(sums_of, pure=True)(dask.delayed(self.model), *part)
 
+    def score_sums(self, part: Sequence[Any]) -> Any:
+        """Ask for what `score` of several labels adds up of a part."""
+        return dask.delayed(score_sums_of, pure=True)(dask.delayed(self.model), *part)
+
     def bring(self) -> Any:
         """Return it."""
         return self.model
 
 
+@dataclass(frozen=True)
+class Found:
+    """What the client knows of a training by rows.
+
+    Attributes
+    ----------
+    curve, validation_curve : list of float
+    n_averaged, n_rows, best_iter : int
+        Iterates in the average; rows of all workers; the best pass, 0: the last one.
+    settled : Settled
+    names : tuple of str or None
+    sparse_labels : bool or None
+        Whether an indicator matrix was sparse; None: there is a label a row.
+    """
+
+    curve: list[float]
+    n_averaged: int
+    settled: Settled
+    n_rows: int
+    names: tuple[str, ...] | None
+    validation_curve: list[float]
+    best_iter: int
+    sparse_labels: bool | None
+
+
 def model_of(
     owner: Any,
-    whole: Whole,
+    goes_on: bool,
+    facts: Any,
+    found: Found,
     parts: Sequence[Part],
-    n_averaged: int,
-    classes: Any,
-    names: Any,
-    settled: Settled,
-    scaling: Any,
-    curve: list[float],
+    all_know: tuple[Whole, Any, Any, Any],
+    shard: Shard,
 ) -> Any:
-    """The fitted estimator of one machine."""
-    weights = finished(whole, parts, n_averaged)
-    text = None if names is None else np.array(names, dtype=object)
-    return assembled(owner, Trained(weights, classes, whole.counts, text, curve, settled, scaling))
+    """The fitted estimator of one machine; `all_know` is what all workers know, classes, counts and scaling, and
+    `shard` some of the rows."""
+    plan: Any = found.settled.plan
+    whole, classes, counts, scaling = all_know
+    squares = None
+    if isinstance(plan, BatchesPlan):
+        sums = [part.squares for part in parts]
+        squares = MappedSquares(np.zeros(0, dtype=np.float32), np.concatenate(sums))
+    trained = Trained(
+        weights=way_of(plan).finished(plan, whole, parts, found.n_averaged),
+        classes=classes,
+        counts=counts,
+        names=None if found.names is None else np.array(found.names, dtype=object),
+        curve=found.curve,
+        settled=found.settled,
+        scaling=scaling,
+        n_points=found.n_rows,
+        squares=squares,
+        validation_curve=found.validation_curve,
+        best_iter=found.best_iter,
+    )
+    some = None if found.sparse_labels is None else Some(shard.x, shard.lists, shard.weights, found.sparse_labels)
+    before = Origin(facts=facts).before(classes, counts) if goes_on else None
+    return assembled(owner, trained, some, facts, before)
 
 
 def answer(model: Any, what: str, x: Any, *given: Any) -> Any:
@@ -99,6 +163,8 @@ def answer(model: Any, what: str, x: Any, *given: Any) -> Any:
     x = x[0] if isinstance(x, tuple) else x
     if not n_rows(x):
         return _no_rows(model, what, *given)
+    if what == "predict" and getattr(model, "multilabel_", False):
+        return model.predict(x, **dict(given))
     if what == "top_labels":
         return model.predict_top_k(x, *given)[0]
     if what == "top_log_probabilities":
@@ -107,6 +173,9 @@ def answer(model: Any, what: str, x: Any, *given: Any) -> Any:
 
 
 def _no_rows(model: Any, what: str, *given: Any) -> Any:
+    if what == "predict" and getattr(model, "multilabel_", False):
+        none = sp.csr_array((0, len(model.classes_)), dtype=np.int64)
+        return none if model._sparse_labels else none.toarray()
     shapes = {"predict": (0,), "predict_proba": (0, len(model.classes_))}
     dtypes = {"predict_proba": np.float64, "top_log_probabilities": np.float32}
     return np.zeros(shapes.get(what, (0, *given)), dtype=dtypes.get(what, model.classes_.dtype))
@@ -117,6 +186,8 @@ def sums_of(model: Any, *columns: Any) -> dict[str, float]:
     x, y, weights = pack(*columns)
     if not n_rows(x):
         return {"weight": 0.0, "n_unseen": 0}
+    if getattr(model, "multilabel_", False):
+        return _sums_of_several(model, x, y, weights)
     seen = np.isin(np.asarray(y), model.classes_)
     own = seen.astype(np.float64) if weights is None else np.where(seen, np.asarray(weights, dtype=np.float64), 0.0)
     n_unseen = int(len(seen) - seen.sum())
@@ -128,6 +199,28 @@ def sums_of(model: Any, *columns: Any) -> dict[str, float]:
     return {**sums, "weight": total, "n_unseen": n_unseen}
 
 
+def _sums_of_several(model: Any, x: Any, y: Any, weights: Any) -> dict[str, float]:
+    """The same of rows with several labels; those without any do not count, but for the share that is right."""
+    n = n_rows(x)
+    given = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    own = given * (np.diff(indicator_lists(y, n).indptr) > 0)
+    sums: dict[str, float] = {"weight": float(own.sum())}
+    if own.any():
+        found = model.evaluate(x, y, None if weights is None else given)
+        sums |= {name: value * sums["weight"] for name, value in found.items()}
+    return sums
+
+
+def score_sums_of(model: Any, *columns: Any) -> tuple[float, float]:
+    """The weight of the rows of a part that are predicted right, all labels of a row together, and of all rows."""
+    x, y, weights = pack(*columns)
+    if not n_rows(x):
+        return 0.0, 0.0
+    given = np.ones(n_rows(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    total = float(given.sum())
+    return (model.score(x, y, given) * total if total else 0.0), total
+
+
 def means_of(parts: Sequence[dict[str, float]]) -> dict[str, float]:
     """Means over all parts; raises ValueError where no row has a label that the model has seen."""
     weight = sum(part["weight"] for part in parts)
@@ -135,6 +228,8 @@ def means_of(parts: Sequence[dict[str, float]]) -> dict[str, float]:
         raise ValueError("no row has a label that the model has seen")
     names = next(part.keys() for part in parts if part["weight"])
     means = {name: sum(part.get(name, 0.0) for part in parts) / weight for name in names if name not in _COUNTS}
+    if not any("n_unseen" in part for part in parts if part["weight"]):  # of several labels
+        return means
     return {**means, "n_unseen": int(sum(part["n_unseen"] for part in parts))}
 
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Literal, Self
 import dask
 import dask.array
 import numpy as np
+import scipy.sparse as sp
 from distributed import Client, default_client
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 
@@ -20,10 +21,15 @@ from manyclass.dask.by_blocks import BlocksTraining
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.collections import aligned, homes, parts_of
 from manyclass.dask.crew import Crew, LostWorkerError
+from manyclass.dask.going_on import Origin
 from manyclass.dask.loading import Loaded
-from manyclass.dask.refusals import DIVISIONS, check_settled, check_supported, divides_classes
+from manyclass.dask.refusals import DIVISIONS, check_memory, check_settled, check_supported, divides_classes
 from manyclass.dask.rounds import MOST_LOSSES, Round
+from manyclass.estimators.assembled import without_weights
+from manyclass.estimators.continued import Steps, check_can_go_on
+from manyclass.estimators.margin import MarginClassifier
 from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.estimators.targets import check_targets, sorted_classes
 from manyclass.solvers import Exact
 
 
@@ -54,6 +60,9 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
     division: Literal["auto", "rows", "rows and classes"]
     n_merges: int
     client: Client | None
+
+    classes_: NDArray[Any]
+    multilabel_: bool
 
     @property
     def client_(self) -> Client:
@@ -86,6 +95,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         y: Any = None,
         sample_weight: Any = None,
         *,
+        labels: Literal["first", "all"] = "first",
         callback: Callable[[Round], bool | None] | None = None,
         max_seconds: float | None = None,
     ) -> Self:
@@ -96,7 +106,10 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         X : dask array of dense or CSR chunks, dask DataFrame, list of delayed parts, or list of files
             Rows, divided along the first axis; files are read by workers, in the XMC repository's form.
         y, sample_weight : dask array or Series, or list of delayed parts, divided as X is, default=None
-            One label a row, None where X is files; weights of losses by their ratios, 0: the row is left out.
+            A label a row, or indicator matrices, dense or CSR; None where X is files. Weights of losses by their
+            ratios, 0: the row is left out.
+        labels : {"first", "all"}, default="first"
+            Which labels of a row of files count.
         callback : callable, default=None
             Called after each pass with a `Round`; True stops training.
         max_seconds : float, default=None
@@ -109,35 +122,101 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         RuntimeError
             If workers, the scheduler or the client are lost and training cannot go on, within 30 seconds.
         """
+        if max_seconds is not None:
+            check_number("max_seconds", max_seconds, low=0)
+        seconds = np.inf if max_seconds is None else float(max_seconds)
+        parts = aligned(X, y, sample_weight, labels)
+        return self._train(X, parts, Origin, callback, seconds)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        classes: ArrayLike | None = None,
+        sample_weight: Any = None,
+        *,
+        n_passes: int = 1,
+        learning_rate: float | None = None,
+        labels: Literal["first", "all"] = "first",
+    ) -> Self:
+        """Train on with new rows, by rows; an exception leaves it as it was. W stays on the workers.
+
+        Parameters
+        ----------
+        X, y, labels : as in fit, new labels becoming classes
+        classes : labels that are to come, or None
+        sample_weight : as in fit, but the weights themselves, not only their ratios
+        n_passes, learning_rate : int, passes over these rows; float, step size instead of the schedule's, or None
+        """
+        check_number("n_passes", n_passes, low=1, integer=True)
+        if learning_rate is not None:
+            check_number("learning_rate", learning_rate, low=0, open_low=True)
+        owner, steps = self._owner(), Steps(int(n_passes), learning_rate)
+        owner.check_parameters()
+        check_can_go_on(owner)
+        parts = aligned(X, y, sample_weight, labels)
+        return self._train(X, parts, lambda: self._origin(owner, steps, classes), None, np.inf)
+
+    def _origin(self, owner: Any, steps: Steps, classes: ArrayLike | None) -> Origin:
+        """What a call begins with."""
+        model, own = self.__dict__.get("_model"), self.__dict__.get("classes_")
+        known = own if own is not None else None
+        if classes is not None:
+            check_targets(classes, several=False)
+            known = sorted_classes(np.asarray(classes).ravel(), own, "classes")[0]
+        if model is None:
+            return Origin(steps, known)
+        if isinstance(model, answers.BlocksModel):
+            raise ValueError("the model was trained with division='rows and classes'; partial_fit needs one by rows")
+        there = model.held()
+        if isinstance(model, answers.LocalModel):
+            return Origin(steps, known, there, without_weights(there, owner))
+        crew = Crew(self.client_, [])
+        crew.places = sorted(crew.some_live())
+        [facts] = crew.gather([crew.submit_where_it_is(there, without_weights, there, owner)])
+        return Origin(steps, known, there, facts)
+
+    def _train(
+        self, X: Any, parts: list[list[Any]], origin: Callable[[], Origin], callback: Any, seconds: float
+    ) -> Self:
+        """Train, again where workers were lost with all that was known."""
         owner = self._owner()
         check_supported(owner)
         check_choice("division", self.division, DIVISIONS)
         check_number("n_merges", self.n_merges, low=1, integer=True)
-        if max_seconds is not None:
-            check_number("max_seconds", max_seconds, low=0)
-        parts = aligned(X, y, sample_weight)
-        client = self.client_
-        seconds, lost = np.inf if max_seconds is None else float(max_seconds), ""
+        client, lost, advice = self.client_, "", ""
         for _ in range(MOST_LOSSES):
             crew = Crew(client, [])
             try:
-                self._fit(crew, owner, X, parts, callback, seconds)
+                self._fit(crew, owner, X, parts, origin(), callback, seconds)
             except LostWorkerError as fault:  # with all that was known: once more, on those that are left
-                lost = str(fault)
+                lost, advice = str(fault), crew.short_memory()
             else:
                 return self
             crew.abandon()
-        raise RuntimeError(f"training lost workers again and again, the last time {lost}")
+        raise RuntimeError(f"training lost workers again and again, the last time {lost}; {advice}")
 
-    def _fit(self, crew: Crew, owner: Any, X: Any, parts: list[list[Any]], callback: Any, max_seconds: float) -> None:
+    def _fit(
+        self,
+        crew: Crew,
+        owner: Any,
+        X: Any,
+        parts: list[list[Any]],
+        origin: Origin,
+        callback: Any,
+        max_seconds: float,
+    ) -> None:
         client = crew.client
         home = homes(client, X, parts, sorted(crew.some_live()))
         used = sorted(set(home), key=home.index)
         crew.places = list(used)
-        loaded = Loaded(crew, owner, parts, [[at for at, own in enumerate(home) if own == place] for place in used])
+        numbers = [[at for at, own in enumerate(home) if own == place] for place in used]
+        loaded = Loaded(crew, owner, parts, numbers, origin)
         by_blocks = divides_classes(self.division, owner, loaded)
+        if not by_blocks:
+            check_memory(loaded)
         [settled] = crew.gather([loaded.settle(Exact() if by_blocks and owner.solver == "auto" else None)])
-        check_settled(settled.plan, len(loaded.shards), by_blocks=by_blocks)
+        check_settled(settled.plan)
         training = (
             BlocksTraining(crew, loaded, settled.plan)
             if by_blocks
@@ -148,10 +227,15 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         model: Any = answers.RemoteModel(client, tuple(futures))
         if by_blocks:
             model = answers.BlocksModel.of(client, futures, len(loaded.shards))
-        self._take(model, crew, loaded, curve, told)
+        before = [] if origin.facts is None else origin.facts.loss_curve_.tolist()
+        self._take(model, crew, loaded, [*before, *curve], told)
+        if isinstance(training, RowsTraining) and hasattr(owner, "early_stopping") and origin.steps is None:
+            self.validation_curve_ = np.array(training.watch.curve)
+            self.best_iter_ = training.watch.best_iter or len(curve)
 
     def _take(self, model: Any, crew: Crew, loaded: Loaded, curve: list[float], told: Round) -> None:
-        [self.classes_] = crew.gather([loaded.classes[0]])
+        [classes] = crew.gather([loaded.classes[0]])
+        self.classes_, self.multilabel_, self._sparse_labels = classes, loaded.several, loaded.sparse_labels
         self.n_features_in_ = loaded.told[0].n_features
         names = loaded.told[0].names
         self.__dict__.pop("feature_names_in_", None)
@@ -176,9 +260,26 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         """Return the fitted estimator of one machine; this brings W to the client."""
         return self._fitted().bring()
 
-    def predict(self, X: Any) -> Any:
-        """Return the most probable label of each row: a dask array, computed on workers when asked for."""
-        return self._of_parts(X, "predict", self._classes().dtype, ())
+    def predict(self, X: Any, *, k: int | None = None, threshold: float | None = None) -> Any:
+        """Return the most probable label of each row: a dask array, computed on workers when asked for.
+
+        Parameters
+        ----------
+        X : as in fit
+        k, threshold : int or None, float or None
+            Of a model of several labels, whose answer is an indicator matrix: as on one machine.
+        """
+        classes = self._classes()
+        if not self.multilabel_:
+            if k is not None or threshold is not None:
+                raise ValueError(
+                    "k or threshold is given; they are for models of several labels a row: leave them None"
+                )
+            return self._of_parts(X, "predict", classes.dtype, ())
+        if k is not None:
+            check_number("k", k, low=1, high=len(classes), integer=True)
+        given = (("k", k), ("threshold", threshold))
+        return self._of_parts(X, "predict", np.dtype(np.int64), (len(classes),), *given, sparse=self._sparse_labels)
 
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities, a dask array of shape (n_samples, n_classes), float64, computed when asked for."""
@@ -201,36 +302,45 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         classes: NDArray[Any] = self.classes_
         return classes
 
-    def _of_parts(self, X: Any, what: str, dtype: Any, more: tuple[int, ...], *given: Any) -> Any:
+    def _of_parts(self, X: Any, what: str, dtype: Any, more: tuple[int, ...], *given: Any, sparse: bool = False) -> Any:
         model = self._fitted()
         lengths = X.chunks[0] if isinstance(X, dask.array.Array) else None
         found = []
         for at, part in enumerate(parts_of(X, "X")):
             made = model.ask(what, part, *given)
             n = np.nan if lengths is None else lengths[at]
-            found.append(dask.array.from_delayed(made, (n, *more), dtype=dtype))
+            meta = sp.csr_array((0, 0), dtype=dtype) if sparse else np.zeros((0,) * (1 + len(more)), dtype=dtype)
+            found.append(dask.array.from_delayed(made, (n, *more), meta=meta))
         return dask.array.concatenate(found, axis=0, allow_unknown_chunksizes=True)
 
-    def evaluate(self, X: Any, y: Any = None, sample_weight: Any = None) -> dict[str, float]:
+    def evaluate(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, labels: Literal["first", "all"] = "first"
+    ) -> dict[str, float]:
         """Return exact means over all rows, as on one machine: sums are made on the workers and added up.
 
         Parameters
         ----------
-        X, y, sample_weight : as in fit
+        X, y, sample_weight, labels : as in fit
         """
         model = self._fitted()
-        sums = [model.sums(part) for part in aligned(X, y, sample_weight)]
+        sums = [model.sums(part) for part in aligned(X, y, sample_weight, labels)]
         client = self.client_
         crew = Crew(client, [])
         return answers.means_of(crew.gather(client.compute(sums)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of rows whose label is predicted."""
+        """Return the share of rows whose label is predicted; of several labels, with exactly the right ones."""
+        model = self._fitted()
+        if self.multilabel_:
+            client = self.client_
+            sums = [model.score_sums(part) for part in aligned(X, y, sample_weight, "all" if y is None else "first")]
+            found = Crew(client, []).gather(client.compute(sums))
+            return float(sum(right for right, _ in found) / sum(total for _, total in found))
         return 1.0 - self.evaluate(X, y, sample_weight)["error"]
 
 
 class DaskSoftmaxClassifier(DaskClassifier):
-    """`SoftmaxClassifier` on a Dask cluster, by rows: linear models of one label a row. See `help(manyclass.dask)`.
+    """`SoftmaxClassifier` on a Dask cluster: linear models of one or several labels a row. See `help(manyclass.dask)`.
 
     Parameters
     ----------
@@ -244,7 +354,8 @@ class DaskSoftmaxClassifier(DaskClassifier):
 
     Attributes
     ----------
-    classes_, n_features_in_, feature_names_in_, loss_curve_, n_iter_ : as of `SoftmaxClassifier`
+    classes_, multilabel_, n_features_in_, feature_names_in_, loss_curve_, n_iter_ : as of `SoftmaxClassifier`
+    validation_curve_, best_iter_ : as of `SoftmaxClassifier`, of a fit
     work_ : list of dict, for each worker "n_visits", "class_updates", "bytes_in" and "bytes_out" in the fit
     shards_ : list of list of int, the parts of X that each worker trained on
     division_ : str, what division="auto" became
@@ -253,3 +364,26 @@ class DaskSoftmaxClassifier(DaskClassifier):
 
     _local = SoftmaxClassifier
     __init__ = with_client(SoftmaxClassifier)
+
+
+class DaskMarginClassifier(DaskClassifier):
+    """`MarginClassifier` on a Dask cluster, by rows: linear models. See `help(manyclass.dask)`.
+
+    Parameters
+    ----------
+    division : {"auto", "rows"}, default="auto"
+        Both are by rows: each worker has all of W.
+    n_merges : int, default=1
+        Merges of what the workers have learnt, in a pass.
+    client : distributed.Client or None, default=None
+        None: `distributed.default_client()`. A clone has the same one, a pickle none.
+    others : as of `MarginClassifier`
+
+    Attributes
+    ----------
+    classes_, multilabel_, n_features_in_, feature_names_in_, loss_curve_, n_iter_ : as of `MarginClassifier`
+    work_, shards_, division_, client_ : as of `DaskSoftmaxClassifier`
+    """
+
+    _local = MarginClassifier
+    __init__ = with_client(MarginClassifier)

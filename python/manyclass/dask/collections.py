@@ -12,6 +12,7 @@ import numpy as np
 from dask.delayed import Delayed
 from distributed import Client, Future, futures_of
 
+from manyclass.checks import check_choice
 from manyclass.datasets import first_label, load_xmc
 
 KINDS = (
@@ -20,7 +21,7 @@ KINDS = (
 )
 
 
-def parts_of(data: Any, name: str) -> list[Any]:
+def parts_of(data: Any, name: str, labels: str = "first") -> list[Any]:
     """Return the parts of a collection, each a Delayed or a future of rows.
 
     Raises
@@ -37,15 +38,16 @@ def parts_of(data: Any, name: str) -> list[Any]:
         if all(isinstance(part, Delayed | Future) for part in data):
             return list(data)
         if name == "X" and all(isinstance(part, str | os.PathLike) for part in data):
-            return [dask.delayed(read_file, pure=True)(os.fspath(part)) for part in data]
+            return [dask.delayed(read_file, pure=True)(os.fspath(part), labels) for part in data]
     raise TypeError(f"{name} is a {type(data).__name__}; it must be {KINDS}")
 
 
-def read_file(path: str) -> tuple[Any, Any]:
-    """Read rows with their first labels from a file that the worker can open; rows without a label are left out."""
+def read_file(path: str, labels: str) -> tuple[Any, Any]:
+    """Read rows with their first labels, or all, from a file that the worker can open; without a label they are left
+    out."""
     X, Y = load_xmc(path)
     labelled = np.flatnonzero(np.diff(Y.indptr) > 0)
-    return X[labelled], first_label(Y[labelled])
+    return X[labelled], Y[labelled] if labels == "all" else first_label(Y[labelled])
 
 
 def are_files(X: Any) -> bool:
@@ -53,7 +55,7 @@ def are_files(X: Any) -> bool:
     return isinstance(X, list | tuple) and bool(X) and all(isinstance(part, str | os.PathLike) for part in X)
 
 
-def aligned(X: Any, y: Any, sample_weight: Any) -> list[list[Any]]:
+def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first") -> list[list[Any]]:
     """Return, for each part, those of X, of y (unless X is of files) and of the weights, if there are some.
 
     Raises
@@ -63,12 +65,15 @@ def aligned(X: Any, y: Any, sample_weight: Any) -> list[list[Any]]:
     TypeError
         As `parts_of`.
     """
+    check_choice("labels", labels, ("first", "all"))
+    if labels == "all" and not are_files(X):
+        raise ValueError("labels is 'all', which is for files; of several labels a row, give an indicator matrix as y")
     if are_files(X):
         if y is not None:
             raise ValueError("y is given; a list of files as X has the labels with it: leave y None")
     elif y is None:
         raise ValueError("y is None; it must be given, unless X is a list of files")
-    columns = [parts_of(X, "X")]
+    columns = [parts_of(X, "X", labels)]
     for name, other in (("y", y), ("sample_weight", sample_weight)):
         if other is None:
             continue

@@ -14,6 +14,7 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 import distributed
+import numpy as np
 
 PATIENCE = 20.0  # seconds: less than what a user may be made to wait for an error, 30
 GLANCE = 1.0  # seconds between looks at the workers
@@ -42,10 +43,36 @@ class Crew:
         self._signs: dict[str, tuple[float, float]] = {}
         self._idle: dict[str, float] = {}
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.memory = np.inf  # bytes, the least limit of a worker that was ever seen
+        self._others: set[str] = set()  # workers without a shard on which a call waits
+
+    def short_memory(self) -> str:
+        """What to do where workers are lost again and again, in words."""
+        least = self.memory
+        told = f" (the least memory limit of a worker is {least / 1e6:,.0f} MB)" if np.isfinite(least) else ""
+        return (
+            f"where memory is short{told}, use more workers, smaller parts, or division='rows and classes', which "
+            "holds a part of W on each"
+        )
+
+    def submit_where_it_is(self, held: Any, function: Callable[..., Any], *given: Any) -> Any:
+        """Let a worker that has what a future stands for call a function; any worker where it is no future."""
+        if not isinstance(held, distributed.Future):
+            return self.submit(0, function, *given)
+        there = self.holders(held, frozenset()) & self.live()
+        if not there:
+            raise RuntimeError(
+                "the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)"
+            )
+        place = min(there, key=lambda one: (one not in self.places, one))
+        self._others.add(place)
+        return self._submit_to(place, function, *given)
 
     def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
         """Let the worker of a shard call a function; return the future."""
-        place = self.places[at % len(self.places)]
+        return self._submit_to(self.places[at % len(self.places)], function, *given)
+
+    def _submit_to(self, place: str, function: Callable[..., Any], *given: Any) -> Any:
         if self.client.status not in ("running", "connecting"):
             raise _gone(self.client)
         future = self.client.submit(function, *given, workers=[place], allow_other_workers=False, pure=False)
@@ -105,12 +132,12 @@ class Crew:
         """Raise what there is to raise; a lost worker before the errors that follow from it."""
         if self.client.status not in ("running", "connecting"):
             raise _gone(self.client)
-        lost = set(self.places) - self.live()
+        lost = (set(self.places) | self._others) - self.live()
         if lost:
             raise LostWorkerError(lost)
         for future in futures:
             if future.status == "error":
-                raise _error_of(future.exception())
+                raise _error_of(future.exception(), self.short_memory())
             if future.status == "cancelled":
                 raise _gone(self.client)
 
@@ -121,6 +148,7 @@ class Crew:
         now, found = time.monotonic(), set()
         for place, told in self.client.scheduler_info()["workers"].items():
             sign = float(told["last_seen"])
+            self.memory = min(self.memory, float(told.get("memory_limit") or np.inf))
             if self._signs.get(place, (None,))[0] != sign:
                 self._signs[place] = (sign, now)
             if told.get("status") == "running":
@@ -156,6 +184,7 @@ class Crew:
         moved = [at for at, place in enumerate(self.places) if place in lost]
         for at in moved:
             self.places[at] = min(sorted(live), key=self.places.count)
+        self._others -= lost
         return moved
 
     def holders(self, future: Any, lost: frozenset[str]) -> set[str]:
@@ -169,18 +198,24 @@ async def _remove(place: str, dask_scheduler: Any = None) -> None:
     await dask_scheduler.remove_worker(place, stimulus_id="manyclass-silent-worker", close=False)
 
 
+def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
+    """The least memory limit of workers, in bytes; infinite where they have none."""
+    told = client.scheduler_info()["workers"]
+    some = told if places is None else [place for place in places if place in told]
+    return min((float(told[place].get("memory_limit") or float("inf")) for place in some), default=float("inf"))
+
+
 def _gone(client: Any) -> RuntimeError:
     return RuntimeError(f"training ended: the client is {client.status}, or has lost its tasks or the scheduler")
 
 
-def _error_of(fault: BaseException) -> Exception:
+def _error_of(fault: BaseException, advice: str) -> Exception:
     """What a user sees of an error on a worker."""
     if isinstance(fault, ValueError | TypeError):
         return fault
     if isinstance(fault, distributed.KilledWorker):
         made = RuntimeError(
-            f"the workers that trained were killed again and again, as for want of memory: {fault}; use more workers, "
-            "smaller parts, or division='rows and classes', which holds a part of W on each"
+            f"the workers that trained were killed again and again, as for want of memory: {fault}; {advice}"
         )
     else:
         made = RuntimeError(f"training failed on a worker: {type(fault).__name__}: {fault}")

@@ -14,12 +14,16 @@ from sklearn.base import clone
 from manyclass.checks import canonical_csr, validated_data
 from manyclass.dask.merging import coupling_of
 from manyclass.dask.shards import Shard, Whole
+from manyclass.estimators.assembled import settle_batches_of
+from manyclass.estimators.continued import as_stored
+from manyclass.estimators.labels import indicator_lists, is_indicator, labels_of_columns
 from manyclass.estimators.settle import Settled, linear_model, settle_points
 from manyclass.estimators.targets import check_targets, find_positions, sorted_classes
 from manyclass.estimators.weighting import raw_weights, times_class_weight
 from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, Matrix
+from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.training.plan import PointsPlan
+from manyclass.training.validation import fork, held_out
 
 
 @dataclass(frozen=True)
@@ -29,17 +33,31 @@ class Rows:
     Attributes
     ----------
     x : csr_array or ndarray of shape (n_rows, n_features), float32
-    y : ndarray of shape (n_rows,)
+    y : ndarray of shape (n_rows,), or csr_array of shape (n_rows, n_classes)
+        A label a row, or an indicator matrix; rows without a label are left out.
     weights : ndarray of shape (n_rows,), float64, or None
         As they were given; rows of weight 0 are left out.
     names : ndarray of shape (n_features,) or None
         Of the features.
+    sparse_labels : bool
+        Whether an indicator matrix was sparse.
     """
 
     x: Matrix
-    y: NDArray[Any]
+    y: Any
     weights: Doubles | None
     names: NDArray[Any] | None
+    sparse_labels: bool = False
+
+    @property
+    def several(self) -> bool:
+        """Whether rows may have several labels."""
+        return bool(sp.issparse(self.y))
+
+    def some(self, kept: NDArray[np.intp]) -> Rows:
+        """Some of the rows."""
+        own = None if self.weights is None else self.weights[kept]
+        return replace(self, x=self.x[kept], y=self.y[kept], weights=own)
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,12 @@ class Told:
     n_rows, n_features : int
     sparse, weighted : bool
     names : tuple of str or None
+    n_columns : int
+        Of an indicator matrix; 0: there is a label a row.
+    sparse_labels : bool
+        Whether that was sparse.
+    weight : float
+        Sum of the weights of the rows.
     """
 
     n_rows: int
@@ -58,6 +82,9 @@ class Told:
     sparse: bool
     weighted: bool
     names: tuple[str, ...] | None
+    n_columns: int = 0
+    sparse_labels: bool = False
+    weight: float = 0.0
 
 
 def pack(*columns: Any) -> tuple[Any, Any, Any]:
@@ -87,25 +114,37 @@ def stack(owner: Any, parts: Sequence[tuple[Any, Any, Any]]) -> Rows | None:
     if len(checked) == 1:
         return checked[0]
     xs, ys, ws = ([getattr(rows, name) for rows in checked] for name in ("x", "y", "weights"))
-    x = canonical_csr(sp.vstack(xs, format="csr")) if sp.issparse(xs[0]) else np.concatenate(xs)
-    return Rows(x, np.concatenate(ys), None if ws[0] is None else np.concatenate(ws), checked[0].names)
+    for name in ("several", "sparse_labels"):
+        if len({getattr(rows, name) for rows in checked}) > 1:
+            raise ValueError("parts of y differ: they must be all labels, all dense or all sparse indicator matrices")
+    if len({own.shape[1] for own in ys if own.ndim == 2}) > 1:
+        raise ValueError("parts of y differ: they have other numbers of columns")
+    own = None if ws[0] is None else np.concatenate(ws)
+    return replace(checked[0], x=_stacked(xs), y=_stacked(ys), weights=own)
+
+
+def _stacked(some: Sequence[Any]) -> Any:
+    """One array or matrix of several."""
+    return canonical_csr(sp.vstack(some, format="csr")) if sp.issparse(some[0]) else np.concatenate(some)
 
 
 def _checked(owner: Any, x: Any, y: Any, weights: Any) -> Rows:
     shadow = clone(owner)
-    check_targets(y, several=False)
-    given = np.asarray(y)
-    if given.ndim == 2 and given.shape[1] == 1:
+    check_targets(y)
+    several = is_indicator(y)
+    given: Any = indicator_lists(y, n_rows(x)) if several else np.asarray(y)
+    if not several and given.ndim == 2:
         given = given[:, 0]
-    if given.ndim != 1 or len(given) != n_rows(x):
+    if not several and (given.ndim != 1 or len(given) != n_rows(x)):
         raise ValueError(f"a part of X has {n_rows(x)} rows, that of y has shape {given.shape}; it must be as many")
     made = validated_data(shadow, x, accept_sparse="csr", dtype=np.float32, order="C")
     matrix: Matrix = canonical_csr(made) if isinstance(made, sp.csr_matrix | sp.csr_array) else np.asarray(made)
-    own = None if weights is None else raw_weights(np.asarray(weights), len(given))
-    if own is not None and not own.all():
-        kept = np.flatnonzero(own)
-        matrix, given, own = matrix[kept], given[kept], own[kept]
-    return Rows(matrix, given, own, getattr(shadow, "feature_names_in_", None))
+    own = None if weights is None else raw_weights(np.asarray(weights), n_rows(x))
+    found = Rows(matrix, given, own, getattr(shadow, "feature_names_in_", None), bool(sp.issparse(y)))
+    counts = np.diff(given.indptr) > 0 if several else np.ones(given.shape[0], dtype=bool)
+    if own is not None:
+        counts = counts & (own > 0)
+    return found if counts.all() else found.some(np.flatnonzero(counts))
 
 
 def tell(rows: Rows | None) -> Told | None:
@@ -118,27 +157,40 @@ def tell(rows: Rows | None) -> Told | None:
         sparse=isinstance(rows.x, sp.csr_array),
         weighted=rows.weights is not None,
         names=None if rows.names is None else tuple(map(str, rows.names)),
+        n_columns=rows.y.shape[1] if rows.several else 0,
+        sparse_labels=rows.sparse_labels,
+        weight=float(rows.x.shape[0] if rows.weights is None else rows.weights.sum()),
     )
 
 
-def classes_of(rows: Rows) -> NDArray[Any]:
-    """Distinct labels of a worker's rows."""
-    return sorted_classes(rows.y)[0]
+def classes_of(rows: Rows, known: NDArray[Any] | None) -> NDArray[Any]:
+    """Distinct labels of a worker's rows, and those that are known."""
+    return labels_of_columns(rows.y.shape[1], known) if rows.several else sorted_classes(rows.y, known)[0]
 
 
-def all_classes(some: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def all_classes(some: Sequence[NDArray[Any]], several: bool) -> NDArray[Any]:
     """Return the classes of all workers; raises ValueError for labels of two kinds, or a single class."""
     classes = some[0]
     for more in some[1:]:
         classes = sorted_classes(more, classes)[0]
+    if several and len(classes) < 2:
+        raise ValueError(f"y has {len(classes)} columns; at least two classes are needed")
     if len(classes) < 2:
         raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
     return classes
 
 
+def labels_of(rows: Rows, classes: NDArray[Any]) -> Ids:
+    """Places of the labels of all rows among the classes."""
+    return rows.y.indices.astype(np.int32) if rows.several else find_positions(rows.y, classes, "y")
+
+
 def counts_of(rows: Rows, classes: NDArray[Any]) -> tuple[Doubles, Doubles]:
-    """Rows of each class, and the sums of their weights."""
-    places = find_positions(rows.y, classes, "y")
+    """Rows of each class, and the sums of their weights; of several labels a row, rows both times, as nobody asks."""
+    places = labels_of(rows, classes)
+    if rows.several:
+        found = np.bincount(places, minlength=len(classes)).astype(np.float64)
+        return found, found
     counts = np.bincount(places, minlength=len(classes)).astype(np.float64)
     return counts, counts if rows.weights is None else np.bincount(places, rows.weights, minlength=len(classes)).astype(
         np.float64
@@ -153,14 +205,21 @@ def sum_counts(some: Sequence[tuple[Doubles, Doubles]]) -> tuple[Doubles, Double
     return counts, weights
 
 
-def whole_of(counts: tuple[Doubles, Doubles], n_shards: int, n_features: int, sparse: bool) -> Whole:
+def whole_of(counts: Doubles, n_shards: int, n_features: int, n_rows: int, sparse: bool, goes_on: bool) -> Whole:
     """What each worker knows of all."""
-    return Whole(counts[0], n_shards, n_features, int(counts[0].sum()), sparse)
+    return Whole(counts, n_shards, n_features, n_rows, sparse, goes_on)
 
 
-def class_weights(owner: Any, counts: tuple[Doubles, Doubles], classes: NDArray[Any]) -> tuple[Doubles | None, float]:
-    """Factors of the weights of rows by their class, or None, and the mean weight of all rows with them."""
-    n, weights = counts
+def class_weights(
+    owner: Any,
+    counts: tuple[Doubles, Doubles],
+    trained: tuple[Doubles, Doubles],
+    classes: NDArray[Any],
+    mean: float | None,
+) -> tuple[Doubles | None, float]:
+    """Factors of the weights of rows by their class, or None, and what weights are divided by with them: `mean`, or
+    where it is None their mean over the rows that are `trained` on."""
+    weights = counts[1]
     factors: Doubles | None = None
     if isinstance(owner.class_weight, str):
         factors = weights.sum() / (len(classes) * weights)
@@ -168,8 +227,9 @@ def class_weights(owner: Any, counts: tuple[Doubles, Doubles], classes: NDArray[
         factors = times_class_weight(None, owner.class_weight, np.arange(len(classes)), classes)
     if factors is not None and not factors.all():
         raise ValueError("class_weight has a weight of 0; leave the rows of that class out instead")
+    n, weights = trained
     total = weights if factors is None else weights * factors
-    return factors, float(total.sum() / n.sum())
+    return factors, float(total.sum() / n.sum()) if mean is None else mean
 
 
 def weigh_rows(rows: Rows, factors: tuple[Doubles | None, float], classes: NDArray[Any]) -> Doubles | None:
@@ -201,17 +261,48 @@ def shard_of(
     scaling: FeatureScaling | None,
     number: int,
     first: int,
+    like: Any = None,
 ) -> Shard:
-    """The rows as training takes them."""
-    x = rows.x if scaling is None else scaling.apply(rows.x)
-    return Shard(x, find_positions(rows.y, classes, "y"), weights, number, first)
+    """The rows as training takes them, dense or sparse as W that is there needs them."""
+    x = as_stored(like, rows.x)
+    x = x if scaling is None else scaling.apply(x)
+    indptr = rows.y.indptr.astype(np.int64) if rows.several else None
+    return Shard(x, labels_of(rows, classes), weights, number, first, indptr)
 
 
-def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int) -> Settled:
+# Rows that are held out
+
+
+def hold_out(
+    rows: Rows, classes: NDArray[Any], random: np.random.RandomState, fraction: float, number: int
+) -> NDArray[np.bool_]:
+    """Draw which rows of a worker validate, as on one machine; none where no class has two rows there."""
+    own = fork(random)
+    if number:
+        own = np.random.RandomState([own.randint(2**31 - 1), number])
+    labels = labels_of(rows, classes)
+    if np.bincount(labels).max() < 2:
+        return np.zeros(len(labels), dtype=bool)
+    return held_out(labels, fraction, own)
+
+
+def count(mask: NDArray[np.bool_]) -> int:
+    """Rows that are held out."""
+    return int(mask.sum())
+
+
+def part_of(rows: Rows, mask: NDArray[np.bool_], held: bool) -> Rows:
+    """The rows that are held out, or those that are not."""
+    return rows.some(np.flatnonzero(mask == held))
+
+
+def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int, by_batches: bool) -> Settled:
     """What "auto" stands for, by rules and by trials on the rows of one worker.
 
     The untried ridge of solver="auto" is by the rows of all.
     """
+    if by_batches:
+        return settle_batches_of(owner, shard.x, shard.lists, n_classes)
     chosen = owner.check_parameters()
     chosen = replace(chosen, model=linear_model(chosen))
     settled = settle_points(
@@ -229,7 +320,7 @@ def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int) -> S
 def size_of(shard: Shard) -> tuple[int, int, float]:
     """Rows, values that are not 0, and the sum of their squares."""
     values = shard.x.data if isinstance(shard.x, sp.csr_array) else shard.x.ravel()
-    return len(shard), int(np.count_nonzero(values)), float(np.einsum("i,i->", values, values, dtype=np.float64))
+    return shard.x.shape[0], int(np.count_nonzero(values)), float(np.einsum("i,i->", values, values, dtype=np.float64))
 
 
 def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -> tuple[float, float]:

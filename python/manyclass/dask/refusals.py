@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from manyclass.dask.crew import least_memory
 from manyclass.dask.loading import Loaded
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import BatchesPlan
 
 
 def check_supported(owner: Any) -> None:
     """Raise ValueError for parameters that need all rows in one place, or models that are not linear ones."""
     chosen = owner.check_parameters()
-    needed: dict[str, Any] = {"early_stopping": False, "calibration": None, "n_models": 1, "warm_start": False}
+    needed: dict[str, Any] = {"calibration": None, "n_models": 1, "warm_start": False}
     for name, value in needed.items():
         if getattr(owner, name, value) != value:
             raise ValueError(f"{name} is {getattr(owner, name)!r}; on a cluster it must be {value!r}")
     for name, part, refused in (
         ("model", chosen.model, ("embedding", "sparse", "hybrid")),
         ("sampler", chosen.sampler, ("head_tail", "search")),
-        ("solver", chosen.solver, ("lbfgs", "adagrad")),
+        ("solver", chosen.solver, ("lbfgs",)),
     ):
         if part is not None and part.name in refused:
             raise ValueError(
@@ -31,6 +32,7 @@ DIVISIONS = ("auto", "rows", "rows and classes")
 # W whole takes up to four times its size on a worker: as merged, as trained, its change, and the merge of a part; half
 # of the memory is left to the rows.
 COPIES_OF_W, SHARE_OF_MEMORY = 4, 0.5
+FEWEST_COPIES_OF_W = 2  # as merged, and as trained: without these there is no pass
 
 
 def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
@@ -44,23 +46,45 @@ def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
             f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto' or 'exact', whose steps "
             "see all classes of a block"
         )
-    if division != "auto":
+    if division == "rows and classes":
+        _check_for_blocks(owner, loaded)
+    if division != "auto" or loaded.by_batches or any(loaded.n_held) or loaded.origin.steps is not None:
         return division == "rows and classes"
     crew = loaded.crew
-    n_classes = crew.gather([crew.submit(0, len, loaded.classes[0])])[0]
-    told = crew.client.scheduler_info()["workers"]
-    memory = min(float(told[place].get("memory_limit") or float("inf")) for place in crew.places if place in told)
-    whole = 4.0 * n_classes * loaded.told[0].n_features * COPIES_OF_W
+    whole = _bytes_of_w(loaded) * COPIES_OF_W
+    memory = least_memory(crew.client, crew.places)
     return exact and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
 
 
-def check_settled(plan: PointsPlan, n_shards: int, *, by_blocks: bool) -> None:
-    """Raise ValueError for what several workers cannot merge, or blocks of classes cannot do."""
-    if by_blocks and plan.schedule.name == "adaptive":
-        raise ValueError("schedule is 'adaptive', which division='rows and classes' does not have; choose another")
-    if by_blocks and plan.max_norm is not None:
-        raise ValueError(f"max_norm is {plan.max_norm!r}, which division='rows and classes' does not have")
-    if n_shards == 1:
+def _bytes_of_w(loaded: Loaded) -> float:
+    [n_classes] = loaded.crew.gather([loaded.crew.submit(0, len, loaded.classes[0])])
+    return float(4 * n_classes * loaded.told[0].n_features)
+
+
+def check_memory(loaded: Loaded) -> None:
+    """Raise RuntimeError where W cannot be on a worker as it was merged and as it is trained: before it is killed."""
+    memory, w = least_memory(loaded.crew.client, loaded.crew.places), _bytes_of_w(loaded)
+    if FEWEST_COPIES_OF_W * w > memory:
+        raise RuntimeError(
+            f"W takes {w / 1e6:,.0f} MB, and a worker needs {FEWEST_COPIES_OF_W} times that by rows; "
+            f"{loaded.crew.short_memory()}"
+        )
+
+
+def _check_for_blocks(owner: Any, loaded: Loaded) -> None:
+    """Raise ValueError for what blocks of classes have not."""
+    if loaded.by_batches:
+        raise ValueError(
+            "division is 'rows and classes', which is for one label a row and the log-loss, point by point; several "
+            "labels, margins and 'adagrad' need division='rows'"
+        )
+    if any(loaded.n_held) or loaded.origin.steps is not None:
+        raise ValueError("division is 'rows and classes'; early_stopping and partial_fit need division='rows'")
+
+
+def check_settled(plan: Any) -> None:
+    """Raise ValueError for what goes from visit to visit of a worker, and is not merged."""
+    if isinstance(plan, BatchesPlan):
         return
     if plan.schedule.name == "adaptive":
         raise ValueError("schedule is 'adaptive', whose step sizes several workers cannot share; choose another")

@@ -15,7 +15,6 @@ from manyclass.dask.loading import Loaded
 from manyclass.dask.rows import Leg, Report
 from manyclass.estimators.settle import Settled
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import PointsPlan
 
 MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill three
 
@@ -56,14 +55,14 @@ class Training(ABC):
 
     Attributes
     ----------
-    crew, loaded, plan : Crew, Loaded and PointsPlan
+    crew, loaded, plan : Crew, Loaded, and PointsPlan or BatchesPlan
     n_merges : int
         Rounds of a pass.
     """
 
     crew: Crew
     loaded: Loaded
-    plan: PointsPlan
+    plan: Any
     n_merges: int = 1
     n_lost: int = 0
 
@@ -82,10 +81,23 @@ class Training(ABC):
                 break
             curve.append(sum(report.loss for report in reports) / max(1, sum(report.n_visits for report in reports)))
             self._after_pass(reports)
+            ends = self._ends()
             told.n_iter, told.loss, told.seconds = n_pass + 1, curve[-1], time.monotonic() - begin
-            if (callback is not None and callback(told)) or told.seconds >= max_seconds:
+            if ends or (callback is not None and callback(told)) or told.seconds >= max_seconds:
                 break
         return curve, told
+
+    def _ends(self) -> bool:
+        """Validate, again where workers are lost in it; whether training is to end."""
+        while True:
+            try:
+                return self._validate()
+            except LostWorkerError as fault:
+                self._lose(fault)
+
+    def _validate(self) -> bool:
+        """Look at rows that are held out, if there are some; whether training is to end."""
+        return False
 
     def model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
         """Return futures of what predicts: see `_model`."""
@@ -111,8 +123,7 @@ class Training(ABC):
         self.n_lost += 1
         if self.n_lost > MOST_LOSSES:
             raise RuntimeError(
-                f"training lost workers {self.n_lost} times, the last time {fault}; where memory is short, use more "
-                "workers, or division='rows and classes', which holds a part of W on each"
+                f"training lost workers {self.n_lost} times, the last time {fault}; {self.crew.short_memory()}"
             ) from fault
         self._recover(fault.places)
 

@@ -1,6 +1,6 @@
 """Training by rows: a pass of a shard over its own rows, and the merge of the changes that the shards have made of W.
 
-Nothing here knows of Dask, so that `simulate` makes in one process, bit for bit, what a cluster makes.
+Nothing here knows of Dask, so that `manyclass.dask.simulation` makes in one process, bit for bit, what a cluster makes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from manyclass.registry import parts as parts_of
 from manyclass.training.plan import PointsPlan, Watch
 from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Seen
-from manyclass.training.start import PREDICTED_BY, carried_near
+from manyclass.training.start import PREDICTED_BY
 
 
 def nothing() -> Floats:
@@ -38,19 +38,22 @@ class Part:
     scale : ndarray of shape (n_classes,), float32
         What rows of W are to be multiplied by; empty: nothing. Only where there is one shard, whose W stays as its loop
         leaves it.
+    squares : ndarray of shape (n_rows_of_part,), float32
+        Adagrad's sums; empty where the solver is another.
     """
 
     matrix: Floats
     intercept: Floats = field(default_factory=nothing)
     scale: Floats = field(default_factory=nothing)
+    squares: Floats = field(default_factory=nothing)
 
     @property
     def nbytes(self) -> int:
         """What it takes to move it."""
-        return self.matrix.nbytes + self.intercept.nbytes + self.scale.nbytes
+        return self.matrix.nbytes + self.intercept.nbytes + self.scale.nbytes + self.squares.nbytes
 
 
-def part_at_zero(whole: Whole, part: int) -> Part:
+def part_at_zero(plan: PointsPlan, whole: Whole, part: int) -> Part:
     """A part of W = 0."""
     rows = whole.rows_of(part)
     width = LinearWeights.zeros(whole.n_classes, 1 if whole.sparse else whole.n_features, sparse=whole.sparse)
@@ -77,14 +80,17 @@ def split(whole: Whole, weights: LinearWeights) -> list[Part]:
 
 
 class _Pass(PointsTraining):
-    """A pass over the rows of a shard, from what its points carried at the end of the one before."""
+    """A pass over the rows of a shard, from what its points carried at the end of the one before.
 
-    def __init__(self, u: Doubles, *given: Any, **named: Any) -> None:
+    `u` None: from near its value at a W that has learnt.
+    """
+
+    def __init__(self, u: Doubles | None, *given: Any, **named: Any) -> None:
         self.u = u
         super().__init__(*given, **named)
 
     def _go_on(self, seen: Seen[LinearWeights], x: Matrix, labels: Ids) -> dict[str, Doubles]:
-        return {"u": self.u}
+        return super()._go_on(seen, x, labels) if self.u is None else {"u": self.u}
 
 
 @dataclass(frozen=True)
@@ -200,8 +206,8 @@ def make_pass(
     leg : Leg
     """
     weights, scale = joined(whole, parts)
-    u = _at_first(plan, shard, weights, leg) if carried is None else carried.follow(plan, shard, weights)
-    seen = Seen(weights, whole.counts, shard.first)
+    u = _at_first(plan, whole, shard, leg) if carried is None else carried.follow(plan, shard, weights)
+    seen = Seen(weights, whole.counts, shard.first, predicts_u=True)
     given = (shard.x, shard.labels, whole.n_classes, None, Watch())
     training = _Pass(u, plan, *given, weights=shard.weights, seen=seen)
     if len(scale):
@@ -212,12 +218,12 @@ def make_pass(
     scale = training.memory.scale[training.position] if len(training.memory.scale) else nothing()
     weights.reorder(training.position, plan.n_threads)
     if whole.n_shards == 1:
-        made = Carried(u, np.zeros(0), np.nan)
+        made = Carried(training.carried.u, np.zeros(0), np.nan)
         changes = [(np.arange(len(weights.matrix), dtype=np.int32), Part(weights.matrix, weights.intercept, scale))]
     else:
         if len(scale):
             weights.multiply_rows(scale)
-        made = _carries(plan, shard, u, weights)
+        made = _carries(plan, shard, training.carried.u, weights)
         changes = _changes(plan, whole, shard, bends, parts, weights, eta * (last - first) / len(shard))
     own = shard.number
     report = Report(
@@ -232,12 +238,11 @@ def make_pass(
     return Passed(changes, made, report)
 
 
-def _at_first(plan: PointsPlan, shard: Shard, weights: LinearWeights, leg: Leg) -> Doubles:
-    """What points carry where nothing is known of it: as in the beginning, or near where a W that has learnt has it."""
-    if leg.n_pass or leg.number:
-        raman = plan.formulation == "raman"
-        return carried_near(weights, shard.x, shard.labels, raman=raman, n_threads=plan.n_threads)
-    return np.full(len(shard), np.log(weights.n_classes) if plan.u_init == "log_n_classes" else 0.0)
+def _at_first(plan: PointsPlan, whole: Whole, shard: Shard, leg: Leg) -> Doubles | None:
+    """What points carry where nothing is known of it: as in the beginning, or None, near where W has it."""
+    if leg.n_pass or leg.number or whole.goes_on:
+        return None
+    return np.full(len(shard), np.log(whole.n_classes) if plan.u_init == "log_n_classes" else 0.0)
 
 
 def _carries(plan: PointsPlan, shard: Shard, u: Doubles, weights: LinearWeights) -> Carried:
@@ -273,6 +278,11 @@ def _changes(
 # What is made of all
 
 
+def curvature_of(plan: PointsPlan, shard: Shard, whole: Whole, coupling: tuple[float, float]) -> Curvature:
+    """Curvatures of a shard's rows."""
+    return Curvature.of(shard, whole, coupling)
+
+
 def merge(
     plan: PointsPlan,
     part: Part,
@@ -303,7 +313,7 @@ def added(total: Part | None, part: Part, sparse: bool) -> Part:
     return Part(matrix, total.intercept + part.intercept)
 
 
-def finished(whole: Whole, parts: Sequence[Part], n_averaged: int) -> LinearWeights:
+def finished(plan: PointsPlan, whole: Whole, parts: Sequence[Part], n_averaged: int) -> LinearWeights:
     """The model: W with its factors multiplied in, or the average of which `parts` is the sum."""
     weights, scale = joined(whole, parts)
     if n_averaged:
@@ -315,34 +325,9 @@ def finished(whole: Whole, parts: Sequence[Part], n_averaged: int) -> LinearWeig
     return weights
 
 
-def simulate(
-    plan: PointsPlan, whole: Whole, shards: Sequence[Shard], coupling: tuple[float, float], n_merges: int = 1
-) -> tuple[LinearWeights, list[float]]:
-    """Train as a cluster with a worker for each shard does, in one process, and return W and the loss of each pass."""
-    alone = len(shards) == 1
-    bends = [None if alone else Curvature.of(shard, whole, coupling) for shard in shards]
-    parts = [part_at_zero(whole, part) for part in range(whole.n_shards)]
-    of_parts = [None if alone else Curvature.total([b.part(whole, at) for b in bends if b]) for at in range(len(parts))]
-    carried: list[Carried | None] = [None] * len(shards)
-    total: list[Part] | None = None
-    curve, n_averaged = [], 0
-    for n_pass in range(plan.max_iter):
-        reports: list[Report] = []
-        for number in range(n_merges):
-            leg = Leg(n_pass, number, n_merges)
-            passed = [
-                make_pass(plan, whole, shard, own, parts, v, leg)
-                for shard, own, v in zip(shards, bends, carried, strict=True)
-            ]
-            carried = [made.carried for made in passed]
-            parts = [
-                merge(plan, part, of_parts[at], [made.changes[at] for made in passed], leg)
-                for at, part in enumerate(parts)
-            ]
-            reports += [made.report for made in passed]
-        curve.append(sum(report.loss for report in reports) / sum(report.n_visits for report in reports))
-        if reports[-len(shards)].averaged:
-            before: list[Any] = total or [None] * len(parts)
-            total = [added(one, part, whole.sparse) for one, part in zip(before, parts, strict=True)]
-            n_averaged += 1
-    return finished(whole, total or parts, n_averaged), curve
+def held_out_loss(plan: Any, whole: Whole, held: Shard, parts: Sequence[Part], n_averaged: int) -> tuple[float, float]:
+    """The sum of weighted log-losses, in nats, of rows that are held out, and of their weights."""
+    losses, _ = finished(plan, whole, parts, n_averaged).log_losses(held.x, held.labels, plan.n_threads)
+    if held.weights is None:
+        return float(losses.sum()), float(len(losses))
+    return float(held.weights @ losses), float(held.weights.sum())

@@ -327,21 +327,36 @@ def as_stored(weights: LinearWeights | None, x: Matrix) -> Matrix:
     return sp.csr_array(x) if weights.sparse else np.ascontiguousarray(x.toarray())  # type: ignore[union-attr]
 
 
+def weights_of_call(
+    plan: PointsPlan,
+    weights: LinearWeights,
+    classes: NDArray[Any],
+    before: Before,
+    counts: Doubles,
+    scaling: FeatureScaling | None,
+    starts: Starts | None = None,
+) -> LinearWeights:
+    """What a call begins at: a copy of weights, where there was a model, with new classes, of scaled features."""
+    if before.weights is not None:
+        weights = weights.grown(len(classes), before.position)
+    set_new_rows(weights, classes, before.position, starts)
+    if scaling is not None:
+        scaling.unfold_in_place(weights)
+    if plan.fit_intercept and before.weights is not None:
+        set_new_intercepts(weights.intercept, before, counts)
+    return weights
+
+
 def go_on_by_points(
     plan: PointsPlan, points: Points, before: Before, steps: Steps, scaling: FeatureScaling | None
 ) -> GoneOn:
     """Make the passes of a call over points whose features are scaled already."""
     n_classes = len(points.classes)
     counts = before.counts_with(points)
-    if before.weights is None:
+    weights = before.weights
+    if weights is None:
         weights = LinearWeights.zeros(n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array))
-    else:
-        weights = before.weights.grown(n_classes, before.position)
-    set_new_rows(weights, points.classes, before.position, steps.new_classes)
-    if scaling is not None:
-        scaling.unfold_in_place(weights)
-    if plan.fit_intercept and before.weights is not None:
-        set_new_intercepts(weights.intercept, before, counts)
+    weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, steps.new_classes)
     carried = None if steps.kept is None else steps.kept.of(points.rows)
     seen = Seen(weights, counts, before.n_visits, before.history.n_fit > 0, carried)
     passes = passes_of_call(plan, before, steps, len(points.labels))
@@ -421,7 +436,7 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     chosen = own.check_parameters()
     model, begins_fit = linear_model(chosen), before.weights is None and steps.of_fit is not None
     chosen = replace(chosen, model=model)
-    chosen = chosen if begins_fit else _stepwise(chosen)
+    chosen = chosen if begins_fit else stepwise(chosen)
     open_alpha = begins_fit and own.alpha == "auto"
     if open_alpha:  # what a part would want is more than all rows do
         own = clone(own).set_params(alpha=0.0)
@@ -458,7 +473,7 @@ def more_of_softmax(owner: Any, before: Before, settled: Settled, n_passes: int)
     }
 
 
-def _stepwise(chosen: Chosen) -> Chosen:
+def stepwise(chosen: Chosen) -> Chosen:
     """The parts, with a solver that steps by rows where "auto" has none, or one of full passes."""
     full = chosen.solver is None or chosen.solver.name == "lbfgs"
     return replace(chosen, solver=SOLVERS["implicit"]()) if full else chosen

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from manyclass.estimators.base import Points
 from manyclass.estimators.continued import (
@@ -31,13 +32,14 @@ from manyclass.estimators.continued import (
     with_resolved,
 )
 from manyclass.estimators.fitting import asks_for_batches, with_model_of_several
-from manyclass.estimators.growing import refuse_starts, set_new_rows
+from manyclass.estimators.growing import Starts, refuse_starts, set_new_rows
 from manyclass.estimators.plans import Chosen
 from manyclass.estimators.postings import settle_hybrid, settle_sparse
 from manyclass.estimators.settle import Settled, settle_batches
 from manyclass.estimators.weighting import normalized, some_of
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights, as_csr
+from manyclass.model.weights import Doubles
 from manyclass.models import MODELS
 from manyclass.training.batches import fit_batches, start_mapped
 from manyclass.training.blend import MOST_HELD_OUT, rows_held_out
@@ -78,7 +80,9 @@ def go_on(owner: Any, points: Points, before: Before, steps: Steps) -> GoneOn:
 def _kind(owner: Any, chosen: Chosen, points: Points, before: Before) -> str:
     """Which training goes on, or of a first call, which one parameters and labels ask for."""
     named = "" if chosen.model is None else chosen.model.name
-    asked = named if named in ("sparse", "hybrid") else "batches" if asks_for_batches(chosen, points) else "linear"
+    asked = (
+        named if named in ("sparse", "hybrid") else "batches" if asks_for_batches(chosen, points.several) else "linear"
+    )
     if before.weights is None:
         return asked
     kinds = {HybridWeights: "hybrid", SparseWeights: "sparse", MappedWeights: "batches"}
@@ -120,10 +124,10 @@ def go_on_batches(plan: BatchesPlan, points: Points, before: Before, steps: Step
     if before.weights is None:
         weights = start_mapped(plan, n_classes, points.x.shape[1])
         squares = MappedSquares.zeros(weights, plan.adagrad)
+        set_new_rows(weights, points.classes, before.position, steps.new_classes)
     else:
-        weights, squares = _grown_mapped(plan, before.weights, before.squares, points, before)
-        _set_new_intercepts(plan, weights, points, before)
-    set_new_rows(weights, points.classes, before.position, steps.new_classes)
+        counts = before.counts_with(points)
+        weights, squares = mapped_of_call(plan, before, points.classes, counts, steps.new_classes)
     weights, curve, squares = fit_batches(
         _with_passes(plan, points, before, steps),
         points.x,
@@ -137,12 +141,22 @@ def go_on_batches(plan: BatchesPlan, points: Points, before: Before, steps: Step
     return GoneOn(weights, curve, None, {"_squares": squares})
 
 
+def mapped_of_call(
+    plan: BatchesPlan, before: Before, classes: NDArray[Any], counts: Doubles, starts: Starts | None = None
+) -> tuple[MappedWeights, MappedSquares]:
+    """What a call begins at where there was a model: a copy, with new classes."""
+    weights, squares = _grown_mapped(plan, before.weights, before.squares, classes, before)
+    _set_new_intercepts(plan, weights, before, counts)
+    set_new_rows(weights, classes, before.position, starts)
+    return weights, squares
+
+
 def _grown_mapped(
-    plan: BatchesPlan, weights: MappedWeights, squares: Any, points: Points, before: Before
+    plan: BatchesPlan, weights: MappedWeights, squares: Any, classes: NDArray[Any], before: Before
 ) -> tuple[MappedWeights, MappedSquares]:
     """A copy of weights over a feature map and of their squares, with rows of new classes."""
     _check_shape(plan, weights)
-    n_classes = len(points.classes)
+    n_classes = len(classes)
     grown = weights.grown(n_classes, before.position)
     # Of a model that was made without Adagrad, or an older file, there are none.
     made = MappedSquares.zeros(grown, plan.adagrad)
@@ -173,7 +187,7 @@ def _go_on_postings(plan: PostingsPlan, points: Points, before: Before, steps: S
         squares = PostingSquares.zeros(weights, plan.fit_intercept, plan.offset)
     else:
         weights, squares = _grown_postings(plan, before.weights, before.squares, points, before)
-        _set_new_intercepts(plan, weights, points, before)
+        _set_new_intercepts(plan, weights, before, before.counts_with(points))
     plan = _with_passes(plan, points, before, steps)
     data = (as_csr(points.x), points.labels, len(points.classes))
     seen = _seen(weights, points, before)
@@ -254,11 +268,12 @@ def _grown_hybrid(plan: HybridPlan, points: Points, before: Before) -> tuple[Hyb
     there, found = before.weights, before.squares
     own = (found.postings, found.mapped) if isinstance(found, HybridSquares) else (None, found)  # read from a file
     postings, of_postings = _grown_postings(plan.postings, there.postings, own[0], points, before)
-    mapped, of_mapped = _grown_mapped(plan.embeddings, there.mapped, own[1], points, before)
+    mapped, of_mapped = _grown_mapped(plan.embeddings, there.mapped, own[1], points.classes, before)
     grown = HybridWeights(postings, mapped)
     grown.multiply_parts((_inverse(there.scales[0]), _inverse(there.scales[1])))
-    _set_new_intercepts(plan.postings, postings, points, before)
-    _set_new_intercepts(plan.embeddings, mapped, points, before)
+    counts = before.counts_with(points)
+    _set_new_intercepts(plan.postings, postings, before, counts)
+    _set_new_intercepts(plan.embeddings, mapped, before, counts)
     return HybridWeights(postings, mapped), HybridSquares(of_postings, of_mapped)
 
 
@@ -267,7 +282,7 @@ def _inverse(scale: float) -> float:
 
 
 def _set_new_intercepts(
-    plan: BatchesPlan | PostingsPlan, weights: MappedWeights | SparseWeights, points: Points, before: Before
+    plan: BatchesPlan | PostingsPlan, weights: MappedWeights | SparseWeights, before: Before, counts: Doubles
 ) -> None:
     if plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
-        set_new_intercepts(weights.intercept, before, before.counts_with(points))
+        set_new_intercepts(weights.intercept, before, counts)

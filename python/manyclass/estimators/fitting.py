@@ -126,13 +126,13 @@ def with_model_of_one(owner: Any, chosen: Chosen, points: Points) -> Chosen:
 
 def _trains_by_batches(owner: Any, chosen: Chosen, points: Points) -> bool:
     """Whether there are several labels, embeddings or a search: then several points make a step together."""
-    return asks_for_batches(chosen, points) or _chooses_embeddings(owner, chosen, points)
+    return asks_for_batches(chosen, points.several) or _chooses_embeddings(owner, chosen, points)
 
 
-def asks_for_batches(chosen: Chosen, points: Points) -> bool:
+def asks_for_batches(chosen: Chosen, several: bool) -> bool:
     """Whether parameters or labels ask for minibatches."""
     named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
-    return points.several or "embedding" in named or "search" in named or "adagrad" in named
+    return several or "embedding" in named or "search" in named or "adagrad" in named
 
 
 def _chooses_embeddings(owner: Any, chosen: Chosen, points: Points) -> bool:

@@ -82,7 +82,7 @@ class LabelClassifier(LinearClassifier):
         if rows is not None and len(rows) == 0:
             raise ValueError("y has no label in any row whose weight is above 0")
         x, features, hashing = hashed(self, as_matrix(X), shadow, known)
-        classes = _labels_of_columns(lists.shape[1], known)
+        classes = labels_of_columns(lists.shape[1], known)
         if rows is not None:
             x, lists, weights = x[rows], lists[rows], taken(weights, rows)
         labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
@@ -315,7 +315,7 @@ class LabelClassifier(LinearClassifier):
         return tags
 
 
-def _labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any]:
+def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any]:
     """The classes that the columns of an indicator matrix stand for: their numbers, or classes that are known."""
     numbers = np.arange(n_columns)
     if known is None:
