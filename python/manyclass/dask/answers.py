@@ -13,10 +13,11 @@ import scipy.sparse as sp
 from scipy.special import softmax
 
 from manyclass.checks import canonical_csr
-from manyclass.dask.blocks import Block, Seen, best_of, joined_blocks, look
+from manyclass.dask.blocks import Seen, best_of, joined_blocks, look
 from manyclass.dask.crew import Crew
 from manyclass.dask.intake import n_rows, pack
 from manyclass.dask.rows import Part, finished
+from manyclass.dask.seats import Block
 from manyclass.dask.shards import Whole
 from manyclass.estimators.assembled import Trained, assembled
 from manyclass.estimators.settle import Settled
@@ -167,19 +168,10 @@ class Facts:
 def told_of(
     owner: Any, classes: Any, whole: Whole, scaling: Any, names: Any, settled: Settled, curve: list[float]
 ) -> Facts:
-    """What there is beside the weights, which `block_of` has folded."""
+    """What there is beside the weights, which have taken up the scaling of features."""
     none = LinearWeights.zeros(0, 0, sparse=whole.sparse)
     text = None if names is None else np.array(names, dtype=object)
     return Facts(owner, Trained(none, classes, whole.counts, text, curve, settled))
-
-
-def block_of(block: Block, scaling: Any) -> Block:
-    """The weights of a block for features as they are given."""
-    if scaling is None:
-        return block
-    matrix = (block.matrix / scaling.scale[:, np.newaxis]).astype(np.float32)
-    shift = np.asarray(scaling.shift) @ matrix.astype(np.float64)
-    return Block(block.first, matrix, (block.intercept - shift).astype(np.float32))
 
 
 @dataclass(frozen=True)

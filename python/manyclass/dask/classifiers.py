@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 from manyclass.checks import check_choice, check_number
 from manyclass.dask import answers
-from manyclass.dask.by_blocks import BlocksTraining
+from manyclass.dask.by_blocks import BlocksTraining, solver_on_blocks
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.collections import aligned, homes, parts_of
 from manyclass.dask.crew import Crew, LostWorkerError
@@ -24,7 +24,6 @@ from manyclass.dask.loading import Loaded
 from manyclass.dask.refusals import DIVISIONS, check_settled, check_supported, divides_classes
 from manyclass.dask.rounds import MOST_LOSSES, Round
 from manyclass.estimators.softmax import SoftmaxClassifier
-from manyclass.solvers import Exact
 
 
 def with_client(local: type) -> Callable[..., None]:
@@ -136,7 +135,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         crew.places = list(used)
         loaded = Loaded(crew, owner, parts, [[at for at, own in enumerate(home) if own == place] for place in used])
         by_blocks = divides_classes(self.division, owner, loaded)
-        [settled] = crew.gather([loaded.settle(Exact() if by_blocks and owner.solver == "auto" else None)])
+        [settled] = crew.gather([loaded.settle(solver_on_blocks(owner, loaded) if by_blocks else None)])
         check_settled(settled.plan, len(loaded.shards), by_blocks=by_blocks)
         training = (
             BlocksTraining(crew, loaded, settled.plan)

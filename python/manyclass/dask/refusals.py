@@ -36,14 +36,12 @@ COPIES_OF_W, SHARE_OF_MEMORY = 4, 0.5
 def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
     """Whether workers have blocks of classes: by choice, or where all of W on each leaves too little memory.
 
-    It needs exact steps, so "auto" does not choose it where another solver was.
+    It needs exact steps or sampled implicit ones, so "auto" does not choose it where another solver was.
     """
-    exact = getattr(owner.solver, "name", owner.solver) in ("auto", "exact")
-    if division == "rows and classes" and not exact:
-        raise ValueError(
-            f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto' or 'exact', whose steps "
-            "see all classes of a block"
-        )
+    name = getattr(owner.solver, "name", owner.solver)
+    separable = name in ("auto", "exact", "implicit")
+    if division == "rows and classes":
+        _check_on_blocks(owner, name, separable=separable)
     if division != "auto":
         return division == "rows and classes"
     crew = loaded.crew
@@ -51,7 +49,26 @@ def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
     told = crew.client.scheduler_info()["workers"]
     memory = min(float(told[place].get("memory_limit") or float("inf")) for place in crew.places if place in told)
     whole = 4.0 * n_classes * loaded.told[0].n_features * COPIES_OF_W
-    return exact and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
+    return separable and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
+
+
+def _check_on_blocks(owner: Any, name: str, *, separable: bool) -> None:
+    """Raise ValueError for what a visit to a part of the classes cannot be."""
+    if not separable:
+        raise ValueError(
+            f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto', 'implicit', which draws "
+            "classes of a block, or 'exact', which sees them all"
+        )
+    if isinstance(owner.solver, str):
+        return
+    own = owner.solver.get_params()
+    for what, those in (
+        ("averaging", ("auto", "none")),
+        ("formulation", ("auto", "raman")),
+        ("u_init", ("log_n_classes",)),
+    ):
+        if own.get(what, those[0]) not in those:
+            raise ValueError(f"{what} is {own[what]!r}; with division='rows and classes' it must be {those[-1]!r}")
 
 
 def check_settled(plan: PointsPlan, n_shards: int, *, by_blocks: bool) -> None:
