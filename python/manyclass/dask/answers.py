@@ -14,7 +14,7 @@ from scipy.special import softmax
 
 from manyclass.checks import canonical_csr
 from manyclass.dask.blocks import Seen, best_of, joined_blocks, look
-from manyclass.dask.crew import Crew
+from manyclass.dask.crew import Crew, workers_of
 from manyclass.dask.intake import n_rows, pack
 from manyclass.dask.rows import Part, finished
 from manyclass.dask.seats import Block
@@ -52,7 +52,7 @@ class RemoteModel:
 def held_of(client: Any, futures: Sequence[Any]) -> Any:
     """Return one of some futures of the same that a worker has; raises RuntimeError where none is left."""
     crew = Crew(client, [])
-    gone = frozenset(client.scheduler_info()["workers"]) - crew.live()
+    gone = frozenset(workers_of(client)) - crew.live()
     for future in futures:
         if crew.holders(future, gone):
             return future

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 import distributed
@@ -41,6 +42,7 @@ class Crew:
         self.client, self.places = client, list(places)
         self._signs: dict[str, tuple[float, float]] = {}
         self._idle: dict[str, float] = {}
+        self._told: dict[str, Any] = {}
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
@@ -119,7 +121,9 @@ class Crew:
         if self.client.status != "running":
             raise _gone(self.client)
         now, found = time.monotonic(), set()
-        for place, told in self.client.scheduler_info()["workers"].items():
+        with suppress(OSError):  # a scheduler that is busy: as it was
+            self._told = workers_of(self.client)
+        for place, told in self._told.items():
             sign = float(told["last_seen"])
             if self._signs.get(place, (None,))[0] != sign:
                 self._signs[place] = (sign, now)
@@ -149,9 +153,7 @@ class Crew:
             If no worker comes within PATIENCE.
         """
         live = self.some_live(lost)
-        for place in lost & set(
-            self.client.scheduler_info()["workers"]
-        ):  # silent: the scheduler would wait for its data
+        for place in lost & set(workers_of(self.client)):  # silent: the scheduler would wait for its data
             self.client.run_on_scheduler(_remove, place=place)
         moved = [at for at, place in enumerate(self.places) if place in lost]
         for at in moved:
@@ -162,6 +164,17 @@ class Crew:
         """Workers that have what a future stands for, but for lost ones."""
         found = self.client.who_has([future])
         return set(next(iter(found.values()), ())) - lost
+
+
+def workers_of(client: Any) -> dict[str, Any]:
+    """What the scheduler tells of all workers; raises OSError if it does not answer.
+
+    `Client.scheduler_info` tells of five, and of none for a moment every two seconds, when the client renews the rest.
+    """
+    if client.scheduler is None:
+        raise _gone(client)
+    told: dict[str, Any] = client.sync(client.scheduler.identity)["workers"]
+    return told
 
 
 async def _remove(place: str, dask_scheduler: Any = None) -> None:

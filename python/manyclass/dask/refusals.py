@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from manyclass.dask.crew import workers_of
 from manyclass.dask.loading import Loaded
 from manyclass.training.plan import PointsPlan
 
@@ -46,7 +47,7 @@ def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
         return division == "rows and classes"
     crew = loaded.crew
     n_classes = crew.gather([crew.submit(0, len, loaded.classes[0])])[0]
-    told = crew.client.scheduler_info()["workers"]
+    told = workers_of(crew.client)
     memory = min(float(told[place].get("memory_limit") or float("inf")) for place in crew.places if place in told)
     whole = 4.0 * n_classes * loaded.told[0].n_features * COPIES_OF_W
     return separable and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
