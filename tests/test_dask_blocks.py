@@ -1,6 +1,5 @@
 """Training by rows and classes on a Dask cluster of three processes: no worker has all of W, the loss is as good."""
 
-import gc
 import threading
 import weakref
 from dataclasses import replace
@@ -195,7 +194,6 @@ SEAT_AT_ZERO, GIVE_PIECE = seats.seat_at_zero, seats.give_piece
 
 
 def counted(made):
-    gc.collect(1)  # messages of distributed hold arrays in cycles
     place = get_worker().address
     count(place, made.nbytes)
     weakref.finalize(made, count, place, -made.nbytes)
@@ -229,6 +227,6 @@ def test_a_worker_never_holds_two_blocks(data, monkeypatch):
         made.fit(wide, da.from_array(data[1], chunks=CHUNK))
     block = 4 * (N_WIDE * 16 + 2 * 7)
     assert len(MOST) == 3
-    # Two pieces that move, those on their way to disks, and what distributed has not let go of: a second block were 16.
+    # Two pieces that move, and one or two that the scheduler has not let go of yet; a second block would be 16.
     pieces = [(most / block - 1) * seats.MOST_PIECES for most in MOST.values()]
-    assert max(pieces) <= seats.MOST_PIECES / 2, pieces
+    assert max(pieces) <= 4.01, pieces

@@ -89,8 +89,7 @@ class BlocksTraining(Training):
         """Let each worker take the block of the next one, piece by piece; return what comes before each next turn.
 
         A worker gives a copy of a piece, puts that of the other in its place, and gives the next when its own has
-        arrived: so it has two pieces at most beside its block. Futures of copies are let go as soon as they are asked
-        for.
+        arrived: so it has two pieces at most beside its block.
         """
         crew, whole, held, n = self.crew, self.loaded.whole[0], self.standing.seats, len(before)
         for piece in range(self.n_pieces):
@@ -102,6 +101,7 @@ class BlocksTraining(Training):
             for at in range(n):
                 number, after = (at + inner + 1) % n, (at + 1) % n
                 taken.append(crew.submit(at, seats.take_piece, whole, held[at], number, piece, given[after], given[at]))
+            let_go(given)
             before = [[taken[at], taken[at - 1]] for at in range(n)]
         return before
 
@@ -119,6 +119,7 @@ class BlocksTraining(Training):
                     crew.submit(at + on, write_piece, whole, one, at, piece, given, after[on])
                     for on, one in enumerate(both)
                 ]
+                let_go([given])
             both[:] = [crew.submit(at + on, same_after, one, after[on]) for on, one in enumerate(both)]
         return kept
 
@@ -160,6 +161,12 @@ class BlocksTraining(Training):
         # A model of one piece a block is on two workers each; of a larger one there is no room for another.
         copies = [crew.submit(at + 1, same, one) for at, one in enumerate(blocks)] if 1 == self.n_pieces < n else []
         return [*told, *blocks, *copies]
+
+
+def let_go(futures: Sequence[Any]) -> None:
+    """Let workers forget what all tasks have had that were submitted; Python may keep futures in cycles for long."""
+    for one in futures:
+        one.release()
 
 
 def turned_sums(turned: Any) -> Any:
