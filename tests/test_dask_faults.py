@@ -87,13 +87,14 @@ def test_blocks_of_classes_are_those_of_the_last_pass_where_a_worker_is_killed(s
     with cluster(processes=True) as workers, Client(workers) as client:
         X, y = data()
         whole = model(client, **own).fit(X, y)
+        loss = whole.evaluate(X, y)["log_loss"]
         victim = worker_pids(client)[0]
         found = model(client, **own).fit(X, y, callback=in_pass(3, lambda: os.kill(victim, signal.SIGKILL)))
         assert found.n_iter_ == 6
         assert found.loss_curve_[:3].tolist() == whole.loss_curve_[:3].tolist()
         # Rows of the lost worker have lost the parts of their log-normalisers, which begin at the mean of the others'.
         np.testing.assert_allclose(found.loss_curve_[4:], whole.loss_curve_[4:], rtol=0.1)
-        assert found.evaluate(X, y)["log_loss"] == pytest.approx(whole.evaluate(X, y)["log_loss"], rel=0.05)
+        assert found.evaluate(X, y)["log_loss"] == pytest.approx(loss, rel=0.05)
 
 
 @pytest.mark.long
