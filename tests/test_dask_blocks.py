@@ -1,5 +1,7 @@
 """Training by rows and classes on a Dask cluster of three processes: no worker has all of W, the loss is as good."""
 
+import threading
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -9,18 +11,21 @@ import scipy.sparse as sp
 pytest.importorskip("distributed")
 
 import dask.array as da
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_worker
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.dask import DaskSoftmaxClassifier
-from manyclass.dask.blocks import Block, best_of, look, simulate_blocks
+from manyclass.dask import DaskSoftmaxClassifier, seats
+from manyclass.dask.blocks import best_of, look, simulate_blocks
+from manyclass.dask.costs import takes_exact_steps
+from manyclass.dask.seats import Block
 from manyclass.dask.shards import Shard, Whole
 from manyclass.estimators.settle import settle_points
+from manyclass.model.weights import LinearWeights
 from manyclass.training.passes import Schedule
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
-N, N_FEATURES, N_CLASSES, CHUNK = 600, 12, 20, 100
+N, N_FEATURES, N_CLASSES, CHUNK, N_WIDE = 600, 12, 20, 100, 5000
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +63,8 @@ def thirds(X, labels):
     return [Shard(X[at : at + 200], labels[at : at + 200], None, at // 200, at) for at in range(0, N, 200)]
 
 
-def plan_of(X, labels):
-    local = SoftmaxClassifier(**model())
+def plan_of(X, labels, **more):
+    local = SoftmaxClassifier(**model(**more))
     chosen = local.check_parameters()
     return settle_points(local, chosen, X, labels, N_CLASSES, candidates=False, timed=False).plan
 
@@ -71,6 +76,40 @@ def test_three_workers_make_what_one_process_makes_that_simulates_them(fitted, d
     np.testing.assert_array_equal(fitted.to_local().coef_, weights.coef)
     np.testing.assert_array_equal(fitted.to_local().intercept_, weights.intercept)
     np.testing.assert_allclose(fitted.loss_curve_, curve, rtol=1e-12)  # sums in another order
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-3])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sampled_steps_of_three_workers_are_those_of_one_process(client, data, sparse, alpha):
+    own = {"solver": solvers.Implicit(decay=0.8), "sampler": "uniform", "n_negatives": 9, "alpha": alpha, "max_iter": 4}
+    X, labels = sp.csr_array(data[0]) if sparse else data[0], data[1].astype(np.int32)
+    dX, dy = arrays(*data)
+    if sparse:
+        dX = dX.map_blocks(sp.csr_matrix, meta=sp.csr_matrix((0, 0)))
+    client.run(pieces_of, 512)  # bytes; as it is, blocks of less than 64 MB move whole
+    try:
+        found = DaskSoftmaxClassifier(**model(**own), division="rows and classes", client=client).fit(dX, dy)
+    finally:
+        client.run(pieces_of, 64 << 20)
+    shards = thirds(X, labels)
+    whole = Whole(np.bincount(labels).astype(float), 3, N_FEATURES, N, sparse)
+    weights, curve = simulate_blocks(plan_of(X, labels, **own), whole, shards)
+    np.testing.assert_array_equal(found.to_local().coef_, weights.coef)
+    np.testing.assert_array_equal(found.to_local().intercept_, weights.intercept)
+    np.testing.assert_allclose(found.loss_curve_, curve, rtol=1e-12)  # sums in another order
+    # Of 3 classes drawn in each of 3 blocks, labels once: 20 classes are met less often than all are.
+    assert sum(counts["class_updates"] for counts in found.work_) == 4 * N * (3 * 3 + 1)
+
+
+def pieces_of(n_bytes):
+    seats.PIECE_BYTES = n_bytes
+
+
+def test_solver_auto_takes_exact_steps_where_classes_are_few_and_samples_where_they_are_many(client, data):
+    assert takes_exact_steps(20, 6)
+    assert not takes_exact_steps(10_000, 6)
+    found = DaskSoftmaxClassifier(division="rows and classes", max_iter=1, random_state=0, client=client)
+    assert found.fit(*arrays(*data)).work_[0]["class_updates"] == N / 3 * N_CLASSES
 
 
 def test_the_optimum_of_the_ridged_loss_is_reached(data):
@@ -86,7 +125,7 @@ def test_the_optimum_of_the_ridged_loss_is_reached(data):
 
 
 def test_every_worker_visits_its_rows_once_a_pass_and_sends_w_once(fitted):
-    block = 4 * (N_FEATURES + 1) * N_CLASSES
+    block = 4 * (N_FEATURES + 2) * N_CLASSES  # intercepts, and factors of rows
     for counts in fitted.work_:
         assert counts["n_visits"] == 8 * N / 3
         assert counts["class_updates"] == 8 * N / 3 * N_CLASSES
@@ -110,23 +149,25 @@ def test_answers_of_blocks_are_those_of_the_whole(fitted, data):
 
 def test_division_is_chosen_by_sizes(client, data):
     X, y = data
-    assert "solver is 'implicit'" in refused(client, data)
+    assert "solver is 'umax'" in refused(client, data, solver="umax")
+    assert "averaging is 'suffix'" in refused(client, data, solver=solvers.Implicit(averaging="suffix"))
+    assert "formulation is 'proposed'" in refused(client, data, solver=solvers.Implicit(formulation="proposed"))
     small = DaskSoftmaxClassifier(**model(max_iter=1), client=client).fit(*arrays(X, y))
     assert small.division_ == "rows"
     # 20 classes of 4 million features: 320 MB, of which a worker of 2 GiB would have four copies.
-    wide = da.from_array(X, chunks=(CHUNK, -1)).map_blocks(widened, meta=sp.csr_matrix((0, 0)))
+    wide = da.from_array(X, chunks=(CHUNK, -1)).map_blocks(widened, 4_000_000, meta=sp.csr_matrix((0, 0)))
     large = DaskSoftmaxClassifier(**model(max_iter=1), client=client)
     assert large.fit(wide, da.from_array(y, chunks=CHUNK)).division_ == "rows and classes"
 
 
-def widened(x):
+def widened(x, n_features=N_WIDE):
     rows, columns = np.nonzero(x)
-    return sp.csr_matrix((x[rows, columns], (rows, columns)), shape=(len(x), 4_000_000))
+    return sp.csr_matrix((x[rows, columns], (rows, columns)), shape=(len(x), n_features))
 
 
-def refused(client, data):
+def refused(client, data, **more):
     with pytest.raises(ValueError, match="division='rows and classes'") as told:
-        DaskSoftmaxClassifier(solver="implicit", division="rows and classes", client=client).fit(*arrays(*data))
+        DaskSoftmaxClassifier(**more, division="rows and classes", client=client).fit(*arrays(*data))
     return str(told.value)
 
 
@@ -135,7 +176,10 @@ def test_a_block_of_a_random_model_agrees_with_all_scores(seed):
     X, W, b = rng.normal(size=(150, 5)), rng.normal(size=(5, 11)), rng.normal(size=11)
     X, W, b = (one.astype(np.float32) for one in (X, W, b))
     labels = rng.integers(0, 11, 150).astype(np.int32)
-    blocks = [Block(0, W[:, :4], b[:4]), Block(4, W[:, 4:], b[4:])]
+    blocks = [
+        Block(at.start, LinearWeights(W.T[at].copy(), b[at], False), np.ones_like(b[at]))
+        for at in (slice(0, 4), slice(4, 11))
+    ]
     best, log_p, losses = best_of([look(block, X, 3, labels) for block in blocks], 3)
     z = (X @ W + b).astype(np.float64)
     exact = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
@@ -143,3 +187,46 @@ def test_a_block_of_a_random_model_agrees_with_all_scores(seed):
     np.testing.assert_array_equal(best, order)
     np.testing.assert_allclose(log_p, np.take_along_axis(exact, order, axis=1), atol=1e-5)
     np.testing.assert_allclose(losses, -exact[np.arange(150), labels], atol=1e-5)
+
+
+ALIVE, MOST, LOCK = {}, {}, threading.Lock()  # bytes of arrays with weights, by worker
+SEAT_AT_ZERO, GIVE_PIECE = seats.seat_at_zero, seats.give_piece
+
+
+def counted(made):
+    place = get_worker().address
+    count(place, made.nbytes)
+    weakref.finalize(made, count, place, -made.nbytes)
+    return made
+
+
+def count(place, n_bytes):
+    with LOCK:
+        ALIVE[place] = ALIVE.get(place, 0) + n_bytes
+        MOST[place] = max(MOST.get(place, 0), ALIVE[place])
+
+
+def counted_seat(*given):
+    return counted(SEAT_AT_ZERO(*given))
+
+
+def counted_piece(*given):
+    return counted(GIVE_PIECE(*given))
+
+
+def test_a_worker_never_holds_two_blocks(data, monkeypatch):
+    """By a counter of the arrays that hold weights, not by what the process takes."""
+    monkeypatch.setattr(seats, "PIECE_BYTES", 1 << 12)
+    monkeypatch.setattr(seats, "seat_at_zero", counted_seat)
+    monkeypatch.setattr(seats, "give_piece", counted_piece)
+    wide = da.from_array(data[0], chunks=(CHUNK, -1)).map_blocks(widened, meta=sp.csr_matrix((0, 0)))
+    own = model(solver="implicit", n_negatives=9, max_iter=2)
+    given = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=3, processes=False, **given) as cluster, Client(cluster) as client:
+        made = DaskSoftmaxClassifier(**own, division="rows and classes", client=client)
+        made.fit(wide, da.from_array(data[1], chunks=CHUNK))
+    block = 4 * (N_WIDE * 16 + 2 * 7)
+    assert len(MOST) == 3
+    # Two pieces that move, and one or two that the scheduler has not let go of yet; a second block would be 16.
+    pieces = [(most / block - 1) * seats.MOST_PIECES for most in MOST.values()]
+    assert max(pieces) <= 4.01, pieces

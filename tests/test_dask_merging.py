@@ -106,7 +106,8 @@ def test_predicted_costs_divide_work_and_memory_and_say_where_more_workers_stop_
     for n in WORKERS:
         rows, blocks = by_rows(job, n, 10, 16), by_rows_and_classes(job, n, 10, 16)
         assert rows.memory == 4 * job.bytes_of_w
-        assert blocks.memory == 4 * job.bytes_of_w / n
+        # A block and two pieces of it, of which there are at least four.
+        assert job.bytes_of_w / n < blocks.memory <= 1.5 * job.bytes_of_w / n
         assert rows.bytes_moved == pytest.approx(2 * job.bytes_of_w, rel=1 / n + 1e-9)
         assert rows.steps * n == pytest.approx(by_rows(job, 1, 10, 16).steps)
     assert by_rows(job, 1, 10, 16).moved == 0

@@ -30,7 +30,8 @@ struct State {
   Matrix<const Index> heads;
   Index n_classes;
   std::span<double> local_scale;  // of q, beside u
-  std::span<const double> sample_weight, counts;
+  std::span<const double> sample_weight, counts, others;
+  double n_elsewhere;
 };
 
 void check_shape(const State& state, const CsrView& x) {
@@ -53,6 +54,7 @@ Problem<Rows> problem_of(const typename Rows::Data& x, const State& s) {
   const Rows rows(s.weights.data, x.n_cols);
   Problem<Rows> problem{x,  s.labels,      s.x_sq,          s.u,     {rows, s.intercept, s.scale}, s.n_classes,
                         {}, s.local_scale, s.sample_weight, s.counts};
+  if (!s.others.empty()) problem.elsewhere = Elsewhere{s.others, s.n_elsewhere};
   if (!s.squares.empty()) {
     check_size("squares", s.squares.size(), s.weights.data.size());
     problem.adaptive = Adaptive<Rows>{Rows(s.squares, x.n_cols), s.intercept_squares};
@@ -225,11 +227,11 @@ void bind_train(py::module_& m) {
   py::class_<State>(m, "State")
       .def(py::init<std::span<const Index>, std::span<const float>, Doubles, Matrix<float>, Numbers, Numbers, Doubles,
                     Numbers, Numbers, Numbers, Numbers, Matrix<const Index>, Index, Doubles, std::span<const double>,
-                    std::span<const double>>(),
+                    std::span<const double>, std::span<const double>, double>(),
            py::kw_only(), "labels"_a, "x_sq"_a, "u"_a, "weights"_a, "intercept"_a, "scale"_a, "norm_sq"_a, "squares"_a,
            "intercept_squares"_a, "gradients"_a = Array<float>(0), "intercept_gradients"_a = Array<float>(0), "heads"_a,
            "n_classes"_a, "local_scale"_a = Array<double>(0), "sample_weight"_a = Array<double>(0),
-           "counts"_a = Array<double>(0), KeepAll());
+           "counts"_a = Array<double>(0), "others"_a = Array<double>(0), "n_elsewhere"_a = 0.0, KeepAll());
 
   py::class_<LabelArrays>(m, "LabelArrays")
       .def(py::init<py::object, std::span<const Offset>, std::span<const Index>, Numbers, Numbers, Matrix<float>,

@@ -97,6 +97,8 @@ class State:
         local_scale: NDArray[np.float64] = ...,
         sample_weight: NDArray[np.float64] = ...,
         counts: NDArray[np.float64] = ...,
+        others: NDArray[np.float64] = ...,
+        n_elsewhere: float = ...,
     ) -> None: ...
 
 class Progress:

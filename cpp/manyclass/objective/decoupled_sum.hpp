@@ -30,7 +30,7 @@ struct DecoupledSum {
   //
   // Rules move n as they move u in u + e^-u N, whose minimum is at log N too: averages of N, steps in e^-n, bounds.
   double operator()(const SampledPoint& point, std::span<const float> labels, double& n, LabelGradient& g) const {
-    const SampledSum sum = sum_of_wrong(point, g.negatives);
+    const SampledSum sum = sum_above_none(point, g.negatives);
     n = std::fmax(rule.before(n, point, sum, g.negatives), log_none);
 
     double sigmas = 0, squares = 0, value = 0;
@@ -50,13 +50,11 @@ struct DecoupledSum {
   }
 
  private:
-  // N as the sum of a point without labels, whose scores are counted from 0.
-  static SampledSum sum_of_wrong(const SampledPoint& point, std::span<float> terms) {
-    if (point.size() == 0) return {0, 0, 0, log_none};
-    const float top = max_of(point.scores, point.scores[0]);
-    const auto shift = static_cast<double>(top);
-    const double scaled = sum_of_terms(point, top, terms);
-    return {shift, 0, scaled, scaled > 0 ? shift + std::log(scaled) : log_none};
+  // N as the sum of a point without labels.
+  static SampledSum sum_above_none(const SampledPoint& point, std::span<float> terms) {
+    SampledSum sum = sum_without_label(point, terms);
+    if (!(sum.scaled > 0)) sum.log_a = log_none;
+    return sum;
   }
 };
 

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <concepts>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct SampledPoint {
   double* local_scale = nullptr;   // scale of q, beside u, its location (augment and reduce)
   RngKey key{};                    // of this visit's own draws
   std::uint64_t item = 0;
+  double others = -std::numeric_limits<double>::infinity();  // log-sum of the scores of classes in other blocks
+  bool labelled = true;                                      // whether the label is a class of this block
 
   std::size_t size() const { return scores.size(); }
   float count(std::size_t k) const { return times.empty() ? 1.0F : times[k]; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "manyclass/math/elementary.hpp"
@@ -36,6 +37,16 @@ inline SampledSum sampled_sum(const SampledPoint& point, std::span<float> terms)
   const double scaled = sum_of_terms(point, top, terms);
   const double label = std::exp(-shift);
   return {shift, label, scaled, shift + std::log(label + scaled)};
+}
+
+// That of a point with no label among the classes, whose scores are counted from 0: of no classes it is 0.
+inline SampledSum sum_without_label(const SampledPoint& point, std::span<float> terms) {
+  constexpr double none = -std::numeric_limits<double>::infinity();
+  if (point.size() == 0) return {0, 0, 0, none};
+  const float top = max_of(point.scores, point.scores[0]);
+  const auto shift = static_cast<double>(top);
+  const double scaled = sum_of_terms(point, top, terms);
+  return {shift, 0, scaled, shift + std::log(scaled)};
 }
 
 // That of several labels with scores `labels`, whose mean is the point's label_score.

@@ -23,7 +23,7 @@ struct Uniform {
   bool with_label = false;
 
   static Uniform make(const SelectArguments& a) {
-    return {a.n_classes, a.at_most(a.with_label ? a.n_classes : a.n_classes - 1), a.with_label};
+    return {a.n_classes, a.at_most(a.with_label ? a.n_classes : std::max(1, a.n_classes - 1)), a.with_label};
   }
 
   Index n_candidates(std::size_t n_labels = 1) const {
@@ -32,6 +32,7 @@ struct Uniform {
   std::size_t capacity() const { return static_cast<std::size_t>(size); }
   float label_alpha(Index) const { return static_cast<float>(n_candidates()) / static_cast<float>(size); }
   double inclusion(Index) const { return static_cast<double>(size) / n_candidates(); }
+  double inclusion_of_all(Index) const { return static_cast<double>(size) / n_classes; }  // where no class is a label
 
   std::size_t n_random(ClassList classes) const { return classes.size(); }
 

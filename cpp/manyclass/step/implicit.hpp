@@ -183,16 +183,20 @@ struct ImplicitDoubleSum {
 //   delta_k = omega(log(eta alpha_k X_k) + z_k - v),   delta_y = eta X - omega_y,
 //   omega_y = omega(log(eta X) + z_y + eta X - v),
 //   h(v) = eta - omega_y / X - sum delta_k / X_k + tie (v - v~) = 0.
+// It is separable, hence a step can be made on a block of classes alone: those elsewhere add e^{o - v}, o being what is
+// known of their log-sum, so that h has eta (1 - e^{o - v}) for eta; without the label in the block z_y is not there.
 struct ImplicitRaman {
   static constexpr bool shrinks_first = true;
   RootFinder root;
 
   Move operator()(const SampledPoint& point, double& v, std::span<float> p, std::span<float> base) const {
-    const SampledSum sampled = sampled_sum(point, p);
-    const double log_a = sampled.log_a, x_sq = point.x_sq, old_v = v, z_y = point.label_score;
+    const SampledSum sampled = point.labelled ? sampled_sum(point, p) : sum_without_label(point, p);
+    const double x_sq = point.x_sq, old_v = v, origin = point.labelled ? point.label_score : 0;
+    const double log_a = log_add(point.others - origin, sampled.log_a);
+    const double loss = point.labelled ? log_a : 0;  // of a point as a whole, where its label is
     if (x_sq < smallest_x_sq) {
-      v = implicit_u_alone(v - z_y, point.eta_u, log_a) + z_y;
-      return no_move(p, log_a);
+      v = implicit_u_alone(v - origin, point.eta_u, log_a) + origin;
+      return no_move(p, loss);
     }
     fill_base(point, 0, base);
     const double pull = point.eta * x_sq;  // the farthest that z_y can rise
@@ -203,19 +207,23 @@ struct ImplicitRaman {
     const auto h = [&](double q) -> Probe {
       at = deltas.at(q);
       v = q;
-      omega_y = wright_omega(std::log(pull) + z_y + pull - q);
+      const double elsewhere = point.eta * std::exp(point.others - q);
+      if (point.labelled) omega_y = wright_omega(std::log(pull) + origin + pull - q);
       const double share = 1 / (1 + omega_y);
-      return {point.eta - omega_y / x_sq - at.moves + tie * (q - old_v), omega_y * share / x_sq + at.slope + tie, 0,
-              -omega_y * share * share * share / x_sq - at.bend};
+      return {point.eta - elsewhere - omega_y / x_sq - at.moves + tie * (q - old_v),
+              elsewhere + omega_y * share / x_sq + at.slope + tie, 0,
+              -elsewhere - omega_y * share * share * share / x_sq - at.bend};
     };
-    // h(v~ - eta_u) <= 0 since both omegas are positive. If v rises, e^v <= e^{z_y + eta X} + sum alpha e^{z_k}.
-    const double wrong = sampled.shift + z_y + std::log(sampled.scaled);
-    const Bracket bracket{old_v - point.eta_u, std::fmax(old_v, log_add(wrong, z_y + pull))};
+    // h(v~ - eta_u) <= 0 and h(o) <= 0, since both omegas are positive and v~ >= o. If v rises, e^v <= e^o + e^{z_y +
+    // eta X} + sum alpha e^{z_k}.
+    const double certain = point.labelled ? log_add(point.others, origin + pull) : point.others;
+    const double most = log_add(sampled.shift + origin + std::log(sampled.scaled), certain);
+    const Bracket bracket{std::fmax(old_v - point.eta_u, point.others), std::fmax(old_v, most)};
     const double dq = find_root(root, bracket, old_v, tolerance(root), h);
     v += dq;
-    omega_y += omega_y * omega::relative_correction(-dq, omega_y);
+    if (point.labelled) omega_y += omega_y * omega::relative_correction(-dq, omega_y);
     deltas.finish(dq);
-    return {(pull - omega_y) / x_sq, at.after(dq), log_a};
+    return {point.labelled ? (pull - omega_y) / x_sq : 0, at.after(dq), loss};
   }
 };
 

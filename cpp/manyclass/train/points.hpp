@@ -109,6 +109,7 @@ class Points {
   // from the end of single precision.
   static constexpr double most_adaptive = 0x1p80;
 
+  // Below 0: the point's label is in another block of classes.
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
   double features_sq(Index i) const { return static_cast<double>(problem_.x_sq[static_cast<std::size_t>(i)]); }
   double weight(Index i) const {
@@ -123,7 +124,7 @@ class Points {
 
   static void count(const Slot& slot, Progress& progress) {
     progress.loss += slot.move.loss;
-    progress.class_updates += static_cast<std::int64_t>(slot.classes.size()) + 1;
+    progress.class_updates += static_cast<std::int64_t>(slot.classes.size()) + slot.labelled;
   }
 
   void draw(const Run& run, Visits visits, std::size_t s, Slot& slot) const {
@@ -133,14 +134,20 @@ class Points {
     const auto named_by = static_cast<std::uint64_t>(settings_.share_classes ? run.order[first_of_batch] : i);
     const Rng rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, settings_.first_point + named_by);
     slot.point = i;
+    slot.labelled = label(i) >= 0;
     slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - first_of_batch);
     if (problem_.adaptive) slot.iteration = first_iteration(run.stretch) + t / settings_.batch;
-    slot.classes = select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], 1), slot.buffers());
+    slot.classes =
+        select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], slot.labelled), slot.buffers());
   }
 
   void prefetch(const Slot& slot) const {
     const auto x = problem_.x.row(slot.point);
-    problem_.model.rows.prefetch(x, slot.classes, label(slot.point));
+    if (slot.labelled) {
+      problem_.model.rows.prefetch(x, slot.classes, label(slot.point));
+    } else if (slot.classes.size() > 0) {
+      problem_.model.rows.prefetch(x, slot.classes, slot.classes[0]);
+    }
   }
 
   // The step of a slot at the current weights; leaves -p in the slot, ready to be added.
@@ -152,7 +159,7 @@ class Points {
     float label_score = 0;
     run_with(settings_.isa, [&] {
       problem_.model.scores(x, slot.classes, slot.scores);
-      label_score = problem_.model.score(x, label(i));
+      if (slot.labelled) label_score = problem_.model.score(x, label(i));
     });
     SampledPoint point{slot.scores.first(size),
                        slot.alpha.first(size),
@@ -161,7 +168,9 @@ class Points {
                        stretch.eta,
                        stretch.eta_u,
                        stretch.pass,
-                       select_.label_alpha(label(i))};
+                       slot.labelled ? select_.label_alpha(label(i)) : 0};
+    point.labelled = slot.labelled;
+    if (problem_.elsewhere) point.others = problem_.elsewhere->log_sums[static_cast<std::size_t>(i)];
     if (Select::repeats) point.times = slot.times.first(size);
     if (!problem_.local_scale.empty()) {
       point.local_scale = &problem_.local_scale[static_cast<std::size_t>(i)];
@@ -334,7 +343,7 @@ class Points {
     } else {
       run_with(settings_.isa, [&] {
         move_rows<false>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
-        move_label<false>(slot, stretch);
+        if (slot.labelled) move_label<false>(slot, stretch);
       });
     }
     if (ball) {

@@ -1,6 +1,7 @@
 // Checks that the parts of a problem fit each other, before a trainer views them.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -62,7 +63,17 @@ void check(const Problem<Rows>& problem, const Plan& plan, std::size_t n_heads) 
   if (problem.adaptive) {
     check_size("intercept_squares", problem.adaptive->intercept_squares.size(), problem.model.intercept.size());
   }
-  check_ids("label", problem.labels, 0, problem.n_classes);
+  check_ids("label", problem.labels, problem.elsewhere ? -1 : 0, problem.n_classes);
+  if (problem.elsewhere) {
+    check_size("others", problem.elsewhere->log_sums.size(), n);
+    check_size("counts, with classes elsewhere,", problem.counts.size(), k);
+    if (plan.solver != "implicit" || plan.formulation != "raman" || !plan.noise.empty() || problem.adaptive ||
+        std::isfinite(plan.settings.max_norm) || plan.selection == "head_tail") {
+      throw std::invalid_argument(
+          "a block of classes needs solver 'implicit' with formulation 'raman', no max_norm, no adaptive steps and no "
+          "heads");
+    }
+  }
   check_ids("head class", plan.heads, -1, problem.n_classes);
   if (plan.family != nullptr) check_size("local_scale", problem.local_scale.size(), n);
   if (plan.selection != "head_tail") return;

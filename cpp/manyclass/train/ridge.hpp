@@ -25,9 +25,12 @@ class Ridge {
       : alpha_(alpha), visit_weight_(static_cast<std::size_t>(problem.n_classes)) {
     const std::vector<double> count = counts_of(problem.counts, problem.labels, problem.n_classes);
     const double n = std::accumulate(count.begin(), count.end(), 0.0);
+    const double elsewhere = problem.elsewhere ? problem.elsewhere->n_points : 0;
     for (std::size_t k = 0; k < count.size(); ++k) {
-      const double touched = count[k] + (n - count[k]) * select.inclusion(static_cast<Index>(k));
-      visit_weight_[k] = static_cast<float>(n / touched);
+      const auto at = static_cast<Index>(k);
+      double touched = count[k] + elsewhere * unlabelled(select, at);
+      if (n > count[k]) touched += (n - count[k]) * select.inclusion(at);
+      visit_weight_[k] = static_cast<float>((n + elsewhere) / touched);
     }
   }
 
@@ -49,7 +52,7 @@ class Ridge {
     });
     for (std::size_t c = n_shrink; c < size; ++c) slot.shrinks[c] = 1;
     for (std::size_t c = 0; c < size; ++c) slot.x_sqs[c] = slot.shrinks[c] * x_sq + constant;
-    slot.label_shrink = 1 / (1 + rate * visit_weight_[static_cast<std::size_t>(y)]);
+    slot.label_shrink = slot.labelled ? 1 / (1 + rate * visit_weight_[static_cast<std::size_t>(y)]) : 1;
     if (!first) return;
 
     auto z_y = static_cast<float>(point.label_score);
@@ -64,7 +67,7 @@ class Ridge {
           scores[c] = of_run[c] + slot.shrinks[c0 + c] * (scores[c] - of_run[c]);
         }
       });
-      const float b_y = b[static_cast<std::size_t>(y)];
+      const float b_y = slot.labelled ? b[static_cast<std::size_t>(y)] : 0;
       z_y = b_y + slot.label_shrink * (z_y - b_y);
     }
     point.label_score = static_cast<double>(z_y);
@@ -73,6 +76,16 @@ class Ridge {
   }
 
  private:
+  // Probability that a visit of a point without a label here draws k.
+  template <class Select>
+  static double unlabelled(const Select& select, Index k) {
+    if constexpr (requires { select.inclusion_of_all(k); }) {
+      return select.inclusion_of_all(k);
+    } else {
+      return select.inclusion(k);
+    }
+  }
+
   double alpha_ = 0;
   std::vector<float> visit_weight_;  // b_k
 };

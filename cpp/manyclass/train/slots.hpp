@@ -14,7 +14,8 @@ class Slots {
  public:
   struct Slot {
     Index point;
-    Index batch;  // points of its batch
+    bool labelled;  // whether its label is among the classes
+    Index batch;    // points of its batch
     Classes classes;
     Move move;
     Offset iteration;          // batches made before its own

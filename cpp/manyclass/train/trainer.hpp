@@ -21,6 +21,13 @@ struct Adaptive {
   std::span<float> intercept_gradients{};
 };
 
+// What is known of the classes that are in no place here, where a problem is that of a block of all classes. A point
+// whose label is elsewhere has the label -1. v of Raman's form is that of all classes.
+struct Elsewhere {
+  std::span<const double> log_sums;  // N, log of the sum of e^z over the classes elsewhere
+  double n_points;                   // with labels elsewhere, beside those that `counts` are of
+};
+
 // The data, the carried values and the model being trained. Classes are given by their position in the order that
 // training uses, which is random, so that neighbouring classes are a uniform draw.
 //
@@ -38,6 +45,7 @@ struct Problem {
   std::span<double> local_scale{};           // N, or empty: see SampledPoint
   std::span<const double> weights{};         // N, positive with mean 1, or empty: all are 1
   std::span<const double> counts{};          // K, of points of each class, or empty: those of these points
+  std::optional<Elsewhere> elsewhere{};      // given: these are a block of the classes
 };
 
 struct Settings {

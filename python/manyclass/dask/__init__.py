@@ -21,8 +21,12 @@ By rows and classes, of one label a row
     classes; then blocks move on to the next worker, so that in a pass each visits all rows. In the doubly separable
     form (Raman et al., KDD 2019) a term needs a row's log-normaliser and one class's weights. A row keeps the log-sum
     of its scores in each block, which is all that is known of classes elsewhere; its label's part waits for the block
-    that has it. Steps are exact on the classes of a block, in NumPy and SciPy, not the core's loop: see
-    `manyclass.dask.blocks`. A worker moves W in and out once a pass. Memory: four times its block.
+    that has it. With solver="implicit" a visit draws classes of the block, its share of `n_negatives`, and takes the
+    proximal step of one machine's Raman form in the core's loop, with all threads; with solver="exact" steps see all
+    classes of a block, in NumPy and SciPy. solver="auto" takes exact steps where they take no more than 8 microseconds
+    a row. See `manyclass.dask.blocks`. A worker steps on its block in place, and moves W in and out once a pass, piece
+    by piece. Memory: its block and two pieces, of which there are up to 16, 4 or more of a large block; after a pass
+    each block is written to the disks of two workers, in the folder that dask has for them.
 
 ::
 
@@ -33,7 +37,7 @@ By rows and classes, of one label a row
     worker 2   rows 2   W ──▶ change ─┘       rows 2 | block 2    block 0    block 1
 
 `division="auto"` is by rows, unless four times W is more than half of the least memory of a worker, and the solver is
-"auto" or "exact". ``manyclass plan --rows 1e9 --classes 1e7`` predicts for both what a pass takes.
+"auto", "implicit" or "exact". ``manyclass plan --rows 1e9 --classes 1e7`` predicts for both what a pass takes.
 
 Same answers
     Parts stay where they are in memory, or go to the workers in turn; `shards_` says which parts each had. With the
@@ -45,9 +49,9 @@ Same answers
 Faults
     A round is made of ordinary tasks, none of which waits for another that is running. The client looks at the workers
     each second. What a lost worker had goes to another: its rows from where they came, W from the last merge, of which
-    each part is on two workers. Where both are lost training begins again; data that cannot be read again, a third
-    loss beyond that, a client or a scheduler that is gone end in one RuntimeError. A worker that says nothing for 20
-    seconds, or takes no tasks for as long, is lost.
+    each part is on two workers, or from the last pass, of which each block is on two disks. Where both are lost
+    training begins again; data that cannot be read again, a third loss beyond that, a client or a scheduler that is
+    gone end in one RuntimeError. A worker that says nothing for 20 seconds, or takes no tasks for as long, is lost.
 
 Not here: embeddings, weights on pairs, calibration, "head_tail" and searches; early stopping but of one label a row.
 """

@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from scipy.special import softmax
 
 from manyclass.checks import canonical_csr
-from manyclass.dask.blocks import Block, Seen, best_of, joined_blocks, look
-from manyclass.dask.crew import Crew
+from manyclass.dask.blocks import Seen, best_of, joined_blocks, look
+from manyclass.dask.crew import Crew, workers_of
 from manyclass.dask.going_on import Origin
 from manyclass.dask.intake import n_rows, pack
 from manyclass.dask.rows import Part
+from manyclass.dask.seats import Block
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.simulation import way_of
 from manyclass.estimators.assembled import Some, Trained, assembled
@@ -64,7 +65,7 @@ class RemoteModel:
 def held_of(client: Any, futures: Sequence[Any]) -> Any:
     """Return one of some futures of the same that a worker has; raises RuntimeError where none is left."""
     crew = Crew(client, [])
-    gone = frozenset(client.scheduler_info()["workers"]) - crew.live()
+    gone = frozenset(workers_of(client)) - crew.live()
     for future in futures:
         if crew.holders(future, gone):
             return future
@@ -262,19 +263,10 @@ class Facts:
 def told_of(
     owner: Any, classes: Any, whole: Whole, scaling: Any, names: Any, settled: Settled, curve: list[float]
 ) -> Facts:
-    """What there is beside the weights, which `block_of` has folded."""
+    """What there is beside the weights, which have taken up the scaling of features."""
     none = LinearWeights.zeros(0, 0, sparse=whole.sparse)
     text = None if names is None else np.array(names, dtype=object)
     return Facts(owner, Trained(none, classes, whole.counts, text, curve, settled))
-
-
-def block_of(block: Block, scaling: Any) -> Block:
-    """The weights of a block for features as they are given."""
-    if scaling is None:
-        return block
-    matrix = (block.matrix / scaling.scale[:, np.newaxis]).astype(np.float32)
-    shift = np.asarray(scaling.shift) @ matrix.astype(np.float64)
-    return Block(block.first, matrix, (block.intercept - shift).astype(np.float32))
 
 
 @dataclass(frozen=True)

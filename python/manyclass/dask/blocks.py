@@ -6,9 +6,25 @@ In the doubly separable form of the log-loss (Raman et al., KDD 2019),
 
 which is least, and the log-loss, at :math:`v_i = \log \sum_k e^{z_{ik}}`, the term of a row and a class needs that
 row, its v, and the weights of that class. So a worker with some rows and a block of classes steps on the terms of
-both, while others do so with other blocks; then the blocks move on. Of v a row keeps the part of each block, the
-log-sum of its scores when it last met the block: v is then never below a log-sum of current scores, and no probability
-above 1.
+both, while others do so with other blocks; then the blocks move on. Of v a row keeps the part of each block,
+:math:`v_i = \log \sum_b e^{l_{ib}}`.
+
+Exact steps (`solver="exact"`) see all classes of a block: the part is the log-sum of its scores when the row last met
+it. v is then never below a log-sum of current scores, and no probability above 1.
+
+Sampled steps (`solver="implicit"`) are those of the core's loop. A visit of row i to block b draws some of its classes,
+S with weights :math:`\alpha`, and takes the proximal step in v and W of
+
+.. math:: v - [y_i \in b] z_{i y_i} + e^{-v} \Big( \sum_{c \ne b} e^{l_{ic}}
+          + [y_i \in b] e^{z_{i y_i}} + \sum_{k \in S} \alpha_k e^{z_{ik}} \Big),
+
+which is that of `solvers.Implicit(formulation="raman")` where b has all classes. What moves v is this block's estimate
+alone, so the part of the block is what is left of the new v: :math:`e^{l_{ib}} = e^v - \sum_{c \ne b} e^{l_{ic}}`.
+For small steps the part falls by :math:`\eta_u (1 - A / e^{l_{ib}})`, A being the sampled sum of the block: the rule
+for u of the local solver, in each block by itself. An estimate as it is drawn would be unbiased for A, but not for
+1 / A, and as noisy as a draw; the proximal step averages it. A visit draws the same share of `n_negatives` in each
+block. The gradient that is drawn is unbiased given v; so is the ridge, since a class shrinks by as much more as it is
+seldom met.
 
 Nothing here knows of Dask: see `simulate_blocks`.
 """
@@ -16,99 +32,165 @@ Nothing here knows of Dask: see `simulate_blocks`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import logsumexp
 
+from manyclass import _core
+from manyclass.checks import csr_parts
 from manyclass.dask.rows import Report
+from manyclass.dask.seats import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
 from manyclass.dask.shards import Shard, Whole
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
 from manyclass.training.plan import PointsPlan
+from manyclass.training.points import batch_size_of, class_order, row_norms_sq
 
-# Rows that make a step together: enough for products of matrices to be quick, few enough for a class to be met once or
-# twice in them where there are hundreds.
+# Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met
+# once or twice in them where there are hundreds.
 ROWS_A_STEP = 64
 # Most of p (1 - p), which a row reaches on the way of its label's p to 1, wherever that began.
 OWN_LABEL = 0.25
 
 
 @dataclass(frozen=True)
-class Block:
-    """Weights of neighbouring classes.
-
-    Attributes
-    ----------
-    first : int
-        Number of the first class.
-    matrix : ndarray of shape (n_features, n_classes_of_block), float32
-    intercept : ndarray of shape (n_classes_of_block,), float32
-    """
-
-    first: int
-    matrix: Floats
-    intercept: Floats
-
-    @property
-    def nbytes(self) -> int:
-        """What it takes to move it."""
-        return self.matrix.nbytes + self.intercept.nbytes
-
-    def scores(self, x: Matrix) -> Floats:
-        """Scores of rows, (n_rows, n_classes_of_block)."""
-        found: Floats = x @ self.matrix
-        found += self.intercept
-        return found
-
-
-def cuts_of(whole: Whole) -> list[int]:
-    """First classes of blocks, one for each shard, and the number of classes."""
-    return [whole.n_classes * at // whole.n_shards for at in range(whole.n_shards + 1)]
-
-
-def block_at_zero(whole: Whole, number: int) -> Block:
-    """A block of W = 0."""
-    first, last = cuts_of(whole)[number : number + 2]
-    matrix = np.zeros((whole.n_features, last - first), dtype=np.float32)
-    return Block(first, matrix, np.zeros(last - first, dtype=np.float32))
-
-
-@dataclass(frozen=True)
 class Turned:
-    """What steps of a shard on a block have made: the block, log-sums of the shard's rows by block, and a report."""
+    """What steps of a shard on a block have made beside moving it: log-sums of its rows by block, and a report."""
 
-    block: Block
     log_sums: Doubles
     report: Report
 
 
 def turn(
-    plan: PointsPlan, whole: Whole, shard: Shard, number: int, block: Block, log_sums: Doubles | None, n_pass: int
+    plan: PointsPlan,
+    whole: Whole,
+    shard: Shard,
+    seat: Floats,
+    number: int,
+    log_sums: Doubles | None,
+    n_pass: int,
+    *_after: Any,
 ) -> Turned:
-    """Step through the rows of a shard on block `number`; nothing that is given is changed.
-
-    A step goes by the sum of the gradients of some rows, and for each class by learning_rate over 1 plus that times the
-    sum of p (|x|^2 + 1) over them, and a quarter of |x|^2 + 1 for rows of the class. This bounds the curvature of the
-    loss in the weights of the class, so that no step goes past the optimum of a parabola.
+    """Step through the rows of a shard on block `number`, in place; nothing else that is given is changed.
 
     Parameters
     ----------
     plan, whole, shard : what to do, what all shards know, and the rows
-    number, block : int and Block
+    seat, number : ndarray and int
+        Where the block lies, and which it is.
     log_sums : ndarray of shape (n_rows, n_blocks), float64; None: those of W = 0
     n_pass : int
+    *_after : any
+        What other tasks have made, which come before.
     """
-    matrix, intercept = block.matrix.copy(), block.intercept.copy()
-    moved = Block(block.first, matrix, intercept)
+    block = block_in(whole, seat, number)
     sums = log_sums_at_zero(whole, shard) if log_sums is None else log_sums.copy()
+    steps = _exact_steps if plan.solver == "exact" else _sampled_steps
+    loss, updates, diverged = steps(plan, whole, shard, block, number, sums, n_pass)
+    moved = 0 if whole.n_shards == 1 else bytes_of(whole, number)
+    report = Report(
+        n_visits=len(shard),
+        class_updates=updates,
+        loss=loss,
+        diverged=diverged,
+        averaged=False,
+        bytes_in=moved,
+        bytes_out=moved,
+    )
+    return Turned(sums, report)
+
+
+# Sampled steps
+
+
+def plan_on_block(plan: PointsPlan, whole: Whole, number: int) -> PointsPlan:
+    """The plan of sampled steps on a block. Draws are named by its number, too; those of block 0 are as locally."""
+    mixed = np.random.SeedSequence([plan.seed & (2**63 - 1), number]).generate_state(1, np.uint64)
+    seed = int(mixed[0]) if number else plan.seed
+    drawn = -(-plan.n_negatives // whole.n_shards)
+    return replace(plan, formulation="raman", averaging="none", seed=seed, n_negatives=drawn)
+
+
+def order_in_block(plan: PointsPlan, whole: Whole, number: int) -> Ids:
+    """The order in which sampled steps have the classes of a block."""
+    first, last = cuts_of(whole)[number : number + 2]
+    return class_order(plan_on_block(plan, whole, number), whole.counts[first:last], last - first)
+
+
+def place_in_block(plan: PointsPlan, whole: Whole, number: int) -> Ids | None:
+    """Where steps have each class of a block; None: in the order of the labels, as exact steps do."""
+    if plan.solver == "exact":
+        return None
+    order = order_in_block(plan, whole, number)
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order), dtype=order.dtype)
+    return position
+
+
+def _sampled_steps(
+    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, n_pass: int
+) -> tuple[float, int, bool]:
+    """Make a visit of each row by the core's loop; see the module."""
+    own, order = plan_on_block(plan, whole, number), order_in_block(plan, whole, number)
+    place = place_in_block(plan, whole, number)
+    assert place is not None
+    at = shard.labels - block.first
+    here = (at >= 0) & (at < len(block))
+    labels = np.full(len(shard), -1, dtype=np.int32)
+    labels[here] = place[at[here]]
+    counts = whole.counts[block.first : block.first + len(block)][order]
+    v, elsewhere = sums[:, number].copy(), np.zeros(0)
+    if whole.n_shards > 1:
+        elsewhere = logsumexp(np.delete(sums, number, axis=1), axis=1)
+        v = np.logaddexp(v, elsewhere)
+    state = core_state(
+        own,
+        block.weights,
+        labels,
+        row_norms_sq(shard.x),
+        u=v,
+        scale=block.scale if own.alpha > 0 else EMPTY,
+        sample_weight=NO_WEIGHTS if shard.weights is None else shard.weights,
+        counts=counts,
+        others=elsewhere,
+        n_elsewhere=float(whole.n_rows - counts.sum()),
+    )
+    batch = batch_size_of(own, shard.labels, len(block))
+    made = core_plan(own, len(block), batch=batch, first_point=shard.first)
+    if isinstance(shard.x, sp.csr_array):
+        trainer = _core.Trainer.sparse(made, *csr_parts(shard.x), shard.x.shape[1], state)
+    else:
+        trainer = _core.Trainer.dense(made, shard.x, state)
+    eta, eta_u = plan.schedule.at(n_pass)
+    progress = trainer.run(epoch=n_pass, eta=eta, eta_u=eta_u, first=0, last=len(shard), loss=0.0)
+    if len(elsewhere):
+        with np.errstate(divide="ignore"):  # a part that is lost beside the others is 0
+            v += np.log(-np.expm1(np.minimum(elsewhere - v, 0.0)))
+    sums[:, number] = v
+    return progress.loss, progress.class_updates, progress.diverged_at >= 0
+
+
+# Exact steps
+
+
+def _exact_steps(
+    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, n_pass: int
+) -> tuple[float, int, bool]:
+    """Make a step for some rows at a time.
+
+    It goes by the sum of their gradients, and for each class by learning_rate over 1 plus that times the sum of
+    p (|x|^2 + 1) over them, and a quarter of |x|^2 + 1 for rows of the class. This bounds the curvature of the loss in
+    the weights of the class, so that no step goes past the optimum of a parabola.
+    """
     eta, loss = plan.schedule.at(n_pass)[0], 0.0
     labels = shard.labels - block.first
-    own = (labels >= 0) & (labels < len(intercept))
+    own = (labels >= 0) & (labels < len(block))
     for rows in _steps(plan, shard, n_pass):
         x, r = shard.x[rows], None if shard.weights is None else shard.weights[rows]
-        z = moved.scores(x)
+        z = block.scores(x)
         sums[rows, number] = logsumexp(z.astype(np.float64), axis=1)
         v = logsumexp(sums[rows], axis=1)
         p = np.exp(z - v[:, np.newaxis]).astype(np.float32)
@@ -117,23 +199,14 @@ def turn(
         loss += float(np.sum((v[at] - of_label) * (1 if r is None else r[at])))
         lengths = _lengths(x) + plan.fit_intercept
         lengths = lengths if r is None else lengths * r
-        bound = lengths @ p + np.bincount(labels[rows][at], lengths[at] * OWN_LABEL, minlength=len(intercept))
+        bound = lengths @ p + np.bincount(labels[rows][at], lengths[at] * OWN_LABEL, minlength=len(block))
         p[at, labels[rows][at]] -= 1
         if r is not None:
             p *= r[:, np.newaxis].astype(np.float32)
         step = (eta / (1 + eta * bound)).astype(np.float32)
-        _descend(moved, x, p, step, plan, len(rows))
-    n = len(shard)
-    report = Report(
-        n_visits=n,
-        class_updates=n * len(intercept),
-        loss=loss,
-        diverged=not bool(np.isfinite(intercept).all() and np.isfinite(loss)),
-        averaged=False,
-        bytes_in=0 if whole.n_shards == 1 else block.nbytes,
-        bytes_out=0 if whole.n_shards == 1 else block.nbytes,
-    )
-    return Turned(moved, sums, report)
+        _descend(block.weights, x, p, step, plan, len(rows))
+    diverged = not bool(np.isfinite(block.weights.intercept).all() and np.isfinite(loss))
+    return loss, len(shard) * len(block), diverged
 
 
 def log_sums_at_zero(whole: Whole, shard: Shard) -> Doubles:
@@ -141,15 +214,16 @@ def log_sums_at_zero(whole: Whole, shard: Shard) -> Doubles:
     return np.tile(np.log(np.maximum(np.diff(cuts_of(whole)), 1e-300)), (len(shard), 1))
 
 
-def block_log_sums(shard: Shard, block: Block) -> Doubles:
-    """Log-sums of the scores of a block, for rows that lost theirs."""
-    found = [logsumexp(block.scores(shard.x[rows]).astype(np.float64), axis=1) for rows in _pieces(len(shard))]
-    return np.concatenate(found)
+def mean_log_sums(log_sums: Doubles) -> Doubles:
+    """Log-sums of each block, in the mean over the rows of a shard: where rows that lost theirs begin."""
+    finite = np.isfinite(log_sums)
+    mean: Doubles = np.where(finite, log_sums, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0))
+    return mean
 
 
-def side_by_side(columns: Sequence[Doubles]) -> Doubles:
-    """Log-sums by block."""
-    return np.column_stack(columns)
+def log_sums_like(shard: Shard, means: Sequence[Doubles]) -> Doubles:
+    """Log-sums for the rows of a shard, all alike."""
+    return np.tile(np.mean(means, axis=0), (len(shard), 1))
 
 
 def _pieces(n: int) -> Iterator[slice]:
@@ -167,41 +241,42 @@ def _steps(plan: PointsPlan, shard: Shard, n_pass: int) -> Iterator[Any]:
 
 
 def _lengths(x: Matrix) -> Doubles:
-    if isinstance(x, sp.csr_array):
-        return np.asarray(x.multiply(x).sum(axis=1), dtype=np.float64).ravel()
-    lengths: Doubles = np.einsum("ij,ij->i", x, x, dtype=np.float64)
-    return lengths
+    return row_norms_sq(x).astype(np.float64)
 
 
-def _descend(block: Block, x: Matrix, g: Floats, step: Floats, plan: PointsPlan, n: int) -> None:
+def _descend(weights: LinearWeights, x: Matrix, g: Floats, step: Floats, plan: PointsPlan, n: int) -> None:
     """Move the weights of the features that the rows have, and shrink all by the ridge of n rows."""
+    coef = weights.coef
     if plan.alpha > 0:
-        block.matrix[:] *= 1 / (1 + np.float32(n * plan.alpha) * step)
+        coef *= (1 / (1 + np.float32(n * plan.alpha) * step))[:, np.newaxis]
     if isinstance(x, sp.csr_array):
         features, places = np.unique(x.indices, return_inverse=True)
         some = sp.csr_array((x.data, places, x.indptr), shape=(x.shape[0], len(features)))
-        block.matrix[features] -= (some.T @ g) * step
+        weights.matrix[features, : len(step)] -= (some.T @ g) * step
     else:
-        block.matrix[:] -= (x.T @ g) * step
+        coef -= step[:, np.newaxis] * (g.T @ x)
     if plan.fit_intercept:
-        block.intercept[:] -= g.sum(axis=0) * step
+        weights.intercept[:] -= g.sum(axis=0) * step
+
+
+# All blocks
 
 
 def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> LinearWeights:
     """W of its blocks."""
-    n_classes = sum(len(block.intercept) for block in blocks)
-    weights = LinearWeights.zeros(n_classes, len(blocks[0].matrix), sparse=sparse)
+    n_features = blocks[0].weights.coef.shape[1]
+    weights = LinearWeights.zeros(sum(map(len, blocks)), n_features, sparse=sparse)
     for block in blocks:
-        own = slice(block.first, block.first + len(block.intercept))
-        weights.coef[own] = block.matrix.T
-        weights.intercept[own] = block.intercept
+        own = slice(block.first, block.first + len(block))
+        weights.coef[own] = block.weights.coef
+        weights.intercept[own] = block.weights.intercept
     return weights
 
 
 def simulate_blocks(plan: PointsPlan, whole: Whole, shards: Sequence[Shard]) -> tuple[LinearWeights, list[float]]:
     """Train as a cluster with a worker for each shard does, in one process, and return W and the loss of each pass."""
     n = len(shards)
-    blocks = [block_at_zero(whole, at) for at in range(n)]
+    seats = [seat_at_zero(whole, at) for at in range(n)]
     sums: list[Doubles | None] = [None] * n
     curve = []
     for n_pass in range(plan.max_iter):
@@ -209,9 +284,10 @@ def simulate_blocks(plan: PointsPlan, whole: Whole, shards: Sequence[Shard]) -> 
         for inner in range(n):
             for at, shard in enumerate(shards):
                 number = (at + inner) % n
-                made = turn(plan, whole, shard, number, blocks[number], sums[at], n_pass)
-                blocks[number], sums[at], loss = made.block, made.log_sums, loss + made.report.loss
+                made = turn(plan, whole, shard, seats[number], number, sums[at], n_pass)
+                sums[at], loss = made.log_sums, loss + made.report.loss
         curve.append(loss / whole.n_rows)
+    blocks = [finished_block(whole, seat, at, place_in_block(plan, whole, at), None) for at, seat in enumerate(seats)]
     return joined_blocks(blocks, sparse=whole.sparse), curve
 
 
@@ -239,7 +315,7 @@ class Seen:
 
 def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> Seen:
     """What a block says of some rows."""
-    k = min(k, len(block.intercept))
+    k = min(k, len(block))
     made = []
     for rows in _pieces(x.shape[0]):
         z = block.scores(x[rows])
@@ -247,7 +323,7 @@ def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> Seen:
         of_labels = np.full(len(z), -np.inf)
         if labels is not None:
             at = labels[rows] - block.first
-            own = np.flatnonzero((at >= 0) & (at < len(block.intercept)))
+            own = np.flatnonzero((at >= 0) & (at < len(block)))
             of_labels[own] = z[own, at[own]]
         made.append((logsumexp(z.astype(np.float64), axis=1), best, np.take_along_axis(z, best, axis=1), of_labels))
     log_sums, best, scores, of_labels = (np.concatenate(one) for one in zip(*made, strict=True))

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from manyclass.dask.answers import block_of, told_of
-from manyclass.dask.blocks import block_at_zero, block_log_sums, side_by_side, turn
-from manyclass.dask.by_rows import report_of
-from manyclass.dask.crew import Crew
+from distributed import get_worker
+
+from manyclass.dask import intake, seats
+from manyclass.dask.answers import told_of
+from manyclass.dask.blocks import log_sums_like, mean_log_sums, place_in_block, turn
+from manyclass.dask.costs import takes_exact_steps
+from manyclass.dask.crew import Crew, LostWorkerError
 from manyclass.dask.loading import Loaded
 from manyclass.dask.rounds import Training, same
 from manyclass.dask.rows import Leg, Report
 from manyclass.estimators.settle import Settled
+from manyclass.solvers import Exact, Implicit
 from manyclass.training.plan import PointsPlan
+
+
+def solver_on_blocks(owner: Any, loaded: Loaded) -> Any:
+    """Return what solver="auto" stands for on blocks; None for a solver that was chosen."""
+    if owner.solver != "auto":
+        return None
+    crew = loaded.crew
+    [n_classes] = crew.gather([crew.submit(0, len, loaded.classes[0])])
+    [(n_rows, stored, _)] = crew.gather([crew.submit(loaded.largest, intake.size_of, loaded.shards[loaded.largest])])
+    return Exact() if takes_exact_steps(n_classes, stored / n_rows) else Implicit()
 
 
 @dataclass
@@ -22,14 +37,17 @@ class Standing:
 
     Attributes
     ----------
-    blocks, copies : list of future of Block
-        W, and the same on the next worker; no copies with one worker.
+    seats : list of future of ndarray
+        W: the block of the same number, which tasks change in place.
+    kept : list of list of future of Kept
+        Of each block two copies on disks, that of its own worker and that of the next; none before the first pass, and
+        with one worker.
     log_sums : list of future of ndarray or None
         What the rows of each shard keep.
     """
 
-    blocks: list[Any]
-    copies: list[Any]
+    seats: list[Any]
+    kept: list[list[Any]]
     log_sums: list[Any]
 
 
@@ -38,53 +56,117 @@ class BlocksTraining(Training):
 
     def __init__(self, crew: Crew, loaded: Loaded, plan: PointsPlan) -> None:
         self.crew, self.loaded, self.plan = crew, loaded, replace(plan, verbose=0)
-        n = len(loaded.shards)
-        blocks = [crew.submit(at, block_at_zero, loaded.whole[0], at) for at in range(n)]
-        self.standing = Standing(blocks, self._copies(blocks), [None] * n)
+        [self.n_pieces] = crew.gather([crew.submit(0, seats.n_pieces, loaded.whole[0])])
+        self.standing = self._at_zero()
+
+    def _at_zero(self) -> Standing:
+        n = len(self.loaded.shards)
+        made = [self.crew.submit(at, seats.seat_at_zero, self.loaded.whole[0], at) for at in range(n)]
+        return Standing(made, [], [None] * n)
 
     def _round(self, leg: Leg) -> list[Report]:
         crew, was, whole = self.crew, self.standing, self.loaded.whole[0]
-        blocks, log_sums, n = list(was.blocks), list(was.log_sums), len(was.blocks)
+        log_sums, n = list(was.log_sums), len(was.seats)
         reports: list[list[Any]] = []
+        before: list[list[Any]] = [[] for _ in range(n)]
         for inner in range(n):
             reports.append([])
             for at, shard in enumerate(self.loaded.shards):
-                number = (at + inner) % n
-                given = (self.plan, whole, shard, number, blocks[number], log_sums[at], leg.n_pass)
-                made = crew.submit(at, turn, *given)
-                blocks[number], log_sums[at] = crew.submit(at, turned_block, made), crew.submit(at, turned_sums, made)
-                reports[-1].append(crew.submit(at, report_of, made))
-        # Each block ends where the shard of its number is the next to have it.
-        blocks = [crew.submit(at, same, block) for at, block in enumerate(blocks)]
-        copies = self._copies(blocks)
-        crew.wait([*blocks, *copies, *log_sums, *(one for some in reports for one in some)])
+                given = (self.plan, whole, shard, was.seats[at], (at + inner) % n, log_sums[at], leg.n_pass)
+                made = crew.submit(at, turn, *given, *before[at])
+                log_sums[at] = crew.submit(at, turned_sums, made)
+                reports[-1].append(crew.submit(at, turned_report, made))
+                before[at] = [reports[-1][-1]]
+            if n > 1:
+                before = self._move_on(inner, before)
+        kept = self._keep(before)
+        crew.wait([*log_sums, *(one for some in (*reports, *before, *kept) for one in some)])
         told = crew.gather([one for some in reports for one in some])
-        self.standing = Standing(blocks, copies, log_sums)
+        self.standing = Standing(was.seats, kept, log_sums)
         return [_sum_of(told[at::n], n) for at in range(n)]
 
+    def _move_on(self, inner: int, before: list[list[Any]]) -> list[list[Any]]:
+        """Let each worker take the block of the next one, piece by piece; return what comes before each next turn.
+
+        A worker gives a copy of a piece, puts that of the other in its place, and gives the next when its own has
+        arrived: so it has two pieces at most beside its block.
+        """
+        crew, whole, held, n = self.crew, self.loaded.whole[0], self.standing.seats, len(before)
+        for piece in range(self.n_pieces):
+            given = [
+                crew.submit(at, seats.give_piece, whole, held[at], (at + inner) % n, piece, *before[at])
+                for at in range(n)
+            ]
+            taken = []
+            for at in range(n):
+                number, after = (at + inner + 1) % n, (at + 1) % n
+                taken.append(crew.submit(at, seats.take_piece, whole, held[at], number, piece, given[after], given[at]))
+            let_go(given)
+            before = [[taken[at], taken[at - 1]] for at in range(n)]
+        return before
+
+    def _keep(self, before: list[list[Any]]) -> list[list[Any]]:
+        """Copy blocks to disks after a pass; return the copies."""
+        crew, whole, n = self.crew, self.loaded.whole[0], len(before)
+        if n == 1:
+            return []
+        kept = [[crew.submit(at + on, kept_on_disk, *before[at]) for on in (0, 1)] for at in range(n)]
+        for at, both in enumerate(kept):
+            after: list[Any] = [[], []]
+            for piece in range(self.n_pieces):
+                given = crew.submit(at, seats.give_piece, whole, self.standing.seats[at], at, piece, *after)
+                after = [
+                    crew.submit(at + on, write_piece, whole, one, at, piece, given, after[on])
+                    for on, one in enumerate(both)
+                ]
+                let_go([given])
+            both[:] = [crew.submit(at + on, same_after, one, after[on]) for on, one in enumerate(both)]
+        return kept
+
     def _recover(self, lost: frozenset[str]) -> None:
+        """Put what lost workers had on others: W as of the last pass, rows from where they came."""
         crew, was = self.crew, self.standing
         moved = crew.replace(lost)
         self.loaded.restore(moved, lost)
-        blocks = self._left(was.blocks, was.copies, lost)
-        log_sums = list(was.log_sums)
-        for at in moved:
-            columns = [crew.submit(at, block_log_sums, self.loaded.shards[at], block) for block in blocks]
-            log_sums[at] = crew.submit(at, side_by_side, columns)
-        self.standing = Standing(blocks, self._copies(blocks), log_sums)
+        n, whole = len(was.seats), self.loaded.whole[0]
+        self.standing = self._at_zero()
+        if not was.kept:  # it was in the first pass
+            if any(one is not None for one in was.log_sums):
+                raise LostWorkerError(lost)  # the only worker: training begins again
+            return
+        for at, both in enumerate(was.kept):
+            on = next((on for on, one in enumerate(both) if crew.holders(one, lost)), None)
+            if on is None:
+                raise LostWorkerError(lost)
+            after: list[Any] = []
+            for piece in range(self.n_pieces):
+                read = crew.submit(at + on, read_piece, whole, both[on], at, piece, *after)
+                after = [crew.submit(at, seats.take_piece, whole, self.standing.seats[at], at, piece, read, *after)]
+            self.standing.seats[at] = crew.submit(at, same_after, self.standing.seats[at], *after)
+        means = [crew.submit(at, mean_log_sums, one) for at, one in enumerate(was.log_sums) if at not in moved]
+        self.standing.log_sums = [
+            crew.submit(at, log_sums_like, self.loaded.shards[at], means) if at in moved else was.log_sums[at]
+            for at in range(n)
+        ]
+        self.standing.kept = self._keep([[seat] for seat in self.standing.seats])
 
     def _model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
-        loaded, blocks = self.loaded, [*self.standing.blocks, *self.standing.copies]
+        loaded, crew, n = self.loaded, self.crew, len(self.standing.seats)
         all_know = (loaded.classes[0], loaded.whole[0], loaded.scaling[0], loaded.told[0].names, settled, curve)
-        told = self.crew.everywhere(told_of, owner, *all_know)
-        n = len(self.standing.blocks)
-        folded = [self.crew.submit(at % n + at // n, block_of, one, loaded.scaling[0]) for at, one in enumerate(blocks)]
-        return [*told, *folded]
+        told = crew.everywhere(told_of, owner, *all_know)
+        blocks = [
+            crew.submit(at, finished, self.plan, loaded.whole[0], seat, at, loaded.scaling[0])
+            for at, seat in enumerate(self.standing.seats)
+        ]
+        # A model of one piece a block is on two workers each; of a larger one there is no room for another.
+        copies = [crew.submit(at + 1, same, one) for at, one in enumerate(blocks)] if 1 == self.n_pieces < n else []
+        return [*told, *blocks, *copies]
 
 
-def turned_block(turned: Any) -> Any:
-    """The block after the steps of a shard."""
-    return turned.block
+def let_go(futures: Sequence[Any]) -> None:
+    """Let workers forget what all tasks have had that were submitted; Python may keep futures in cycles for long."""
+    for one in futures:
+        one.release()
 
 
 def turned_sums(turned: Any) -> Any:
@@ -92,7 +174,38 @@ def turned_sums(turned: Any) -> Any:
     return turned.log_sums
 
 
-def _sum_of(reports: list[Report], n: int) -> Report:
+def turned_report(turned: Any) -> Report:
+    """What the steps of a shard tell."""
+    report: Report = turned.report
+    return report
+
+
+def kept_on_disk(*_after: Any) -> seats.Kept:
+    """A file in the folder of this worker."""
+    return seats.Kept(get_worker().local_directory)
+
+
+def write_piece(whole: Any, kept: seats.Kept, number: int, piece: int, values: Any, *_after: Any) -> None:
+    """Write a piece of a block to a copy."""
+    kept.write(seats.bounds_of(whole, number, piece).start, values)
+
+
+def read_piece(whole: Any, kept: seats.Kept, number: int, piece: int, *_after: Any) -> Any:
+    """A piece of a block from a copy."""
+    return kept.read(seats.bounds_of(whole, number, piece))
+
+
+def same_after(one: Any, *_after: Any) -> Any:
+    """What it is given, after other tasks."""
+    return one
+
+
+def finished(plan: PointsPlan, whole: Any, seat: Any, number: int, scaling: Any) -> seats.Block:
+    """The block as a model has it."""
+    return seats.finished_block(whole, seat, number, place_in_block(plan, whole, number), scaling)
+
+
+def _sum_of(reports: Sequence[Report], n: int) -> Report:
     """The report of a worker on all blocks: it has visited its rows once."""
     added = {
         name: sum(getattr(report, name) for report in reports)

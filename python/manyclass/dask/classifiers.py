@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from manyclass.checks import check_choice, check_number
 from manyclass.dask import answers
-from manyclass.dask.by_blocks import BlocksTraining
+from manyclass.dask.by_blocks import BlocksTraining, solver_on_blocks
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.collections import aligned, homes, parts_of
 from manyclass.dask.crew import Crew, LostWorkerError
@@ -30,7 +30,6 @@ from manyclass.estimators.continued import Steps, check_can_go_on
 from manyclass.estimators.margin import MarginClassifier
 from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.estimators.targets import check_targets, sorted_classes
-from manyclass.solvers import Exact
 
 
 def with_client(local: type) -> Callable[..., None]:
@@ -215,7 +214,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         by_blocks = divides_classes(self.division, owner, loaded)
         if not by_blocks:
             check_memory(loaded)
-        [settled] = crew.gather([loaded.settle(Exact() if by_blocks and owner.solver == "auto" else None)])
+        [settled] = crew.gather([loaded.settle(solver_on_blocks(owner, loaded) if by_blocks else None)])
         check_settled(settled.plan)
         training = (
             BlocksTraining(crew, loaded, settled.plan)

@@ -4,25 +4,30 @@
     tasks: what the scheduler takes for each, all workers together
 
 By rows a worker gets W and gives its changes, once a merge, and a merge is some tasks for each pair of workers: each
-merges a part of W. By rows and classes it gets and gives a block of W for each worker, W once a pass, and makes exact
-steps, whose time goes by all classes.
+merges a part of W. By rows and classes it gets and gives a block of W for each worker, W once a pass. Its rows visit
+each block: by sampled steps on the block's share of the draws, at least a line of 16 classes, or by exact steps, whose
+time goes by all classes. More workers make sampled visits cheaper until each draws one line; from there on the visits
+of a worker, its rows times the number of blocks, are as many with any number of workers.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from manyclass.estimators.auto import NEGATIVES_SAMPLED, Shape, visit_cost
+from manyclass.dask.seats import pieces_of
+from manyclass.estimators.auto import MOST_EXACT, NEGATIVES_SAMPLED, Shape, visit_cost
 
 BYTES = 4  # of a weight
 # Of the scheduler for a task, which dask's documentation puts at a millisecond; bench/bench_scale.py measures it.
 SECONDS_A_TASK = 1e-3
-# Tasks of a round by rows, for each pair of workers and for each worker; of an inner step by rows and classes.
-TASKS_OF_PAIR, TASKS_OF_WORKER, TASKS_OF_STEP = 1, 5, 4
+# Tasks of a round by rows, for each pair of workers and for each worker; of an inner step by rows and classes, and of
+# each piece of a block that then moves on: one gives it and one takes it.
+TASKS_OF_PAIR, TASKS_OF_WORKER, TASKS_OF_STEP, TASKS_OF_PIECE = 1, 5, 3, 2
 # Of NumPy and SciPy for a product of a value of X with a weight, forward and back, and for a probability: what one core
 # does where the products are in cache. bench/bench_scale.py measures them, too.
 SECONDS_A_PRODUCT, SECONDS_A_PROBABILITY = 2.5e-9, 1.5e-8
-COPIES_BY_ROWS, COPIES_BY_BLOCKS = 4, 4  # of W on a worker; of a block: as it came, as it goes, copy, next
+COPIES_BY_ROWS = 4  # of W on a worker
 
 
 @dataclass(frozen=True)
@@ -89,14 +94,35 @@ def by_rows(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:
     return Pass(steps, 8e-9 * moved / gigabits, tasks * SECONDS_A_TASK, moved, memory)
 
 
+def exact_visit(n_classes: int, stored: float) -> float:
+    """Predict the seconds of one thread that exact steps take for a row, on all blocks."""
+    return n_classes * (SECONDS_A_PRODUCT * stored * 2 + SECONDS_A_PROBABILITY)
+
+
+def sampled_visit(job: Job, n_blocks: int) -> float:
+    """Predict the seconds of one thread that sampled steps take for a row, on all blocks."""
+    classes = max(2, math.ceil(job.n_classes / n_blocks))
+    shape = Shape(job.n_rows, job.n_features, classes, job.stored, sparse=True)
+    return 1e-6 * n_blocks * visit_cost(shape, math.ceil(NEGATIVES_SAMPLED / n_blocks))
+
+
+def takes_exact_steps(n_classes: int, stored: float) -> bool:
+    """Whether solver="auto" takes exact steps on blocks: where a row takes no longer than one may on one machine."""
+    return 1e6 * exact_visit(n_classes, stored) <= MOST_EXACT
+
+
 def by_rows_and_classes(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:
-    """Predict a pass by rows and classes; its steps use one thread but for several at a time, one for each task."""
+    """Predict a pass by rows and classes, of the steps that solver="auto" takes; exact ones use one thread."""
     visits = job.n_rows / n_workers
+    exact = takes_exact_steps(job.n_classes, job.stored)
     moved = 2 * job.bytes_of_w * (n_workers > 1)
-    steps = visits * job.n_classes * (SECONDS_A_PRODUCT * job.stored * 2 + SECONDS_A_PROBABILITY)
-    tasks = TASKS_OF_STEP * n_workers**2 * SECONDS_A_TASK
-    memory = COPIES_BY_BLOCKS * job.bytes_of_w / n_workers
-    return Pass(steps, 8e-9 * moved / gigabits, tasks, moved, memory)
+    visit = exact_visit(job.n_classes, job.stored) if exact else sampled_visit(job, n_workers) / n_threads
+    block = job.bytes_of_w / n_workers
+    pieces = pieces_of(block, n_workers)
+    # A pass keeps two copies of each block on disks: three tasks a piece, and three for the file.
+    tasks = n_workers * (n_workers * (TASKS_OF_STEP + TASKS_OF_PIECE * pieces) + 3 * pieces + 4)
+    memory = block * (1 + 2 / pieces if n_workers > 1 else 1)
+    return Pass(visits * visit, 8e-9 * moved / gigabits, tasks * SECONDS_A_TASK * (n_workers > 1), moved, memory)
 
 
 DIVISIONS = {"rows": by_rows, "rows and classes": by_rows_and_classes}

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 import distributed
@@ -42,6 +43,7 @@ class Crew:
         self.client, self.places = client, list(places)
         self._signs: dict[str, tuple[float, float]] = {}
         self._idle: dict[str, float] = {}
+        self._told: dict[str, Any] = {}
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         self.memory = np.inf  # bytes, the least limit of a worker that was ever seen
         self._others: set[str] = set()  # workers without a shard on which a call waits
@@ -146,7 +148,9 @@ class Crew:
         if self.client.status != "running":
             raise _gone(self.client)
         now, found = time.monotonic(), set()
-        for place, told in self.client.scheduler_info()["workers"].items():
+        with suppress(OSError):  # a scheduler that is busy: as it was
+            self._told = workers_of(self.client)
+        for place, told in self._told.items():
             sign = float(told["last_seen"])
             self.memory = min(self.memory, float(told.get("memory_limit") or np.inf))
             if self._signs.get(place, (None,))[0] != sign:
@@ -177,9 +181,7 @@ class Crew:
             If no worker comes within PATIENCE.
         """
         live = self.some_live(lost)
-        for place in lost & set(
-            self.client.scheduler_info()["workers"]
-        ):  # silent: the scheduler would wait for its data
+        for place in lost & set(workers_of(self.client)):  # silent: the scheduler would wait for its data
             self.client.run_on_scheduler(_remove, place=place)
         moved = [at for at, place in enumerate(self.places) if place in lost]
         for at in moved:
@@ -193,6 +195,17 @@ class Crew:
         return set(next(iter(found.values()), ())) - lost
 
 
+def workers_of(client: Any) -> dict[str, Any]:
+    """What the scheduler tells of all workers; raises OSError if it does not answer.
+
+    `Client.scheduler_info` tells of five, and of none for a moment every two seconds, when the client renews the rest.
+    """
+    if client.scheduler is None:
+        raise _gone(client)
+    told: dict[str, Any] = client.sync(client.scheduler.identity)["workers"]
+    return told
+
+
 async def _remove(place: str, dask_scheduler: Any = None) -> None:
     """Let the scheduler take a worker for gone."""
     await dask_scheduler.remove_worker(place, stimulus_id="manyclass-silent-worker", close=False)
@@ -200,7 +213,7 @@ async def _remove(place: str, dask_scheduler: Any = None) -> None:
 
 def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
     """The least memory limit of workers, in bytes; infinite where they have none."""
-    told = client.scheduler_info()["workers"]
+    told = workers_of(client)
     some = told if places is None else [place for place in places if place in told]
     return min((float(told[place].get("memory_limit") or float("inf")) for place in some), default=float("inf"))
 

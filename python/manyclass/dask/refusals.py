@@ -38,22 +38,18 @@ FEWEST_COPIES_OF_W = 2  # as merged, and as trained: without these there is no p
 def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
     """Whether workers have blocks of classes: by choice, or where all of W on each leaves too little memory.
 
-    It needs exact steps, so "auto" does not choose it where another solver was.
+    It needs exact steps or sampled implicit ones, so "auto" does not choose it where another solver was.
     """
-    exact = getattr(owner.solver, "name", owner.solver) in ("auto", "exact")
-    if division == "rows and classes" and not exact:
-        raise ValueError(
-            f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto' or 'exact', whose steps "
-            "see all classes of a block"
-        )
+    name = getattr(owner.solver, "name", owner.solver)
+    separable = name in ("auto", "exact", "implicit")
     if division == "rows and classes":
-        _check_for_blocks(owner, loaded)
+        _check_on_blocks(owner, loaded, separable=separable)
     if division != "auto" or loaded.by_batches or any(loaded.n_held) or loaded.origin.steps is not None:
         return division == "rows and classes"
     crew = loaded.crew
     whole = _bytes_of_w(loaded) * COPIES_OF_W
     memory = least_memory(crew.client, crew.places)
-    return exact and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
+    return separable and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
 
 
 def _bytes_of_w(loaded: Loaded) -> float:
@@ -71,8 +67,13 @@ def check_memory(loaded: Loaded) -> None:
         )
 
 
-def _check_for_blocks(owner: Any, loaded: Loaded) -> None:
-    """Raise ValueError for what blocks of classes have not."""
+def _check_on_blocks(owner: Any, loaded: Loaded, *, separable: bool) -> None:
+    """Raise ValueError for what blocks of classes have not, and what a visit to a part of the classes cannot be."""
+    if not separable:
+        raise ValueError(
+            f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto', 'implicit', which draws "
+            "classes of a block, or 'exact', which sees them all"
+        )
     if loaded.by_batches:
         raise ValueError(
             "division is 'rows and classes', which is for one label a row and the log-loss, point by point; several "
@@ -80,6 +81,16 @@ def _check_for_blocks(owner: Any, loaded: Loaded) -> None:
         )
     if any(loaded.n_held) or loaded.origin.steps is not None:
         raise ValueError("division is 'rows and classes'; early_stopping and partial_fit need division='rows'")
+    if isinstance(owner.solver, str):
+        return
+    own = owner.solver.get_params()
+    for what, those in (
+        ("averaging", ("auto", "none")),
+        ("formulation", ("auto", "raman")),
+        ("u_init", ("log_n_classes",)),
+    ):
+        if own.get(what, those[0]) not in those:
+            raise ValueError(f"{what} is {own[what]!r}; with division='rows and classes' it must be {those[-1]!r}")
 
 
 def check_settled(plan: Any) -> None:

@@ -1,0 +1,198 @@
+"""Where blocks of classes lie on workers: a buffer each, which the next block overwrites piece by piece.
+
+A worker steps on its block in place, and blocks move on together: each worker gives a copy of a piece of its block,
+takes the same piece of the next one into its place, and goes on to the next piece. So it never holds more of W than one
+block and two pieces.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyclass.dask.shards import Whole
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import LINE, Floats, Ids, LinearWeights, Matrix, aligned_zeros
+
+# A piece takes up to so many bytes or, where that would be more than MOST_PIECES pieces of a block, a share of it: each
+# is two tasks of the scheduler. With many workers it has the more to do for all, hence fewer pieces, FEWEST_OF_LARGE.
+PIECE_BYTES = 64 << 20
+MOST_PIECES, FEWEST_OF_LARGE, PIECES_OF_ALL = 16, 4, 64
+FOLDED = 1 << 20  # weights that are folded at a time: they take 8 MB in double precision
+
+
+@dataclass(frozen=True)
+class Block:
+    """Weights of neighbouring classes.
+
+    Attributes
+    ----------
+    first : int
+        Number of the first class.
+    weights : LinearWeights
+        Of the classes, in the order of the labels; sampled steps have them in an order of their own meanwhile.
+    scale : ndarray of shape (n_classes_of_block,), float32
+        Factors of the rows of W, which steps with a ridge have instead of smaller weights. Scores are those without.
+    """
+
+    first: int
+    weights: LinearWeights
+    scale: Floats
+
+    def __len__(self) -> int:
+        return len(self.scale)
+
+    def __sizeof__(self) -> int:
+        """What it takes to move it, which the scheduler asks for."""
+        return self.weights.nbytes + self.weights.intercept.nbytes + self.scale.nbytes
+
+    def scores(self, x: Matrix) -> Floats:
+        """Scores of rows, (n_rows, n_classes_of_block)."""
+        return self.weights.scores(x, 1)
+
+
+def cuts_of(whole: Whole) -> list[int]:
+    """First classes of blocks, one for each shard, and the number of classes."""
+    return [whole.n_classes * at // whole.n_shards for at in range(whole.n_shards + 1)]
+
+
+def size_of(whole: Whole, number: int) -> int:
+    """Numbers that a block has: weights, intercepts and factors."""
+    first, last = cuts_of(whole)[number : number + 2]
+    width = -(-(last - first) // LINE) * LINE if whole.sparse else last - first
+    return whole.n_features * width + 2 * (last - first)
+
+
+def bytes_of(whole: Whole, number: int) -> int:
+    """What it takes to move a block."""
+    return 4 * size_of(whole, number)
+
+
+def room_of(whole: Whole) -> int:
+    """Numbers that the largest block has."""
+    return max(size_of(whole, number) for number in range(whole.n_shards))
+
+
+def pieces_of(n_bytes: float, n_shards: int) -> int:
+    """Pieces of a block of so many bytes."""
+    most = min(MOST_PIECES, max(FEWEST_OF_LARGE, PIECES_OF_ALL // n_shards))
+    return int(min(most, max(1, -(-n_bytes // PIECE_BYTES))))
+
+
+def n_pieces(whole: Whole) -> int:
+    """Pieces of each block: all are cut in the same places, so that a piece takes the place of another."""
+    return pieces_of(4 * room_of(whole), whole.n_shards)
+
+
+def bounds_of(whole: Whole, number: int, piece: int) -> slice:
+    """Where a piece of a block lies in the buffer."""
+    room, size, n = room_of(whole), size_of(whole, number), n_pieces(whole)
+    return slice(min(size, room * piece // n), min(size, room * (piece + 1) // n))
+
+
+# A seat is the buffer.
+
+
+def empty_seat(whole: Whole) -> Floats:
+    """A buffer for any block."""
+    seat: Floats = aligned_zeros(1, room_of(whole))[0]
+    return seat
+
+
+def seat_at_zero(whole: Whole, number: int) -> Floats:
+    """A seat with a block of W = 0 in it."""
+    seat = empty_seat(whole)
+    block_in(whole, seat, number).scale[:] = 1
+    return seat
+
+
+def block_in(whole: Whole, seat: Floats, number: int) -> Block:
+    """The block that lies in a seat: views, so that steps on it move what lies there."""
+    first, last = cuts_of(whole)[number : number + 2]
+    n, size = last - first, size_of(whole, number)
+    matrix = seat[: size - 2 * n].reshape((whole.n_features, -1) if whole.sparse else (n, whole.n_features))
+    weights = LinearWeights(matrix, seat[size - 2 * n : size - n], whole.sparse)
+    return Block(first, weights, seat[size - n : size])
+
+
+def give_piece(whole: Whole, seat: Floats, number: int, piece: int, *_after: Any) -> Floats:
+    """A copy of a piece of the block that lies in a seat, after other tasks have done what they do."""
+    made: Floats = seat[bounds_of(whole, number, piece)].copy()
+    return made
+
+
+def take_piece(whole: Whole, seat: Floats, number: int, piece: int, values: Floats, *_after: Any) -> int:
+    """Put a piece of a block into a seat; return the bytes that came."""
+    seat[bounds_of(whole, number, piece)] = values
+    return values.nbytes
+
+
+def finished_block(
+    whole: Whole, seat: Floats, number: int, position: Ids | None, scaling: FeatureScaling | None
+) -> Block:
+    """The block in a seat as a model has it, made in place: it is the last thing that is done with the seat.
+
+    Parameters
+    ----------
+    whole, seat, number : as in `block_in`
+    position : ndarray of shape (n_classes_of_block,), int32, or None
+        Where training has the class k of the block; None: in place k.
+    scaling : FeatureScaling or None
+        What the features of training were scaled by; the block's are those that are given.
+    """
+    block = block_in(whole, seat, number)
+    weights = block.weights
+    if not np.all(block.scale == 1):
+        weights.multiply_rows(block.scale)
+        block.scale[:] = 1
+    if position is not None:
+        weights.reorder(position, 1)
+    if scaling is not None:
+        _fold(weights, scaling)
+    return block
+
+
+def _fold(weights: LinearWeights, scaling: FeatureScaling) -> None:
+    """Make weights those of features as they are given, in place, some features at a time."""
+    shift = np.zeros(weights.n_classes)
+    n_features = weights.coef.shape[1]
+    step = max(1, FOLDED // max(1, weights.n_classes))
+    for first in range(0, n_features, step):
+        some = slice(first, first + step)
+        w = weights.coef[:, some]
+        w[:] = (w / scaling.scale[some]).astype(np.float32)
+        shift += w.astype(np.float64) @ np.asarray(scaling.shift)[some]
+    weights.intercept[:] = (weights.intercept - shift).astype(np.float32)
+
+
+# Copies on disks
+
+
+class Kept:
+    """A block on the disk of a worker, in a file that goes away with it.
+
+    Parameters
+    ----------
+    folder : str
+        Where the file is.
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="manyclass-block-", delete=False) as file:
+            self.path = Path(file.name)
+        weakref.finalize(self, self.path.unlink, missing_ok=True)
+
+    def write(self, at: int, values: Floats) -> None:
+        """Write numbers from place `at` on."""
+        with self.path.open("r+b") as file:
+            file.seek(4 * at)
+            values.tofile(file)
+
+    def read(self, bounds: slice) -> Floats:
+        """Read the numbers of some places."""
+        return np.fromfile(self.path, dtype=np.float32, count=bounds.stop - bounds.start, offset=4 * bounds.start)
