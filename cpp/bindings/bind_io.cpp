@@ -1,4 +1,4 @@
-// Text files of sparse data.
+// Text files of sparse data, and whether arrays are such data.
 #include <memory>
 #include <utility>
 
@@ -38,6 +38,14 @@ void bind_io(py::module_& m) {
         py::arg("zero_based"), py::arg("n_features").none(true), py::arg("n_labels").none(true), py::arg("n_threads"),
         "Parse a text in the XMC repository's form. Returns n_features, n_labels, the arrays indptr, indices, "
         "data of X and indptr, indices of Y.");
+  m.def(
+      "is_canonical",
+      [](std::span<const Offset> indptr, std::span<const Index> indices, std::span<const float> data,
+         py::ssize_t n_features) {
+        return is_canonical(CsrView{indptr, indices, data, as_index(n_features, "the number of columns")});
+      },
+      "indptr"_a, "indices"_a, "data"_a, "n_features"_a,
+      "Whether they are a CSR matrix with sorted, distinct columns and finite values.");
 }
 
 }  // namespace manyclass

@@ -575,6 +575,9 @@ def read_xmc(
     NDArray[np.int64],
     NDArray[np.int32],
 ]: ...
+def is_canonical(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[np.float32], n_features: int
+) -> bool: ...
 
 # parts
 def _random_words(seed: int, epoch: int, item: int, n: int) -> list[int]: ...

@@ -49,4 +49,7 @@ inline Index n_cols(const AnyData& x) {
 // Throws std::invalid_argument where reading the matrix would leave its memory.
 void check(const CsrView& x);
 
+// Whether check(x) passes, the columns of each row increase, and all values are finite.
+bool is_canonical(const CsrView& x);
+
 }  // namespace manyclass

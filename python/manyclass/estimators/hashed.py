@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from manyclass.checks import canonical_csr, validated_data
+from manyclass.checks import as_they_are, canonical_csr, validated_data
 from manyclass.estimators.history import Features
 from manyclass.model.hashing import FeatureHash
 from manyclass.model.weights import Data, Matrix
@@ -41,6 +41,10 @@ def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
 def validated(model: Any, X: Any) -> Matrix:
     """Check rows for predictions of a fitted model, and hash their features where the model's are."""
     hashing: FeatureHash | None = model._hashing
+    if hashing is None and not hasattr(model, "feature_names_in_"):  # else a warning of names may be due
+        rows = as_they_are(X, model.n_features_in_)
+        if rows is not None:
+            return rows
     shadow = model if hashing is None else clone(model)
     x = as_matrix(
         validated_data(shadow, X, accept_sparse="csr", dtype=np.float32, order="C", reset=shadow is not model)
