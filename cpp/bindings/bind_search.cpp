@@ -2,6 +2,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/search/approximate_losses.hpp"
+#include "manyclass/search/byte_rows.hpp"
 #include "manyclass/search/heads.hpp"
 #include "manyclass/search/log_normalizer.hpp"
 #include "manyclass/search/results.hpp"
@@ -162,10 +163,47 @@ py::class_<AnyIndex> bind_index(py::module_& m, const char* name) {
            "tolerance"_a, "rest"_a, "answer"_a, "n_threads"_a, "isa"_a = "auto");
 }
 
+std::unique_ptr<ByteRows> byte_rows(const Matrix<const float>& rows, Index n_coded, bool has_intercept, int n_threads,
+                                    Isa isa) {
+  if (rows.rows < 1 || n_coded < 1 || n_coded > rows.cols - (has_intercept ? 1 : 0)) {
+    throw std::invalid_argument("the columns to be coded do not fit the rows");
+  }
+  return released([&] {
+    return std::make_unique<ByteRows>(rows_view(rows), static_cast<std::size_t>(rows.rows),
+                                      static_cast<std::size_t>(n_coded), has_intercept, n_threads, isa);
+  });
+}
+
+// Ids, scores, normalisers and their standard deviations; None where a query has no code.
+py::object best_by_bytes(const ByteRows& rows, const Matrix<const float>& queries, Index k, Isa isa) {
+  if (queries.width() != rows.n_features()) throw std::invalid_argument("the queries do not fit the rows");
+  if (k < 1 || static_cast<std::size_t>(k) > rows.n_rows()) throw std::invalid_argument("k is out of range");
+  const auto width = static_cast<std::size_t>(k), n = static_cast<std::size_t>(queries.rows);
+  Array<Index> ids({queries.rows, k});
+  Array<float> scores({queries.rows, k});
+  auto log_z = empty_array<double>(n), std = empty_array<double>(n);
+  const bool coded = released([&] {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto normalizer =
+          rows.best(dense_view(queries).row(static_cast<Index>(i)), isa, mutable_view(ids).subspan(i * width, width),
+                    mutable_view(scores).subspan(i * width, width));
+      if (!normalizer) return false;
+      mutable_view(log_z)[i] = normalizer->log_z;
+      mutable_view(std)[i] = normalizer->std;
+    }
+    return true;
+  });
+  if (!coded) return py::none();
+  return py::make_tuple(ids, scores, log_z, std);
+}
+
 }  // namespace
 
 void bind_search(py::module_& m) {
   const auto isa = "isa"_a = "auto";
+  py::class_<ByteRows>(m, "ByteRows")
+      .def(py::init(&byte_rows), "rows"_a, py::kw_only(), "n_coded"_a, "has_intercept"_a, "n_threads"_a, isa, KeepAll())
+      .def("best", best_by_bytes, "queries"_a, "k"_a, isa);
   const auto x = "x"_a, n_probe = "n_probe"_a, n_threads = "n_threads"_a, excluded_indptr = "excluded_indptr"_a,
              excluded_ids = "excluded_ids"_a;
   m.def("spherical_kmeans", kmeans, "rows"_a, py::kw_only(), "n_clusters"_a, "n_iter"_a, "sample_per_cluster"_a,

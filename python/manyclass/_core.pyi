@@ -415,6 +415,14 @@ def spherical_kmeans(
     isa: str = "auto",
 ) -> dict[str, Any]: ...
 
+class ByteRows:
+    def __init__(
+        self, rows: NDArray[np.float32], *, n_coded: int, has_intercept: bool, n_threads: int, isa: str = "auto"
+    ) -> None: ...
+    def best(
+        self, queries: NDArray[np.float32], k: int, isa: str = "auto"
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]] | None: ...
+
 class ClusterIndex:
     def __init__(
         self,

@@ -30,6 +30,7 @@ from manyclass.checks import (
 from manyclass.estimators.calibration import Calibration
 from manyclass.estimators.compress import compress
 from manyclass.estimators.exclusion import Best, Exclude, best_but, excluded, labels_at
+from manyclass.estimators.few_rows import best_of_copy, copied
 from manyclass.estimators.files import save_model
 from manyclass.estimators.hashed import as_matrix, as_rows, hashed, some_rows, validated
 from manyclass.estimators.history import Features, History
@@ -335,7 +336,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         check_number("recall", recall, low=0, open_low=True, high=1)
         if approximate and self._not_softmax():
             raise ValueError(f"approximate=True needs the probabilities of a softmax; {self._not_softmax()}")
-        if approximate and self._searches(x, int(k), float(recall)):
+        if approximate and copied(self, x, int(k), float(recall)):
+
+            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                return best_of_copy(self, some, width)
+        elif approximate and self._searches(x, int(k), float(recall)):
             index, n_threads = self._class_index(), n_threads_from(self.n_jobs)
 
             def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
@@ -391,8 +396,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return self._kept_index[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and joblib: all but the index, which can be made again.
-        return {name: value for name, value in super().__getstate__().items() if name != "_kept_index"}
+        # For copies and joblib: all but the index and the 8-bit copy, which can be made again.
+        return {
+            name: value for name, value in super().__getstate__().items() if name not in ("_kept_index", "_kept_copy")
+        }
 
     def evaluate(
         self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"

@@ -121,13 +121,13 @@ class MappedWeights:
 
     def mapped_columns(self, X: Matrix) -> Floats:
         """(phi, 1) without padding: queries to that index."""
-        return self._mapped(X)[:, : self.n_hidden + self.intercept_column]
+        return self.padded(X)[:, : self.n_hidden + self.intercept_column]
 
     def transform(self, X: Matrix) -> Floats:
         """Return phi, (n_samples, n_hidden), float32."""
-        return self._mapped(X)[:, : self.n_hidden]
+        return self.padded(X)[:, : self.n_hidden]
 
-    def _mapped(self, X: Matrix) -> Floats:
+    def padded(self, X: Matrix) -> Floats:
         """(phi, 1) padded as the rows are; a sum of huge features beyond single precision is the largest there."""
         phi = np.zeros((X.shape[0], self.rows.shape[1]), dtype=np.float32)
         if self.embeddings.size:
@@ -178,7 +178,7 @@ class MappedWeights:
         """(phi, 1) padded as the rows are, some points at a time."""
         step = max(1, BLOCK_FLOATS // self.rows.shape[1])
         for i in range(0, X.shape[0], step):
-            yield slice(i, i + step), self._mapped(X[i : i + step])
+            yield slice(i, i + step), self.padded(X[i : i + step])
 
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), rows times `scale`."""

@@ -14,7 +14,8 @@ rows that exclude about as many); 64 rows share one.
 The first search builds the index, which takes the time of scoring all classes for some thousand rows, and keeps it
 until the next fit; it is not saved, pickled or cloned. It is dense: 5 n_classes n_features bytes, and while it is built
 twice as many. Where rows are sparse and so are the weights, scoring all classes reads only the features that a row has
-and is faster as a rule: `slower` predicts it, and the index is not built then.
+and is faster as a rule: `slower` predicts it, and the index is not built then. A few rows of a model over embeddings
+are answered without it, too: `help(manyclass.search.byte_copy)`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,174 @@
+"""Prediction of a row by an 8-bit copy of class vectors: exact labels, and a normaliser whose error is told."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from reference.core_step import isas
+from scipy.special import logsumexp
+from sklearn.base import clone
+
+from manyclass import SoftmaxClassifier, _core
+from manyclass.search import byte_copy, class_index
+
+
+def padded(rng, n_rows, n_coded, *, intercept):
+    """Random rows in lines of sixteen, with intercepts ten times as large as the numbers before them."""
+    rows = np.zeros((n_rows, -(-(n_coded + intercept) // 16) * 16), dtype=np.float32)
+    rows[:, :n_coded] = rng.standard_normal((n_rows, n_coded)) * rng.exponential(size=(n_rows, 1))
+    if intercept:
+        rows[:, n_coded] = 10 * rng.standard_normal(n_rows)
+    return rows
+
+
+def queries(rng, n, rows, n_coded, *, intercept):
+    phi = np.zeros((n, rows.shape[1]), dtype=np.float32)
+    phi[:, :n_coded] = rng.standard_normal((n, n_coded))
+    phi *= 2 / np.linalg.norm(phi, axis=1, keepdims=True)
+    if intercept:
+        phi[:, n_coded] = 1
+    return phi
+
+
+def copied(rows, n_coded, *, intercept):
+    return _core.ByteRows(rows, n_coded=n_coded, has_intercept=intercept, n_threads=1)
+
+
+def exact(rows, phi, k):
+    weights = _core.Weights(
+        matrix=rows,
+        intercept=np.zeros(len(rows), dtype=np.float32),
+        scale=np.zeros(0, dtype=np.float32),
+        n_classes=len(rows),
+    )
+    return _core.top_k(phi, rows.shape[1], weights, k, 1)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("n_rows", "n_coded"), [(1, 1), (17, 3), (100, 16), (150, 31), (333, 130)])
+def test_the_best_rows_are_those_of_a_pass_over_all_floats(n_rows, n_coded, intercept, seed):
+    rng = np.random.default_rng(seed)
+    rows = padded(rng, n_rows, n_coded, intercept=intercept)
+    rows[n_rows // 2 :: 3] = rows[0]  # equal scores stand by class
+    phi = queries(rng, 20, rows, n_coded, intercept=intercept)
+    phi[3, :n_coded] = 0
+    for isa in isas():
+        for k in {1, min(5, n_rows), n_rows}:
+            ids, scores, log_z, std = copied(rows, n_coded, intercept=intercept).best(phi, k, isa)
+            best, log_p = exact(rows, phi, k)
+            np.testing.assert_array_equal(ids, best)
+            z = phi.astype(np.float64) @ rows.T.astype(np.float64)
+            # Scores below 2^7 in sums of up to 144 floats, whose roundings are 2^-24 of a term.
+            np.testing.assert_allclose(scores, np.take_along_axis(z, ids, 1), rtol=0, atol=144 * 2.0**-17)
+            if k == n_rows:
+                assert (std == 0).all()
+                np.testing.assert_allclose(log_z, logsumexp(z, axis=1), rtol=0, atol=144 * 2.0**-17)
+                np.testing.assert_allclose(scores - log_z[:, np.newaxis], log_p, rtol=0, atol=144 * 2.0**-16)
+
+
+def test_errors_of_the_normaliser_are_as_large_as_it_says(seed):
+    rng = np.random.default_rng(seed)
+    ratios = []
+    for _ in range(30):  # the errors of one matrix's normalisers go together
+        rows = padded(rng, 400, 24, intercept=True)
+        rows[:, :25] = rng.standard_normal((400, 25))  # so that no few rows have all of the probability
+        phi = queries(rng, 10, rows, 24, intercept=True)
+        _, _, log_z, std = copied(rows, 24, intercept=True).best(phi, 3)
+        z = phi.astype(np.float64) @ rows.T.astype(np.float64)
+        assert (std > 1e-4).all()  # far above the rounding of scores, 1e-6, which it does not count
+        ratios.append((log_z - logsumexp(z, axis=1)) / std)
+    # 30 matrices: the mean square of as many normal errors is within a factor of two of 1 but for one time in 10^4.
+    assert 0.5 < np.mean(np.square(ratios)) < 2
+    assert np.abs(ratios).max() < 6
+
+
+def test_a_query_beyond_floats_has_no_code_and_rows_beyond_them_are_refused():
+    rng = np.random.default_rng(0)
+    rows = padded(rng, 40, 8, intercept=True)
+    phi = queries(rng, 2, rows, 8, intercept=True)
+    for bad in (np.inf, np.nan, 3e38):
+        phi[1, 2] = bad
+        assert copied(rows, 8, intercept=True).best(phi, 2) is None
+    rows[5, 3] = np.nan
+    with pytest.raises(ValueError, match="row 5"):
+        copied(rows, 8, intercept=True)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    rows = padded(np.random.default_rng(0), 40, 8, intercept=True)
+    copy = copied(rows, 8, intercept=True)
+    for n_coded in (0, 16):
+        with pytest.raises(ValueError, match="columns to be coded"):
+            copied(rows, n_coded, intercept=True)
+    with pytest.raises(ValueError, match="do not fit the rows"):
+        copy.best(np.zeros((1, 32), dtype=np.float32), 1)
+    for k in (0, 41):
+        with pytest.raises(ValueError, match="k is out of range"):
+            copy.best(rows[:1], k)
+
+
+# The estimator
+
+
+@pytest.fixture
+def model(monkeypatch, seed):
+    """A model over embeddings with weights of a spread, searched as if it had many classes."""
+    monkeypatch.setattr(class_index, "EXACT_CLASSES", 0)
+    rng = np.random.default_rng(seed)
+    X = sp.csr_array(sp.random_array((300, 40), density=0.1, rng=rng, dtype=np.float32))
+    made = SoftmaxClassifier(model="embedding", dim=12, max_iter=1, random_state=0)
+    made.fit(X, np.arange(300) % 60)
+    made._weights.rows[:, :13] = rng.standard_normal((60, 13))
+    return made, X
+
+
+def test_a_row_has_its_exact_labels_and_log_probabilities_within_their_error(model):
+    model, X = model
+    labels, log_p = model.predict_top_k(X[[3]], 5)
+    found, found_log_p, std = model.predict_top_k(X[[3]], 5, approximate=True, return_std=True)
+    np.testing.assert_array_equal(found, labels)
+    assert std > 0
+    # Six standard deviations, and the rounding of log-probabilities near 8.
+    np.testing.assert_allclose(found_log_p, log_p, rtol=0, atol=6 * std[0] + 4e-6)
+    excluded, _ = model.predict_top_k(X[[3]], 4, approximate=True, exclude=[labels[0, :1]])
+    np.testing.assert_array_equal(excluded, labels[:, 1:])
+
+
+def test_a_copy_is_of_the_weights_of_the_last_fit_and_neither_pickled_nor_cloned(model):
+    model, X = model
+    model.predict_top_k(X[[0]], 2)
+    assert not hasattr(model, "_kept_copy")  # exact answers need none
+    model.predict_top_k(X[[0]], 2, approximate=True)
+    first = model._kept_copy
+    model.predict_top_k(X[[1]], 2, approximate=True)
+    assert model._kept_copy is first
+    assert not hasattr(model, "_kept_index")
+    for other in (pickle.loads(pickle.dumps(model)), clone(model)):
+        assert not hasattr(other, "_kept_copy")
+    model.fit(X, np.arange(300) % 60)
+    labels, _ = model.predict_top_k(X[:2], 3, approximate=True)
+    np.testing.assert_array_equal(labels, model.predict_top_k(X[:2], 3)[0])
+    assert model._kept_copy[0] is model._weights
+
+
+def test_many_rows_and_a_tuned_index_need_no_copy(model, monkeypatch):
+    monkeypatch.setattr(class_index, "slower", lambda *_: "")
+    model, X = model
+    model.predict_top_k(X[: byte_copy.FEW_ROWS + 1], 2, approximate=True)
+    assert not hasattr(model, "_kept_copy")
+    model.predict_top_k(X, 2, approximate=True, recall=0.9)  # which tunes it
+    model.predict_top_k(X[[0]], 2, approximate=True, recall=0.9)
+    assert not hasattr(model, "_kept_copy")
+    model.predict_top_k(X[[0]], 3, approximate=True, recall=0.9)  # of another k, which is not tuned
+    assert hasattr(model, "_kept_copy")
+
+
+def test_features_beyond_floats_are_scored_over_all_classes(model):
+    model, X = model
+    huge = sp.csr_array(X[[0]] * np.float32(3e38))
+    labels, log_p, std = model.predict_top_k(huge, 3, approximate=True, return_std=True)
+    expected, expected_log_p = model.predict_top_k(huge, 3)
+    np.testing.assert_array_equal(labels, expected)
+    np.testing.assert_array_equal(log_p, expected_log_p)
+    assert (std == 0).all()
