@@ -195,6 +195,38 @@ void a_row_moves_along_its_sum_whatever_comes_last() {
   }
 }
 
+// Bit for bit, as a sum of a batch must not depend on what was summed beside it; of one line, of three, two and one.
+void sums_made_together_are_those_made_alone() {
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (isa > best_isa()) continue;
+    for (const std::size_t n_lines : {1U, 2U, 3U, 6U, 9U}) {
+      for (const std::size_t n : {0U, 1U, 5U, 64U}) {
+        const std::size_t width = n_lines * line_floats;
+        Rng rng({3, 0}, n_lines * 100 + n);
+        const auto random = [&](std::size_t size) {
+          std::vector<float> values(size);
+          for (float& value : values) value = static_cast<float>(rng.uniform() - 0.5);
+          return values;
+        };
+        const std::vector<float> vectors = random(n * width), factors = random(n * combined_rows);
+        std::vector<float> together = random(combined_rows * width), alone = together;
+        std::vector<const float*> rows(n);
+        for (std::size_t i = 0; i < n; ++i) rows[i] = vectors.data() + i * width;
+        float* to[combined_rows];
+        for (std::size_t r = 0; r < combined_rows; ++r) to[r] = together.data() + r * width;
+        run_with(isa, [&] {
+          const auto factor = [&](std::size_t i, std::size_t r) { return factors[r * n + i]; };
+          add_combinations(isa, to, factor, rows, width);
+          for (std::size_t r = 0; r < combined_rows; ++r) {
+            add_combination(alone.data() + r * width, std::span(factors).subspan(r * n, n), rows, width);
+          }
+        });
+        CHECK(together == alone);
+      }
+    }
+  }
+}
+
 void every_instruction_set_runs_the_function() {
   for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
     if (isa > best_isa()) continue;
@@ -223,6 +255,7 @@ int main() {
   roots_are_found_from_any_start();
   classes_are_reordered_in_place();
   a_row_moves_along_its_sum_whatever_comes_last();
+  sums_made_together_are_those_made_alone();
   every_instruction_set_runs_the_function();
   return report();
 }

@@ -92,7 +92,7 @@ class Sampled final : public ClassSource {
         }
         const std::span<float> z = work.scores.of(p);
         // A label counts once, whether it is drawn or not.
-        if (log_alpha_) keep(z, work, [&] { weigh(z, work.log_alpha); });
+        if (log_alpha_) keep(z, work, [&] { run_with(settings_.isa, [&] { weigh(z, work.log_alpha); }); });
         work.scores.gradient(settings_, point, eta, z, work.of_labels, work.drawn_alpha, out[b + p]);
       }
     }
