@@ -19,7 +19,7 @@ def matrix(rng, n=7, dtype=np.float32, kind=sp.csr_array):
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_sparse_rows_are_what_the_whole_check_makes_of_them(kind, dtype, index, seed):
     given = matrix(np.random.default_rng(seed), dtype=dtype, kind=kind)
-    given.indptr = given.indptr.astype(index)
+    given.indptr, given.indices = given.indptr.astype(index), given.indices.astype(index)
     found, expected = as_they_are(given, D), canonical_csr(given)
     assert found is given or kind is sp.csr_matrix or dtype is np.float64
     for name in ("indptr", "indices", "data"):
@@ -56,8 +56,8 @@ def spoiled():
     bad["csc"] = sp.csc_array(good)
     bad["narrow"] = good[:, : D - 1]
     bad["empty"] = good[:0]
-    bad["wide indices"] = good.copy()
-    bad["wide indices"].indices = good.indices.astype(np.int64)
+    bad["far beyond"] = good.copy()
+    bad["far beyond"].indices = good.indices + (np.int64(1) << 32)  # which as int32 would be as they were
     dense = np.ones((3, D), dtype=np.float32)
     bad |= {"dense nan": dense * np.nan, "float64": dense.astype(float), "columns": np.asfortranarray(dense)}
     bad |= {"vector": dense[0], "dense narrow": dense[:, 1:], "no rows": dense[:0], "list": dense.tolist()}

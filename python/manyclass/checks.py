@@ -140,15 +140,17 @@ def as_they_are(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float32] |
             return X if np.isfinite(X.sum()) else None
     if type(X) not in (sp.csr_array, sp.csr_matrix) or X.ndim != 2 or not X.shape[0] or X.shape[1] != n_features:
         return None
-    if X.indices.dtype != np.int32 or X.data.dtype not in (np.float32, np.float64):
+    if X.indices.dtype.kind != "i" or X.data.dtype not in (np.float32, np.float64):
         return None
     with np.errstate(over="ignore"):  # what overflows is not finite
         indptr, indices, data = csr_parts(X)
+    if indices is not X.indices and not np.array_equal(indices, X.indices):  # too large for the core's type
+        return None
     if len(indptr) != X.shape[0] + 1 or not _core.is_canonical(indptr, indices, data, n_features):
         return None
     if type(X) is sp.csr_array and X.data.dtype == np.float32:
         return X
-    return sp.csr_array((data, indices, X.indptr), shape=X.shape)
+    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
 
 def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
