@@ -108,7 +108,7 @@ def utilities(n_jobs):
 
 
 def gradient(n_jobs):
-    X, y = rows(40_000, 100), np.arange(40_000) % 5_000
+    X, y = rows(40_000, 100), np.arange(40_000) % 20_000  # so that a strip of rows takes long by itself
     model = SoftmaxClassifier(solver="lbfgs", max_iter=1000, n_jobs=n_jobs)
     return lambda: model.fit(X, y)
 
