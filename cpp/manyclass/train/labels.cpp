@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -251,7 +252,7 @@ class Labels {
     const std::size_t width = sums.width, n_classes = std::min(combined_rows, sums.n - r);
     float factors[some_points][combined_rows];
     const float* vectors[some_points];
-    int asked[combined_rows] = {};
+    float asked[combined_rows] = {};  // sums of magnitudes, NaN for one
     std::size_t n_asking = 0;
     for (std::size_t i = 0; i < n; ++i) {
       const ClassGradient& gradient = gradients_[b + i];
@@ -267,15 +268,14 @@ class Labels {
         std::ranges::fill(of_point, 0.0F);
         std::copy_n(gradient.common.data() + c + r, n_classes, of_point);
       }
-      int any = 0;
-      for (std::size_t k = 0; k < combined_rows; ++k) {
-        asked[k] |= of_point[k] != 0 ? 1 : 0;
-        any |= of_point[k] != 0 ? 1 : 0;
-      }
+      for (std::size_t k = 0; k < combined_rows; ++k) asked[k] += std::fabs(of_point[k]);
+      std::uint64_t bits[combined_rows / 2], any = 0;
+      std::memcpy(bits, of_point, sizeof(bits));
+      for (const std::uint64_t two : bits) any |= two;
       vectors[n_asking] = points_[b + i].phi.data();
       n_asking += any != 0;
     }
-    for (std::size_t k = 0; k < combined_rows; ++k) sums.moves[r + k] |= asked[k];
+    for (std::size_t k = 0; k < combined_rows; ++k) sums.moves[r + k] |= asked[k] == 0 ? 0 : 1;
     float* to[combined_rows];
     for (std::size_t k = 0; k < combined_rows; ++k) to[k] = sums.values.data() + (r + k) * width;
     const auto factor = [&](std::size_t i, std::size_t k) { return factors[i][k]; };

@@ -87,7 +87,10 @@ class RowSteps {
 
   // Moves the rows and forgets what was added.
   void descend(const VectorRows& rows, double eta) {
-    for (const Index row : rows_) {
+    constexpr std::size_t ahead = 4;  // rows on their way from memory: they come in no order
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      if (r + ahead < rows_.size()) rows.prefetch(rows_[r + ahead]);
+      const Index row = rows_[r];
       Chain& chain = chains_[static_cast<std::size_t>(row)];
       for (std::size_t term = chain.first; term != none; term = terms_[term].next) {
         gradient_.add(terms_[term].factor, terms_[term].vector);
