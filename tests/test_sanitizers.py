@@ -78,6 +78,7 @@ class Sanitized:
         build.make()
         # Where it is loaded, the runtime looks for what throws, which Python's own program does not link.
         environment |= {"LD_PRELOAD": f"{runtime(library)} libstdc++.so.6", "PYTHONMALLOC": "malloc"}
+        environment["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's BLAS, whose code no sanitizer sees, races to its eyes
         if symbolizer := found_by_clang("--print-prog-name=llvm-symbolizer"):
             environment |= {f"{library.upper()}_SYMBOLIZER_PATH": symbolizer}
         return cls(build, package_of(build, folder / "package"), environment)
