@@ -14,7 +14,7 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
-from distributed import Client, LocalCluster
+from reference.dask_rows import two_workers
 
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier
@@ -31,10 +31,7 @@ N, N_FEATURES, N_CLASSES, CHUNK = 600, 12, 20, 100
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with two_workers() as client:
         yield client
 
 

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 pytest.importorskip("distributed")
 
 import dask
-from distributed import Client, LocalCluster
-from reference.dask_rows import N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts
+from distributed import Client
+from reference.dask_rows import N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts, two_workers
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
@@ -27,10 +27,7 @@ LOCAL = {DaskMarginClassifier: MarginClassifier, DaskSoftmaxClassifier: SoftmaxC
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with two_workers() as client:
         yield client
 
 

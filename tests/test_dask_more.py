@@ -13,8 +13,7 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
-from distributed import Client, LocalCluster
-from reference.dask_rows import CHUNK, N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts
+from reference.dask_rows import CHUNK, N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts, two_workers
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
@@ -34,10 +33,7 @@ LOCAL = {DaskMarginClassifier: MarginClassifier, DaskSoftmaxClassifier: SoftmaxC
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with two_workers() as client:
         yield client
 
 

@@ -1,12 +1,25 @@
 """Rows, and ways to put them on workers, that tests of `manyclass.dask` share."""
 
+from contextlib import contextmanager
+
 import dask
 import numpy as np
 import scipy.sparse as sp
+from distributed import Client, LocalCluster
 
 from manyclass.dask.shards import Shard
 
 N, N_FEATURES, N_CLASSES, CHUNK = 400, 10, 24, 100
+
+
+@contextmanager
+def two_workers():
+    """A client of two processes of one thread, without limits of memory."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
 
 
 def made_rows():
