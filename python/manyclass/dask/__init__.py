@@ -53,6 +53,12 @@ Faults
     training begins again; data that cannot be read again, a third loss beyond that, a client or a scheduler that is
     gone end in one RuntimeError. A worker that says nothing for 20 seconds, or takes no tasks for as long, is lost.
 
+    By rows and classes the rows of a lost worker have lost their log-sums too, and begin at the mean of the others'.
+
+Where to look
+    `rows`, `batches` and `blocks` are what a shard does, and know nothing of Dask; `by_rows` and `by_blocks` let a
+    cluster do it, in the `rounds` that both share; `crew` has the workers, and `refusals` what is refused.
+
 Not here: embeddings, weights on pairs, calibration, "head_tail" and searches; early stopping but of one label a row.
 """
 
