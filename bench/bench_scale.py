@@ -3,10 +3,13 @@
 Seconds of a turn of a shard on all classes with 500 and 4,000 of them, from which nanoseconds a row and class come; of
 sampled visits to blocks of 1,000 and 8,000 classes, a quarter and a sixteenth of all, beside what is predicted for a
 row and a block; of 1,000 tasks that do nothing; and of a fit, with the bytes that its workers moved in a pass beside
-what is predicted. Two workers of one thread.
+what is predicted. Two workers of one thread. And titles of yso-en on four workers, W divided by rows and classes.
 
     python -m pytest bench/bench_scale.py
 """
+
+import itertools
+from pathlib import Path
 
 import dask.array as da
 import distributed
@@ -14,10 +17,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from manyclass import solvers
+from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import log_sums_at_zero, turn
 from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visit
+from manyclass.dask.rows import Leg
 from manyclass.dask.seats import seat_at_zero
 from manyclass.dask.shards import Shard, Whole
 from manyclass.estimators.auto import NEGATIVES_SAMPLED
@@ -50,7 +54,7 @@ def test_a_turn_of_a_shard_on_all_classes(timed, what):
     x, y = rows(N, what)
     whole = Whole(np.bincount(y, minlength=what).astype(float), 1, D, N, True)
     shard, seat = Shard(x, y, None, 0, 0), seat_at_zero(whole, 0)
-    timed(lambda: turn(plan_with("exact", "all", what), whole, shard, seat, 0, None, 0), rounds=3)
+    timed(lambda: turn(plan_with("exact", "all", what), whole, shard, seat, 0, None, Leg(0)), rounds=3)
     timed.tell(ns_a_row_and_class=1e9 * timed.seconds.min() / (N * what), stored_values_a_row=STORED)
 
 
@@ -65,7 +69,7 @@ def test_a_sampled_turn_of_a_shard_on_a_block(timed, what):
     whole = Whole(np.bincount(y, minlength=n_classes) + 1.0, n_blocks, D, n + n_classes, True)
     shard, seat = Shard(x, y, None, 0, 0), seat_at_zero(whole, 0)
     plan, sums = plan_with("implicit", "frequency_block", NEGATIVES_SAMPLED), log_sums_at_zero(whole, shard)
-    timed(lambda: turn(plan, whole, shard, seat, 0, sums, 0), rounds=5, warmup=1)
+    timed(lambda: turn(plan, whole, shard, seat, 0, sums, Leg(0)), rounds=5, warmup=1)
     predicted = 1e6 * sampled_visit(Job(n, D, n_classes, STORED), n_blocks) / n_blocks
     timed.tell(us_a_visit=1e6 * timed.seconds.min() / n, us_predicted=predicted, stored_values_a_row=STORED)
 
@@ -103,3 +107,53 @@ def test_bytes_moved_in_a_fit(timed, client, what):
     counted = [(work["bytes_in"] + work["bytes_out"]) / 2 for work in model.work_]
     predicted = cost(Job(N, D, len(model.classes_), STORED), len(counted), 10, 1).bytes_moved
     timed.tell(threads=2, megabytes=np.mean(counted) / 1e6, megabytes_predicted=predicted / 1e6)
+
+
+# Settings at which a single machine's loss on test rows is least of those tried (bench/notes/scale.md); and rounds of
+# the blocks in a pass.
+OF_TITLES = {"learning_rate": 5.0, "n_negatives": 64, "max_iter": 4, "model": "linear", "random_state": 0}
+ROUNDS_OF_BLOCKS = 4
+N_TESTED = 10_000
+
+
+def memory(*names):
+    """Bytes of this process, by names of /proc/self/status."""
+    told = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return [1024 * int(told[name].split()[0]) for name in names]
+
+
+def test_titles_on_four_workers(timed, dataset):
+    """yso-en by rows and classes, each worker a process: W's share of memory, and loss beside one machine's."""
+    data, n_workers = dataset("yso-en"), 4
+    tested = np.sort(np.random.default_rng(0).permutation(data.X_test.shape[0])[:N_TESTED])
+    held = data.X_test[tested], np.asarray(data.y_test)[tested]
+    solver = solvers.Implicit(formulation="raman", averaging="none")
+    n = data.X_train.shape[0]
+    order = np.random.default_rng(1).permutation(n)  # the file has titles in some order
+    X_train, y_train = data.X_train[order], np.asarray(data.y_train)[order]
+    one = SoftmaxClassifier(solver=solver, n_jobs=2, **OF_TITLES).fit(X_train, y_train).evaluate(*held)
+    plain = SoftmaxClassifier(solver=solvers.Implicit(averaging="none"), n_jobs=2, **OF_TITLES)
+    plain = plain.fit(X_train, y_train).evaluate(*held)
+    cuts = [n * at // n_workers for at in range(n_workers + 1)]
+    with (
+        distributed.LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", memory_limit=None
+        ) as cluster,
+        distributed.Client(cluster) as of_four,
+    ):
+        places = sorted(of_four.scheduler_info()["workers"])
+        own = [slice(first, last) for first, last in itertools.pairwise(cuts)]
+        X = [of_four.scatter(X_train[at], workers=[to]) for at, to in zip(own, places, strict=True)]
+        y = [of_four.scatter(y_train[at], workers=[to]) for at, to in zip(own, places, strict=True)]
+        before = of_four.run(memory, "VmRSS")
+        model = DaskSoftmaxClassifier(
+            solver=solver, division="rows and classes", n_merges=ROUNDS_OF_BLOCKS, client=of_four, **OF_TITLES
+        )
+        timed(lambda: model.fit(X, y))
+        peaks = of_four.run(memory, "VmHWM")
+        found = model.evaluate([of_four.scatter(held[0])], [of_four.scatter(held[1])])
+    shares = [(peaks[place][0] - before[place][0]) / 1e9 for place in places]
+    timed.tell(
+        threads=n_workers, gb_of_w_a_worker=max(shares), gb_of_w=4 * len(model.classes_) * data.X_train.shape[1] / 1e9
+    )
+    timed.tell(test=found["log_loss"], test_of_one=one["log_loss"], test_of_default_form=plain["log_loss"])

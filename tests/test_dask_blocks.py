@@ -79,9 +79,8 @@ def test_three_workers_make_what_one_process_makes_that_simulates_them(fitted, d
     np.testing.assert_allclose(fitted.loss_curve_, curve, rtol=1e-12)  # sums in another order
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1e-3])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_sampled_steps_of_three_workers_are_those_of_one_process(client, data, sparse, alpha):
+@pytest.mark.parametrize(("sparse", "alpha", "n_merges"), [(False, 1e-3, 1), (True, 0.0, 3), (True, 1e-3, 1)])
+def test_sampled_steps_of_three_workers_are_those_of_one_process(client, data, sparse, alpha, n_merges):
     own = {"solver": solvers.Implicit(decay=0.8), "sampler": "uniform", "n_negatives": 9, "alpha": alpha, "max_iter": 4}
     X, labels = sp.csr_array(data[0]) if sparse else data[0], data[1].astype(np.int32)
     dX, dy = arrays(*data)
@@ -89,17 +88,19 @@ def test_sampled_steps_of_three_workers_are_those_of_one_process(client, data, s
         dX = dX.map_blocks(sp.csr_matrix, meta=sp.csr_matrix((0, 0)))
     client.run(pieces_of, 512)  # bytes; as it is, blocks of less than 64 MB move whole
     try:
-        found = DaskSoftmaxClassifier(**model(**own), division="rows and classes", client=client).fit(dX, dy)
+        given = {**model(**own), "division": "rows and classes", "n_merges": n_merges}
+        found = DaskSoftmaxClassifier(**given, client=client).fit(dX, dy)
     finally:
         client.run(pieces_of, 64 << 20)
     shards = thirds(X, labels)
     whole = Whole(np.bincount(labels).astype(float), 3, N_FEATURES, N, sparse)
-    weights, curve = simulate_blocks(plan_of(X, labels, **own), whole, shards)
+    weights, curve = simulate_blocks(plan_of(X, labels, **own), whole, shards, n_merges)
     np.testing.assert_array_equal(found.to_local().coef_, weights.coef)
     np.testing.assert_array_equal(found.to_local().intercept_, weights.intercept)
     np.testing.assert_allclose(found.loss_curve_, curve, rtol=1e-12)  # sums in another order
     # Of 3 classes drawn in each of 3 blocks, labels once: 20 classes are met less often than all are.
     assert sum(counts["class_updates"] for counts in found.work_) == 4 * N * (3 * 3 + 1)
+    assert [counts["n_visits"] for counts in found.work_] == [4 * N // 3] * 3
 
 
 def pieces_of(n_bytes):

@@ -10,7 +10,15 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from manyclass import SoftmaxClassifier, samplers, solvers
-from manyclass.dask.blocks import log_sums_at_zero, place_in_block, plan_on_block, simulate_blocks, turn
+from manyclass.dask.blocks import (
+    log_sums_at_zero,
+    lost_log_sums,
+    place_in_block,
+    plan_on_block,
+    simulate_blocks,
+    turn,
+)
+from manyclass.dask.rows import Leg
 from manyclass.dask.seats import (
     Kept,
     block_in,
@@ -111,7 +119,7 @@ def test_a_visit_is_the_proximal_step_of_its_objective(seed, sparse, here, alpha
     x = np.asarray(shard.x.toarray() if sparse else shard.x, dtype=float)[0]
     known = {"elsewhere": sums[0, 0], "v": logsumexp(sums[0]), "alpha": alpha, "weight": weight or 1.0}
     expected = proximal(x, label, W, b, eta=eta, eta_u=eta_u, **known)
-    made = turn(plan, whole, shard, seats[number], number, sums, 0)
+    made = turn(plan, whole, shard, seats[number], number, sums, Leg(0))
     factors = block.scale[:, np.newaxis]
     # Scores are float32: the step carries some 1e-6 of them.
     np.testing.assert_allclose(block.weights.coef * factors, expected[0], atol=2e-5, rtol=2e-5)
@@ -137,7 +145,7 @@ def test_the_gradient_that_is_drawn_is_unbiased_given_v(seed):
     seen = set()
     for n_pass in range(200):
         seat = seats[number].copy()
-        turn(plan, whole, shard, seat, number, sums, n_pass)
+        turn(plan, whole, shard, seat, number, sums, Leg(n_pass))
         move = block_in(whole, seat, number).weights.intercept - before
         [moved] = np.nonzero(move)
         assert len(moved) == drawn
@@ -195,6 +203,25 @@ def test_threads_change_nothing(weighted):
     np.testing.assert_array_equal(made[0].intercept, made[1].intercept)
 
 
+@pytest.mark.parametrize("solver", ["exact", "implicit"])
+def test_rounds_of_a_pass_divide_its_rows(solver):
+    X, labels = rows_of(2)
+    own = {} if solver == "implicit" else {"solver": solvers.Exact(), "sampler": "auto", "n_negatives": "auto"}
+    plan = plan_of(X, labels, labels.max() + 1, **own)
+    # With one block nothing comes between the rounds: they are the pass, bit for bit.
+    one, three = (simulate_blocks(plan, whole_of(X, labels, 1), shards_of(X, labels, 1), n) for n in (1, 3))
+    np.testing.assert_array_equal(one[0].coef, three[0].coef)
+    np.testing.assert_allclose(one[1], three[1], rtol=1e-12)  # sums in another order
+    # Rows in the order of their labels: what a block learns of the first it forgets over the others, but in rounds.
+    X, labels = rows_of(3, n=1200)
+    order = np.argsort(labels, kind="stable")
+    X, labels = X[order], labels[order]
+    whole, shards = whole_of(X, labels, 4), shards_of(X, labels, 4)
+    plan = replace(plan_of(X, labels, labels.max() + 1, **own), max_iter=6)
+    few, many = (simulate_blocks(plan, whole, shards, n)[0].log_losses(X, labels, 1)[0].mean() for n in (1, 8))
+    assert many < few
+
+
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_the_optimum_of_the_ridged_loss_is_reached(n):
     X, labels = rows_of(0, n=600)
@@ -216,7 +243,7 @@ def test_a_part_is_never_more_than_v_and_rows_keep_those_of_other_blocks(seed):
     seats = [seat_at_zero(whole, at) for at in range(3)]
     sums = log_sums_at_zero(whole, shards[0])
     for number in range(3):
-        made = turn(plan, whole, shards[0], seats[number], number, sums, 0)
+        made = turn(plan, whole, shards[0], seats[number], number, sums, Leg(0))
         others = [at for at in range(3) if at != number]
         np.testing.assert_array_equal(made.log_sums[:, others], sums[:, others])
         assert np.all(logsumexp(made.log_sums, axis=1) >= made.log_sums.max(axis=1) - 1e-12)
@@ -252,3 +279,51 @@ def test_a_copy_on_disk_has_what_was_written_and_goes_away(tmp_path):
     assert kept.path.exists()
     del kept
     assert not list(tmp_path.iterdir())
+
+
+# Rows whose parts of v were lost
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("solver", [solvers.Exact(), solvers.Implicit(formulation="raman", averaging="none")])
+def test_rows_that_lost_their_parts_look_at_each_block_and_move_nothing(solver, sparse):
+    whole, shard, seats, _ = problem(0, sparse=sparse, n=70)
+    plan = plan_of(shard.x, shard.labels, N_CLASSES, solver=solver, sampler="auto", n_negatives="auto")
+    rng = np.random.default_rng(1)
+    sums, found = lost_log_sums(whole, shard), []
+    for number, seat in enumerate(seats):
+        block = block_in(whole, seat, number)
+        block.scale[:] = rng.uniform(0.5, 1, len(block))  # as a ridge leaves it
+        before = seat.copy()
+        made = turn(plan, whole, shard, seat, number, sums, Leg(3))
+        assert np.isnan(made.log_sums).sum() == np.isnan(sums).sum() - len(shard)
+        assert (made.report.n_visits, made.report.loss) == (0, 0.0)
+        np.testing.assert_array_equal(seat, before)
+        sums = made.log_sums
+        z = shard.x @ (block.weights.coef * block.scale[:, np.newaxis]).T + block.weights.intercept
+        found.append(logsumexp(z.astype(np.float64), axis=1))
+    # Blocks have fewer classes than are looked at, so that nothing is estimated: scores in single precision differ.
+    np.testing.assert_allclose(sums, np.transpose(found), rtol=0, atol=1e-5)
+    assert turn(plan, whole, shard, seats[0], 0, sums, Leg(4)).report.n_visits == len(shard)  # and then they go on
+
+
+def test_what_rows_look_at_stands_for_all_classes_of_a_block():
+    n_classes, rng = 3000, np.random.default_rng(0)
+    counts = rng.integers(1, 50, n_classes).astype(float)
+    whole = Whole(counts, 2, N_FEATURES, int(counts.sum()), False)
+    x = rng.normal(size=(40, N_FEATURES)).astype(np.float32)
+    labels = np.arange(40, dtype=np.int32) * 30
+    shard, seat = Shard(x, labels, None, 0, 0), seat_at_zero(whole, 0)
+    plan = plan_of(x, labels, n_classes, sampler="frequency_block", n_negatives=64)
+    block, place = block_in(whole, seat, 0), place_in_block(plan, whole, 0)
+    block.weights.coef[:] = 0.5 * rng.normal(size=block.weights.coef.shape)
+    block.weights.intercept[place[labels]] = 6  # a label counts by itself, whether it is drawn or not
+    lost, n_passes = lost_log_sums(whole, shard), 400
+    seen = [turn(plan, whole, shard, seat, 0, lost, Leg(n_pass)).log_sums[:, 0] for n_pass in range(n_passes)]
+    z = (x @ block.weights.coef.T + block.weights.intercept).astype(np.float64)
+    exact, own = np.exp(z).sum(axis=1), np.exp(z[np.arange(40), place[labels]])
+    errors = np.exp(seen) - exact
+    assert (np.exp(seen) >= own * (1 - 1e-6)).all()
+    # The label's own term replaces that of its draw; the others stand for n - 128 classes in place of n - 129.
+    bias = exact / (len(block) - 128)
+    assert (np.abs(errors.mean(axis=0)) < 5 * errors.std(axis=0) / np.sqrt(n_passes) + bias).all()

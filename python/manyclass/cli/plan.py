@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--features", type=float, default=1e5, help="features of X; default: 1e5")
     parser.add_argument("--stored", type=float, default=50, help="values that are not 0, a row; default: 50")
     parser.add_argument("--threads", type=int, default=16, help="of each worker; default: 16")
-    parser.add_argument("--merges", type=int, default=1, help="merges in a pass by rows; default: 1")
+    parser.add_argument("--merges", type=int, default=1, help="merges in a pass, or rounds of the blocks; default: 1")
     parser.add_argument("--touched", type=float, default=1.0, help="share of W that a worker's pass moves; default: 1")
 
 

@@ -6,7 +6,8 @@ In the doubly separable form of the log-loss (Raman et al., KDD 2019),
 
 which is least, and the log-loss, at :math:`v_i = \log \sum_k e^{z_{ik}}`, the term of a row and a class needs that
 row, its v, and the weights of that class. So a worker with some rows and a block of classes steps on the terms of
-both, while others do so with other blocks; then the blocks move on. Of v a row keeps the part of each block,
+both, while others do so with other blocks; then the blocks move on, and when each worker has had each block, a round
+is over. A pass is `n_merges` rounds, each with a part of each worker's rows. Of v a row keeps the part of each block,
 :math:`v_i = \log \sum_b e^{l_{ib}}`.
 
 Exact steps (`solver="exact"`) see all classes of a block: the part is the log-sum of its scores when the row last met
@@ -26,11 +27,15 @@ for u of the local solver, in each block by itself. An estimate as it is drawn w
 block. The gradient that is drawn is unbiased given v; so is the ridge, since a class shrinks by as much more as it is
 seldom met.
 
+Rows whose parts of v were lost with a worker only look at the blocks in the pass that is made again, which leaves them
+with new ones. Their loss is not known in that pass.
+
 Nothing here knows of Dask: see `simulate_blocks`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,7 +46,7 @@ from scipy.special import logsumexp
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.dask.rows import Report
+from manyclass.dask.rows import Leg, Report
 from manyclass.dask.seats import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
 from manyclass.dask.shards import Shard, Whole
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
@@ -54,6 +59,9 @@ from manyclass.training.points import batch_size_of, class_order, row_norms_sq
 ROWS_A_STEP = 64
 # Most of p (1 - p), which a row reaches on the way of its label's p to 1, wherever that began.
 OWN_LABEL = 0.25
+# Classes of a block that rows look at whose parts of v are lost: half of them the most frequent ones, which have most
+# of the mass, the others drawn. Several times what a visit draws, and one product for many rows.
+LOOKED_AT = 256
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ def turn(
     seat: Floats,
     number: int,
     log_sums: Doubles | None,
-    n_pass: int,
+    leg: Leg,
     *_after: Any,
 ) -> Turned:
     """Step through the rows of a shard on block `number`, in place; nothing else that is given is changed.
@@ -82,17 +90,23 @@ def turn(
     seat, number : ndarray and int
         Where the block lies, and which it is.
     log_sums : ndarray of shape (n_rows, n_blocks), float64; None: those of W = 0
-    n_pass : int
+        NaN: lost. Where some are, rows only look at the block.
+    leg : Leg
+        Which of the rows.
     *_after : any
         What other tasks have made, which come before.
     """
     block = block_in(whole, seat, number)
     sums = log_sums_at_zero(whole, shard) if log_sums is None else log_sums.copy()
+    if np.isnan(sums).any():
+        sums[:, number] = _looked_at(plan, whole, shard, block, number, leg)
+        moved = bytes_of(whole, number)
+        return Turned(sums, Report(0, 0, 0.0, False, False, moved, moved))
     steps = _exact_steps if plan.solver == "exact" else _sampled_steps
-    loss, updates, diverged = steps(plan, whole, shard, block, number, sums, n_pass)
+    n_visits, updates, loss, diverged = steps(plan, whole, shard, block, number, sums, leg)
     moved = 0 if whole.n_shards == 1 else bytes_of(whole, number)
     report = Report(
-        n_visits=len(shard),
+        n_visits=n_visits,
         class_updates=updates,
         loss=loss,
         diverged=diverged,
@@ -131,9 +145,9 @@ def place_in_block(plan: PointsPlan, whole: Whole, number: int) -> Ids | None:
 
 
 def _sampled_steps(
-    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, n_pass: int
-) -> tuple[float, int, bool]:
-    """Make a visit of each row by the core's loop; see the module."""
+    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, leg: Leg
+) -> tuple[int, int, float, bool]:
+    """Make a visit of each row of the leg by the core's loop; see the module."""
     own, order = plan_on_block(plan, whole, number), order_in_block(plan, whole, number)
     place = place_in_block(plan, whole, number)
     assert place is not None
@@ -164,31 +178,36 @@ def _sampled_steps(
         trainer = _core.Trainer.sparse(made, *csr_parts(shard.x), shard.x.shape[1], state)
     else:
         trainer = _core.Trainer.dense(made, shard.x, state)
-    eta, eta_u = plan.schedule.at(n_pass)
-    progress = trainer.run(epoch=n_pass, eta=eta, eta_u=eta_u, first=0, last=len(shard), loss=0.0)
+    eta, eta_u = plan.schedule.at(leg.n_pass)
+    first, last = leg.visits(len(shard), batch)
+    before = v.copy()
+    progress = trainer.run(epoch=leg.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
+    moved = v != before
+    part = v[moved]
     if len(elsewhere):
         with np.errstate(divide="ignore"):  # a part that is lost beside the others is 0
-            v += np.log(-np.expm1(np.minimum(elsewhere - v, 0.0)))
-    sums[:, number] = v
-    return progress.loss, progress.class_updates, progress.diverged_at >= 0
+            part += np.log(-np.expm1(np.minimum(elsewhere[moved] - part, 0.0)))
+    sums[moved, number] = part
+    return last - first, progress.class_updates, progress.loss, progress.diverged_at >= 0
 
 
 # Exact steps
 
 
 def _exact_steps(
-    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, n_pass: int
-) -> tuple[float, int, bool]:
+    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, leg: Leg
+) -> tuple[int, int, float, bool]:
     """Make a step for some rows at a time.
 
     It goes by the sum of their gradients, and for each class by learning_rate over 1 plus that times the sum of
     p (|x|^2 + 1) over them, and a quarter of |x|^2 + 1 for rows of the class. This bounds the curvature of the loss in
     the weights of the class, so that no step goes past the optimum of a parabola.
     """
-    eta, loss = plan.schedule.at(n_pass)[0], 0.0
+    eta, loss, n_visits = plan.schedule.at(leg.n_pass)[0], 0.0, 0
     labels = shard.labels - block.first
     own = (labels >= 0) & (labels < len(block))
-    for rows in _steps(plan, shard, n_pass):
+    for rows in _steps(plan, shard, leg):
+        n_visits += len(rows)
         x, r = shard.x[rows], None if shard.weights is None else shard.weights[rows]
         z = block.scores(x)
         sums[rows, number] = logsumexp(z.astype(np.float64), axis=1)
@@ -206,7 +225,7 @@ def _exact_steps(
         step = (eta / (1 + eta * bound)).astype(np.float32)
         _descend(block.weights, x, p, step, plan, len(rows))
     diverged = not bool(np.isfinite(block.weights.intercept).all() and np.isfinite(loss))
-    return loss, len(shard) * len(block), diverged
+    return n_visits, n_visits * len(block), loss, diverged
 
 
 def log_sums_at_zero(whole: Whole, shard: Shard) -> Doubles:
@@ -214,16 +233,38 @@ def log_sums_at_zero(whole: Whole, shard: Shard) -> Doubles:
     return np.tile(np.log(np.maximum(np.diff(cuts_of(whole)), 1e-300)), (len(shard), 1))
 
 
-def mean_log_sums(log_sums: Doubles) -> Doubles:
-    """Log-sums of each block, in the mean over the rows of a shard: where rows that lost theirs begin."""
-    finite = np.isfinite(log_sums)
-    mean: Doubles = np.where(finite, log_sums, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0))
-    return mean
+def lost_log_sums(whole: Whole, shard: Shard) -> Doubles:
+    """Log-sums of rows that lost theirs."""
+    return np.full((len(shard), whole.n_shards), np.nan)
 
 
-def log_sums_like(shard: Shard, means: Sequence[Doubles]) -> Doubles:
-    """Log-sums for the rows of a shard, all alike."""
-    return np.tile(np.mean(means, axis=0), (len(shard), 1))
+def _looked_at(plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, leg: Leg) -> Doubles:
+    """Log-sums of the scores of a block, estimated from some of its classes and each row's own label."""
+    n, position = len(block), place_in_block(plan, whole, number)
+    place = np.arange(n, dtype=np.int32) if position is None else position
+    by_count = place[np.argsort(-whole.counts[block.first : block.first + n], kind="stable")]
+    n_head = min(n, LOOKED_AT // 2)
+    key = np.random.SeedSequence([plan.seed & (2**63 - 1), leg.n_pass, leg.number, number, shard.number])
+    tail = np.random.default_rng(key).choice(by_count[n_head:], min(n, LOOKED_AT) - n_head, replace=False)
+    classes = np.append(by_count[:n_head], tail)
+    log_weights = np.repeat([0.0, np.log(max(1, n - n_head) / max(1, len(tail)))], [n_head, len(tail)])
+    own = np.flatnonzero((shard.labels >= block.first) & (shard.labels < block.first + n))
+    labels = place[shard.labels[own] - block.first]
+    column = np.full(n, -1)
+    column[classes] = np.arange(len(classes))
+    w = block.weights.coef[classes] * block.scale[classes, np.newaxis]
+    found = np.empty(len(shard))
+    for rows in _pieces(len(shard)):
+        z = np.asarray(shard.x[rows] @ w.T, dtype=np.float64) + block.weights.intercept[classes] + log_weights
+        at = slice(*np.searchsorted(own, (rows.start, rows.stop)))
+        here, of = own[at] - rows.start, labels[at]
+        seen = column[of] >= 0
+        z[here[seen], column[of[seen]]] = -np.inf  # in place of it comes the label itself, with weight 1
+        found[rows] = logsumexp(z, axis=1)
+    x = shard.x[own]
+    scores = block.weights.label_scores(x, labels) - block.weights.intercept[labels]
+    found[own] = np.logaddexp(found[own], scores * block.scale[labels] + block.weights.intercept[labels])
+    return found
 
 
 def _pieces(n: int) -> Iterator[slice]:
@@ -231,12 +272,13 @@ def _pieces(n: int) -> Iterator[slice]:
         yield slice(first, min(n, first + ROWS_A_STEP))
 
 
-def _steps(plan: PointsPlan, shard: Shard, n_pass: int) -> Iterator[Any]:
-    """Rows of each step of a pass: drawn anew in each, alike for all blocks."""
+def _steps(plan: PointsPlan, shard: Shard, leg: Leg) -> Iterator[Any]:
+    """Rows of each step of a leg: drawn anew in each pass, alike for all blocks."""
     n = len(shard)
-    key = np.random.SeedSequence([plan.seed & (2**63 - 1), n_pass, shard.number])
+    key = np.random.SeedSequence([plan.seed & (2**63 - 1), leg.n_pass, shard.number])
     order = np.random.default_rng(key).permutation(n) if plan.shuffle else np.arange(n)
-    for piece in _pieces(n):
+    order = order[slice(*leg.visits(n, ROWS_A_STEP))]
+    for piece in _pieces(len(order)):
         yield np.sort(order[piece])
 
 
@@ -273,7 +315,9 @@ def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> LinearWeights:
     return weights
 
 
-def simulate_blocks(plan: PointsPlan, whole: Whole, shards: Sequence[Shard]) -> tuple[LinearWeights, list[float]]:
+def simulate_blocks(
+    plan: PointsPlan, whole: Whole, shards: Sequence[Shard], n_merges: int = 1
+) -> tuple[LinearWeights, list[float]]:
     """Train as a cluster with a worker for each shard does, in one process, and return W and the loss of each pass."""
     n = len(shards)
     seats = [seat_at_zero(whole, at) for at in range(n)]
@@ -281,10 +325,11 @@ def simulate_blocks(plan: PointsPlan, whole: Whole, shards: Sequence[Shard]) -> 
     curve = []
     for n_pass in range(plan.max_iter):
         loss = 0.0
-        for inner in range(n):
+        for round_, inner in itertools.product(range(n_merges), range(n)):
+            leg = Leg(n_pass, round_, n_merges)
             for at, shard in enumerate(shards):
                 number = (at + inner) % n
-                made = turn(plan, whole, shard, seats[number], number, sums[at], n_pass)
+                made = turn(plan, whole, shard, seats[number], number, sums[at], leg)
                 sums[at], loss = made.log_sums, loss + made.report.loss
         curve.append(loss / whole.n_rows)
     blocks = [finished_block(whole, seat, at, place_in_block(plan, whole, at), None) for at, seat in enumerate(seats)]

@@ -1,4 +1,4 @@
-"""Training by rows and classes on a cluster: in a pass each block of classes visits each worker once."""
+"""Training by rows and classes on a cluster: in a round each block of classes visits each worker once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distributed import get_worker
 
 from manyclass.dask import intake, seats
 from manyclass.dask.answers import told_of
-from manyclass.dask.blocks import log_sums_like, mean_log_sums, place_in_block, turn
+from manyclass.dask.blocks import lost_log_sums, place_in_block, turn
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.crew import Crew, LostWorkerError
 from manyclass.dask.loading import Loaded
@@ -33,14 +33,15 @@ def solver_on_blocks(owner: Any, loaded: Loaded) -> Any:
 
 @dataclass
 class Standing:
-    """Where training stands between two passes.
+    """Where training stands between two rounds.
 
     Attributes
     ----------
     seats : list of future of ndarray
-        W: the block of the same number, which tasks change in place.
+        W: the block of the same number, which tasks change in place. Only tasks on its own worker may be given it: the
+        scheduler takes a copy on another for as good.
     kept : list of list of future of Kept
-        Of each block two copies on disks, that of its own worker and that of the next; none before the first pass, and
+        Of each block two copies on disks, that of its own worker and that of the next; none before the first round, and
         with one worker.
     log_sums : list of future of ndarray or None
         What the rows of each shard keep.
@@ -52,10 +53,10 @@ class Standing:
 
 
 class BlocksTraining(Training):
-    """Rounds of a training by rows and classes: a round is a pass."""
+    """Rounds of a training by rows and classes: in each, each block visits each worker once."""
 
-    def __init__(self, crew: Crew, loaded: Loaded, plan: PointsPlan) -> None:
-        self.crew, self.loaded, self.plan = crew, loaded, replace(plan, verbose=0)
+    def __init__(self, crew: Crew, loaded: Loaded, plan: PointsPlan, n_merges: int) -> None:
+        self.crew, self.loaded, self.plan, self.n_merges = crew, loaded, replace(plan, verbose=0), n_merges
         [self.n_pieces] = crew.gather([crew.submit(0, seats.n_pieces, loaded.whole[0])])
         self.standing = self._at_zero()
 
@@ -72,7 +73,7 @@ class BlocksTraining(Training):
         for inner in range(n):
             reports.append([])
             for at, shard in enumerate(self.loaded.shards):
-                given = (self.plan, whole, shard, was.seats[at], (at + inner) % n, log_sums[at], leg.n_pass)
+                given = (self.plan, whole, shard, was.seats[at], (at + inner) % n, log_sums[at], leg)
                 made = crew.submit(at, turn, *given, *before[at])
                 log_sums[at] = crew.submit(at, turned_sums, made)
                 reports[-1].append(crew.submit(at, turned_report, made))
@@ -106,34 +107,35 @@ class BlocksTraining(Training):
         return before
 
     def _keep(self, before: list[list[Any]]) -> list[list[Any]]:
-        """Copy blocks to disks after a pass; return the copies."""
+        """Copy blocks to disks after a round; return the copies."""
         crew, whole, n = self.crew, self.loaded.whole[0], len(before)
         if n == 1:
             return []
         kept = [[crew.submit(at + on, kept_on_disk, *before[at]) for on in (0, 1)] for at in range(n)]
         for at, both in enumerate(kept):
-            after: list[Any] = [[], []]
+            ready, written = before[at], both
             for piece in range(self.n_pieces):
-                given = crew.submit(at, seats.give_piece, whole, self.standing.seats[at], at, piece, *after)
-                after = [
-                    crew.submit(at + on, write_piece, whole, one, at, piece, given, after[on])
+                given = crew.submit(at, seats.give_piece, whole, self.standing.seats[at], at, piece, *ready)
+                ready = written = [
+                    crew.submit(at + on, write_piece, whole, one, at, piece, given, written[on])
                     for on, one in enumerate(both)
                 ]
                 let_go([given])
-            both[:] = [crew.submit(at + on, same_after, one, after[on]) for on, one in enumerate(both)]
+            both[:] = [crew.submit(at + on, same_after, one, written[on]) for on, one in enumerate(both)]
         return kept
 
     def _recover(self, lost: frozenset[str]) -> None:
-        """Put what lost workers had on others: W as of the last pass, rows from where they came."""
+        """Put what lost workers had on others: W as of the last round, rows from where they came."""
         crew, was = self.crew, self.standing
         moved = crew.replace(lost)
         self.loaded.restore(moved, lost)
-        n, whole = len(was.seats), self.loaded.whole[0]
+        whole = self.loaded.whole[0]
         self.standing = self._at_zero()
-        if not was.kept:  # it was in the first pass
+        if not was.kept:  # it was in the first round
             if any(one is not None for one in was.log_sums):
                 raise LostWorkerError(lost)  # the only worker: training begins again
             return
+        put: list[list[Any]] = []  # what comes after a block is back
         for at, both in enumerate(was.kept):
             on = next((on for on, one in enumerate(both) if crew.holders(one, lost)), None)
             if on is None:
@@ -142,13 +144,14 @@ class BlocksTraining(Training):
             for piece in range(self.n_pieces):
                 read = crew.submit(at + on, read_piece, whole, both[on], at, piece, *after)
                 after = [crew.submit(at, seats.take_piece, whole, self.standing.seats[at], at, piece, read, *after)]
+            put.append(after)
             self.standing.seats[at] = crew.submit(at, same_after, self.standing.seats[at], *after)
-        means = [crew.submit(at, mean_log_sums, one) for at, one in enumerate(was.log_sums) if at not in moved]
         self.standing.log_sums = [
-            crew.submit(at, log_sums_like, self.loaded.shards[at], means) if at in moved else was.log_sums[at]
-            for at in range(n)
+            crew.submit(at, lost_log_sums, whole, self.loaded.shards[at]) if at in moved else one
+            for at, one in enumerate(was.log_sums)
         ]
-        self.standing.kept = self._keep([[seat] for seat in self.standing.seats])
+        self.standing.kept = self._keep(put)
+        crew.wait([one for both in self.standing.kept for one in both])  # before the next round moves what they copy
 
     def _model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
         loaded, crew, n = self.loaded, self.crew, len(self.standing.seats)

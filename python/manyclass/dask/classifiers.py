@@ -217,7 +217,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         [settled] = crew.gather([loaded.settle(solver_on_blocks(owner, loaded) if by_blocks else None)])
         check_settled(settled.plan)
         training = (
-            BlocksTraining(crew, loaded, settled.plan)
+            BlocksTraining(crew, loaded, settled.plan, self.n_merges)
             if by_blocks
             else RowsTraining(crew, loaded, settled.plan, self.n_merges)
         )
@@ -346,7 +346,7 @@ class DaskSoftmaxClassifier(DaskClassifier):
     division : {"auto", "rows", "rows and classes"}, default="auto"
         What each worker has of W: all of it, or the weights of some classes at a time; "auto": by sizes.
     n_merges : int, default=1
-        Merges of what the workers have learnt, in a pass.
+        Merges of what the workers have learnt, in a pass; by rows and classes, how often each block visits each worker.
     client : distributed.Client or None, default=None
         None: `distributed.default_client()`. A clone has the same one, a pickle none.
     others : as of `SoftmaxClassifier`

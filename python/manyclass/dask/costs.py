@@ -19,8 +19,8 @@ from manyclass.dask.seats import pieces_of
 from manyclass.estimators.auto import MOST_EXACT, NEGATIVES_SAMPLED, Shape, visit_cost
 
 BYTES = 4  # of a weight
-# Of the scheduler for a task, which dask's documentation puts at a millisecond; bench/bench_scale.py measures it.
-SECONDS_A_TASK = 1e-3
+# Of the scheduler for a task: bench/bench_scale.py on a machine that did nothing else.
+SECONDS_A_TASK = 1.4e-3
 # Tasks of a round by rows, for each pair of workers and for each worker; of an inner step by rows and classes, and of
 # each piece of a block that then moves on: one gives it and one takes it.
 TASKS_OF_PAIR, TASKS_OF_WORKER, TASKS_OF_STEP, TASKS_OF_PIECE = 1, 5, 3, 2
@@ -40,7 +40,7 @@ class Job:
     stored : float
         Values of X that are not 0, a row.
     n_merges : int
-        Merges in a pass by rows.
+        Merges in a pass, or rounds of the blocks.
     touched : float
         Share of the weights that a worker's pass moves, in ]0, 1]; the others are not moved.
     """
@@ -115,12 +115,12 @@ def by_rows_and_classes(job: Job, n_workers: int, gigabits: float, n_threads: in
     """Predict a pass by rows and classes, of the steps that solver="auto" takes; exact ones use one thread."""
     visits = job.n_rows / n_workers
     exact = takes_exact_steps(job.n_classes, job.stored)
-    moved = 2 * job.bytes_of_w * (n_workers > 1)
+    moved = 2 * job.n_merges * job.bytes_of_w * (n_workers > 1)
     visit = exact_visit(job.n_classes, job.stored) if exact else sampled_visit(job, n_workers) / n_threads
     block = job.bytes_of_w / n_workers
     pieces = pieces_of(block, n_workers)
-    # A pass keeps two copies of each block on disks: three tasks a piece, and three for the file.
-    tasks = n_workers * (n_workers * (TASKS_OF_STEP + TASKS_OF_PIECE * pieces) + 3 * pieces + 4)
+    # A round keeps two copies of each block on disks: three tasks a piece, and three for the file.
+    tasks = job.n_merges * n_workers * (n_workers * (TASKS_OF_STEP + TASKS_OF_PIECE * pieces) + 3 * pieces + 4)
     memory = block * (1 + 2 / pieces if n_workers > 1 else 1)
     return Pass(visits * visit, 8e-9 * moved / gigabits, tasks * SECONDS_A_TASK * (n_workers > 1), moved, memory)
 
