@@ -91,10 +91,10 @@ def passes_of(make, X, y):
 
 
 def visit(m, solver="implicit", sampler="block"):
-    """Sampled steps on W by feature, which has 20,000 x 16,384 floats (1.3 GB): lines of features and blocks."""
+    """Sampled steps on W by feature, which has 20,000 x 16,400 floats (1.3 GB): lines of features and blocks."""
 
     def make(small, _):
-        n, d, k, z = (3000, 1000, 2048, 20) if small else (50_000, 20_000, 16_384, 20)
+        n, d, k, z = (3000, 1000, 2048, 20) if small else (50_000, 20_000, 16_400, 20)
         # Of each feature: the label's line, and one for each block of 16 classes or for each class drawn singly.
         touched = n * z * (1 + (m if sampler == "uniform" else m // LINE))
         given = {
@@ -138,7 +138,7 @@ def exact_pass(is_sparse):
     """Full softmax steps: a product with W and one of its transpose, an exponential for each class."""
 
     def make(small, _):
-        n, d, k, z = (500, 400, 512, 20) if small else (4000, 8000, 4096, 50)
+        n, d, k, z = (500, 400, 512, 20) if small else (4000, 8000, 4080, 50)
         X = sparse(n, d, z) if is_sparse else dense(n, 512)
         used = z if is_sparse else 512
         given = {
@@ -161,7 +161,7 @@ def forward(is_sparse):
     """Log-losses: a product with W, an exponential for each class."""
 
     def make(small, _):
-        n, k, z = (400, 2048, 20) if small else (2000, 32_768, 50)
+        n, k, z = (400, 2048, 20) if small else (2000, 32_752, 50)
         d = 1000 if is_sparse else 256
         X, y = sparse(n, d, z) if is_sparse else dense(n, d), labels(k, k)[:n]
         model = linear_model(k, d, is_sparse)
@@ -185,7 +185,7 @@ def gradient(is_sparse):
     """Loss and gradient in double, as L-BFGS asks for it: two products, an exponential for each class."""
 
     def make(small, _):
-        n, d, k, z = (400, 400, 512, 20) if small else (4000, 4000, 2048, 50)
+        n, d, k, z = (400, 400, 512, 20) if small else (4000, 4000, 2032, 50)
         d = d if is_sparse else 256
         X, y, used = (
             sparse(n, d, z) if is_sparse else dense(n, d),

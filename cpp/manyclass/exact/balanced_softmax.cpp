@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "manyclass/exact/full_passes.hpp"
+#include "manyclass/math/elementary_double.hpp"
 
 namespace manyclass {
 
@@ -21,7 +22,7 @@ void softmax_totals(const Data& x, std::span<const Index> labels, std::span<cons
     for (const double score : z) top = score > top ? score : top;
     double sum = 0;
     for (double& score : z) {
-      score = std::exp(score - top);
+      score = vec::exp(score - top);
       sum += score;
     }
     normalizers[i] = top + std::log(sum);
@@ -46,7 +47,7 @@ void balanced_rows(const Data& x, std::span<const Index> labels, const DoubleMod
   for_each_row(x, model, n_threads, isa, [&](std::size_t, std::size_t i, std::span<double> z) {
     double kept = 0;
     for (std::size_t k = 0; k < z.size(); ++k) {
-      z[k] = balance.keep[k] * std::exp(z[k] - balance.normalizers[i]);
+      z[k] = balance.keep[k] * vec::exp(z[k] - balance.normalizers[i]);
       kept += z[k];
     }
     const double rest = kept < 1 ? 1 - kept : 0.0;
@@ -74,7 +75,7 @@ double balanced_residual(const Data& x, std::span<const Index> labels, std::span
         const double* keep = balance.keep.data() + classes.begin;
         const double* fill = balance.fill.data() + classes.begin;
         for (std::size_t c = 0; c < z.size(); ++c) {
-          z[c] = keep[c] * std::exp(z[c] - balance.normalizers[i]) + removed[i] * fill[c];
+          z[c] = keep[c] * vec::exp(z[c] - balance.normalizers[i]) + removed[i] * fill[c];
         }
         const Index label = labels[i] - classes.begin;
         if (label >= 0 && label < classes.count) z[static_cast<std::size_t>(label)] -= 1;

@@ -44,8 +44,9 @@ struct FeatureMajor {
     for (std::size_t i = 0; i < points.size; ++i) {
       const std::span<double> of_point(z + i * width, classes.size());
       std::size_t c = 0;
-      for (; c + tile <= classes.size(); c += tile) score_tile(points[i], classes.begin, c, tile, of_point);
-      if (c < classes.size()) score_tile(points[i], classes.begin, c, classes.size() - c, of_point);
+      for (; c + wide <= classes.size(); c += wide) score_tile<wide>(points[i], classes.begin, c, of_point);
+      for (; c + line <= classes.size(); c += line) score_tile<line>(points[i], classes.begin, c, of_point);
+      for (; c < classes.size(); ++c) score_tile<1>(points[i], classes.begin, c, of_point);
     }
   }
 
@@ -55,7 +56,11 @@ struct FeatureMajor {
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       double* row = sums.data() + static_cast<std::size_t>(x.indices[n]) * a.size();
       const auto value = static_cast<double>(x.values[n]);
-      for (std::size_t c = 0; c < a.size(); ++c) row[c] += value * a[c];
+      if (a.size() == line) {
+        for (std::size_t c = 0; c < line; ++c) row[c] += value * a[c];
+      } else {
+        for (std::size_t c = 0; c < a.size(); ++c) row[c] += value * a[c];
+      }
     }
   }
 
@@ -70,19 +75,17 @@ struct FeatureMajor {
   }
 
  private:
-  static constexpr std::size_t tile = 32;  // running sums that fit the registers of the widest instruction set
+  // Running sums that fit the registers of the widest instruction set; the classes of a narrow pass.
+  static constexpr std::size_t wide = 32, line = static_cast<std::size_t>(narrow);
 
-  void score_tile(SparseRow x, Index begin, std::size_t c, std::size_t count, std::span<double> z) const {
-    std::array<double, tile> sums{};
+  template <std::size_t count>
+  void score_tile(SparseRow x, Index begin, std::size_t c, std::span<double> z) const {
+    std::array<double, count> sums{};
     const std::size_t first = static_cast<std::size_t>(begin) + c;
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       const Weight* row = weights.data() + static_cast<std::size_t>(x.indices[n]) * stride + first;
       const auto value = static_cast<double>(x.values[n]);
-      if (count == tile) {
-        for (std::size_t l = 0; l < tile; ++l) sums[l] += value * static_cast<double>(row[l]);
-      } else {
-        for (std::size_t l = 0; l < count; ++l) sums[l] += value * static_cast<double>(row[l]);
-      }
+      for (std::size_t l = 0; l < count; ++l) sums[l] += value * static_cast<double>(row[l]);
     }
     std::copy_n(sums.data(), count, z.data() + c);
   }

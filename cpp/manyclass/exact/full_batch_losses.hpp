@@ -8,6 +8,7 @@
 #include <span>
 
 #include "manyclass/core/facts.hpp"
+#include "manyclass/math/elementary_double.hpp"
 #include "manyclass/math/log_sum_exp.hpp"
 #include "manyclass/math/logistic.hpp"
 #include "manyclass/math/root.hpp"
@@ -29,7 +30,7 @@ struct SoftmaxLoss {
     return normalizer - z[y];
   }
   // No score exceeds the normaliser, but a compiler may round the scores of two passes in two ways.
-  static double slope(double z, const Memo& memo) { return z > memo.at ? 1.0 : std::exp(z - memo.at); }
+  static double slope(double z, const Memo& memo) { return z > memo.at ? 1.0 : vec::exp(z - memo.at); }
 };
 
 // sum_{k != y} log(1 + e^{z_k - z_y}): minus the log of a lower bound of p_y, a product over pairs of classes

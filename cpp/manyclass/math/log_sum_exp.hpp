@@ -1,12 +1,14 @@
 // log(sum_i e^z_i) without overflow: of two numbers, of a list, of scores that arrive one by one or in blocks.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
 
 #include "manyclass/math/elementary.hpp"
+#include "manyclass/math/elementary_double.hpp"
 
 namespace manyclass {
 
@@ -18,10 +20,22 @@ inline double log_add(double a, double b) {
 
 // log sum_i e^z_i of a list that is not empty.
 inline double log_sum_exp(std::span<const double> z) {
-  double top = z[0];
-  for (const double score : z) top = score > top ? score : top;
-  double sum = 0;
-  for (const double score : z) sum += std::exp(score - top);
+  // Each lane has its own running maximum and sum, because the compiler may not reorder these reductions itself.
+  constexpr std::size_t lanes = 8;
+  const std::size_t n_full = z.size() / lanes * lanes;
+  double lane_max[lanes], lane_sum[lanes] = {};
+  std::fill_n(lane_max, lanes, z[0]);
+  for (std::size_t i = 0; i < n_full; i += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l) lane_max[l] = z[i + l] > lane_max[l] ? z[i + l] : lane_max[l];
+  }
+  double top = z[0], sum = 0;
+  for (const double max : lane_max) top = max > top ? max : top;
+  for (std::size_t i = n_full; i < z.size(); ++i) top = z[i] > top ? z[i] : top;
+  for (std::size_t i = 0; i < n_full; i += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l) lane_sum[l] += vec::exp(z[i + l] - top);
+  }
+  for (const double part : lane_sum) sum += part;
+  for (std::size_t i = n_full; i < z.size(); ++i) sum += vec::exp(z[i] - top);
   return top + std::log(sum);
 }
 

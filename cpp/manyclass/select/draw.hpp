@@ -69,6 +69,17 @@ inline void leave_out(std::span<const Index> labels, Index begin, std::span<floa
   }
 }
 
+// std::lower_bound of sorted numbers without a branch: which half a draw is in, no processor can predict.
+inline Index* first_not_below(Index* begin, const Index* end, Index k) {
+  std::size_t size = static_cast<std::size_t>(end - begin);
+  while (size > 1) {
+    const std::size_t half = size / 2;
+    begin += begin[half - 1] < k ? half : 0;
+    size -= half;
+  }
+  return begin + (size == 1 && *begin < k ? 1 : 0);
+}
+
 // m distinct numbers below n, every set of them equally likely (Floyd; Bentley & Floyd, CACM 1987). `taken(k)` says
 // whether k was taken before, and `take(k)` takes it; what is taken after a hit is larger than all before.
 template <class Taken, class Take>

@@ -46,7 +46,7 @@ struct Uniform {
     draw_distinct(
         rng, n, m,
         [&](Index k) {
-          at = std::lower_bound(begin, end, k);
+          at = first_not_below(begin, end, k);
           const bool there = at != end && *at == k;
           if (there) at = end;
           return there;
@@ -58,7 +58,7 @@ struct Uniform {
         });
     if (!with_label) {
       for (const Index y : labels) {
-        for (Index* k = std::lower_bound(begin, end, y); k != end; ++k) ++*k;  // skip the label
+        for (Index* k = first_not_below(begin, end, y); k != end; ++k) ++*k;  // skip the label
       }
     }
     const auto count = static_cast<std::size_t>(m);

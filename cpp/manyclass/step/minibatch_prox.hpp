@@ -91,7 +91,7 @@ class MinibatchProx {
     }
     std::copy(now_.u.begin(), now_.u.end(), u.begin());
     for (std::size_t k = 0; k < batch.n_classes(); ++k) {
-      factor_.solve_transposed(&now_.v[k * width_], c.subspan(k * batch.n(), batch.n()));
+      factor_.solve_transposed(now_.v.data() + k * width_, c.subspan(k * batch.n(), batch.n()));
       t[k] = batch.has_intercept ? now_.v[k * width_ + factor_.rank()] : 0;
     }
     double moved = 0;

@@ -22,7 +22,7 @@ void for_each_row(const NoiseKind& kind, const Data& x, const Model<Rows>& model
   const auto n = static_cast<std::size_t>(x.n_rows());
   const std::size_t per_thread = n / (4 * static_cast<std::size_t>(std::max(n_threads, 1))) + 1;
   const std::size_t points = std::clamp<std::size_t>(most_scores / width, 1, std::min<std::size_t>(per_thread, 512));
-  const Index chunk = chunk_of(model.linear.rows, x.n_cols);
+  const Index chunk = chunk_of(model.linear.rows, x.n_cols, points);
   std::visit(
       [&]<class Noise>(Noise) {
         parallel_for(n_threads, (n + points - 1) / points, [&](std::size_t block) {

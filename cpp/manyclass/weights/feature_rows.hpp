@@ -155,8 +155,6 @@ class FeatureRows {
   static constexpr std::size_t wide = 2048;
 
   // sums += value * row, and asks for the beginning of the next row, until the processor has seen that it is a stream.
-  //
-  // Beside the loop that asks, GCC 12 keeps to one row at a time. Else it takes two, one float after the other.
   static void add_stream(float value, const Float* row, const Float* next, std::array<float, wide>& sums) {
     constexpr std::size_t seen = 512;  // floats: half a page. To ask for all of the row is slower than for nothing.
     for (std::size_t c = 0; c < seen; c += line_floats) __builtin_prefetch(next + c);
