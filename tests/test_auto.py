@@ -328,4 +328,4 @@ def test_candidates_keep_the_model_linear(wide, seed):
 def test_several_labels_of_wide_data_are_embedded_too(wide, seed):
     X, y = wide
     Y = sp.csr_array((np.ones(600, np.int64), (np.arange(600), y)), shape=(600, 150))
-    assert SoftmaxClassifier(random_state=seed).fit(X, Y).embedding_.shape == (400, 192)
+    assert SoftmaxClassifier(random_state=seed).fit(X, Y).embedding_.shape == (400, 3 * 192)  # three runs

@@ -63,7 +63,7 @@ def persisted_on_one(client, X, y, sparse):
     for first in range(0, N, CHUNK):
         rows = slice(first, first + CHUNK)
         x = sp.csr_array(X[rows]) if sparse else X[rows]
-        parts.append((client.scatter(x, workers=[place]), client.scatter(y[rows], workers=[place])))
+        parts.append([client.scatter(one, workers=[place], hash=False) for one in (x, y[rows])])
     return [x for x, _ in parts], [y for _, y in parts]
 
 

@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
+from manyclass.estimators import auto
 from manyclass.model.weights import LinearWeights
 
 MODELS = {
@@ -17,7 +18,7 @@ MODELS = {
     "relu": SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=5, max_iter=2),
     "sparse": SoftmaxClassifier(model="sparse", max_iter=2),
     "pruned": SoftmaxClassifier(model=models.Sparse(prune=0.3), max_iter=2),
-    "hybrid": SoftmaxClassifier(model="hybrid", dim=3, max_iter=2),
+    "hybrid": SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, n_models=1),
     "margin": MarginClassifier(max_iter=2),
     "no intercept": MarginClassifier(max_iter=2, fit_intercept=False, model="embedding", dim=3),
     "utility": AugmentReduceClassifier(max_iter=2, n_negatives=3),
@@ -32,7 +33,7 @@ def data(seed, sparse=True):
 
 
 def seeds_of(seed, n):
-    return np.random.RandomState(seed).randint(0, np.iinfo(np.int32).max, size=n).tolist()
+    return [seed, *np.random.RandomState(seed).randint(0, np.iinfo(np.int32).max, size=n - 1).tolist()]
 
 
 # Labels are drawn at random, so that no learning rate is good.
@@ -101,6 +102,74 @@ def test_a_callback_and_the_clock_end_all_runs():
     assert model.fit(X, y, max_seconds=0).n_iter_ <= 2
 
 
+HYBRID = SoftmaxClassifier(model="hybrid", max_iter=3, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore:training diverged")  # random labels
+def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
+    X, y = data(0)
+    model = clone(HYBRID).fit(X, y)
+    assert model.resolved_params_["n_models"] == 3
+    three = clone(HYBRID).set_params(**model.resolved_params_).fit(X, y)
+    assert np.array_equal(model.decision_function(X), three.decision_function(X))
+    assert model.embedding_.shape == (9, 3 * 192)
+    for one in (clone(HYBRID).fit(X, y, max_seconds=100), clone(HYBRID).fit(X, y, callback=lambda state: True)):
+        assert "n_models" not in one.resolved_params_
+    others = [clone(HYBRID).set_params(dim=5), *(clone(MODELS[name]) for name in ("linear", "embedding", "sparse"))]
+    for other in others:
+        assert "n_models" not in other.fit(X, y).resolved_params_
+    calibrated = clone(HYBRID).set_params(calibration="temperature").fit(X, y)
+    assert calibrated.resolved_params_["n_models"] == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "embeddings", "expected"), [(1e-6, 1, 3), (4.9, 1, 3), (5.1, 1, 2), (10.1, 1, 1), (1.0, 100 << 20, 2)]
+)
+def test_auto_adds_what_takes_ten_predicted_seconds_and_256_megabytes(seconds, embeddings, expected):
+    assert auto.n_runs(seconds, embeddings) == expected
+
+
+def test_a_run_of_auto_that_fails_leaves_the_old_model(seed):
+    X, y = data(seed)
+    model = clone(HYBRID).set_params(random_state=seed).fit(X, y)
+    before, passes = model.decision_function(X), []
+
+    def fail(state):
+        passes.append(state.n_iter)
+        if len(passes) == 5:  # of 3 + 3 + 3
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        model.fit(X, (y + 1) % 6, callback=fail)
+    assert np.array_equal(model.decision_function(X), before)
+
+
+def test_a_mean_goes_on_as_each_of_its_models_would(seed):
+    # The mean of a model and itself is that model; so is what partial_fit makes of it, steps and sums of squares alike.
+    X, y = data(seed)
+    one = clone(HYBRID).set_params(random_state=seed, n_models=1).fit(X, y)
+    both = clone(HYBRID).set_params(random_state=seed).fit(X, y, max_seconds=100)
+    assert np.array_equal(one.decision_function(X), both.decision_function(X))
+    both._weights = both._weights.add_to_mean(both._weights, 1)
+    both.resolved_params_ = {**both.resolved_params_, "n_models": 2}
+    for _ in range(3):
+        for model in (one, both):
+            model.partial_fit(X, y)
+    # Sums in single precision go through twice as many columns.
+    assert both.decision_function(X) == pytest.approx(one.decision_function(X), rel=1e-3, abs=1e-4)
+    assert both.embedding_.shape == (9, 2 * 192)
+
+
+def test_partial_fit_goes_on_from_a_mean_of_runs_with_other_pairs():
+    X, y = data(0)
+    model = clone(HYBRID).fit(X[:80], y[:80])
+    rank = model.evaluate(X[80:], y[80:])["log_loss"]
+    for _ in range(5):
+        model.partial_fit(X[80:], y[80:])
+    assert model.evaluate(X[80:], y[80:])["log_loss"] < rank
+    assert model.resolved_params_["n_models"] == 3
+
+
 def test_an_interrupt_ends_all_runs_with_the_models_so_far():
     X, y = data(0)
     seen = []
@@ -130,6 +199,7 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was():
     ("model", "error", "message"),
     [
         (SoftmaxClassifier(n_models=0), ValueError, "n_models is 0"),
+        (MarginClassifier(n_models="auto"), TypeError, "n_models is .auto."),
         (MarginClassifier(n_models=1.5), TypeError, "n_models is 1.5"),
         (SoftmaxClassifier(solver="lbfgs", n_models=2), ValueError, "n_models is 2, which has no effect with .*lbfgs"),
         (AugmentReduceClassifier(posterior="gaussian", alpha=0.1, n_models=2), ValueError, "n_models is 2; .*leave it"),

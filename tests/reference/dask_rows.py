@@ -38,7 +38,8 @@ def on_one(client, *columns):
     """Parts that are all on one worker, so that it is the only one that trains."""
     place = min(client.scheduler_info()["workers"])
     cuts = range(0, len(columns[0]) if not sp.issparse(columns[0]) else columns[0].shape[0], CHUNK)
-    return [[client.scatter(one[at : at + CHUNK], workers=[place]) for at in cuts] for one in columns]
+    # Not by hashes: of the same rows given twice the scheduler may forget the second with the first.
+    return [[client.scatter(one[at : at + CHUNK], workers=[place], hash=False) for at in cuts] for one in columns]
 
 
 def parts(*columns):

@@ -12,9 +12,10 @@ from manyclass.training.plan import BatchesPlan
 def check_supported(owner: Any) -> None:
     """Raise ValueError for parameters that need all rows in one place, or models that are not linear ones."""
     chosen = owner.check_parameters()
-    needed: dict[str, Any] = {"calibration": None, "n_models": 1, "warm_start": False}
-    for name, value in needed.items():
-        if getattr(owner, name, value) != value:
+    needed: dict[str, Any] = {"calibration": (None,), "n_models": (1, "auto"), "warm_start": (False,)}
+    for name, values in needed.items():
+        value = values[0]
+        if getattr(owner, name, value) not in values:
             raise ValueError(f"{name} is {getattr(owner, name)!r}; on a cluster it must be {value!r}")
     for name, part, refused in (
         ("model", chosen.model, ("embedding", "sparse", "hybrid")),

@@ -45,6 +45,9 @@ alpha
     error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a
     tenth of the points, where the budget of the trials is enough for five fits; untried it is 0.01 / n_samples. W is
     that of the scaled features where they are.
+n_models
+    3 of a hybrid, or as many as are predicted to take 10 seconds more and 256 MB of embeddings; else 1, as with dim or
+    max_seconds, in a fit that begins warm, and after a callback or Ctrl-C that ended the first one.
 max_iter
     20; 10,000 for "lbfgs"; 12 for "implicit"; 10 in training by minibatches, and 4 where embeddings were chosen; of
     weights on pairs 5, and 2 of more than 100,000 rows.
@@ -96,6 +99,12 @@ EMBEDDED_DIM = 192
 EMBEDDED = Open(n_negatives=1024, max_iter=4, decay=0.5)
 # Minibatches otherwise.
 BATCHES = Open(n_negatives=1024, max_iter=10, decay=0.9)
+
+# Runs of a hybrid whose mean is taken: so many, if those after the first one are predicted to take no more than so many
+# seconds and all embeddings no more than so many bytes. Three gain .03, .02 and .05 nats on bibtex, delicious and
+# 20news, and half a point of P@1 of several labels, for a second or two; a mean of linear models gains nothing, as
+# their objective is convex (bench/notes/ensembles.md).
+MOST_RUNS, SECONDS_OF_RUNS, BYTES_OF_RUNS = 3, 10.0, 256 << 20
 
 # Trials. All before a fit take at most this share of its predicted seconds, or QUICK seconds where that is more, which
 # nobody waits for. With fewer rows a tenth held out would say nothing.
@@ -291,6 +300,11 @@ def fit_cost(shape: Shape, plan: AnyPlan) -> float:
         drawn = min(plan.n_negatives, shape.n_classes)
         return 1e-6 * embedded_cost(drawn, plan.dim or EMBEDDED_DIM) * shape.n_samples * plan.max_iter
     return 1e-6 * visit_cost(shape, n_drawn(plan)) * shape.n_samples * plan.max_iter
+
+
+def n_runs(seconds: float, embeddings: int) -> int:
+    """Return how many runs of a hybrid to make; one takes so many predicted seconds, its embeddings so many bytes."""
+    return int(max(1, min(MOST_RUNS, 1 + SECONDS_OF_RUNS // seconds, BYTES_OF_RUNS // max(1, embeddings))))
 
 
 def budget(seconds: float) -> float:

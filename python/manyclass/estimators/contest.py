@@ -57,7 +57,7 @@ def best_model(
             return None
         n_out.append(len(sample.labels_out))
         for name, settled in candidates.items():
-            model = clone(owner).set_params(**settled.params, class_weight=None, verbose=0)
+            model = clone(owner).set_params(**settled.params, class_weight=None, n_models=1, verbose=0)
             size = (len(sample.labels), sample.n_classes, settled.plan.max_iter)
             cost = auto.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), settled.plan)
             found[name].append(trials.make("model", name, partial(_loss, model, sample), predicted=cost, size=size))

@@ -271,7 +271,8 @@ def check_can_go_on(model: Any) -> None:
     """Refuse compressed weights, and parameters that need all rows at once."""
     check_not_compressed(getattr(model, "_weights", None), "partial_fit")
     if is_composed(model):
-        name, value = ("n_models", model.n_models) if model.n_models > 1 else ("calibration", model.calibration)
+        name = "calibration" if model.n_models in (1, "auto") else "n_models"
+        value = getattr(model, name)
         raise ValueError(
             f"{name} is {value!r}; partial_fit trains one model and holds no rows out: leave it "
             f"{1 if name == 'n_models' else None!r}"
@@ -419,7 +420,10 @@ def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> No
 def with_resolved(model: Any) -> Any:
     """An estimator whose open parameters are what the model's fit has made of them; what is set since then counts."""
     own, resolved = model.get_params(deep=False), getattr(model, "resolved_params_", {})
-    told = {}
+    told: dict[str, Any] = {}
+    if (n_models := resolved.get("n_models", 1)) > 1:  # their mean is one model, with the columns of all
+        resolved = {**resolved, "n_models": 1, "dim": n_models * resolved.get("dim", own["dim"])}
+        own["dim"] = "auto"
     for name, value in resolved.items():
         given = own[name]
         if is_open(given) or given == getattr(value, "name", ""):

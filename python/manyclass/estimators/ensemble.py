@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number, n_threads_from
+from manyclass.estimators import auto
 from manyclass.estimators.base import Points
 from manyclass.estimators.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
 from manyclass.model.weights import Data, Doubles
@@ -38,12 +38,18 @@ def check_composed(model: Any) -> None:
     check_calibration(model.calibration)
     if getattr(model, "warm_start", False) and is_composed(model):
         raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
-    check_number("n_models", model.n_models, low=1, integer=True)
+    if not _decides(model):
+        check_number("n_models", model.n_models, low=1, integer=True)
+
+
+def _decides(model: Any) -> bool:
+    """Whether the first run of a SoftmaxClassifier says how many there are."""
+    return bool(isinstance(model.n_models, str) and model.n_models == "auto" and hasattr(model, "_auto_runs"))
 
 
 def is_composed(model: Any) -> bool:
-    """Whether a fit of this estimator is more than one run."""
-    return bool(model.n_models > 1 or model.calibration is not None)
+    """Whether what is set asks for more than one run."""
+    return bool(not (_decides(model) or model.n_models == 1) or model.calibration is not None)
 
 
 def fit_composed(model: Any, points: Points, watch: Watch, fit: Fit, *, noise: str = "gumbel") -> Any:
@@ -87,6 +93,18 @@ def fit_composed(model: Any, points: Points, watch: Watch, fit: Fit, *, noise: s
     return taken_over(model, member)
 
 
+def add_runs(model: Any, points: Points, watch: Watch, fit: Fit) -> None:
+    """Put the mean of a model, just fitted by one run, and of those that n_models="auto" adds in its place.
+
+    Parameters
+    ----------
+    model, points, watch, fit : as in `fit_composed`
+        None is added with a limit of seconds, or where the first one was ended; nor is this for one that began warm.
+    """
+    if _decides(model):
+        _Runs(model, watch, fit, 1).add_to(model, points)
+
+
 def uncalibrated_confidence(model: Any, X: Data, labels: ArrayLike) -> Doubles:
     """Return the probability that a label of each row would have without the calibration of a model of one label a row.
 
@@ -112,12 +130,11 @@ class _Runs:
 
     def __init__(self, model: Any, watch: Watch, fit: Fit, n_rounds: int) -> None:
         self._model, self._watch, self._fit = model, watch, fit
-        self._begin, self._left = time.perf_counter(), n_rounds * model.n_models
+        n_models = 1 if _decides(model) else model.n_models
+        self._begin, self._left = time.perf_counter(), n_rounds * n_models
         self.ended = False
-        self._seeds = [model.random_state]
-        if model.n_models > 1:
-            random = check_random_state(model.random_state)
-            self._seeds = random.randint(0, np.iinfo(np.int32).max, size=model.n_models).tolist()
+        most = max(n_models, auto.MOST_RUNS) - 1
+        self._others = fork(model.random_state).randint(0, np.iinfo(np.int32).max, size=most).tolist()
 
     def mean(self, points: Points, as_in: Any = None) -> Any:
         """Return an estimator whose scores are the mean of those of the runs; the first one in all else.
@@ -125,30 +142,52 @@ class _Runs:
         What the first run has chosen is not chosen again, nor what `as_in`, the mean of other runs, has: T is that of
         these choices.
         """
-        first = self._run(self._seeds[0], getattr(as_in, "resolved_params_", {}), points)
+        n_models = 1 if _decides(self._model) else self._model.n_models
+        first = self._run(0, getattr(as_in, "resolved_params_", {}), points, n_models)
         if as_in is not None:
             vars(first).update({name: value for name, value in vars(as_in).items() if name in OF_TRIALS})
-        chosen = getattr(first, "resolved_params_", {})
+        self.add_to(first, points)
+        return first
+
+    def add_to(self, first: Any, points: Points) -> None:
+        """Make the runs that are still to be made, and put the mean in the place of the first one."""
+        chosen, decides = getattr(first, "resolved_params_", {}), _decides(self._model)
+        n_models = self._runs_after(first) if decides else self._model.n_models
         weights, curves = first._weights, [first.loss_curve_]
-        for n, seed in enumerate(self._seeds[1:], start=1):
+        for n in range(1, n_models):
             if self.ended:
                 break
             if n == 1:
-                _check_seeds_matter(first, self._model.n_models)
-            other = self._run(seed, chosen, points)
+                _check_seeds_matter(first, n_models)
+            try:
+                other = self._run(n, chosen, points, n_models)
+            except KeyboardInterrupt:
+                warn_user("training was interrupted; the model is the mean of the runs so far")
+                break
             weights, curves = weights.add_to_mean(other._weights, n), [*curves, other.loss_curve_]
         if len(curves) > 1:
-            first._take(points, weights, _mean_curve(curves).tolist())
-        return first
+            more = _to_go_on(first, weights) if decides else {}
+            first._take(points, weights, _mean_curve(curves).tolist(), **more)
+        if decides and len(curves) > 1:
+            first.resolved_params_ = {**chosen, "n_models": len(curves)}
 
-    def _run(self, seed: Any, chosen: dict[str, Any], points: Points) -> Any:
-        member = clone(self._model).set_params(n_models=1, calibration=None, random_state=seed, **chosen)
+    def _runs_after(self, first: Any) -> int:
+        """What n_models="auto" stands for."""
+        ended = first.n_iter_ < first.resolved_params_.get("max_iter", first.max_iter)
+        if ended or np.isfinite(self._watch.max_seconds) or self._model.dim != "auto":
+            return 1
+        return int(first.resolved_params_.get("n_models", first._auto_runs))
+
+    def _run(self, number: int, chosen: dict[str, Any], points: Points, n_models: int = 1) -> Any:
+        seed = self._others[number - 1] if number else self._model.random_state
+        own = {**chosen, "n_models": 1, "calibration": None, "random_state": seed}
+        member = clone(self._model).set_params(**own)
         if not member.get_params(deep=False).get("early_stopping", True):
             member.set_params(validation_fraction=FRACTION)  # it is that of calibration, and has no effect on a run
         passed = time.perf_counter() - self._begin
-        seconds = max(0.0, self._watch.max_seconds - passed) / self._left
+        seconds = max(0.0, self._watch.max_seconds - passed) / max(1, self._left)
         self._left -= 1
-        heading = f"model {self._seeds.index(seed) + 1}/{len(self._seeds)}, " if len(self._seeds) > 1 else ""
+        heading = f"model {number + 1}/{n_models}, " if n_models > 1 else ""
         watch = replace(self._watch, max_seconds=seconds, heading=heading)
         if watch.callback is not None:
             watch = replace(watch, callback=self._called)
@@ -178,6 +217,12 @@ def _mean_curve(curves: list[Doubles]) -> Doubles:
     full = [np.concatenate([curve, np.repeat(curve[-1:], n - len(curve))]) for curve in curves if len(curve)]
     mean: Doubles = np.mean(full, axis=0) if full else np.zeros(0)
     return mean
+
+
+def _to_go_on(first: Any, mean: Any) -> dict[str, Any]:
+    """What a mean of hybrids that goes on has of the first one."""
+    squares = first._squares.of_more_pairs(first._weights.postings, mean.postings)
+    return {"_history": first._history, "_squares": squares}
 
 
 def _fitted(member: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from manyclass.estimators.targets import positions_of
 from manyclass.estimators.trials import Trials
 from manyclass.estimators.weighting import some_of
 from manyclass.model.kinds import Weights
+from manyclass.model.postings import HybridWeights, as_csr
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Ids
 from manyclass.models import MODELS, Model
@@ -61,6 +62,8 @@ class Fitted:
         Of the features that training saw.
     squares : Squares or None
         Adagrad's sums.
+    n_runs : int
+        What n_models="auto" stands for.
     """
 
     weights: Weights
@@ -69,6 +72,7 @@ class Fitted:
     validation: Validation | None = None
     scaling: FeatureScaling | None = None
     squares: Squares | None = None
+    n_runs: int = 1
 
 
 def fit_softmax(
@@ -160,10 +164,20 @@ def _fit_postings(settled: Settled, points: Points, watch: Watch) -> Fitted:
     data = (points.x, points.labels, len(points.classes), watch, points.weights)
     if isinstance(settled.plan, HybridPlan):
         both, curve, of_both = fit_hybrid(settled.plan, *data)
-        return Fitted(both, curve, settled, squares=of_both)
+        seconds = auto.fit_cost(_shape_of_hybrid(both, points), settled.plan)
+        n_runs = auto.n_runs(seconds, both.mapped.embeddings.nbytes)
+        return Fitted(both, curve, settled, squares=of_both, n_runs=n_runs)
     assert isinstance(settled.plan, PostingsPlan)
     weights, curve, squares = fit_postings(settled.plan, *data)
     return Fitted(weights, curve, settled, squares=squares)
+
+
+def _shape_of_hybrid(weights: HybridWeights, points: Points) -> auto.Shape:
+    """The shape of data with the weights on pairs that a row meets."""
+    x = as_csr(points.x)
+    rows_of = np.bincount(x.indices, minlength=x.shape[1])
+    met = float(rows_of @ np.diff(weights.postings.indptr)) / max(1, x.shape[0])
+    return replace(auto.Shape.of(points.x, len(points.classes)), met=met)
 
 
 # By minibatches

@@ -41,7 +41,7 @@ AUTO_RATE_OVE = 4.0  # over n_classes
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
 # Parameters that `Chosen` or the fit itself has taken.
-TAKEN = ("solver", "sampler", "model", "class_weight", "warm_start")
+TAKEN = ("solver", "sampler", "model", "class_weight", "n_models", "warm_start")
 
 
 @dataclass(frozen=True)

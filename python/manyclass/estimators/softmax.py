@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -17,7 +18,7 @@ from manyclass.estimators.checkpointed import with_checkpoints
 from manyclass.estimators.compress import check_not_compressed
 from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit, with_resolved
 from manyclass.estimators.continued_batches import go_on
-from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
+from manyclass.estimators.ensemble import add_runs, check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.files import saved
 from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.fitting import fit_softmax, refuse_candidates
@@ -73,7 +74,7 @@ class SoftmaxClassifier(LabelClassifier):
     model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
         Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `help(manyclass.models)`.
     dim : int or "auto", default="auto"
-        Length of the embeddings; "auto" is 192.
+        Length of the embeddings; "auto" is 192, of each run.
     alpha : float or "auto", default="auto"
         Ridge per point, alpha/2 ||W||^2, W being of scaled features; "auto" with solver="auto": found on held-out rows.
     learning_rate : float, "auto" or "grid", default="auto"
@@ -98,8 +99,8 @@ class SoftmaxClassifier(LabelClassifier):
         Above 0: a progress bar with the running loss, class updates per second and the time left.
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.estimators.calibration)`.
-    n_models : int, default=1
-        Mean of the scores of so many runs that differ by their seed, kept as one model; embeddings grow with it.
+    n_models : int or "auto", default="auto"
+        Mean of the scores of so many runs that differ by their seed, kept as one model; "auto": 3 of small hybrids.
     warm_start : bool, default=False
         `fit` begins at the weights of the last fit, with what it chose; see `help(manyclass.estimators.warm)`.
 
@@ -130,6 +131,7 @@ class SoftmaxClassifier(LabelClassifier):
     auto_report_: Report
     validation_curve_: Doubles
     best_iter_: int
+    _auto_runs = 1  # what n_models="auto" stands for, as the last run has found
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class SoftmaxClassifier(LabelClassifier):
         random_state: Any = None,
         verbose: int = 0,
         calibration: Literal["temperature"] | None = None,
-        n_models: int = 1,
+        n_models: int | Literal["auto"] = "auto",
         warm_start: bool = False,
     ) -> None:
         self.solver = solver
@@ -219,15 +221,17 @@ class SoftmaxClassifier(LabelClassifier):
         )
         given = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
         fitted: Self = with_checkpoints(self, watch, points, **given)
+
+        def run(member: Any, *on: Any) -> Any:
+            return member._fit_points(member.check_parameters(), *on, candidates, start)
+
         if is_composed(self):
-            fit_composed(
-                fitted,
-                points,
-                watch,
-                lambda member, *on: member._fit_points(member.check_parameters(), *on, candidates, start),
-            )
+            fit_composed(fitted, points, watch, run)
         else:
+            warm, fitted = goes_on_warm(self), copy.copy(fitted)  # so that a run that fails leaves the old model
             fitted._fit_points(chosen, points, watch, candidates, start)
+            if not warm:
+                add_runs(fitted, points, watch, run)
         return self if fitted is self else taken_over(self, fitted)
 
     def _fit_points(
@@ -255,6 +259,7 @@ class SoftmaxClassifier(LabelClassifier):
             auto_report_=settled.trials.report,
             _history=History.of_fit(len(points.labels), found.scaling, points.labels.mean),
             _squares=found.squares,
+            _auto_runs=found.n_runs,
         )
         return self
 

@@ -318,7 +318,7 @@ class AugmentReduceClassifier(LinearClassifier):
         )
         check_composed(self)
         if posterior is not None and is_composed(self):
-            name, value = ("n_models", self.n_models) if self.n_models > 1 else ("calibration", self.calibration)
+            name, value = ("n_models", self.n_models) if self.n_models != 1 else ("calibration", self.calibration)
             raise ValueError(
                 f"{name} is {value!r}; with posterior='gaussian', which averages over draws of W by itself, leave it "
                 f"{inspect.signature(type(self)).parameters[name].default!r}"

@@ -155,7 +155,8 @@ class MappedWeights:
     def add_to_mean(self, other: MappedWeights, n: int) -> MappedWeights:
         """Return the model whose scores are the mean of those of n models with mean `self` and of `other`.
 
-        Without embeddings it is `self`. With them phi is that of both, one behind the other, and as long as both.
+        Without embeddings it is `self`. With them phi is that of both, one behind the other, and as long as both; it
+        has the root of each weight of the mean, so that a step of training that goes on moves scores as one of either.
         """
         ours, theirs = np.float32(n / (n + 1)), np.float32(1 / (n + 1))
         if not self.embeddings.size:
@@ -165,10 +166,12 @@ class MappedWeights:
         n_hidden, h = self.n_hidden + other.n_hidden, self.n_hidden
         width = -(-(n_hidden + self.intercept_column) // LINE) * LINE
         rows, embeddings = aligned_zeros(self.n_classes, width), aligned_zeros(len(self.embeddings), width)
-        rows[:, :h], rows[:, h:n_hidden] = ours * self.coef, theirs * other.coef
+        of_ours, of_theirs = np.sqrt(ours), np.sqrt(theirs)
+        rows[:, :h], rows[:, h:n_hidden] = of_ours * self.coef, of_theirs * other.coef
         if self.intercept_column:
             rows[:, n_hidden] = ours * self.intercept + theirs * other.intercept
-        embeddings[:, :h], embeddings[:, h:n_hidden] = self.embeddings[:, :h], other.embeddings[:, : other.n_hidden]
+        embeddings[:, :h] = of_ours * self.embeddings[:, :h]
+        embeddings[:, h:n_hidden] = of_theirs * other.embeddings[:, : other.n_hidden]
         return MappedWeights(rows, embeddings, n_hidden, self.intercept_column, self.relu)
 
     def _linear(self) -> LinearWeights:

@@ -167,16 +167,15 @@ class SparseWeights:
     def add_to_mean(self, other: SparseWeights, n: int) -> SparseWeights:
         """Return the model whose scores are the mean of those of n models with mean `self` and of `other`.
 
-        Its support is that of both, which pruning makes different.
+        Its support is that of both: each run leaves out the pairs of rows that it holds out, or prunes others.
         """
         ours, theirs = np.float32(n / (n + 1)), np.float32(1 / (n + 1))
-        mean = sp.csr_array(ours * self.coef.T + theirs * other.coef.T)
-        return SparseWeights(
-            mean.indptr.astype(np.int64),
-            mean.indices.astype(np.int32),
-            mean.data,
-            ours * self.intercept + theirs * other.intercept,
-        )
+        mean, _ = self.grown(self.n_classes, np.arange(self.n_classes), other.indptr, other.classes)
+        mean.multiply_scores(float(ours))
+        own, more = (_numbered(one.indptr, one.classes, one.n_classes) for one in (mean, other))
+        mean.values[np.searchsorted(own, more)] += theirs * other.values
+        mean.intercept[:] += theirs * other.intercept
+        return mean
 
     def _core_weights(self) -> _core.PostingWeights:
         return self._core_made.of(self, NOTHING)
@@ -273,9 +272,11 @@ class HybridWeights:
 
     def add_to_mean(self, other: HybridWeights, n: int) -> HybridWeights:
         """Return the model whose scores are the mean of those of n models with mean `self` and of `other`."""
+        scales = [(n * ours + theirs) / (n + 1) for ours, theirs in zip(self.scales, other.scales, strict=True)]
         return HybridWeights(
             self.postings.add_to_mean(other.postings, n),
             self.mapped.add_to_mean(other.mapped, n),
+            (scales[0], scales[1]),
         )
 
     def widened(self, n_features: int) -> HybridWeights:

@@ -88,6 +88,12 @@ class HybridSquares:
     postings: PostingSquares
     mapped: MappedSquares
 
+    def of_more_pairs(self, own: SparseWeights, all_: SparseWeights) -> HybridSquares:
+        """Return those of weights whose pairs are more than one's own; 0 for the others."""
+        n_classes = own.n_classes
+        _, places = own.grown(n_classes, np.arange(n_classes), all_.indptr, all_.classes)
+        return HybridSquares(self.postings.grown(places, n_classes, np.arange(n_classes)), self.mapped)
+
     def widened(self, n_features: int) -> HybridSquares:
         """Return those of more features; a new one has no pairs yet."""
         return HybridSquares(self.postings, self.mapped.widened(n_features))
