@@ -68,14 +68,15 @@ SETS = {
 }
 
 # napkinXC: its defaults, and less weight on the data. omikuji: its defaults, and the Bonsai-like trees that its README
-# finds best. fastText: the steps and passes of its tutorial; a tree, or a loss for each label, as it says.
+# finds best. fastText: the steps and passes of its tutorial, and a smaller step, since on delicious most of these run
+# away; a tree, or a loss for each label, as it says.
 GRIDS = {
     "scikit-learn lbfgs": [{"C": c} for c in (1.0, 10.0, 100.0)],
     "scikit-learn SGD": [{"alpha": alpha} for alpha in (1e-4, 1e-5, 1e-6)],
     "napkinXC PLT": [{}, {"liblinear_c": 1.0}],
     "napkinXC HSM": [{}, {"liblinear_c": 1.0}],
     "omikuji Bonsai": [{"cluster_balanced": False, "cluster_k": 100, "max_depth": 3}],
-    "fastText": [{"lr": lr, "epoch": epoch} for lr in (0.1, 0.5, 1.0) for epoch in (5, 25)],
+    "fastText": [{"lr": lr, "epoch": epoch} for lr in (0.02, 0.1, 0.5, 1.0) for epoch in (5, 25)],
 }
 
 

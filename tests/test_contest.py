@@ -67,6 +67,20 @@ def test_each_model_is_tried_at_both_sizes_and_the_report_tells(problem):
     assert again.auto_report_ == []
 
 
+def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes(problem, monkeypatch):
+    tried, loss = [], contest._loss
+    monkeypatch.setattr(contest, "_loss", lambda model, sample: tried.append(model.n_models) or loss(model, sample))
+    costs = []
+    for given, runs in (({}, 3), ({"n_models": 1}, 1)):
+        tried.clear()
+        model = fit(problem, **given)
+        assert tried == [1, runs, 1, runs]
+        costs.append([line["predicted_seconds"] for line in lines(model) if line["value"] == "hybrid"])
+        assert model.resolved_params_.get("n_models", 1) in (1, runs)
+    assert costs[0] == pytest.approx(3 * np.array(costs[1]))
+    assert contest.runs_of(SoftmaxClassifier(dim=5), object(), None) == 1
+
+
 @pytest.mark.parametrize(
     ("outcomes", "best"),
     [

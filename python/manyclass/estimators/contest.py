@@ -22,6 +22,7 @@ from manyclass.estimators.settle import Settled
 from manyclass.estimators.trials import Sample, Trials, whole_classes
 from manyclass.estimators.tuning import quietly
 from manyclass.model.weights import Ids
+from manyclass.training.plan import AnyPlan, HybridPlan
 from manyclass.training.validation import fork
 
 # Two draws, since each has few held-out rows, whose losses are averaged together. They are not carried on to more rows,
@@ -39,7 +40,8 @@ def best_model(
     `trials`, which is that of the cheapest candidate's fit.
     """
     x, labels = points.x, points.labels.ids
-    seconds = {name: auto.fit_cost(shape, settled.plan) for name, settled in candidates.items()}
+    runs = {name: runs_of(owner, settled.plan, shape) for name, settled in candidates.items()}
+    seconds = {name: runs[name] * auto.fit_cost(shape, settled.plan) for name, settled in candidates.items()}
     trials.budget = auto.budget(min(seconds.values()))
     affordable = trials.left / (sum(seconds.values()) / len(labels))
     share = min(1.0, affordable / sum(SIZES), len(labels) / SIZES[1])
@@ -57,9 +59,9 @@ def best_model(
             return None
         n_out.append(len(sample.labels_out))
         for name, settled in candidates.items():
-            model = clone(owner).set_params(**settled.params, class_weight=None, n_models=1, verbose=0)
+            model = clone(owner).set_params(**settled.params, class_weight=None, n_models=runs[name], verbose=0)
             size = (len(sample.labels), sample.n_classes, settled.plan.max_iter)
-            cost = auto.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), settled.plan)
+            cost = runs[name] * auto.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), settled.plan)
             found[name].append(trials.make("model", name, partial(_loss, model, sample), predicted=cost, size=size))
     means = {name: float(np.average(losses, weights=n_out)) for name, losses in found.items()}
     best = min(means, key=lambda name: means[name])
@@ -67,6 +69,13 @@ def best_model(
         return None
     trials.choose("model", best)
     return best
+
+
+def runs_of(owner: Any, plan: AnyPlan, shape: auto.Shape) -> int:
+    """Return how many runs the fit of a plan makes, of which there are as many in a trial: a mean is better than each."""
+    if not isinstance(plan, HybridPlan) or (owner.n_models, owner.dim) != ("auto", "auto"):
+        return 1
+    return auto.n_runs(auto.fit_cost(shape, plan), 4 * shape.n_features * (plan.embeddings.dim or 0))
 
 
 def _draws(labels: Ids, sizes: list[int], random: np.random.RandomState) -> list[NDArray[np.intp]]:
