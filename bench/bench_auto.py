@@ -1,9 +1,8 @@
-"""What solver="auto" chooses: does its model of costs hold, how well do its models predict, and is its rate a good one?
+"""What solver="auto" chooses: does its model of costs hold, and is its rate a good one? How well it predicts is in
+bench_quality.py.
 
 Costs: processor microseconds of a visit, one thread, the fastest of some passes, beside what `estimators.auto` says.
-Quality: test log-loss in nats and accuracy after a fit with all parameters at their defaults, three seeds, beside the
-best package with probabilities, and processor seconds of the fit (trials of the ridge included, evaluation not). Rates:
-nats of test log-loss by which the automatic learning rate ends above the best of a grid; seconds are of its fit.
+Rates: nats of test log-loss by which the automatic learning rate ends above the best of a grid; seconds are of its fit.
 
     python -m pytest bench/bench_auto.py
 """
@@ -30,15 +29,6 @@ SHAPES = {
 }
 DRAWN = (16, 64, 256, 1024)
 MOST_SECONDS = 15  # predicted, of a pass
-
-# The best package of bench_quality.py, its test log-loss, accuracy and processor seconds.
-PACKAGES = {
-    "bibtex": ("scikit-learn lbfgs, best C", 2.65, 0.391, 23),
-    "delicious": ("scikit-learn lbfgs, best C", 3.66, 0.202, 28),
-    "eurlex57k": ("napkinXC PLT", 1.86, 0.608, 17),
-    "yso-en": ("napkinXC HSM", 5.46, 0.232, 85),
-}
-SEEDS = 3
 
 
 def predicted_cost(shape, what):
@@ -68,35 +58,6 @@ def test_predicted_and_measured_costs(timed, data_folder, name, what):
     model.fit(X, y, callback=lambda _: ticks.append(time.process_time()))
     timed.taken(np.diff(ticks), clock="processor")
     timed.tell(predicted_us=digits(predicted), us=digits(1e6 * min(np.diff(ticks)) / shape.n_samples))
-
-
-def chosen(resolved):
-    """What was chosen, in words."""
-    sizes = {"dim": "columns", "n_negatives": "sampled", "max_iter": "passes"}
-    parts = [resolved[name].name for name in ("model", "solver") if name in resolved]
-    return ", ".join([*parts, *(f"{resolved[name]:,} {what}" for name, what in sizes.items() if name in resolved)])
-
-
-@pytest.mark.parametrize("name", PACKAGES)
-def test_quality_of_the_defaults(timed, dataset, name):
-    data, models = dataset(name), []
-
-    def fit():
-        models.append(SoftmaxClassifier(random_state=len(models)).fit(data.X_train, data.y_train))
-
-    timed(fit, rounds=SEEDS, clock="processor")
-    found = [model.evaluate(data.X_test, data.y_test) for model in models]
-    peer = dict(zip(("peer", "peer_log_loss", "peer_accuracy", "peer_cpu_s"), PACKAGES[name], strict=True))
-    timed.row(
-        "defaults",
-        data=name,
-        classes=len(models[0].classes_),
-        chosen=chosen(models[0].resolved_params_),
-        log_loss=[round(one["log_loss"], 3) for one in found],
-        accuracy=[round(1 - one["error"], 3) for one in found],
-        cpu_s=[digits(s, 2) for s in timed.seconds],
-        **peer,
-    )
 
 
 @pytest.mark.parametrize("name", ["bibtex", "delicious", "eurlex57k"])

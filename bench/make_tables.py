@@ -98,6 +98,7 @@ class OverSeeds:
 
     With `beside`, a pair of a prefix and a figure, there is a row for each data set: this package's model, and, by
     names that begin with "best_", the other model whose figure is best. A figure that is negated is best where largest.
+    `data` are the data sets of which there is a row; all, if none is named.
     """
 
     file: str
@@ -105,9 +106,11 @@ class OverSeeds:
     columns: dict[str, str]
     where: Row = field(default_factory=dict)
     beside: tuple[str, str] | None = None
+    data: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         rows = [row for row in read(self.file) if self.where.items() <= row.items()]
+        rows = [row for row in rows if not self.data or row["data"] in self.data]
         groups: dict[tuple[str, ...], list[Row]] = {}
         for row in rows:
             groups.setdefault(tuple(row[key] for key in self.down), []).append(row)
@@ -158,31 +161,20 @@ def beside_the_best(rows: list[Row], ours: str, figure: str) -> list[Row]:
 
 DATA_BY_SOLVER = {"files": ("zero_line", "race"), "down": "data", "across": "solver", "cell": "{nats}"}
 
+BESIDE = {
+    "data": "{data}",
+    "log-loss (accuracy)": "**{log_loss:.3f}** ({accuracy:.1f} %)",
+    "CPU s": "{cpu_s:.1f}",
+    "best package": "{best_model}",
+    "its log-loss (accuracy)": "{best_log_loss:.3f} ({best_accuracy:.1f} %)",
+    "its CPU s": "{best_cpu_s:.1f}",
+}
+ON_THE_FRONT = ("bibtex", "delicious", "20news", "eurlex57k", "yso-en")
+
 COSTS = {"CPU s": "{cpu_s:.1f}", "ms a row": "{predict_ms:.2f}", "peak MB": "{peak_mb:.0f}", "MB": "{mb:.1f}"}
 
 TABLES: dict[str, Columns | Pivot | Tally | OverSeeds] = {
-    "headline": Columns(
-        "defaults",
-        {
-            "data, classes": "{data}, {classes:,}",
-            "log-loss (accuracy)": "**{log_loss:.2f}** ({accuracy:.3f})",
-            "CPU s": "{cpu_s:.1f}",
-            "best package": "{peer}",
-            "its log-loss (accuracy)": "{peer_log_loss} ({peer_accuracy})",
-            "its CPU s": "{peer_cpu_s}",
-        },
-    ),
-    "defaults": Columns(
-        "defaults",
-        {
-            "data": "{data}",
-            "chosen": "{chosen}",
-            "log-loss": "{log_loss}",
-            "accuracy": "{accuracy}",
-            "CPU s": "{cpu_s}",
-            "best package: log-loss, accuracy, CPU s": "{peer}: {peer_log_loss}, {peer_accuracy}, {peer_cpu_s}",
-        },
-    ),
+    "headline": OverSeeds("quality", ("data", "model"), BESIDE, {"labels": "first"}, ("()", "log_loss"), ON_THE_FRONT),
     "many_labels": Columns(
         "many_labels",
         {
@@ -230,20 +222,7 @@ TABLES: dict[str, Columns | Pivot | Tally | OverSeeds] = {
             "single query": "{single} / {single_faiss}: {single_ratio}",
         },
     ),
-    "quality_beside": OverSeeds(
-        "quality",
-        ("data", "model"),
-        {
-            "data": "{data}",
-            "log-loss (accuracy)": "**{log_loss:.3f}** ({accuracy:.1f} %)",
-            "CPU s": "{cpu_s:.1f}",
-            "best package": "{best_model}",
-            "its log-loss (accuracy)": "{best_log_loss:.3f} ({best_accuracy:.1f} %)",
-            "its CPU s": "{best_cpu_s:.1f}",
-        },
-        {"labels": "first"},
-        ("()", "log_loss"),
-    ),
+    "quality_beside": OverSeeds("quality", ("data", "model"), BESIDE, {"labels": "first"}, ("()", "log_loss")),
     "quality_all_beside": OverSeeds(
         "quality",
         ("data", "model"),

@@ -8,7 +8,6 @@ from typing import Any
 RESULTS = Path(__file__).resolve().parent / "results"
 # What tells a measurement from the others of its file. A new one takes the place of the old.
 KEYS = {
-    "defaults": ("data",),
     "index": ("data", "asked"),
     "index_curves": ("data", "index", "asked"),
     "many_labels": ("data", "model"),
