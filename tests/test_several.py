@@ -52,10 +52,14 @@ def test_pairs_of_few_rows_are_left_out_where_rows_meet_too_many(seed, monkeypat
     X, P = some_rows(seed, n=200, n_classes=60)
     met = postings.weights_met(X, lists_of(P), 60)
     assert met[1] > met[5] > 0
+    # Where pairs of five rows are too many, those of more rows are fewer still.
+    assert postings.least_count(dict.fromkeys((1, 2, 3, 5), 6e4) | {10: 4e4, 20: 1.1e4, 30: 9e3}) == 30
+    assert postings.least_count(dict.fromkeys(postings.LEAST_COUNTS, 4e4)) == 1
     monkeypatch.setattr(postings, "MOST_MET", met[5])
     model = SoftmaxClassifier(random_state=seed).fit(X, indicator(P, 60))
     assert 1 < model.resolved_params_["model"].min_count <= 5
-    monkeypatch.setattr(postings, "MOST_MET", -1.0)
+    for name in ("MOST_MET", "MOST_MET_OF_MANY"):
+        monkeypatch.setattr(postings, name, -1.0)
     model = SoftmaxClassifier(random_state=seed).fit(sp.csr_array(X), indicator(P, 60))
     assert names(model)["model"] == "embedding"
     assert model.resolved_params_["solver"].reduction == "decoupled"
@@ -75,7 +79,8 @@ def test_dense_rows_get_a_hybrid_where_there_are_few_weights_and_else_a_linear_m
     _, P = some_rows(seed)
     X = np.random.default_rng(seed).normal(size=(len(P), 6))
     assert names(SoftmaxClassifier(random_state=seed).fit(X, indicator(P)))["model"] == "hybrid"
-    monkeypatch.setattr(postings, "MOST_MET", -1.0)
+    for name in ("MOST_MET", "MOST_MET_OF_MANY"):
+        monkeypatch.setattr(postings, name, -1.0)
     assert SoftmaxClassifier(random_state=seed, max_iter=2).fit(X, indicator(P)).coef_.shape == (9, 6)
 
 

@@ -26,9 +26,9 @@ model
     there with a limit of seconds. With solver="auto" a linear model is trained on scaled features: see
     `help(manyclass.models.Linear)`. With several labels a row "hybrid", unless alpha, learning_rate or n_negatives is
     set. A hybrid has weights on pairs beside embeddings, with pairs of so few rows left out (min_count) that a row
-    meets at most 50,000 weights, as predicted from 256 features; where not even pairs of 100 rows and more are so few,
-    it does not take part: then "embedding" does, unless all is small, and several labels get embeddings by the
-    decoupled softmax of sparse data, and "linear" of dense ones.
+    meets at most 50,000 weights, as predicted from 256 features, or 10,000 where pairs of five rows are more; where not
+    even pairs of 200 rows and more are so few, it does not take part: then "embedding" does, unless all is small, and
+    several labels get embeddings by the decoupled softmax of sparse data, and "linear" of dense ones.
 learning_rate
     By trials, of every solver but "negative_sampling", "adagrad" and schedule="adaptive": two passes over *whole
     classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and the search goes on while
@@ -297,7 +297,7 @@ def fit_cost(shape: Shape, plan: AnyPlan) -> float:
     if isinstance(plan, PostingsPlan):
         return 1e-6 * pairs_cost(shape) * shape.n_samples * plan.max_iter
     if isinstance(plan, BatchesPlan):
-        drawn = min(plan.n_negatives, shape.n_classes)
+        drawn = shape.n_classes if plan.source == "exact" else min(plan.n_negatives, shape.n_classes)
         return 1e-6 * embedded_cost(drawn, plan.dim or EMBEDDED_DIM) * shape.n_samples * plan.max_iter
     return 1e-6 * visit_cost(shape, n_drawn(plan)) * shape.n_samples * plan.max_iter
 

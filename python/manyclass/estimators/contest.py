@@ -72,7 +72,7 @@ def best_model(
 
 
 def runs_of(owner: Any, plan: AnyPlan, shape: auto.Shape) -> int:
-    """Return how many runs the fit of a plan makes, of which there are as many in a trial: a mean is better than each."""
+    """Return how many runs the fit of a plan makes, and a trial of it: a mean is better than each."""
     if not isinstance(plan, HybridPlan) or (owner.n_models, owner.dim) != ("auto", "auto"):
         return 1
     return auto.n_runs(auto.fit_cost(shape, plan), 4 * shape.n_features * (plan.embeddings.dim or 0))
