@@ -21,6 +21,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -200,19 +201,22 @@ def failure(tree: Path, tests: str, number: int) -> str | None:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", f"tests/{file}", *which]
     environment = os.environ | {SWITCH: str(number), "PYTHONPATH": str(tree / "python"), "OMP_NUM_THREADS": "1"}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"  # a fault and what it replaces may be of one second, and one length
-    try:
-        done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"{file} does not end"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **pipes) as done:
+        try:
+            told, _ = done.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"{file} does not end"
+        finally:  # children of forks, too: where a lock is missing they may spin for ever
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(done.pid, signal.SIGKILL)
     if done.returncode == 0:
         return None
     if done.returncode < 0:
         return f"{file} ends by signal {-done.returncode}"
-    failed = re.search(r"^(?:FAILED|ERROR) tests/(\S+)", done.stdout, flags=re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) tests/(\S+)", told, flags=re.MULTILINE)
     if failed is None:
-        sys.exit(f"pytest of {tests} made no test fail and ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        sys.exit(f"pytest of {tests} made no test fail and ended with {done.returncode}:\n{told}")
     return re.sub(r"\[.*", "", failed[1])
 
 

@@ -106,10 +106,16 @@ def fitted() -> Iterator[tuple[str, Any]]:
     yield "coded_hybrid", hybrid.compress("int8")
 
 
+# n_models: its default was 1 when these were written.
 CHECKPOINTS: dict[str, tuple[Callable[[], Any], bool]] = {
     "checkpoint_points": (
         lambda: SoftmaxClassifier(
-            solver=solvers.Implicit(averaging="suffix"), learning_rate=0.3, alpha=1e-3, max_iter=3, random_state=5
+            solver=solvers.Implicit(averaging="suffix"),
+            learning_rate=0.3,
+            alpha=1e-3,
+            max_iter=3,
+            random_state=5,
+            n_models=1,
         ),
         False,
     ),
@@ -123,15 +129,16 @@ CHECKPOINTS: dict[str, tuple[Callable[[], Any], bool]] = {
             max_iter=3,
             early_stopping=True,
             random_state=5,
+            n_models=1,
         ),
         False,
     ),
     "checkpoint_embedding": (
-        lambda: SoftmaxClassifier(model="embedding", dim=4, learning_rate=0.3, max_iter=3, random_state=5),
+        lambda: SoftmaxClassifier(model="embedding", dim=4, learning_rate=0.3, max_iter=3, random_state=5, n_models=1),
         False,
     ),
     "checkpoint_pairs": (
-        lambda: SoftmaxClassifier(model="sparse", learning_rate=0.3, max_iter=3, random_state=5),
+        lambda: SoftmaxClassifier(model="sparse", learning_rate=0.3, max_iter=3, random_state=5, n_models=1),
         True,
     ),
 }
