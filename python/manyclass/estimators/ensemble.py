@@ -38,18 +38,18 @@ def check_composed(model: Any) -> None:
     check_calibration(model.calibration)
     if getattr(model, "warm_start", False) and is_composed(model):
         raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
-    if not _decides(model):
+    if not _leaves_open(model):
         check_number("n_models", model.n_models, low=1, integer=True)
 
 
-def _decides(model: Any) -> bool:
-    """Whether the first run of a SoftmaxClassifier says how many there are."""
+def _leaves_open(model: Any) -> bool:
+    """Whether the number of runs of a SoftmaxClassifier is left to its first one."""
     return bool(isinstance(model.n_models, str) and model.n_models == "auto" and hasattr(model, "_auto_runs"))
 
 
 def is_composed(model: Any) -> bool:
     """Whether what is set asks for more than one run."""
-    return bool(not (_decides(model) or model.n_models == 1) or model.calibration is not None)
+    return bool(not (_leaves_open(model) or model.n_models == 1) or model.calibration is not None)
 
 
 def fit_composed(model: Any, points: Points, watch: Watch, fit: Fit, *, noise: str = "gumbel") -> Any:
@@ -101,7 +101,7 @@ def add_runs(model: Any, points: Points, watch: Watch, fit: Fit) -> None:
     model, points, watch, fit : as in `fit_composed`
         None is added with a limit of seconds, or where the first one was ended; nor is this for one that began warm.
     """
-    if _decides(model):
+    if _leaves_open(model):
         _Runs(model, watch, fit, 1).add_to(model, points)
 
 
@@ -130,10 +130,11 @@ class _Runs:
 
     def __init__(self, model: Any, watch: Watch, fit: Fit, n_rounds: int) -> None:
         self._model, self._watch, self._fit = model, watch, fit
-        n_models = 1 if _decides(model) else model.n_models
-        self._begin, self._left = time.perf_counter(), n_rounds * n_models
+        self._open = _leaves_open(model)
+        self._asked = 1 if self._open else model.n_models
+        self._begin, self._left = time.perf_counter(), n_rounds * self._asked
         self.ended = False
-        most = max(n_models, auto.MOST_RUNS) - 1
+        most = max(self._asked, auto.MOST_RUNS) - 1
         self._others = fork(model.random_state).randint(0, np.iinfo(np.int32).max, size=most).tolist()
 
     def mean(self, points: Points, as_in: Any = None) -> Any:
@@ -142,8 +143,7 @@ class _Runs:
         What the first run has chosen is not chosen again, nor what `as_in`, the mean of other runs, has: T is that of
         these choices.
         """
-        n_models = 1 if _decides(self._model) else self._model.n_models
-        first = self._run(0, getattr(as_in, "resolved_params_", {}), points, n_models)
+        first = self._run(0, getattr(as_in, "resolved_params_", {}), points, self._asked)
         if as_in is not None:
             vars(first).update({name: value for name, value in vars(as_in).items() if name in OF_TRIALS})
         self.add_to(first, points)
@@ -151,8 +151,8 @@ class _Runs:
 
     def add_to(self, first: Any, points: Points) -> None:
         """Make the runs that are still to be made, and put the mean in the place of the first one."""
-        chosen, decides = getattr(first, "resolved_params_", {}), _decides(self._model)
-        n_models = self._runs_after(first) if decides else self._model.n_models
+        chosen = getattr(first, "resolved_params_", {})
+        n_models = self._runs_after(first) if self._open else self._asked
         weights, curves = first._weights, [first.loss_curve_]
         for n in range(1, n_models):
             if self.ended:
@@ -166,9 +166,9 @@ class _Runs:
                 break
             weights, curves = weights.add_to_mean(other._weights, n), [*curves, other.loss_curve_]
         if len(curves) > 1:
-            more = _to_go_on(first, weights) if decides else {}
+            more = _to_go_on(first, weights) if self._open else {}
             first._take(points, weights, _mean_curve(curves).tolist(), **more)
-        if decides and len(curves) > 1:
+        if self._open and len(curves) > 1:
             first.resolved_params_ = {**chosen, "n_models": len(curves)}
 
     def _runs_after(self, first: Any) -> int:
