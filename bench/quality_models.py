@@ -223,9 +223,14 @@ class FastText(Contender):
         return [" ".join(f"f{j}" for j in X.indices[a:b]) for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
 
     def fit(self, X, targets):
+        rows = [
+            " ".join(f"__label__{label}" for label in labels) + f" {line}\n"
+            for line, labels in zip(self.lines(X), label_lists(targets), strict=True)
+        ]
+        # It sees rows in the order of its file: 20news, which is sorted by class, has 79 % so, and 44 % as it stands.
+        order = np.random.default_rng(self.seed).permutation(len(rows))
         with (self.folder / "train.txt").open("w") as file:
-            for line, labels in zip(self.lines(X), label_lists(targets), strict=True):
-                file.write(" ".join(f"__label__{label}" for label in labels) + f" {line}\n")
+            file.writelines(rows[i] for i in order)
         self.wrote = time.process_time()
         options = {"minCount": 1, "thread": 1, "verbose": 0, "seed": self.seed, **self.settings}
         self.model = self.imported.train_supervised(str(self.folder / "train.txt"), **options)

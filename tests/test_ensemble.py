@@ -123,9 +123,9 @@ def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "embeddings", "expected"), [(1e-6, 1, 3), (4.9, 1, 3), (5.1, 1, 2), (10.1, 1, 1), (1.0, 100 << 20, 2)]
+    ("seconds", "embeddings", "expected"), [(1e-6, 1, 3), (9.9, 1, 3), (10.1, 1, 2), (20.1, 1, 1), (1.0, 100 << 20, 2)]
 )
-def test_auto_adds_what_takes_ten_predicted_seconds_and_256_megabytes(seconds, embeddings, expected):
+def test_auto_adds_what_takes_twenty_predicted_seconds_and_256_megabytes(seconds, embeddings, expected):
     assert auto.n_runs(seconds, embeddings) == expected
 
 

@@ -62,7 +62,7 @@ def test_pairs_of_few_rows_are_left_out_where_rows_meet_too_many(seed, monkeypat
         monkeypatch.setattr(postings, name, -1.0)
     model = SoftmaxClassifier(random_state=seed).fit(sp.csr_array(X), indicator(P, 60))
     assert names(model)["model"] == "embedding"
-    assert model.resolved_params_["solver"].reduction == "decoupled"
+    assert model.resolved_params_["solver"].reduction == "margin"
 
 
 @pytest.mark.parametrize(

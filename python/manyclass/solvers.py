@@ -279,7 +279,12 @@ _ADAGRAD = (
     SHUFFLE,
     PARALLEL,
     LOG_Q,
-    REDUCTION,
+    replace(
+        REDUCTION,
+        sentence='How the labels of a row share a loss. "margin", of embeddings or a linear model, is that of '
+        "`MarginClassifier` with smoothing 5, whose scores are then divided by the best temperature for rows held out.",
+        choices=(*REDUCTION.choices, "margin"),
+    ),
 )
 
 SOLVERS: dict[str, type[Part]] = {

@@ -42,7 +42,7 @@ from manyclass.model.postings import HybridWeights, SparseWeights, as_csr
 from manyclass.model.weights import Doubles
 from manyclass.models import MODELS
 from manyclass.training.batches import fit_batches, start_mapped
-from manyclass.training.blend import MOST_HELD_OUT, rows_held_out
+from manyclass.training.blend import MOST_HELD_OUT, MOST_HELD_OUT_FOR_ONE, best_factor, rows_held_out
 from manyclass.training.hybrid import begin_hybrid, go_on_hybrid, join
 from manyclass.training.plan import BatchesPlan, HybridPlan, PostingsPlan
 from manyclass.training.postings import fit_postings, start_postings, support_of
@@ -73,7 +73,8 @@ def go_on(owner: Any, points: Points, before: Before, steps: Steps) -> GoneOn:
         found = _go_on_postings(plan, points, before, steps)
     else:
         assert isinstance(plan, BatchesPlan)
-        found = go_on_batches(plan, points, before, steps)
+        train = _go_on_margins if plan.loss == "margin" else go_on_batches
+        found = train(plan, points, before, steps)
     return replace(found, more=found.more | more_of_softmax(owner, before, settled, len(found.curve)))
 
 
@@ -128,6 +129,8 @@ def go_on_batches(plan: BatchesPlan, points: Points, before: Before, steps: Step
     else:
         counts = before.counts_with(points)
         weights, squares = mapped_of_call(plan, before, points.classes, counts, steps.new_classes)
+    scale = weights.scale
+    weights.multiply_scores(1 / scale)
     weights, curve, squares = fit_batches(
         _with_passes(plan, points, before, steps),
         points.x,
@@ -138,7 +141,30 @@ def go_on_batches(plan: BatchesPlan, points: Points, before: Before, steps: Step
         _seen(weights, points, before),
         squares,
     )
+    weights.multiply_scores(scale)
     return GoneOn(weights, curve, None, {"_squares": squares})
+
+
+def _go_on_margins(plan: BatchesPlan, points: Points, before: Before, steps: Steps) -> GoneOn:
+    """The same with the scale that makes probabilities of scores. It is that of the fit or, in a stream without one,
+    found anew: by rows held out of the first call, then by rows that a call has not trained on.
+    """
+    n_rows = len(points.labels)
+    if before.weights is None:
+        held = rows_held_out(n_rows, plan.seed, MOST_HELD_OUT_FOR_ONE)
+        out = np.flatnonzero(held if np.count_nonzero(held) >= FEWEST_HELD_OUT else np.zeros(n_rows, dtype=bool))
+        found = go_on_batches(plan, points.some(np.delete(np.arange(n_rows), out)), before, steps)
+        some = points.some(out)
+    else:
+        found = go_on_batches(plan, points, before, steps)
+        tells = before.history.n_fit == 0 and n_rows >= FEWEST_TO_JOIN
+        n_told = min(n_rows, MOST_HELD_OUT_FOR_ONE) if tells else 0
+        some = points.some(np.linspace(0, n_rows - 1, n_told).astype(np.int64))
+    if len(some.labels):
+        told = found.weights if before.weights is None else before.weights.grown(len(points.classes), before.position)
+        factor = best_factor(told, some.x, some.labels, plan.n_threads, some.weights)
+        found.weights.multiply_scores(factor)
+    return found
 
 
 def mapped_of_call(

@@ -19,6 +19,7 @@ from manyclass.model.weights import Data, Doubles
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import Watch
+from manyclass.training.squares import HybridSquares
 from manyclass.training.validation import fork
 
 FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction
@@ -220,8 +221,10 @@ def _mean_curve(curves: list[Doubles]) -> Doubles:
 
 
 def _to_go_on(first: Any, mean: Any) -> dict[str, Any]:
-    """What a mean of hybrids that goes on has of the first one."""
-    squares = first._squares.of_more_pairs(first._weights.postings, mean.postings)
+    """What a mean of models that goes on has of the first one."""
+    squares = first._squares
+    if isinstance(squares, HybridSquares):
+        squares = squares.of_more_pairs(first._weights.postings, mean.postings)
     return {"_history": first._history, "_squares": squares}
 
 

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -269,7 +270,10 @@ def _build(file: TensorFile, mmap: bool) -> Any:
     if info["layout"] == "coded":
         model._weights = read_coded(file, info["coded"], n_classes, n_features, mmap)
     elif info["layout"] == "mapped":
-        model._weights = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
+        scale = info["labels"].get("scale", 1.0)
+        check_number("scale", scale, low=0, open_low=True, high=LARGEST)
+        mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
+        model._weights = replace(mapped, scale=float(scale))
     elif info["layout"] == "hybrid":
         mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
         first, second = info["labels"].get("scales", (1.0, 1.0))

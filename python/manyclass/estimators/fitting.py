@@ -13,7 +13,14 @@ from manyclass.estimators import auto
 from manyclass.estimators.base import Points
 from manyclass.estimators.contest import best_model
 from manyclass.estimators.plans import Chosen
-from manyclass.estimators.postings import least_count, settle_hybrid, settle_sparse, weights_met
+from manyclass.estimators.postings import (
+    FEW_ROWS_OF_A_PAIR,
+    MANY_LABELS,
+    least_count,
+    settle_hybrid,
+    settle_sparse,
+    weights_met,
+)
 from manyclass.estimators.settle import (
     Settled,
     linear_model,
@@ -36,6 +43,7 @@ from manyclass.solvers import SOLVERS
 from manyclass.training.batches import fit_batches
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.hybrid import fit_hybrid
+from manyclass.training.margins import fit_margins
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan, Watch
 from manyclass.training.points import fit_points
 from manyclass.training.postings import fit_postings
@@ -109,12 +117,15 @@ def with_model_of_several(owner: Any, chosen: Chosen, points: Points) -> Chosen:
     open_ = chosen == Chosen(None, None, None) and own == ("auto",) * 3 and not owner.early_stopping
     if not points.several or not open_:
         return chosen
-    hybrid = _affordable_hybrid(points)
-    if hybrid is not None:
+    hybrid, dense = _affordable_hybrid(points), isinstance(points.x, np.ndarray)
+    few = points.labels.mean <= MANY_LABELS
+    # Pairs of many rows alone, and rows held out for their scales, cost what they give beside margins.
+    if hybrid is not None and (dense or not few or hybrid.get_params()["min_count"] <= FEW_ROWS_OF_A_PAIR):
         return replace(chosen, model=hybrid)
-    if isinstance(points.x, np.ndarray):
+    if dense:
         return chosen
-    return replace(chosen, solver=SOLVERS["adagrad"](reduction="decoupled"), model=MODELS["embedding"]())
+    solver = SOLVERS["adagrad"](reduction="margin" if few else "decoupled")
+    return replace(chosen, solver=solver, model=MODELS["embedding"]())
 
 
 def with_model_of_one(owner: Any, chosen: Chosen, points: Points) -> Chosen:
@@ -186,8 +197,12 @@ def _shape_of_hybrid(weights: HybridWeights, points: Points) -> auto.Shape:
 def _fit_batches(settled: Settled, points: Points, watch: Watch) -> Fitted:
     assert isinstance(settled.plan, BatchesPlan)
     data = (points.x, points.labels, len(points.classes), watch, points.weights)
-    weights, curve, squares = fit_batches(settled.plan, *data)
-    return Fitted(weights, curve, settled, squares=squares)
+    if settled.plan.loss != "margin":
+        weights, curve, squares = fit_batches(settled.plan, *data)
+        return Fitted(weights, curve, settled, squares=squares)
+    weights, curve, squares = fit_margins(settled.plan, *data)
+    seconds = auto.fit_cost(auto.Shape.of(points.x, len(points.classes)), settled.plan)
+    return Fitted(weights, curve, settled, squares=squares, n_runs=auto.n_runs(seconds, weights.embeddings.nbytes))
 
 
 # Linear models of one label a row

@@ -297,6 +297,8 @@ class LabelClassifier(LinearClassifier):
             found["map"] = {name: int(getattr(mapped, name)) for name in ("n_hidden", "intercept_column", "relu")}
         if isinstance(self._weights, HybridWeights):
             found["scales"] = list(map(float, self._weights.scales))
+        elif mapped is not None:
+            found["scale"] = float(mapped.scale)
         return {**description, "labels": found}, arrays
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

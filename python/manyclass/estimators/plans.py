@@ -41,6 +41,8 @@ REDUCTIONS = {
     "decoupled": "decoupled",
     "logistic": "logistic",
 }
+# By minibatches there is one more, which is no log-likelihood.
+BATCH_REDUCTIONS = {**REDUCTIONS, "margin": "margin"}
 EMBEDDING_SHARE = {
     **dict.fromkeys(REDUCTIONS.values(), 1.5),
     **dict.fromkeys(("margin", "triplet"), 0.5),
@@ -348,7 +350,8 @@ def batches_plan(
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
         **run_fields(given),
     )
-    if loss in REDUCTIONS.values():
+    # MarginClassifier has a loss of its own, and no use for a reduction.
+    if loss in BATCH_REDUCTIONS.values() and not given.has("loss"):
         of_solver.take("reduction")
     of_solver.refuse_rest("with several labels, embeddings or a margin")
     return plan

@@ -17,7 +17,6 @@ from manyclass.estimators.base import Points
 from manyclass.estimators.plans import (
     REDUCTIONS,
     Chosen,
-    Open,
     batch_source,
     batches_plan,
     mean_length_of,
@@ -50,12 +49,10 @@ PASSES, DECAY = 2, 0.4
 # The rate of the intercepts, which start at the log of the classes' frequencies, over that of the weights.
 INTERCEPT_SHARE = 0.05
 
-# Embeddings beside them, several labels a row: those that rank best alone on yso-en and eurlex57k
-# (bench/bench_multilabel.py). One label: what "auto" embeds with.
-RANKING, RANKING_DIM, SMOOTHING = Open(n_negatives=2048, max_iter=4, decay=0.5), 256, 5.0
-# With more labels a row, in the mean, those of the decoupled softmax with the settings of one label: they gain a point
-# of P@1 and P@5 on delicious, which has 19, in a third of the time, since a margin visits all classes once a label; on
-# bibtex and eurlex57k, which have 2.4 and 5.1, they lose one to four (bench/notes/hybrid.md).
+# Embeddings of several labels a row rank them by margins; of one label, and of more labels than these in the mean,
+# they are those of the decoupled softmax with the settings of one label: they gain a point of P@1 and P@5 on delicious,
+# which has 19, in a third of the time, since a margin visits all classes once a label; on bibtex and eurlex57k, which
+# have 2.4 and 5.1, they lose one to four (bench/notes/hybrid.md).
 MANY_LABELS = 8.0
 
 # model="auto": pairs of so few rows are left out that a row meets at most so many weights, predicted from so many of
@@ -142,7 +139,7 @@ def settle_hybrid(
     where = "with model='hybrid'"
     plan, used, inner = _postings_plan(given, chosen, x, where)
     given.refuse_rest(where)
-    open_, dim = (RANKING, RANKING_DIM) if ranks else (auto.EMBEDDED, auto.EMBEDDED_DIM)
+    open_, dim = (auto.RANKING, auto.RANKING_DIM) if ranks else (auto.EMBEDDED, auto.EMBEDDED_DIM)
     draws = SAMPLERS["uniform" if ranks else "frequency"]()
     # Of the estimator's parameters the embeddings have those that the weights have no use for.
     of_embeddings = Given(clone(owner).set_params(learning_rate="auto", max_iter="auto"))
@@ -152,7 +149,7 @@ def settle_hybrid(
         x,
         n_classes,
         loss=loss,
-        smoothing=SMOOTHING if ranks else 0.0,
+        smoothing=auto.SMOOTHING if ranks else 0.0,
         open_=open_,
         dim=int(of_embeddings.take("dim", dim)),
         relu=used["model"].get_params()["activation"] == "relu",
@@ -261,6 +258,8 @@ def _postings_plan(
     if hogwild and batch_size is not None:
         raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
     reduction = str(of_solver.take("reduction", "decoupled"))
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction is {reduction!r}, which has no gradient of all classes; {where} leave it 'auto'")
     square = mean_square_of(x)
     rate = float(given.take("learning_rate", FIRST_MOVE / mean_length_of(x)))
     passes, decay = (PASSES_OF_FEW, DECAY_OF_FEW) if x.shape[0] <= FEW_ROWS else (PASSES, DECAY)

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, clone
 
 from manyclass.estimators import auto
 from manyclass.estimators.plans import (
+    BATCH_REDUCTIONS,
     REDUCTIONS,
     U_RATES,
     Chosen,
@@ -314,16 +315,20 @@ def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: i
             f"alpha is {given.take('alpha')!r}, which has no effect with several labels, embeddings or a search; "
             "leave it 'auto'"
         )
-    relu, dim = False, None
-    if embeds or (chosen.model is not None and chosen.model.name == "embedding"):
-        dim = int(given.take("dim", auto.EMBEDDED_DIM))
-        relu = chosen.model is not None and chosen.model.get_params()["activation"] == "relu"
     sampler = SAMPLERS["all"]() if solver.name == "exact" and chosen.sampler is None else chosen.sampler
     if solver.name == "exact" and sampler is not None and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     loss = _batch_loss(solver, sampler)
-    draws = embeds or solver.name in LABEL_SOLVERS
-    source = batch_source(sampler, n_classes, sampled=draws, draws=SAMPLERS["frequency"]())
+    ranks, relu, dim = loss == "margin", False, None
+    if embeds or (chosen.model is not None and chosen.model.name == "embedding"):
+        dim = int(given.take("dim", auto.RANKING_DIM_ALONE if ranks else auto.EMBEDDED_DIM))
+        relu = chosen.model is not None and chosen.model.get_params()["activation"] == "relu"
+    source = batch_source(
+        sampler,
+        n_classes,
+        sampled=not ranks and (embeds or solver.name in LABEL_SOLVERS),
+        draws=SAMPLERS["uniform" if ranks else "frequency"](),
+    )
     if loss == "logistic" and source["source"] != "exact":
         raise ValueError(
             "reduction is 'logistic', a sum over all classes, which those drawn do not stand for; set sampler='all' "
@@ -335,8 +340,8 @@ def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: i
         x,
         n_classes,
         loss=loss,
-        smoothing=0.0,
-        open_=auto.EMBEDDED if embeds else auto.BATCHES,
+        smoothing=auto.SMOOTHING if ranks else 0.0,
+        open_=auto.RANKING_ALONE if ranks else auto.EMBEDDED if embeds else auto.BATCHES,
         dim=dim,
         relu=relu,
         source=source,
@@ -355,7 +360,7 @@ def _batch_loss(solver: Part, sampler: Part | None) -> str:
     reduction = getattr(solver, "reduction", "auto")
     if reduction not in ("auto", "pick_all") and sampler is not None and sampler.name == "search":
         raise ValueError(f"reduction is {reduction!r}; with sampler='search' it must be 'pick_all'")
-    return REDUCTIONS["pick_all" if reduction == "auto" else reduction]
+    return BATCH_REDUCTIONS["pick_all" if reduction == "auto" else reduction]
 
 
 def _batch_solver(given: Given, chosen: Chosen) -> Part:
@@ -391,7 +396,7 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
         used["n_negatives"] = plan.n_negatives
     inner: dict[str, Any] = {"decay": plan.schedule.decay} if plan.schedule.name == "exponential" else {}
     if plan.double_sum is None:
-        inner["reduction"] = next(name for name, loss in REDUCTIONS.items() if loss == plan.loss)
+        inner["reduction"] = next(name for name, loss in BATCH_REDUCTIONS.items() if loss == plan.loss)
     else:
         inner |= {"reduction": plan.double_sum.reduction, "formulation": plan.double_sum.formulation}
         inner["u_learning_rate"] = plan.double_sum.step * plan.schedule.learning_rate

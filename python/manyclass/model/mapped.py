@@ -33,6 +33,8 @@ class MappedWeights:
         Whether phi is followed by a 1.
     relu : bool
         Whether phi(x) = max(sum_j x_j e_j, 0).
+    scale : float
+        What the scores have been multiplied by since they were trained: training goes on without it.
     """
 
     rows: Floats
@@ -40,6 +42,7 @@ class MappedWeights:
     n_hidden: int
     intercept_column: bool
     relu: bool
+    scale: float = 1.0
 
     sparse = False
     layout = "class-major (for dense data)"
@@ -72,7 +75,7 @@ class MappedWeights:
         if embeddings.size:
             embeddings = aligned_zeros(*embeddings.shape)
             embeddings[:] = self.embeddings
-        return MappedWeights(rows, embeddings, self.n_hidden, self.intercept_column, self.relu)
+        return MappedWeights(rows, embeddings, self.n_hidden, self.intercept_column, self.relu, self.scale)
 
     def widened(self, n_features: int) -> MappedWeights:
         """Return a copy for more features, after those of now; their embeddings or weights are 0: no score changes."""
@@ -151,6 +154,7 @@ class MappedWeights:
     def multiply_scores(self, factor: float) -> None:
         """Multiply all scores by a number, in place."""
         self.rows *= np.float32(factor)
+        self.scale *= factor
 
     def add_to_mean(self, other: MappedWeights, n: int) -> MappedWeights:
         """Return the model whose scores are the mean of those of n models with mean `self` and of `other`.
@@ -159,7 +163,9 @@ class MappedWeights:
         has the root of each weight of the mean, so that a step of training that goes on moves scores as one of either.
         """
         ours, theirs = np.float32(n / (n + 1)), np.float32(1 / (n + 1))
+        scale = (n * self.scale + other.scale) / (n + 1)
         if not self.embeddings.size:
+            self.scale = scale
             self.rows *= ours
             self.rows += theirs * other.rows
             return self
@@ -172,7 +178,7 @@ class MappedWeights:
             rows[:, n_hidden] = ours * self.intercept + theirs * other.intercept
         embeddings[:, :h] = of_ours * self.embeddings[:, :h]
         embeddings[:, h:n_hidden] = of_theirs * other.embeddings[:, : other.n_hidden]
-        return MappedWeights(rows, embeddings, n_hidden, self.intercept_column, self.relu)
+        return MappedWeights(rows, embeddings, n_hidden, self.intercept_column, self.relu, scale)
 
     def _linear(self) -> LinearWeights:
         return LinearWeights(self.rows, np.zeros(self.n_classes, dtype=np.float32), sparse=False)
