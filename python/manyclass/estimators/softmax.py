@@ -60,8 +60,9 @@ class SoftmaxClassifier(LabelClassifier):
 
     Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, rows
     weighted by `sample_weight`, and a ridge on W, over W and intercepts; `help(manyclass.solvers)` tells how (Fagan &
-    Iyengar 2018), `help(manyclass.estimators.auto)` what "auto" is: of several labels P, `manyclass.models.Hybrid`.
-    In minibatches it is the cross-entropy :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2).
+    Iyengar 2018), `help(manyclass.estimators.auto)` what "auto" is: of several labels P, `manyclass.models.Hybrid` or
+    embeddings by margins. In minibatches the loss is :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al.
+    2018, eq. 2), the cross-entropy.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ class SoftmaxClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.estimators.calibration)`.
     n_models : int or "auto", default="auto"
-        Mean of the scores of so many runs that differ by their seed, kept as one model; "auto": 3 of small hybrids.
+        Mean of the scores of so many runs that differ by their seed, kept as one model; "auto": at most 3.
     warm_start : bool, default=False
         `fit` begins at the weights of the last fit, with what it chose; see `help(manyclass.estimators.warm)`.
 
