@@ -67,6 +67,17 @@ def test_training_goes_on_without_the_scale(seed):
     np.testing.assert_allclose(z, own, rtol=FLOAT, atol=FLOAT * np.abs(own).max())
 
 
+def test_a_fit_that_begins_warm_goes_on_and_keeps_the_scale(seed):
+    X, Y = data(seed)
+    warm = softmax(warm_start=True, dim=6, max_iter=1).fit(X, Y)
+    scale, before = warm._weights.scale, warm.decision_function(X)
+    on = softmax(max_iter=1).fit(X, Y).partial_fit(X, Y)
+    warm.fit(X, Y)
+    assert warm._weights.scale == pytest.approx(scale)
+    assert not np.allclose(warm.decision_function(X), before)
+    assert on._weights.scale == pytest.approx(scale)
+
+
 def test_a_stream_finds_the_scale_anew_on_rows_that_are_new(seed):
     X, Y = data(seed, 1500)
     model, scales = softmax(), []
