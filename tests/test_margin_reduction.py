@@ -113,8 +113,21 @@ def test_it_is_the_default_where_pairs_are_too_many_and_labels_few(seed, monkeyp
     assert type(SoftmaxClassifier(random_state=0).fit(X, Y).resolved_params_["model"]).__name__ == "Hybrid"
 
 
+def test_a_linear_model_has_one_run_and_one_label_a_scale_too(seed):
+    X, Y = data(seed)
+    linear = softmax(model="linear", dim="auto").fit(X, Y)
+    assert "n_models" not in linear.resolved_params_
+    y = sp.csr_array(Y).toarray().argmax(axis=1)
+    one = softmax().fit(X, y)
+    assert one._weights.scale != 1
+    assert one.evaluate(X, y)["log_loss"] < np.log(12)
+
+
 def test_it_is_refused_where_it_has_no_meaning(seed):
     X, Y = data(seed)
+    check_supported = pytest.importorskip("manyclass.dask.refusals").check_supported
+    with pytest.raises(ValueError, match="reduction is 'margin', whose scale needs rows held out"):
+        check_supported(softmax(model="linear", dim="auto"))
     for kind in ("sparse", "hybrid"):
         with pytest.raises(ValueError, match=f"reduction is 'margin'.* with model='{kind}' leave it 'auto'"):
             softmax(model=kind, dim="auto").fit(X, Y)

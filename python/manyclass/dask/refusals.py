@@ -27,6 +27,11 @@ def check_supported(owner: Any) -> None:
                 f"{name} is {part.name!r}, which is not there on a cluster; linear models are, by all steps on single "
                 "points (solver='implicit', 'exact', 'umax' and others), with draws that need no search"
             )
+    if getattr(chosen.solver, "reduction", "auto") == "margin":
+        raise ValueError(
+            "reduction is 'margin', whose scale needs rows held out, which is not there on a cluster; leave it 'auto', "
+            "or take DaskMarginClassifier"
+        )
 
 
 DIVISIONS = ("auto", "rows", "rows and classes")

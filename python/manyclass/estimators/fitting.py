@@ -201,6 +201,8 @@ def _fit_batches(settled: Settled, points: Points, watch: Watch) -> Fitted:
         weights, curve, squares = fit_batches(settled.plan, *data)
         return Fitted(weights, curve, settled, squares=squares)
     weights, curve, squares = fit_margins(settled.plan, *data)
+    if not weights.embeddings.size:  # a linear model's objective is convex: all runs end near one optimum
+        return Fitted(weights, curve, settled, squares=squares)
     seconds = auto.fit_cost(auto.Shape.of(points.x, len(points.classes)), settled.plan)
     return Fitted(weights, curve, settled, squares=squares, n_runs=auto.n_runs(seconds, weights.embeddings.nbytes))
 
