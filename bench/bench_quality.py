@@ -93,10 +93,10 @@ def grid_of(model, several, n_classes):
 
 
 def first_labels(name):
-    """Unit rows and their first labels, numbered by the classes that occur in training."""
+    """Unit rows and their first labels, numbered by the classes that occur in training, and what these are called."""
     data = load(name, scale="l2", max_rows=None)
     classes, y = np.unique(data.y_train, return_inverse=True)
-    return data.X_train, y.astype(np.int64), data.X_test, np.searchsorted(classes, data.y_test), len(classes)
+    return data.X_train, y.astype(np.int64), data.X_test, np.searchsorted(classes, data.y_test), classes
 
 
 def all_labels(name, folder):
@@ -104,12 +104,12 @@ def all_labels(name, folder):
     X, Y = load_xmc(folder / name / "train.txt.xz")
     X_test, Y_test = load_xmc(folder / name / "test.txt.xz", n_features=X.shape[1], n_labels=Y.shape[1])
     kept, kept_test = (np.diff(matrix.indptr) > 0 for matrix in (Y, Y_test))
-    return l2_normalize(X[kept]), Y[kept], l2_normalize(X_test[kept_test]), Y_test[kept_test], Y.shape[1]
+    return l2_normalize(X[kept]), Y[kept], l2_normalize(X_test[kept_test]), Y_test[kept_test], np.arange(Y.shape[1])
 
 
-def store(path, X, targets, rows):
+def store(path, X, targets, rows, classes):
     """For quality_models.load: the process that is measured reads no text."""
-    stored = {"rows": rows}
+    stored = {"rows": rows, "classes": classes}
     for name, matrix in (("X", X), ("targets", targets)):
         if sparse.issparse(matrix):
             stored[f"{name}_shape"] = np.array(matrix.shape)
@@ -127,12 +127,13 @@ def store(path, X, targets, rows):
 def prepared(request, data_folder, tmp_path_factory):
     """The name, whether all labels are asked, the folder with the stored data, and what predictions are held to."""
     name, several = request.param
-    X, targets, X_test, truth, n_classes = all_labels(name, data_folder) if several else first_labels(name)
+    X, targets, X_test, truth, classes = all_labels(name, data_folder) if several else first_labels(name)
+    n_classes = len(classes)
     folder = tmp_path_factory.mktemp(name)
-    store(folder / "train.npz", X, targets, np.empty(0, np.int64))
+    store(folder / "train.npz", X, targets, np.empty(0, np.int64), classes)
     n = X_test.shape[0]
     rows = np.sort(np.random.default_rng(0).permutation(n)[:LOSS_ROWS])
-    store(folder / "test.npz", X_test, truth, rows)
+    store(folder / "test.npz", X_test, truth, rows, classes)
     return name, several, folder, truth, n_classes, propensities(targets) if several else None
 
 

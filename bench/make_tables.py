@@ -19,6 +19,7 @@ RESULTS = BENCH / "results"
 PAGES = (
     BENCH / "README.md",
     BENCH.parent / "README.md",
+    BENCH / "notes" / "auto.md",
     BENCH / "notes" / "mutation.md",
     BENCH / "notes" / "quality.md",
     BENCH / "notes" / "roofline.md",
@@ -124,6 +125,53 @@ class OverSeeds:
         return table(list(self.columns), [[filled(form, row) for form in self.columns.values()] for row in means])
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A table with a row for each constant: what the value that all sets but one choose loses on that one, at worst.
+
+    A choice is the value of least mean regret, in nats above the best value of a set.
+    """
+
+    file: str
+
+    def lines(self) -> list[str]:
+        sets: dict[str, dict[str, dict[str, Row]]] = {}
+        for row in read(self.file):
+            sets.setdefault(row["constant"], {}).setdefault(row["data"], {})[row["value"]] = row
+        header = [
+            "constant",
+            "sets",
+            "values",
+            "today",
+            "of all sets",
+            "nats lost",
+            "points lost",
+            "nats above the best",
+        ]
+        return table(header, [self.cells(constant, of) for constant, of in sets.items()])
+
+    def cells(self, constant: str, sets: dict[str, dict[str, Row]]) -> list[str]:
+        first = next(iter(sets.values()))
+        sets = {name: of for name, of in sets.items() if of.keys() == first.keys()}  # a run may not have ended
+        nats = {name: {value: float(row["log_loss"]) for value, row in of.items()} for name, of in sets.items()}
+        today = next(value for value, row in first.items() if row["now"])
+
+        def chosen(names: list[str]) -> str:
+            return min(first, key=lambda value: sum(nats[name][value] - min(nats[name].values()) for name in names))
+
+        of_all, worst = chosen(list(sets)), {"nats": ("", 0.0), "points": ("", 0.0), "above": ("", 0.0)}
+        for name, of in sets.items():
+            taken = chosen([other for other in sets if other != name])
+            lost = {
+                "nats": nats[name][taken] - nats[name][of_all],
+                "points": float(of[of_all]["accuracy"]) - float(of[taken]["accuracy"]),
+                "above": nats[name][taken] - min(nats[name].values()),
+            }
+            worst = {key: max(worst[key], (name, value), key=lambda pair: pair[1]) for key, value in lost.items()}
+        told = [f"{value:.3f} ({name})" if name else "0" for name, value in worst.values()]
+        return [constant, str(len(sets)), ", ".join(first), today, of_all, *told]
+
+
 def means_of(rows: list[Row]) -> Row:
     """One measurement with the figures of several: `Seeds`, which format as their mean; means of lists by place."""
     found: Row = {"seeds": len(rows)}
@@ -173,7 +221,7 @@ ON_THE_FRONT = ("bibtex", "delicious", "20news", "eurlex57k", "yso-en")
 
 COSTS = {"CPU s": "{cpu_s:.1f}", "ms a row": "{predict_ms:.2f}", "peak MB": "{peak_mb:.0f}", "MB": "{mb:.1f}"}
 
-TABLES: dict[str, Columns | Pivot | Tally | OverSeeds] = {
+TABLES: dict[str, Columns | Pivot | Tally | OverSeeds | LeftOut] = {
     "headline": OverSeeds("quality", ("data", "model"), BESIDE, {"labels": "first"}, ("()", "log_loss"), ON_THE_FRONT),
     "many_labels": Columns(
         "many_labels",
@@ -259,6 +307,7 @@ TABLES: dict[str, Columns | Pivot | Tally | OverSeeds] = {
         {"data": "{data}", "model": "{model}", "seeds": "{seeds}", "P@1/3/5": "{p:/}", "PSP@1/3/5": "{psp:/}", **COSTS},
         {"labels": "all"},
     ),
+    "leave_one_out": LeftOut("leave_one_out"),
     "roofline": Columns(
         "roofline",
         {

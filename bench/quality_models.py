@@ -91,7 +91,9 @@ class Ours(Contender):
         self.estimator = getattr(self.imported, self.name)  # which loads what the package needs
 
     def fit(self, X, targets):
-        self.model = self.estimator(random_state=self.seed, **self.settings).fit(X, targets)
+        # With the labels of the file, as `first_label` has them: those of next items say which columns they are.
+        y = targets if self.several else self.classes[targets]
+        self.model = self.estimator(random_state=self.seed, **self.settings).fit(X, y)
 
     def save(self):
         path = self.folder / "model.safetensors"
@@ -100,11 +102,11 @@ class Ours(Contender):
 
     def top(self, X, k):
         labels, log_p = self.model.predict_top_k(X, k)
-        return labels, np.exp(log_p.astype(float))
+        return np.searchsorted(self.classes, labels), np.exp(log_p.astype(float))
 
     def log_p(self, X, y):
         # Of rows one by one: evaluate() has the mean alone, which is all that is reported.
-        return np.array([-self.model.evaluate(X, y)["log_loss"]])
+        return np.array([-self.model.evaluate(X, self.classes[y])["log_loss"]])
 
     def chosen(self):
         # MarginClassifier does not say what it resolves.
@@ -118,7 +120,7 @@ class OursMargin(Ours):
     name, log_p = "MarginClassifier", None
 
     def top(self, X, k):
-        return self.model.predict_top_k(X, k)[0], None
+        return np.searchsorted(self.classes, self.model.predict_top_k(X, k)[0]), None
 
 
 class Sklearn(Contender):
@@ -268,7 +270,7 @@ CONTENDERS = {
 
 
 def load(path):
-    """X and targets that bench_quality.py stored, and the rows whose log-loss is asked."""
+    """X and targets that bench_quality.py stored, the rows whose log-loss is asked, and what the classes are called."""
     with np.load(path) as arrays:
         stored = dict(arrays)
 
@@ -278,7 +280,7 @@ def load(path):
         parts = tuple(stored[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
         return sparse.csr_array(parts, shape=tuple(stored[f"{name}_shape"]))
 
-    return matrix("X"), matrix("targets"), stored["rows"]
+    return matrix("X"), matrix("targets"), stored["rows"], stored["classes"]
 
 
 def peak():
@@ -336,7 +338,7 @@ def version(package):
 
 def main(data, folder):
     job = json.loads((folder / "job.json").read_text())
-    X, targets, _ = load(data / "train.npz")
+    X, targets, _, classes = load(data / "train.npz")
     make, several = CONTENDERS[job["model"]], job["several"]
     if "grid" in job:
         begin = time.process_time()
@@ -345,6 +347,7 @@ def main(data, folder):
         (folder / "result.json").write_text(json.dumps(found))
         return
     model = make(job["settings"], job["seed"], folder, several)
+    model.classes = classes
     begin = time.process_time()
     model.fit(X, targets)
     found = {"cpu_s": round(time.process_time() - getattr(model, "wrote", begin), 2), "peak_mb": round(peak())}
@@ -352,7 +355,7 @@ def main(data, folder):
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
     found["mb"] = round(sum(p.stat().st_size for p in files) / 1e6, 1)
     found["settings"] = model.chosen()
-    X, targets, rows = load(data / "test.npz")
+    X, targets, rows, _ = load(data / "test.npz")
     model.ready()
     k = min(PLACES, job["n_classes"])
     model.top(X[:100], k)

@@ -69,7 +69,7 @@ def test_each_model_is_tried_at_both_sizes_and_the_report_tells(problem):
 
 def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes(problem, monkeypatch):
     tried, loss = [], contest._loss
-    monkeypatch.setattr(contest, "_loss", lambda model, sample: tried.append(model.n_models) or loss(model, sample))
+    monkeypatch.setattr(contest, "_loss", lambda model, *data: tried.append(model.n_models) or loss(model, *data))
     costs = []
     for given, runs in (({}, 3), ({"n_models": 1}, 1)):
         tried.clear()

@@ -89,6 +89,11 @@ class Sparse(Model):
         super().__init__(min_count=min_count, prune=prune)
 
 
+_REPEATS = Setting(
+    "repeats", "learn", "Whether what a row has comes again more often, or not at all.", "choice", ("learn", "ignore")
+)
+
+
 class Hybrid(Model):
     """Scores are those of `Sparse` and of `Embedding`, added: weights of pairs that occur together, and what is shared.
 
@@ -99,6 +104,12 @@ class Hybrid(Model):
     both: by the loss of the decoupled softmax, which is the log-loss of one label. Of several labels both then get the
     temperature of least log-loss, which changes no order. A callback of `fit` sees the part in training.
 
+    Rows may be histories of items and labels the next ones. Where labels are integers, label k is taken for column k of
+    X, and where columns have names for the column of its name; then the scores of the classes of a row's own columns
+    change by one number, common to all classes, times the value in the column. It is found with the scales, on the same
+    rows, and left out unless these are improbable without it: by 5 nats together. Shops do not sell the same again,
+    where an item of the history is the most probable next one by all other weights.
+
     Parameters
     ----------
     min_count : int, default=1
@@ -107,13 +118,17 @@ class Hybrid(Model):
         Share of the weights that are dropped after training, the smallest, in [0, 1].
     activation : {"linear", "relu"}, default="linear"
         What the sum of embeddings goes through.
+    repeats : {"learn", "ignore"}, default="learn"
+        Whether to look for that common number.
     """
 
     name = "hybrid"
-    settings = (_MIN_COUNT, _PRUNE, _ACTIVATION)
+    settings = (_MIN_COUNT, _PRUNE, _ACTIVATION, _REPEATS)
 
-    def __init__(self, *, min_count: int = 1, prune: float = 0.0, activation: str = "linear") -> None:
-        super().__init__(min_count=min_count, prune=prune, activation=activation)
+    def __init__(
+        self, *, min_count: int = 1, prune: float = 0.0, activation: str = "linear", repeats: str = "learn"
+    ) -> None:
+        super().__init__(min_count=min_count, prune=prune, activation=activation, repeats=repeats)
 
 
 MODELS: dict[str, type[Part]] = {"linear": Linear, "embedding": Embedding, "sparse": Sparse, "hybrid": Hybrid}

@@ -62,7 +62,8 @@ def best_model(
             model = clone(owner).set_params(**settled.params, class_weight=None, n_models=runs[name], verbose=0)
             size = (len(sample.labels), sample.n_classes, settled.plan.max_iter)
             cost = runs[name] * auto.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), settled.plan)
-            found[name].append(trials.make("model", name, partial(_loss, model, sample), predicted=cost, size=size))
+            loss = partial(_loss, model, sample, points.classes[sample.classes])
+            found[name].append(trials.make("model", name, loss, predicted=cost, size=size))
     means = {name: float(np.average(losses, weights=n_out)) for name, losses in found.items()}
     best = min(means, key=lambda name: means[name])
     if not math.isfinite(means[best]):
@@ -90,10 +91,13 @@ def _draws(labels: Ids, sizes: list[int], random: np.random.RandomState) -> list
     return whole or draws
 
 
-def _loss(model: Any, sample: Sample) -> float:
-    """Fit, and return the log-loss on rows held out, in nats; infinite where the fit ended early."""
-    quietly(lambda: model.fit(sample.x, sample.labels, sample_weight=sample.weights))
+def _loss(model: Any, sample: Sample, classes: NDArray[Any]) -> float:
+    """Fit, and return the log-loss on rows held out, in nats; infinite where the fit ended early.
+
+    Classes are called as in the fit, for their names may say which features are the classes themselves.
+    """
+    quietly(lambda: model.fit(sample.x, classes[sample.labels], sample_weight=sample.weights))
     if model.n_iter_ < model.resolved_params_.get("max_iter", model.max_iter):
         return math.inf
-    loss = model.evaluate(sample.x_out, sample.labels_out, sample_weight=sample.weights_out)["log_loss"]
+    loss = model.evaluate(sample.x_out, classes[sample.labels_out], sample_weight=sample.weights_out)["log_loss"]
     return float(loss) if math.isfinite(loss) else math.inf

@@ -34,7 +34,7 @@ from manyclass.estimators.continued import (
 from manyclass.estimators.fitting import asks_for_batches, with_model_of_several
 from manyclass.estimators.growing import Starts, refuse_starts, set_new_rows
 from manyclass.estimators.plans import Chosen
-from manyclass.estimators.postings import settle_hybrid, settle_sparse
+from manyclass.estimators.postings import features_of_classes, settle_hybrid, settle_sparse
 from manyclass.estimators.settle import Settled, settle_batches
 from manyclass.estimators.weighting import normalized, some_of
 from manyclass.model.mapped import MappedWeights
@@ -248,6 +248,7 @@ def _go_on_hybrid(plan: HybridPlan, points: Points, before: Before, steps: Steps
     passes = HybridPlan(
         _with_passes(plan.postings, points, before, steps),
         _with_passes(plan.embeddings, points, before, replace(steps, learning_rate=None)),
+        plan.repeats,
     )
     if before.weights is None:
         return _begin_hybrid(passes, points, before)
@@ -274,7 +275,10 @@ def _begin_hybrid(plan: HybridPlan, points: Points, before: Before) -> GoneOn:
     curve = go_on_hybrid(plan, x, kept.labels, kept.weights, _seen(weights, points, before), squares)
     if joins:
         r = some_of(points.weights, out)
-        join(weights, points.x[out], points.some(out).labels, plan.n_threads, r, LEAST_SCALE)
+        some, own = points.some(out), features_of_classes(plan, points)
+        joined = join(weights, some.x, some.labels, plan.n_threads, r, least=LEAST_SCALE, own=own)
+        squares = squares.of_more_pairs(weights.postings, joined.postings)
+        weights = joined
     return GoneOn(weights, curve, None, {"_squares": squares})
 
 
@@ -283,7 +287,7 @@ def _scales_of_stream(weights: HybridWeights, points: Points, n_threads: int) ->
     n_rows = len(points.labels)
     rows = np.linspace(0, n_rows - 1, min(n_rows, MOST_HELD_OUT)).astype(np.int64)
     some = points.some(rows)
-    join(weights, some.x, some.labels, n_threads, some.weights, LEAST_SCALE)
+    join(weights, some.x, some.labels, n_threads, some.weights, least=LEAST_SCALE)
     scales = weights.scales
     weights.multiply_parts((1 / scales[0], 1 / scales[1]))
     return scales

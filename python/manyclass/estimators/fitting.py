@@ -16,6 +16,7 @@ from manyclass.estimators.plans import Chosen
 from manyclass.estimators.postings import (
     FEW_ROWS_OF_A_PAIR,
     MANY_LABELS,
+    features_of_classes,
     least_count,
     settle_hybrid,
     settle_sparse,
@@ -174,7 +175,7 @@ def _is_contested(points: Points) -> bool:
 def _fit_postings(settled: Settled, points: Points, watch: Watch) -> Fitted:
     data = (points.x, points.labels, len(points.classes), watch, points.weights)
     if isinstance(settled.plan, HybridPlan):
-        both, curve, of_both = fit_hybrid(settled.plan, *data)
+        both, curve, of_both = fit_hybrid(settled.plan, *data, features_of_classes(settled.plan, points))
         seconds = auto.fit_cost(_shape_of_hybrid(both, points), settled.plan)
         n_runs = auto.n_runs(seconds, both.mapped.embeddings.nbytes)
         return Fitted(both, curve, settled, squares=of_both, n_runs=n_runs)

@@ -29,7 +29,7 @@ from manyclass.estimators.trials import Trials
 from manyclass.estimators.tuning import quietly, walk
 from manyclass.estimators.weighting import normalized
 from manyclass.model.postings import as_csr
-from manyclass.model.weights import Matrix
+from manyclass.model.weights import Ids, Matrix
 from manyclass.parts import Given
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
@@ -101,6 +101,23 @@ def least_count(met: Mapping[int, float]) -> int | None:
     return next((least for least in LEAST_COUNTS if met[least] <= most[least]), None)
 
 
+def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
+    """The feature that is each class itself, -1 where there is none: of its name, or of its number; None: of no class.
+
+    Places of hashed features say nothing.
+    """
+    classes, n_features = points.classes, points.x.shape[1]
+    if not plan.repeats or points.hashing is not None:
+        return None
+    names = points.features.names
+    if names is not None:
+        places = {str(name): place for place, name in enumerate(names)}
+        return np.array([places.get(str(label), -1) for label in classes], dtype=np.int32)
+    if classes.dtype.kind not in "iu":
+        return None
+    return np.where((classes >= 0) & (classes < n_features), classes, -1).astype(np.int32)
+
+
 def settle_sparse(owner: BaseEstimator, chosen: Chosen, points: Points, *, timed: bool) -> Settled:
     """The plan for model="sparse"; nothing is tried before a fit that is `timed`."""
     given = given_of(owner)
@@ -162,9 +179,10 @@ def settle_hybrid(
     used |= {"dim": embeddings.dim, "sampler": batch_sampler(embeddings)}
     if embeddings.source != "exact":
         used["n_negatives"] = embeddings.n_negatives
+    repeats = used["model"].get_params()["repeats"] == "learn"
     plan, trials = _tried(owner, plan, HybridPlan(plan, embeddings), points, timed=timed, trials=trials)
     used["learning_rate"] = plan.schedule.learning_rate
-    return Settled(HybridPlan(plan, embeddings), opened(owner, used, used["solver"], inner), trials=trials)
+    return Settled(HybridPlan(plan, embeddings, repeats), opened(owner, used, used["solver"], inner), trials=trials)
 
 
 def _tried(

@@ -341,13 +341,20 @@ def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: i
         n_classes,
         loss=loss,
         smoothing=auto.SMOOTHING if ranks else 0.0,
-        open_=auto.RANKING_ALONE if ranks else auto.EMBEDDED if embeds else auto.BATCHES,
+        open_=_open_of(embeds=dim is not None and solver.name == "adagrad", ranks=ranks),
         dim=dim,
         relu=relu,
         source=source,
     )
     given.refuse_rest("with several labels, embeddings or a search")
     return Settled(plan, _opened_batches(owner, plan, solver))
+
+
+def _open_of(*, embeds: bool, ranks: bool) -> Open:
+    """What is left open stands for, with embeddings by Adagrad's steps and without."""
+    if ranks:
+        return auto.RANKING_ALONE
+    return auto.EMBEDDED if embeds else auto.BATCHES
 
 
 def _batch_loss(solver: Part, sampler: Part | None) -> str:

@@ -137,7 +137,10 @@ def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> ND
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a trial, to train on and held out, their classes numbered anew, and the weights of each part."""
+    """Rows of a trial, to train on and held out, their classes numbered anew, and the weights of each part.
+
+    `classes` are the numbers that they have otherwise.
+    """
 
     x: Matrix
     labels: Ids
@@ -145,7 +148,12 @@ class Sample:
     x_out: Matrix
     labels_out: Ids
     weights_out: Doubles | None
-    n_classes: int
+    classes: Ids
+
+    @property
+    def n_classes(self) -> int:
+        """How many they are."""
+        return len(self.classes)
 
     @classmethod
     def of(
@@ -171,7 +179,7 @@ class Sample:
             x[out],
             numbered[held],
             some_of(weights, out),
-            len(classes),
+            classes,
         )
 
     def loss(self, plan: PointsPlan, heading: str = "") -> float:

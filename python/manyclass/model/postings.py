@@ -170,12 +170,24 @@ class SparseWeights:
         Its support is that of both: each run leaves out the pairs of rows that it holds out, or prunes others.
         """
         ours, theirs = np.float32(n / (n + 1)), np.float32(1 / (n + 1))
-        mean, _ = self.grown(self.n_classes, np.arange(self.n_classes), other.indptr, other.classes)
+        mean, at = self._on_both(other)
         mean.multiply_scores(float(ours))
-        own, more = (_numbered(one.indptr, one.classes, one.n_classes) for one in (mean, other))
-        mean.values[np.searchsorted(own, more)] += theirs * other.values
+        mean.values[at] += theirs * other.values
         mean.intercept[:] += theirs * other.intercept
         return mean
+
+    def plus(self, other: SparseWeights) -> SparseWeights:
+        """Return the weights whose scores are the sums of both."""
+        made, at = self._on_both(other)
+        made.values[at] += other.values
+        made.intercept[:] += other.intercept
+        return made
+
+    def _on_both(self, other: SparseWeights) -> tuple[SparseWeights, NDArray[np.intp]]:
+        """A copy on the support of both, and where the pairs of the other one are in it."""
+        made, _ = self.grown(self.n_classes, np.arange(self.n_classes), other.indptr, other.classes)
+        numbers, theirs = (_numbered(one.indptr, one.classes, one.n_classes) for one in (made, other))
+        return made, np.searchsorted(numbers, theirs)
 
     def _core_weights(self) -> _core.PostingWeights:
         return self._core_made.of(self, NOTHING)

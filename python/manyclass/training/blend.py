@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,25 @@ def best_scales(
 
     The labels of a row do not compete in it, so that it is about what ranks them above the other classes.
     """
-    scales = _of_least_loss(_decoupled, (first, second), x, labels, n_threads, sample_weight, least=0.0)
+    tiles = _tiles((first, second), x, labels, n_threads, sample_weight)
+    scales = _of_least_loss(_decoupled, tiles, (0.0, 0.0))
     return scales[0], scales[1]
+
+
+def best_addition(
+    model: Weights, other: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
+) -> tuple[float, float, float]:
+    """A factor of the scores of a model, more than 0, and one of any sign of what is added, by the decoupled loss.
+
+    The third number is how much better that is, in nats, than the factor alone: of all rows together.
+    """
+    tiles = _tiles((model, other), x, labels, n_threads, sample_weight)
+    if not any(tile.parts[1].any() for tile in tiles):
+        return 1.0, 0.0, 0.0
+    alone = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, 0.0), (None, 0.0))
+    both = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, None))
+    gain = _loss(_decoupled, tiles, np.array(alone))[0] - _loss(_decoupled, tiles, np.array(both))[0]
+    return both[0], both[1], gain * float(sum(tile.r.sum() for tile in tiles))
 
 
 def best_factor(
@@ -51,7 +69,7 @@ def best_factor(
 
     Of several labels a row it is the mean of theirs, all classes competing, which is what `evaluate` tells.
     """
-    return _of_least_loss(_log_loss, (model,), x, labels, n_threads, sample_weight, least=LEAST_FACTOR)[0]
+    return _of_least_loss(_log_loss, _tiles((model,), x, labels, n_threads, sample_weight), (LEAST_FACTOR,))[0]
 
 
 def decoupled_loss(
@@ -74,6 +92,9 @@ class _Tile:
     def own(self, scores: Floats) -> Doubles:
         """The scores of the labels."""
         return scores[self.rows, self.ids].astype(np.float64)
+
+
+_Loss = Callable[[_Tile, Floats], tuple[float, list[float]]]
 
 
 def _log_loss(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
@@ -108,30 +129,28 @@ def _decoupled(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
 
 
 def _of_least_loss(
-    loss: Callable[[_Tile, Floats], tuple[float, list[float]]],
-    models: tuple[Weights, ...],
-    x: Matrix,
-    labels: Labels,
-    n_threads: int,
-    sample_weight: Doubles | None,
-    *,
-    least: float,
+    loss: _Loss, tiles: list[_Tile], least: tuple[float | None, ...], most: tuple[float | None, ...] | None = None
 ) -> list[float]:
-    """Factors of scores whose sum has the least loss on some of the rows; it is convex in them."""
-    tiles = _tiles(models, x, labels, n_threads, sample_weight)
-    total = sum(float(tile.r.sum()) for tile in tiles)
-
-    def of(scales: Doubles) -> tuple[float, Doubles]:
-        value, slopes = 0.0, np.zeros(len(scales))
-        for tile in tiles:
-            z = sum(times(scores, scale, len(scales)) for scale, scores in zip(scales, tile.parts, strict=True))
-            more, by = loss(tile, np.asarray(z))
-            value, slopes = value + more, slopes + by
-        return value / total, slopes / total
-
-    start = np.full(len(models), 1 / len(models))
-    found = minimize(of, start, jac=True, method="L-BFGS-B", bounds=[(least, None)] * len(models))
+    """Factors of scores, within bounds, whose sum has the least loss on some of the rows; it is convex in them."""
+    most = (None,) * len(least) if most is None else most
+    start = np.full(len(least), 1 / len(least))
+    for at, bound in enumerate(most):
+        start[at] = start[at] if bound is None else min(start[at], bound)
+    found = minimize(
+        partial(_loss, loss, tiles), start, jac=True, method="L-BFGS-B", bounds=list(zip(least, most, strict=True))
+    )
     return [float(scale) for scale in found.x]
+
+
+def _loss(loss: _Loss, tiles: list[_Tile], scales: Doubles) -> tuple[float, Doubles]:
+    """The mean over rows, and its derivatives by the factors."""
+    value, slopes = 0.0, np.zeros(len(scales))
+    for tile in tiles:
+        z = sum(times(scores, scale, len(scales)) for scale, scores in zip(scales, tile.parts, strict=True))
+        more, by = loss(tile, np.asarray(z))
+        value, slopes = value + more, slopes + by
+    total = sum(float(tile.r.sum()) for tile in tiles)
+    return value / total, slopes / total
 
 
 def _tiles(

@@ -10,39 +10,50 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.model.postings import HybridWeights
-from manyclass.model.weights import Doubles, Matrix
+from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.training.batches import fit_batches, start_mapped
-from manyclass.training.blend import best_factor, best_scales, rows_held_out
+from manyclass.training.blend import LEAST_FACTOR, best_factor, best_scales, rows_held_out
 from manyclass.training.plan import HybridPlan, Labels, Watch
 from manyclass.training.postings import fit_postings, start_postings
+from manyclass.training.repeats import best_repeats
 from manyclass.training.seen import Seen
 from manyclass.training.squares import HybridSquares, MappedSquares, PostingSquares
 
 
 def fit_hybrid(
-    plan: HybridPlan, x: Matrix, labels: Labels, n_classes: int, watch: Watch, sample_weight: Doubles | None = None
+    plan: HybridPlan,
+    x: Matrix,
+    labels: Labels,
+    n_classes: int,
+    watch: Watch,
+    sample_weight: Doubles | None = None,
+    own: Ids | None = None,
 ) -> tuple[HybridWeights, list[float], HybridSquares]:
     """Train on points that have labels; return the weights with the mean loss of each pass of those on pairs.
 
+    `own` are the features that are the classes themselves (repeats.py), -1 where there is none; None: of no class.
     Where the training of the weights on pairs ends before its last pass, by Ctrl-C, a callback or the clock, that of
     the embeddings is left out, and they add 0.
     """
     held = rows_held_out(len(labels), plan.postings.seed)
     out, rows = np.flatnonzero(held), np.flatnonzero(~held)
-    own, r = some_points(labels, rows), None if sample_weight is None else sample_weight[rows]
+    of_kept, r = some_points(labels, rows), None if sample_weight is None else sample_weight[rows]
     kept = x[rows] if len(out) else x
     begin = time.perf_counter()
-    postings, curve, of_postings = fit_postings(plan.postings, kept, own, n_classes, replace(watch, heading="pairs"), r)
+    told = replace(watch, heading="pairs")
+    postings, curve, of_postings = fit_postings(plan.postings, kept, of_kept, n_classes, told, r)
     left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
     passes = plan.embeddings.max_iter if len(curve) == plan.postings.max_iter else 0
     of_embeddings = replace(plan.embeddings, max_iter=passes)
     told = replace(watch, heading="embeddings", max_seconds=left)
-    mapped, _, of_mapped = fit_batches(of_embeddings, kept, own, n_classes, told, r)
-    weights = HybridWeights(postings, mapped)
+    mapped, _, of_mapped = fit_batches(of_embeddings, kept, of_kept, n_classes, told, r)
+    weights, squares = HybridWeights(postings, mapped), HybridSquares(of_postings, of_mapped)
     if len(out) and passes:
         held_r = None if sample_weight is None else sample_weight[out]
-        join(weights, x[out], some_points(labels, out), plan.postings.n_threads, held_r)
-    return weights, curve, HybridSquares(of_postings, of_mapped)
+        joined = join(weights, x[out], some_points(labels, out), plan.postings.n_threads, held_r, own=own)
+        squares = squares.of_more_pairs(postings, joined.postings)
+        weights = joined
+    return weights, curve, squares
 
 
 def begin_hybrid(
@@ -93,18 +104,31 @@ def join(
     labels: Labels,
     n_threads: int,
     sample_weight: Doubles | None,
+    *,
     least: float = 0.0,
-) -> None:
+    own: Ids | None = None,
+) -> HybridWeights:
     """Multiply the weights of both parts by the scales that are best on rows that they were not trained on.
 
-    Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
-    probable. No scale is below `least`: 0 loses a part for good.
+    Returned are these weights or, where classes have features of their `own` whose common weight (repeats.py) makes
+    them better, others that have those pairs, too. Scales that rank several labels leave a factor of the sum open: the
+    temperature that makes its softmax the most probable. No scale is below `least`: 0 loses a part for good.
     """
     held = (x, labels, n_threads, sample_weight)
     scales = best_scales(weights.postings, weights.mapped, *held)
+    found = None
     weights.multiply_parts((max(least, scales[0]), max(least, scales[1])))
+    if own is not None:
+        found = best_repeats(weights, own, *held)
+    if found is not None:
+        factor, pairs = found
+        weights.multiply_scores(factor)
+        # Pairs are on the scale of the others, from which training goes on.
+        scales = max(LEAST_FACTOR, weights.scales[0]), weights.scales[1]
+        weights = replace(weights, postings=weights.postings.plus(pairs), scales=scales)
     if len(labels.ids) > len(labels):
         weights.multiply_scores(best_factor(weights, *held))
+    return weights
 
 
 def some_points(labels: Labels, points: NDArray[np.int64]) -> Labels:

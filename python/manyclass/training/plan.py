@@ -257,10 +257,19 @@ class PostingsPlan(Plan):
 
 @dataclass(frozen=True)
 class HybridPlan:
-    """Training of weights on pairs, then of embeddings beside them."""
+    """Training of weights on pairs, then of embeddings beside them.
+
+    Attributes
+    ----------
+    postings : PostingsPlan
+    embeddings : BatchesPlan
+    repeats : bool
+        Whether classes may have a common weight for the features that are these classes themselves.
+    """
 
     postings: PostingsPlan
     embeddings: BatchesPlan
+    repeats: bool = True
 
     @property
     def n_threads(self) -> int:

@@ -134,7 +134,16 @@ CHECKPOINTS: dict[str, tuple[Callable[[], Any], bool]] = {
         False,
     ),
     "checkpoint_embedding": (
-        lambda: SoftmaxClassifier(model="embedding", dim=4, learning_rate=0.3, max_iter=3, random_state=5, n_models=1),
+        # The decay is set, so that the fit does not depend on what "auto" stands for.
+        lambda: SoftmaxClassifier(
+            solver=solvers.Adagrad(decay=0.9),
+            model="embedding",
+            dim=4,
+            learning_rate=0.3,
+            max_iter=3,
+            random_state=5,
+            n_models=1,
+        ),
         False,
     ),
     "checkpoint_pairs": (

@@ -1,0 +1,97 @@
+"""What do the constants of "auto" lose on a set that had no part in choosing them?
+
+Each constant is varied alone, the others as they are, on sets of first labels; test log-loss in nats and accuracy in
+per cent, one seed and one run each. Left out: for each set the value with the least mean regret over the *other* sets
+is taken, and what it loses there against the value that all sets together choose, and against the best of the values,
+is told. Training rows are cut to at most ROWS random ones, test rows to TESTED. Records go to
+results/leave_one_out.jsonl; one that is there is not made again:
+
+    python -m pytest bench/bench_leave_one_out.py && python bench/make_tables.py
+"""
+
+import json
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyclass import SoftmaxClassifier
+from manyclass.estimators import auto, postings
+from manyclass.estimators.plans import Open
+from manyclass.papers.data import load
+
+RESULTS = Path(__file__).with_name("results") / "leave_one_out.jsonl"
+ROWS, TESTED = 100_000, 4_000
+HYBRID = ("bibtex", "delicious", "20news", "toys-next", "gowalla", "yelp-next", "panlex", "yso-en")
+LINEAR = ("bibtex", "delicious", "20news", "toys-next", "eurlex57k", "omniglot", "mnist")
+
+# The model, the module that has the constant, its name, and its values; the first is today's.
+CONSTANTS = {
+    "first move of pairs": ("hybrid", postings, "FIRST_MOVE", (7.2, 2.4, 21.6)),
+    "passes of embeddings": (
+        "hybrid", auto, "EMBEDDED", tuple(Open(1024, n, decay) for n, decay in ((4, 0.5), (3, 0.4), (6, 0.6)))
+    ),
+    "columns of embeddings": ("hybrid", auto, "EMBEDDED_DIM", (192, 128, 256)),
+    "sampled passes": ("implicit", auto, "PASSES_SAMPLED", (12, 6, 20)),
+    "sampled classes": ("implicit", auto, "NEGATIVES_SAMPLED", (256, 128, 512)),
+    "as good a step": ("implicit", auto, "AS_GOOD", (1.005, 1.0, 1.01)),
+}  # fmt: skip
+
+
+@contextmanager
+def set_to(module, name, value):
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+def told(value):
+    """A value as tables have it."""
+    return f"{value.max_iter} x {value.decay}" if isinstance(value, Open) else repr(value)
+
+
+def records():
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+
+
+def cut(name):
+    """At most ROWS training rows and TESTED test rows, of classes that are in both."""
+    data, random = load(name, scale="l2", max_rows=None), np.random.default_rng(0)
+    rows = np.sort(random.permutation(len(data.y_train))[:ROWS])
+    X, y = data.X_train[rows], data.y_train[rows]
+    tested = np.flatnonzero(np.isin(data.y_test, y))
+    tested = np.sort(random.permutation(tested)[:TESTED])
+    return X, y, data.X_test[tested], data.y_test[tested]
+
+
+def model_of(kind):
+    given = {"model": "hybrid", "n_models": 1} if kind == "hybrid" else {"model": "linear", "solver": "implicit"}
+    return SoftmaxClassifier(random_state=0, n_jobs=1, **given)
+
+
+@pytest.mark.parametrize("name", list(dict.fromkeys(HYBRID + LINEAR)))
+def test_constants_of_auto(timed, name, small):
+    if small:
+        pytest.skip("constants are judged on real data")
+    have = {(r["data"], r["constant"], r["value"]) for r in records()}
+    X, y, X_test, y_test = cut(name)
+    begin = time.perf_counter()
+    for constant, (kind, module, attribute, values) in CONSTANTS.items():
+        for place, value in enumerate(values):
+            if name not in (HYBRID if kind == "hybrid" else LINEAR) or (name, constant, told(value)) in have:
+                continue
+            with set_to(module, attribute, value):
+                start = time.process_time()
+                model = model_of(kind).fit(X, y)
+                cpu = time.process_time() - start
+            found = model.evaluate(X_test, y_test)
+            row = {"run": "leave_one_out", "data": name, "constant": constant, "value": told(value), "now": place == 0}
+            row |= {"log_loss": round(found["log_loss"], 4), "accuracy": round(100 * (1 - found["error"]), 2)}
+            with RESULTS.open("a") as file:
+                file.write(json.dumps(row | {"cpu_s": round(cpu, 1), "rows": len(y)}) + "\n")
+    timed.taken([time.perf_counter() - begin])

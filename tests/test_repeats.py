@@ -1,0 +1,158 @@
+"""The common weight of features that are the classes themselves, as items of a history are of the next one."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import log_softmax
+
+import manyclass
+from manyclass import SoftmaxClassifier, models
+from manyclass.checks import seed_from
+from manyclass.estimators.base import Points
+from manyclass.estimators.history import Features
+from manyclass.estimators.postings import features_of_classes
+from manyclass.training import blend, repeats
+from manyclass.training.plan import HybridPlan
+
+K, GROUP, HELD = 240, 6, 3  # items, those of a group, and items of a history: each is in 25 rows of 2,000
+NEVER, OFTEN = 0.0, 0.8  # how often the next item is one of the history
+
+
+def histories(seed, again, n=2000):
+    """Histories of items of one group, the next item, of the same group, and whether it was there before."""
+    rng = np.random.default_rng(seed)
+    X, y = np.zeros((n, K), dtype=np.float32), np.empty(n, dtype=np.int64)
+    for i in range(n):
+        y[i] = i % K  # each class has rows
+        group = y[i] // GROUP * GROUP + np.arange(GROUP)
+        others = rng.permutation(group[group != y[i]])
+        X[i, others[:HELD]] = HELD**-0.5
+        if rng.random() < again:
+            X[i, others[0]], X[i, y[i]] = 0, HELD**-0.5
+    return sp.csr_array(X), y
+
+
+def fitted(X, y, seed, *, look=True, **parameters):
+    model = models.Hybrid(repeats="learn" if look else "ignore")
+    given = {"dim": 8, "n_models": 1, "max_iter": 2} | parameters
+    return SoftmaxClassifier(model=model, random_state=seed, **given).fit(X, y)
+
+
+def factor_of(found, ignored):
+    """What all scores are multiplied by beside the common weight."""
+    return found._weights.scales[1] / ignored._weights.scales[1]
+
+
+def weight_of_own(found, ignored):
+    """The common weight: what the pairs of an item and its own class have more than without it, on the same scale."""
+    more = found.coef_pairs - factor_of(found, ignored) * ignored.coef_pairs
+    off = more - np.diag(np.diag(more))
+    np.testing.assert_allclose(off, 0, atol=1e-5)
+    return np.diag(more)
+
+
+def on_what_rows_have(model, X, seen):
+    """Mean probability of all that a row has together."""
+    return (np.exp(model.predict_log_proba(X)) * seen).sum(axis=1).mean()
+
+
+def with_pairs(model):
+    model.coef_pairs = model._weights.postings.coef.toarray()
+    return model
+
+
+@pytest.mark.parametrize("again", [NEVER, OFTEN])
+def test_a_common_weight_of_own_items_has_the_least_loss_on_rows_held_out(again, seed):
+    X, y = histories(seed, again)
+    found, ignored = (with_pairs(fitted(X, y, seed, look=look)) for look in (True, False))
+    own = weight_of_own(found, ignored)
+    np.testing.assert_allclose(own, own[0], rtol=1e-3, atol=1e-3)  # float32 sums of both supports
+    assert (own[0] > 0) == (again == OFTEN)
+    out = np.flatnonzero(blend.rows_held_out(len(y), seed_from(seed)))
+    z, x = ignored.decision_function(X[out]).astype(np.float64), X[out].toarray()
+
+    def loss(factor, weight):
+        return -log_softmax(factor * z + weight * x, axis=1)[np.arange(len(out)), y[out]].mean()
+
+    factor = factor_of(found, ignored)
+    least = loss(factor, own[0])
+    # The optimiser stops where a step gains a part in 1e9, or where slopes are below 1e-5: weights that exclude what a
+    # row has are as good from some size on.
+    assert least <= min(loss(factor + a, own[0] + b) for a in (-0.1, 0, 0.1) for b in (-1, 0, 1)) + 1e-4
+    assert len(out) * (loss(1, 0) - least) > repeats.LEAST_GAIN
+
+
+def test_next_items_that_never_come_again_are_not_predicted(seed):
+    X, y = histories(seed, NEVER, n=3000)
+    train, test = slice(0, 2000), slice(2000, 3000)
+    found, ignored = (fitted(X[train], y[train], seed, look=look) for look in (True, False))
+    seen = X[test].toarray() > 0
+    assert on_what_rows_have(found, X[test], seen) < 0.01
+    # The label is one of three of a group's six items: log 2 at most, less what training has learnt of single items.
+    gain = ignored.evaluate(X[test], y[test])["log_loss"] - found.evaluate(X[test], y[test])["log_loss"]
+    assert gain > 0.1
+
+
+def test_labels_that_are_no_columns_change_nothing(seed):
+    X, y = histories(seed, NEVER)
+    renamed = np.random.default_rng(seed + 1).permutation(K)[y]  # integers, and in range, but of other items
+    for labels in (y + K, y.astype(str)):
+        found, ignored = (fitted(X, labels, seed, look=look) for look in (True, False))
+        np.testing.assert_array_equal(found.decision_function(X), ignored.decision_function(X))
+    found, ignored = (fitted(X, renamed, seed, look=look) for look in (True, False))
+    assert found.evaluate(X, renamed)["log_loss"] < ignored.evaluate(X, renamed)["log_loss"] + 0.02
+
+
+def test_columns_with_names_are_found_by_them(seed):
+    pandas = pytest.importorskip("pandas")
+    X, y = histories(seed, NEVER)
+    order = np.random.default_rng(seed).permutation(K)
+    names = np.array([f"item {k}" for k in range(K)])
+    frame = pandas.DataFrame(X.toarray()[:, order], columns=names[order])
+    found = fitted(frame, names[y], seed)
+    seen = X.toarray()[:, [int(name.split()[1]) for name in found.classes_]] > 0
+    assert on_what_rows_have(found, frame, seen) < 0.01
+
+
+def test_the_feature_of_a_class_is_the_one_of_its_number_or_name():
+    plan = HybridPlan(None, None)
+    points = Points(np.zeros((1, 4), np.float32), None, np.array([-1, 0, 3, 4]), Features(4, None))
+    np.testing.assert_array_equal(features_of_classes(plan, points), [-1, 0, 3, -1])
+    named = replace(points, classes=np.array(["a", "b", "d"]), features=Features(4, np.array(["d", "c", "b", "x"])))
+    np.testing.assert_array_equal(features_of_classes(plan, named), [-1, 2, 0])
+    assert features_of_classes(plan, replace(points, classes=np.array(["0", "1"]))) is None
+    assert features_of_classes(plan, replace(points, hashing=object())) is None
+    assert features_of_classes(replace(plan, repeats=False), points) is None
+    pairs = repeats.own_features(np.array([-1, 2, 0], dtype=np.int32), 4)
+    np.testing.assert_array_equal(pairs.coef.toarray(), [[0, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]])
+
+
+def test_several_labels_have_the_common_weight(seed):
+    X, y = histories(seed, NEVER, n=600)  # few, so that single items have not learnt it
+    absent = np.where(X.toarray() == 0, 1.0, 0.0) * (np.arange(K) // GROUP == (y // GROUP)[:, np.newaxis])
+    Y = absent.astype(int)  # all three of the group that the row has not
+    found, ignored = (fitted(X, Y, seed, look=look) for look in (True, False))
+    seen = X.toarray() > 0
+    assert on_what_rows_have(found, X, seen) < on_what_rows_have(ignored, X, seen) / 3
+
+
+def test_means_and_files_have_the_common_weight(seed, tmp_path):
+    X, y = histories(seed, NEVER)
+    seen = X.toarray() > 0
+    mean = fitted(X, y, seed, n_models=2)
+    assert on_what_rows_have(mean, X, seen) < 0.01
+    mean.save(tmp_path / "a.model")
+    for same in (manyclass.load(tmp_path / "a.model"), copy.deepcopy(mean)):
+        np.testing.assert_array_equal(same.decision_function(X), mean.decision_function(X))
+
+
+def test_training_goes_on_with_the_common_weight(seed):
+    X, y = histories(seed, NEVER, n=3000)
+    seen = X.toarray() > 0
+    for model in (fitted(X[:2000], y[:2000], seed), SoftmaxClassifier(model="hybrid", dim=8, random_state=seed)):
+        model.partial_fit(X[:2000], y[:2000], classes=np.arange(K))
+        model.partial_fit(X[2000:], y[2000:])
+        assert on_what_rows_have(model, X, seen) < 0.01
