@@ -10,14 +10,17 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "manyclass/core/rng.hpp"
+#include "manyclass/select/all_classes.hpp"
 #include "manyclass/select/draw.hpp"
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/adaptive_steps.hpp"
 #include "manyclass/train/class_shares.hpp"
+#include "manyclass/train/common_rows.hpp"
 #include "manyclass/train/loop.hpp"
 #include "manyclass/train/norm_ball.hpp"
 #include "manyclass/train/ridge.hpp"
@@ -77,6 +80,7 @@ class Points {
   void score(Member me, const Run&, Visits visits) {
     Slots<Classes>& slots = batch(visits);
     const ClassRange mine = shares_.of(me);
+    if constexpr (in_common) return score_in_common(slots, visits.size, mine);
     for (std::size_t s = 0; s < std::min(visits.size, prefetch_distance); ++s) prefetch_part(slots[s], mine);
     for (std::size_t s = 0; s < visits.size; ++s) {
       poll(select_.capacity() * line_floats);  // a class with some features
@@ -96,13 +100,14 @@ class Points {
       }
       return;
     }
-    // Alone, while the processor waits for one point's rows it solves for another.
     for (std::size_t s = 0; s < to; ++s) draw(run, visits, s, slots[s]);
+    if constexpr (in_common) score_in_common(slots, to, {0, problem_.n_classes});
     for (std::size_t s = 0; s < std::min(to, prefetch_distance); ++s) prefetch(slots[s]);
+    // Alone, while the processor waits for one point's rows it solves for another.
     for (std::size_t s = 0; s < to; ++s) {
       poll(select_.capacity() * line_floats);
       if (s + prefetch_distance < to) prefetch(slots[s + prefetch_distance]);
-      score(slots[s]);
+      if constexpr (!in_common) score(slots[s]);
       solve(run, slots[s], scratch);
     }
   }
@@ -133,6 +138,10 @@ class Points {
   static constexpr std::size_t prefetch_distance = 2;
   // Classes of the visits drawn ahead: with some hundred features each, a tenth of a second, in which nothing can end.
   static constexpr std::size_t most_drawn = 1 << 18;
+
+  // Whether the points of a batch have all classes in common, and a row of W is read whole.
+  static constexpr bool in_common =
+      std::is_same_v<Select, AllClasses> && std::is_same_v<Rows, ClassRows<typename Rows::Weight>>;
 
   // Below 0: the point's label is in another block of classes.
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
@@ -213,6 +222,21 @@ class Points {
       problem_.model.scores(x, part, slot.scores.subspan(c, part.size()));
     });
     if (label_in(slot, mine)) slot.label_score = problem_.model.score(x, label(slot.point));
+  }
+
+  void score_in_common(Slots<Classes>& slots, std::size_t n, ClassRange classes) const {
+    const ClassRange mine = intersect(classes, {0, problem_.n_classes});
+    const auto begin = static_cast<std::size_t>(mine.begin);
+    score_common(
+        problem_.model, problem_.x, mine, n, settings_.isa, [&](std::size_t s) { return slots[s].point; },
+        [&](std::size_t s) { return slots[s].scores.subspan(begin, mine.size()); });
+    for (std::size_t s = 0; s < n; ++s) {
+      Slot& slot = slots[s];
+      run_with(settings_.isa, [&] {
+        if (label_in(slot, mine))
+          slot.label_score = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
+      });
+    }
   }
 
   // The step of a slot by its scores; leaves -p in the slot, ready to be added.
@@ -299,27 +323,14 @@ class Points {
     if (!shrinks.empty()) problem_.model.shrink(classes, shrinks);
   }
 
-  // Follows the norms of the rows that a slot is about to move and shrink.
-  void grow(const Slot& slot, NormBall& ball) const {
-    const bool ridge = settings_.ridge > 0, shrunk = ridge && step_->shrinks_first();
-    const Index y = label(slot.point);
-    const double x_sq = features_sq(slot.point);
-    float z_y = problem_.model.score(problem_.x.row(slot.point), y);
-    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
-      const float shrink = ridge ? slot.shrinks[c] : 1.0F;
-      ball.grow(slot.classes[c], slot.scores[c], slot.moves[c], x_sq, shrink, shrunk);
-      if (slot.classes[c] == y) z_y += slot.moves[c] * static_cast<float>(x_sq);
-    }
-    ball.grow(y, z_y, static_cast<float>(slot.move.label), x_sq, ridge ? slot.label_shrink : 1.0F, false);
-  }
-
   void apply(Slot& slot, const Stretch& stretch) {
     const std::size_t size = slot.classes.size();
     const bool ridge = settings_.ridge > 0;
     std::optional<NormBall> ball;
     if (std::isfinite(settings_.max_norm)) {
       ball.emplace(problem_.model.intercept, settings_.norm_sq, settings_.max_norm);
-      grow(slot, *ball);
+      const float z_y = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
+      ball->grow(slot, label(slot.point), z_y, features_sq(slot.point), ridge, ridge && step_->shrinks_first());
     }
     const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
     if (problem_.adaptive) {
