@@ -192,7 +192,7 @@ def main(data, folder):
             "mb": round(path.stat().st_size / 1e6, 1),
         }
 
-    model.asked = asked
+    model.asked, model.classes = asked, np.arange(job["n_classes"])
     model.look = Look([some(X, y), (X_test[rows], y_test[rows])], job["most_s"])
     model.fit(X, y)
     found = {"log_loss": None} | model.look.kept
