@@ -27,10 +27,11 @@ class Ours(quality.Ours):
 
     def fit(self, X, targets):
         def after(state):
-            self.look(lambda X, y: -state.log_losses(X, y), state.n_iter)
+            ended = self.look(lambda X, y: -state.log_losses(X, y), state.n_iter)
+            return ended and bool(self.settings)  # of a solver, not of trials and all runs
 
-        limit = {"max_seconds": self.look.most_s} if self.settings else {}  # of a solver, not of trials and all runs
-        self.model = self.estimator(random_state=self.seed, **self.settings).fit(X, targets, callback=after, **limit)
+        # Not max_seconds, with which nothing would be tried before.
+        self.model = self.estimator(random_state=self.seed, **self.settings).fit(X, targets, callback=after)
         self.look(self.log_p, self.model.n_iter_, always=True)
         self.look.keep()
 
