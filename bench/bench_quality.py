@@ -137,11 +137,11 @@ def prepared(request, data_folder, tmp_path_factory):
     return name, several, folder, truth, n_classes, propensities(targets) if several else None
 
 
-def in_a_process(data, folder, job):
-    """What quality_models.py writes into a folder for a job, or None if it took longer than MOST_CPU."""
+def in_a_process(data, folder, job, script="quality_models.py"):
+    """What a script of this folder writes into another for a job, or None if it took longer than MOST_CPU."""
     folder.mkdir()
     (folder / "job.json").write_text(json.dumps(job))
-    script = str(Path(__file__).with_name("quality_models.py"))
+    script = str(Path(__file__).with_name(script))
     # Before NumPy is imported there.
     environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     done = subprocess.run(
@@ -161,14 +161,14 @@ def in_a_process(data, folder, job):
     return json.loads((folder / "result.json").read_text())
 
 
-def read():
-    return [json.loads(line) for line in RESULTS.read_text("utf-8").splitlines()] if RESULTS.exists() else []
+def read(path=RESULTS):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
-def write(record):
+def write(record, path=RESULTS):
     """One record more, in place of one of the same data, labels, model and seed."""
-    same = [json.dumps(old) for old in read() if any(old[key] != record[key] for key in KEY)]
-    RESULTS.write_text("\n".join([*same, json.dumps(record)]) + "\n", "utf-8")
+    same = [json.dumps(old) for old in read(path) if any(old[key] != record[key] for key in KEY)]
+    path.write_text("\n".join([*same, json.dumps(record)]) + "\n", "utf-8")
 
 
 KEY = ("data", "labels", "model", "seed")

@@ -304,7 +304,26 @@ def held_out_loss(model, X, targets, several):
 
 
 def choose(make, grid, X, targets, most, several, folder):
-    """The settings of the least held-out loss, a tenth of at most `most` random rows being held out."""
+    """The settings of the least held-out loss, and the losses."""
+    X, y, X_held, y_held = held_out(X, targets, most, several)
+    losses = []
+    for number, settings in enumerate(grid):
+        place = folder / f"trial{number}"
+        place.mkdir()
+        model = make(settings, 0, place, several)
+        try:
+            model.fit(X, y)
+        except RuntimeError:  # what fastText raises of a step that is too large
+            losses.append(float("inf"))
+            continue
+        model.save()
+        model.ready()
+        losses.append(held_out_loss(model, X_held, y_held, several))
+    return grid[int(np.argmin(losses))], [str(round(loss, 4)) for loss in losses]
+
+
+def held_out(X, targets, most, several):
+    """Rows and targets to fit, and a tenth to choose by, of at most `most` random rows."""
     rows = np.random.default_rng(0).permutation(X.shape[0])[:most]
     held, kept = rows[: len(rows) // 10], rows[len(rows) // 10 :]
     if not several:
@@ -314,20 +333,7 @@ def choose(make, grid, X, targets, most, several, folder):
         y_held = np.searchsorted(classes, targets[held])
     else:
         y, y_held = targets[kept], targets[held]
-    losses = []
-    for number, settings in enumerate(grid):
-        place = folder / f"trial{number}"
-        place.mkdir()
-        model = make(settings, 0, place, several)
-        try:
-            model.fit(X[kept], y)
-        except RuntimeError:  # what fastText raises of a step that is too large
-            losses.append(float("inf"))
-            continue
-        model.save()
-        model.ready()
-        losses.append(held_out_loss(model, X[held], y_held, several))
-    return grid[int(np.argmin(losses))], [str(round(loss, 4)) for loss in losses]
+    return X[kept], y, X[held], y_held
 
 
 def version(package):

@@ -8,8 +8,12 @@ from typing import Any
 RESULTS = Path(__file__).resolve().parent / "results"
 # What tells a measurement from the others of its file. A new one takes the place of the old.
 KEYS = {
+    "cost": ("model", "axis", "size"),
+    "cost_gain": ("solver", "n_classes"),
+    "cost_long": ("what",),
     "index": ("data", "asked"),
     "index_curves": ("data", "index", "asked"),
+    "index_rivals": ("data", "index", "asked"),
     "many_labels": ("data", "model"),
     "predict": ("data", "recall"),
     "roofline": ("kernel",),
@@ -30,6 +34,10 @@ def take_all(paths: Iterable[Path]) -> None:
         from bench_roofline import draw  # needs matplotlib
 
         draw()
+    if "cost" in taken:
+        from bench_cost import draw as draw_costs
+
+        draw_costs()
 
 
 def measured(saved: Row, run: str) -> dict[str, dict[tuple[Any, ...], Row]]:

@@ -22,8 +22,15 @@ if not BENCH.exists():
 def make_tables():
     spec = importlib.util.spec_from_file_location("bench_make_tables", BENCH / "make_tables.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCH)  # for what it imports
+        spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def kinds(make_tables):
+    return sys.modules["table_kinds"]
 
 
 def measurements():
@@ -54,31 +61,53 @@ def test_every_figure_names_the_run_it_comes_from():
     assert named == {run["run"] for run in runs}
 
 
-def test_figures_keep_their_digits_and_seeds_their_mean(make_tables):
-    seeds = make_tables.Seeds(["1.0", "2.0"])
+def test_figures_keep_their_digits_and_seeds_their_mean(kinds):
+    seeds = kinds.Seeds(["1.0", "2.0"])
     assert f"{seeds}" == "1.0, 2.0"
     assert f"{seeds:.2f}" == "1.50"
     assert f"{seeds:/}" == "1.0/2.0"
-    assert make_tables.filled("{a} {b}", {"a": "0.10"}) == make_tables.MISSING
+    assert kinds.filled("{a} {b}", {"a": "0.10"}) == kinds.MISSING
 
 
-def test_seeds_are_averaged_and_the_best_package_stands_beside_ours(make_tables, monkeypatch):
+def test_seeds_are_averaged_and_the_best_package_stands_beside_ours(kinds, monkeypatch):
     rows = [
-        {"data": "d", "model": "ours()", "log_loss": "2.0", "p": make_tables.Seeds(["40.0", "20.0"])},
-        {"data": "d", "model": "ours()", "log_loss": "3.0", "p": make_tables.Seeds(["41.0", "22.0"])},
-        {"data": "d", "model": "theirs", "log_loss": "2.75", "p": make_tables.Seeds(["39.0", "21.0"]), "settings": "x"},
+        {"data": "d", "model": "ours()", "log_loss": "2.0", "p": kinds.Seeds(["40.0", "20.0"])},
+        {"data": "d", "model": "ours()", "log_loss": "3.0", "p": kinds.Seeds(["41.0", "22.0"])},
+        {"data": "d", "model": "theirs", "log_loss": "2.75", "p": kinds.Seeds(["39.0", "21.0"]), "settings": "x"},
         {"data": "d", "model": "slow", "stopped_cpu_s": 1500},
-        {"data": "d", "model": "worse", "log_loss": "2.76", "p": make_tables.Seeds(["38.0", "23.0"])},
+        {"data": "d", "model": "worse", "log_loss": "2.76", "p": kinds.Seeds(["38.0", "23.0"])},
     ]
-    monkeypatch.setattr(make_tables, "read", lambda file: rows)
+    monkeypatch.setattr(kinds, "read", lambda file: rows)
     columns = {"model": "{model}", "n": "{seeds}", "loss": "{log_loss:.2f}", "P": "{p:/}"}
-    every = make_tables.OverSeeds("file", ("data", "model"), columns).lines()[2:]
+    every = kinds.OverSeeds("file", ("data", "model"), columns).lines()[2:]
     assert every[0] == "| ours() | 2 | 2.50 | 40.5/21.0 |"
     assert every[2] == "| slow | 1 | - | - |"
     columns = {"ours": "{model} {log_loss:.1f}", "best": "{best_model} {best_log_loss:.2f}"}
     for figure, best in (("log_loss", "theirs 2.75"), ("-p", "theirs 2.75")):
-        beside = make_tables.OverSeeds("file", ("data", "model"), columns, {}, ("()", figure)).lines()[2:]
+        beside = kinds.OverSeeds("file", ("data", "model"), columns, {}, ("()", figure)).lines()[2:]
         assert beside == [f"| ours() 2.5 | {best} |"]
+
+
+def test_a_race_is_won_by_the_first_look_at_which_a_loss_was_reached(kinds, monkeypatch):
+    def row(model, cpu_s, curve):
+        curve = kinds.Seeds([[n, str(s), str(s), str(train), str(test)] for n, s, train, test in curve])
+        return {"data": "d", "labels": "first", "model": model, "cpu_s": str(cpu_s), "curve": curve}
+
+    raced = [
+        row("ours()", 0.5, [(1, 0.25, 2.0, 3.0), (2, 0.5, 1.0, 2.5)]),
+        row("reference", 2.0, [(1, 1.0, 1.5, 2.75), (2, 2.0, 1.204, 2.746), (4, 4.0, 1.0, 2.8)]),
+        row("slow", 9.0, [(1, 9.0, 5.0, 5.0)]),
+    ]
+    whole = [{"data": "d", "labels": "first", "model": "trees", "cpu_s": "3.0", "log_loss": "2.7"}]
+    monkeypatch.setattr(kinds, "read", {"races": raced, "quality": whole}.get)
+    columns = {"model": "{model}", "train": "{train}: {train_s}", "test": "{test}: {test_s}"}
+    assert kinds.Races("races", "quality", ("none", "reference"), columns).lines()[2:] == [
+        "| ours() | 1.21: 0.50 | 2.75: 0.50 |",
+        "| reference | 1.21: 2.00 | 2.75: 1.00 |",
+        "| slow | 1.21: never | 2.75: never |",
+        "| trees | - | 2.75: 3.00 |",
+    ]
+    assert kinds.Races("races", "quality", ("none",), columns).lines()[2] == "| ours() | - | - |"
 
 
 def test_the_front_pages_are_short():

@@ -56,6 +56,16 @@ def test_draws_equal_the_twin(selection, solver, n_classes, m, seed):
             np.testing.assert_allclose(alpha, expected.alpha, rtol=2**-22)  # q, m q and its inverse, times: 4 roundings
 
 
+# Draws marked in words of bits, of which the last is full or has one bit, and draws kept in order (5,000 and 8).
+@pytest.mark.parametrize(("n_classes", "m"), [(65, 8), (66, 9), (129, 128), (5000, 64), (5000, 8)])
+def test_uniform_draws_of_many_classes_equal_the_twin(n_classes, m, seed):
+    choice = choice_of(n_classes, m)
+    for item in range(5):
+        label = (n_classes - 1) * item // 4
+        classes, _ = _core._draw("uniform", n_classes, m, label, seed, 0, item)
+        assert classes == SELECTIONS["uniform"](Rng(seed, 0, item), choice, label).classes.tolist()
+
+
 @pytest.mark.parametrize(
     ("selection", "solver", "n_classes", "m"),
     [(*kind, *size) for kind in both_kinds() for size in SIZES if kind[0] == "frequency_block" or size[0] < 9],

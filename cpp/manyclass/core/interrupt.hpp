@@ -46,20 +46,26 @@ class InTeam {
 inline constexpr std::size_t work_between_looks = std::size_t{1} << 16;
 void poll(std::size_t work = work_between_looks);
 
-// Seconds from now.
-class Deadline {
+class Stopwatch {
  public:
-  explicit Deadline(double seconds) : seconds_(seconds), begin_(Clock::now()) {}
-
-  bool passed() const {
-    return seconds_ < std::numeric_limits<double>::infinity() &&
-           std::chrono::duration<double>(Clock::now() - begin_).count() >= seconds_;
-  }
+  // Since it was made.
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_ = Clock::now();
+};
+
+// Seconds from now.
+class Deadline {
+ public:
+  explicit Deadline(double seconds) : seconds_(seconds) {}
+
+  bool passed() const { return seconds_ < std::numeric_limits<double>::infinity() && time_.seconds() >= seconds_; }
+
+ private:
   double seconds_;
-  Clock::time_point begin_;
+  Stopwatch time_;
 };
 
 }  // namespace manyclass

@@ -33,12 +33,13 @@ template <class Data>
 using CodedModel = Model<CodedRows<Data>>;
 
 // Classes scored before the next point is taken up. Of many points, a chunk of the feature-major rows that they share
-// stays in the third-level cache; of few, rows are read as streams, the longer the better, as long as a point's scores
-// stay in the first-level cache (16 kB).
+// stays in the second-level cache (1 MB) or, where features are many, in the third; of few, rows are read as streams,
+// the longer the better, as long as a point's scores stay in the first-level cache (16 kB).
 template <class Float>
-Index chunk_of(const FeatureRows<Float>&, Index, std::size_t n_points) {
+Index chunk_of(const FeatureRows<Float>&, Index n_features, std::size_t n_points) {
   constexpr std::size_t few = 16;
-  return n_points < few ? 4096 : 1024;
+  constexpr Index cache_floats = 1 << 18, line = static_cast<Index>(line_floats);
+  return n_points < few ? 4096 : std::clamp(cache_floats / std::max(n_features, 1) / line * line, 256, 1024);
 }
 
 // Class-major rows are read again for every point: a chunk of them stays in the second-level cache (1 MB).

@@ -5,6 +5,7 @@
 // lost update costs one step, and scores are never torn, since a float is written at once (tests/cpp/hogwild.supp names
 // the functions that race). `Together`: a team looks at the visits of a batch at the same weights, then each thread
 // moves its own part of the weights by all of them, in their order. The result is the same for any number of threads.
+// `ByOwners`: each thread, before, has taken what its own part of the weights gives to the visits, too.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "manyclass/core/interrupt.hpp"
+#include "manyclass/core/pace.hpp"
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/train/trainer.hpp"
@@ -104,15 +106,28 @@ concept Alone = requires(P policy, const Run& run, Visits visits, typename P::Wo
   policy.make(run, visits, work, progress);
 };
 
-// All threads call each with the same visits, and all have ended look() before the first calls move(), and move()
-// before follow(). look() changes no weights and is not followed by the others where the run is stopped; move() changes
-// what belongs to `me`. account(), called by one thread beside move() of the others, adds to `progress`.
+// All threads call each with the same visits, and all have ended look() before the first calls move(). look() changes
+// no weights and is not followed by the others where the run is stopped; move() changes what belongs to `me`.
+// account(), called by one thread beside move() of the others, adds to `progress`.
 template <class P>
 concept Together = requires(P policy, Member me, const Run& run, Visits visits, Progress& progress) {
   policy.look(me, run, visits);
   policy.move(me, run, visits);
   policy.account(visits, progress);
-  policy.follow(me, visits);
+};
+
+// All threads call follow() when all have ended move().
+template <class P>
+concept Follows = Together<P> && requires(P policy, Member me, Visits visits) { policy.follow(me, visits); };
+
+// In teams of two and more a visit is drawn, scored, looked at and moved. draw() and look() are shared out by visits;
+// score() and move() are of what belongs to `me`, and so the first needs no more than that all have looked at the batch
+// before: while one member scores a batch, another may still move by the last. draw() is called beside look() of the
+// batch before, and must not throw.
+template <class P>
+concept ByOwners = Together<P> && !Follows<P> && requires(P policy, Member me, const Run& run, Visits visits) {
+  policy.draw(me, run, visits);
+  policy.score(me, run, visits);
 };
 
 template <class Policy>
@@ -125,6 +140,7 @@ class Loop final : public Trainer {
       : policy_(std::move(policy)),
         settings_(settings),
         n_visits_(static_cast<Offset>(n_visits)),
+        pace_(settings.n_threads),
         order_((n_visits + visits_per_item - 1) / visits_per_item, settings.shuffle, settings.seed,
                settings.first_point) {
     if (settings.batch < 1 || settings.n_threads < 1) {
@@ -183,20 +199,59 @@ class Loop final : public Trainer {
     Progress progress;
     progress.loss = run.stretch.loss;
     bool late = false;
-    run_team(settings_.n_threads, [&](Member me) {
-      for (Offset begin = run.stretch.first; begin < run.stretch.last; begin += settings_.batch) {
-        const auto size = static_cast<std::size_t>(std::min<Offset>(settings_.batch, run.stretch.last - begin));
-        if (!batch(me, run, {begin, size}, late, progress)) break;
-      }
-    });
+    for (Offset at = run.stretch.first; at < run.stretch.last && !late && !run.watch.stopped();) {
+      const Stopwatch time;
+      const Offset n_left = (run.stretch.last - at - 1) / settings_.batch + 1;
+      const Offset n = settings_.n_threads > 1 ? std::min(n_left, pace_.n_pieces()) : n_left;
+      team(settings_.n_threads > 1 ? pace_.n_threads() : 1, run, at, n, late, progress);
+      if (settings_.n_threads > 1) pace_.took(time.seconds(), n);
+      at += n * settings_.batch;
+    }
     return progress;
   }
 
+  // Makes n batches.
+  void team(int n_threads, const Run& run, Offset first, Offset n, bool& late, Progress& progress) {
+    run_team(n_threads, [&](Member me) {
+      if constexpr (ByOwners<Policy>) {
+        if (me.size() > 1) {
+          policy_.draw(me, run, batch_at(run, first));
+          me.barrier();
+        }
+      }
+      for (Offset b = 0; b < n; ++b) {
+        if (!batch(me, run, first + b * settings_.batch, late, progress)) break;
+      }
+    });
+  }
+
+  // Of no visits at the end of the stretch.
+  Visits batch_at(const Run& run, Offset begin) const {
+    const Offset size = std::clamp<Offset>(run.stretch.last - begin, 0, settings_.batch);
+    return {begin, static_cast<std::size_t>(size)};
+  }
+
   // False, for all members, where the run is stopped or has taken its time.
-  bool batch(Member me, const Run& run, Visits visits, bool& late, Progress& progress) {
+  bool batch(Member me, const Run& run, Offset begin, bool& late, Progress& progress) {
+    const Visits visits = batch_at(run, begin);
+    std::exception_ptr error;  // told in look(): in score(), others may not have asked yet how the last batch ended
+    if constexpr (ByOwners<Policy>) {
+      if (me.size() > 1) {
+        try {
+          policy_.score(me, run, visits);
+        } catch (...) {
+          error = std::current_exception();
+        }
+        me.barrier();
+      }
+    }
     if (me.rank() == 0) late = run.deadline.passed();
     try {
+      if (error) std::rethrow_exception(error);
       policy_.look(me, run, visits);
+      if constexpr (ByOwners<Policy>) {
+        if (me.size() > 1) policy_.draw(me, run, batch_at(run, begin + settings_.batch));
+      }
     } catch (...) {
       run.watch.failed();
     }
@@ -208,14 +263,15 @@ class Loop final : public Trainer {
       policy_.account(visits, progress);
       progress.visits += static_cast<Offset>(visits.size);
     }
-    me.barrier();
-    policy_.follow(me, visits);
+    if constexpr (!ByOwners<Policy>) me.barrier();
+    if constexpr (Follows<Policy>) policy_.follow(me, visits);
     return !last;
   }
 
   Policy policy_;
   Settings settings_;
   Offset n_visits_;
+  Pace pace_;
   VisitOrder order_;
 };
 

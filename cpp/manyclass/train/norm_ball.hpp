@@ -16,6 +16,17 @@ class NormBall {
   NormBall(std::span<const float> intercept, std::span<double> norm_sq, double radius)
       : intercept_(intercept), norm_sq_(norm_sq), radius_sq_(radius * radius) {}
 
+  // Follows the norms of the rows that a visit (slots.hpp) is about to move and, by a ridge, to shrink; `label_score` is
+  // that before it, and the scores are of rows that are shrunk already, or not.
+  template <class Slot>
+  void grow(const Slot& slot, Index y, float label_score, double x_sq, bool ridge, bool shrunk) {
+    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
+      grow(slot.classes[c], slot.scores[c], slot.moves[c], x_sq, ridge ? slot.shrinks[c] : 1.0F, shrunk);
+      if (slot.classes[c] == y) label_score += slot.moves[c] * static_cast<float>(x_sq);
+    }
+    grow(y, label_score, static_cast<float>(slot.move.label), x_sq, ridge ? slot.label_shrink : 1.0F, false);
+  }
+
   // w becomes s (w + a x), and ||w + a x||^2 = ||w||^2 + 2 a w.x + a^2 ||x||^2. `score` is that before the move, of w
   // or, if it is shrunk already, of s w.
   void grow(Index k, float score, float a, double x_sq, float s, bool shrunk) {

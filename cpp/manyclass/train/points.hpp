@@ -1,10 +1,11 @@
 // Visits to points with one label: select classes, score, solve the step, move a few rows of W.
 //
-// The policy of the loop for linear models, alone or together: the threads of a team move the rows of their own part of
-// the classes.
+// The policy of the loop for linear models, alone or together. A thread of a team scores and moves the rows of its own
+// part of the classes, so that no row of W goes from one processor's cache to another's.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -14,8 +15,12 @@
 #include <vector>
 
 #include "manyclass/core/rng.hpp"
+#include "manyclass/select/all_classes.hpp"
 #include "manyclass/select/draw.hpp"
 #include "manyclass/step/point_step.hpp"
+#include "manyclass/train/adaptive_steps.hpp"
+#include "manyclass/train/class_shares.hpp"
+#include "manyclass/train/common_rows.hpp"
 #include "manyclass/train/loop.hpp"
 #include "manyclass/train/norm_ball.hpp"
 #include "manyclass/train/ridge.hpp"
@@ -33,7 +38,11 @@ class Points {
       : problem_(problem), select_(std::move(select)), step_(std::move(step)), settings_(settings) {
     if (settings_.ridge > 0) ridge_ = Ridge(problem_, select_, settings_.ridge);
     if (settings_.batch > 1 && !settings_.hogwild) {
-      batch_ = slots(static_cast<std::size_t>(settings_.batch));
+      batches_[0] = slots(static_cast<std::size_t>(settings_.batch));
+      if (settings_.n_threads > 1) {
+        batches_[1] = slots(static_cast<std::size_t>(settings_.batch));
+        shares_ = ClassShares(problem_, select_);
+      }
       scratch_.assign(static_cast<std::size_t>(settings_.n_threads), scratch());
     }
   }
@@ -56,58 +65,83 @@ class Points {
     for (std::size_t s = 0; s < std::min(n, prefetch_distance); ++s) prefetch(slots[s]);
     for (std::size_t s = 0; s < n && !run.watch.stopped(); ++s) {
       if (s + prefetch_distance < n) prefetch(slots[s + prefetch_distance]);
+      score(slots[s]);
       solve(run, slots[s], scratch);
       if (!run.watch.stopped()) apply(slots[s], run.stretch);
       count(slots[s], progress);
     }
   }
 
-  void look(Member me, const Run& run, Visits visits) {
+  void draw(Member me, const Run& run, Visits visits) {
     const auto [from, to] = me.share(visits.size);
-    for (std::size_t s = from; s < to; ++s) draw(run, visits, s, batch_[s]);
-    for (std::size_t s = from; s < std::min(to, from + prefetch_distance); ++s) prefetch(batch_[s]);
-    for (std::size_t s = from; s < to; ++s) {
+    for (std::size_t s = from; s < to; ++s) draw(run, visits, s, batch(visits)[s]);
+  }
+
+  void score(Member me, const Run&, Visits visits) {
+    Slots<Classes>& slots = batch(visits);
+    const ClassRange mine = shares_.of(me);
+    if constexpr (in_common) return score_in_common(slots, visits.size, mine);
+    for (std::size_t s = 0; s < std::min(visits.size, prefetch_distance); ++s) prefetch_part(slots[s], mine);
+    for (std::size_t s = 0; s < visits.size; ++s) {
       poll(select_.capacity() * line_floats);  // a class with some features
-      if (s + prefetch_distance < to) prefetch(batch_[s + prefetch_distance]);
-      solve(run, batch_[s], scratch_[static_cast<std::size_t>(me.rank())]);
+      if (s + prefetch_distance < visits.size) prefetch_part(slots[s + prefetch_distance], mine);
+      run_with(settings_.isa, [&] { score_part(slots[s], mine); });
+    }
+  }
+
+  void look(Member me, const Run& run, Visits visits) {
+    Slots<Classes>& slots = batch(visits);
+    const std::span<float> scratch = scratch_[static_cast<std::size_t>(me.rank())];
+    const auto [from, to] = me.share(visits.size);
+    if (me.size() > 1) {
+      for (std::size_t s = from; s < to; ++s) {
+        poll(select_.capacity() * line_floats);
+        solve(run, slots[s], scratch);
+      }
+      return;
+    }
+    for (std::size_t s = 0; s < to; ++s) draw(run, visits, s, slots[s]);
+    if constexpr (in_common) score_in_common(slots, to, {0, problem_.n_classes});
+    for (std::size_t s = 0; s < std::min(to, prefetch_distance); ++s) prefetch(slots[s]);
+    // Alone, while the processor waits for one point's rows it solves for another.
+    for (std::size_t s = 0; s < to; ++s) {
+      poll(select_.capacity() * line_floats);
+      if (s + prefetch_distance < to) prefetch(slots[s + prefetch_distance]);
+      if constexpr (!in_common) score(slots[s]);
+      solve(run, slots[s], scratch);
     }
   }
 
   void move(Member me, const Run& run, Visits visits) {
-    // Shares of whole cache lines of classes.
-    const auto lines = (static_cast<std::size_t>(problem_.n_classes) + line_floats - 1) / line_floats;
-    const auto [first_line, last_line] = me.share(lines);
-    const auto first = static_cast<Index>(first_line * line_floats);
-    const ClassRange mine{first, static_cast<Index>(last_line * line_floats) - first};
+    Slots<Classes>& slots = batch(visits);
+    const ClassRange mine = me.size() > 1 ? shares_.of(me) : ClassRange{0, problem_.n_classes};
     if (!problem_.adaptive) {
       run_with(settings_.isa, [&] {
-        for (std::size_t s = 0; s < visits.size; ++s) apply_part<false>(batch_[s], mine, run.stretch);
+        for (std::size_t s = 0; s < visits.size; ++s) apply_part<false>(slots[s], mine, run.stretch);
       });
       return;
     }
     run_with(settings_.isa, [&] {
-      for (std::size_t s = 0; s < visits.size; ++s) apply_part<true>(batch_[s], mine, run.stretch);
-      for (std::size_t s = 0; s < visits.size; ++s) descend_part(batch_[s], mine, run.stretch);
+      for (std::size_t s = 0; s < visits.size; ++s) apply_part<true>(slots[s], mine, run.stretch);
+      for (std::size_t s = 0; s < visits.size; ++s) descend_part(slots[s], mine, run.stretch);
     });
   }
 
   void account(Visits visits, Progress& progress) {
-    for (std::size_t s = 0; s < visits.size; ++s) count(batch_[s], progress);
+    for (std::size_t s = 0; s < visits.size; ++s) count(batch(visits)[s], progress);
   }
 
-  void follow(Member, Visits) {}
-
  private:
-  static constexpr bool lists = !std::is_same_v<Classes, ClassRange>;
   // Visits whose classes are drawn ahead, and how many before its use the memory of a visit is asked for: about two
   // steps (microseconds) hide a miss in all caches.
   static constexpr std::size_t ahead = 64;
   static constexpr std::size_t prefetch_distance = 2;
   // Classes of the visits drawn ahead: with some hundred features each, a tenth of a second, in which nothing can end.
   static constexpr std::size_t most_drawn = 1 << 18;
-  // Steps of the adaptive rule, which has moved a weight by up to three times as much: far beyond any score, and far
-  // from the end of single precision.
-  static constexpr double most_adaptive = 0x1p80;
+
+  // Whether the points of a batch have all classes in common, and a row of W is read whole.
+  static constexpr bool in_common =
+      std::is_same_v<Select, AllClasses> && std::is_same_v<Rows, ClassRows<typename Rows::Weight>>;
 
   // Below 0: the point's label is in another block of classes.
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
@@ -118,7 +152,7 @@ class Points {
   double intercept_sq() const { return problem_.model.intercept.empty() ? 0.0 : 1.0; }
 
   Slots<Classes> slots(std::size_t n) const {
-    return Slots<Classes>(n, select_.capacity(), lists, Select::repeats, settings_.ridge > 0);
+    return Slots<Classes>(n, select_.capacity(), lists<Classes>, Select::repeats, settings_.ridge > 0);
   }
   std::vector<float> scratch() const { return std::vector<float>(2 * select_.capacity()); }
 
@@ -136,7 +170,7 @@ class Points {
     slot.point = i;
     slot.labelled = label(i) >= 0;
     slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - first_of_batch);
-    if (problem_.adaptive) slot.iteration = first_iteration(run.stretch) + t / settings_.batch;
+    if (problem_.adaptive) slot.iteration = adaptive().first_iteration(run.stretch) + t / settings_.batch;
     slot.classes =
         select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], slot.labelled), slot.buffers());
   }
@@ -150,20 +184,69 @@ class Points {
     }
   }
 
-  // The step of a slot at the current weights; leaves -p in the slot, ready to be added.
+  Slots<Classes>& batch(Visits visits) {
+    const bool second = settings_.n_threads > 1 && visits.begin / settings_.batch % 2 == 1;
+    return batches_[second ? 1 : 0];
+  }
+
+  AdaptiveSteps<Rows> adaptive() const { return AdaptiveSteps<Rows>(problem_, settings_); }
+
+  void score(Slot& slot) const {
+    const auto x = problem_.x.row(slot.point);
+    run_with(settings_.isa, [&] {
+      problem_.model.scores(x, slot.classes, slot.scores);
+      if (slot.labelled) slot.label_score = problem_.model.score(x, label(slot.point));
+    });
+  }
+
+  // Whether a slot's label is one of the classes `mine`.
+  bool label_in(const Slot& slot, ClassRange mine) const {
+    const Index y = label(slot.point);
+    return y >= mine.begin && y < mine.end();
+  }
+
+  void prefetch_part(const Slot& slot, ClassRange mine) const {
+    const auto x = problem_.x.row(slot.point);
+    bool for_label = label_in(slot, mine);
+    for_parts(slot.classes, mine, [&](const auto& part, std::size_t) {
+      problem_.model.rows.prefetch(x, part, for_label ? label(slot.point) : part[0]);
+      for_label = false;
+    });
+    if (for_label) problem_.model.rows.prefetch(x, ClassRange{}, label(slot.point));
+  }
+
+  // The scores of a slot's classes that are among the classes `mine`: the same bits as those of all of them.
+  void score_part(Slot& slot, ClassRange mine) const {
+    const auto x = problem_.x.row(slot.point);
+    for_parts(slot.classes, mine, [&](const auto& part, std::size_t c) {
+      problem_.model.scores(x, part, slot.scores.subspan(c, part.size()));
+    });
+    if (label_in(slot, mine)) slot.label_score = problem_.model.score(x, label(slot.point));
+  }
+
+  void score_in_common(Slots<Classes>& slots, std::size_t n, ClassRange classes) const {
+    const ClassRange mine = intersect(classes, {0, problem_.n_classes});
+    const auto begin = static_cast<std::size_t>(mine.begin);
+    score_common(
+        problem_.model, problem_.x, mine, n, settings_.isa, [&](std::size_t s) { return slots[s].point; },
+        [&](std::size_t s) { return slots[s].scores.subspan(begin, mine.size()); });
+    for (std::size_t s = 0; s < n; ++s) {
+      Slot& slot = slots[s];
+      run_with(settings_.isa, [&] {
+        if (label_in(slot, mine))
+          slot.label_score = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
+      });
+    }
+  }
+
+  // The step of a slot by its scores; leaves -p in the slot, ready to be added.
   void solve(const Run& run, Slot& slot, std::span<float> scratch) {
     const Stretch& stretch = run.stretch;
     const Index i = slot.point;
-    const auto x = problem_.x.row(i);
     const std::size_t size = slot.classes.size();
-    float label_score = 0;
-    run_with(settings_.isa, [&] {
-      problem_.model.scores(x, slot.classes, slot.scores);
-      if (slot.labelled) label_score = problem_.model.score(x, label(i));
-    });
     SampledPoint point{slot.scores.first(size),
                        slot.alpha.first(size),
-                       static_cast<double>(label_score),
+                       slot.labelled ? static_cast<double>(slot.label_score) : 0,
                        features_sq(i) + intercept_sq(),
                        stretch.eta,
                        stretch.eta_u,
@@ -233,96 +316,11 @@ class Points {
                  const Stretch& stretch) {
     const auto x = problem_.x.row(slot.point);
     if constexpr (adaptively) {
-      move_adaptively(slot, x, classes, moves, stretch);
+      adaptive().move(slot, x, classes, moves, stretch);
     } else {
       problem_.model.add(x, classes, moves);
     }
     if (!shrinks.empty()) problem_.model.shrink(classes, shrinks);
-  }
-
-  // Batches made before this pass.
-  Offset first_iteration(const Stretch& stretch) const {
-    const auto n = static_cast<Offset>(problem_.labels.size());
-    return stretch.pass * ((n + settings_.batch - 1) / settings_.batch);
-  }
-
-  // The rate of an iteration: it falls as 1 / sqrt(iterations made), and by the factor `decay` now and then.
-  float adaptive_rate(const Slot& slot, const Stretch& stretch) const {
-    double rate = stretch.eta / std::sqrt(1.0 + static_cast<double>(slot.iteration));
-    if (settings_.decay_every > 0) {
-      const Offset falls = slot.iteration / settings_.decay_every - first_iteration(stretch) / settings_.decay_every;
-      rate *= std::pow(settings_.decay, static_cast<double>(falls));
-    }
-    return static_cast<float>(std::fmin(rate, most_adaptive));
-  }
-
-  // The rule takes gradients of the summed loss, N / B times the sum over a batch: `moves` are eta times those of one
-  // point's share of the mean, or of its share of the batch's.
-  template <class Row, class Some>
-  void move_adaptively(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch) {
-    Adaptive<Rows>& adaptive = problem_.adaptive.value();
-    const auto n = static_cast<double>(problem_.labels.size());
-    const double to_sum = n / (stretch.eta * (settings_.mean_of_batch ? 1 : slot.batch));
-    constexpr double most = std::numeric_limits<float>::max();
-    const float rate = adaptive_rate(slot, stretch);
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      moves[c] = static_cast<float>(std::clamp(static_cast<double>(moves[c]) * to_sum, -most, most));
-      if (problem_.model.intercept.empty() || moves[c] == 0) continue;
-      const auto k = static_cast<std::size_t>(classes[c]);
-      if (adaptive.gradients) {
-        adaptive.intercept_gradients[k] += moves[c];
-      } else {
-        adapt(problem_.model.intercept[k], adaptive.intercept_squares[k], moves[c], rate);
-      }
-    }
-    if (adaptive.gradients) {
-      adaptive.gradients->add(x, classes, moves.first(classes.size()));
-    } else {
-      problem_.model.rows.add_adaptive(x, classes, moves.first(classes.size()), rate, adaptive.squares);
-    }
-  }
-
-  // An adaptive step is one for all of a row's gradient: a label that was drawn, too, takes its own move along.
-  void join_label(Slot& slot) const {
-    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
-      if (slot.classes[c] != label(slot.point)) continue;
-      slot.moves[c] += static_cast<float>(std::exchange(slot.move.label, 0.0));
-      return;
-    }
-  }
-
-  // Moves what a slot has touched of the classes `mine` by the batch's gradient, which is then 0 there.
-  void descend_part(const Slot& slot, ClassRange mine, const Stretch& stretch) {
-    Adaptive<Rows>& adaptive = problem_.adaptive.value();
-    const float rate = adaptive_rate(slot, stretch);
-    const auto descend = [&](ClassRange classes) {
-      const ClassRange part = intersect(classes, mine);
-      if (part.count == 0) return;
-      if (!problem_.model.intercept.empty()) {
-        for (auto k = static_cast<std::size_t>(part.begin); k < static_cast<std::size_t>(part.end()); ++k) {
-          const float gradient = std::exchange(adaptive.intercept_gradients[k], 0.0F);
-          adapt(problem_.model.intercept[k], adaptive.intercept_squares[k], gradient, rate);
-        }
-      }
-      problem_.model.rows.descend_adaptive(problem_.x.row(slot.point), part, rate, adaptive.squares,
-                                           *adaptive.gradients);
-    };
-    for_runs(slot.classes, [&](ClassRange run, std::size_t) { descend(run); });
-    descend({label(slot.point), 1});
-  }
-
-  // Follows the norms of the rows that a slot is about to move and shrink.
-  void grow(const Slot& slot, NormBall& ball) const {
-    const bool ridge = settings_.ridge > 0, shrunk = ridge && step_->shrinks_first();
-    const Index y = label(slot.point);
-    const double x_sq = features_sq(slot.point);
-    float z_y = problem_.model.score(problem_.x.row(slot.point), y);
-    for (std::size_t c = 0; c < slot.classes.size(); ++c) {
-      const float shrink = ridge ? slot.shrinks[c] : 1.0F;
-      ball.grow(slot.classes[c], slot.scores[c], slot.moves[c], x_sq, shrink, shrunk);
-      if (slot.classes[c] == y) z_y += slot.moves[c] * static_cast<float>(x_sq);
-    }
-    ball.grow(y, z_y, static_cast<float>(slot.move.label), x_sq, ridge ? slot.label_shrink : 1.0F, false);
   }
 
   void apply(Slot& slot, const Stretch& stretch) {
@@ -331,11 +329,12 @@ class Points {
     std::optional<NormBall> ball;
     if (std::isfinite(settings_.max_norm)) {
       ball.emplace(problem_.model.intercept, settings_.norm_sq, settings_.max_norm);
-      grow(slot, *ball);
+      const float z_y = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
+      ball->grow(slot, label(slot.point), z_y, features_sq(slot.point), ridge, ridge && step_->shrinks_first());
     }
     const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
     if (problem_.adaptive) {
-      join_label(slot);
+      AdaptiveSteps<Rows>::join_label(slot, label(slot.point));
       run_with(settings_.isa, [&] {
         move_rows<true>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
         move_label<true>(slot, stretch);
@@ -363,15 +362,20 @@ class Points {
   template <bool adaptively>
   void apply_part(Slot& slot, ClassRange mine, const Stretch& stretch) {
     const bool ridge = settings_.ridge > 0;
-    for_runs(slot.classes, [&](ClassRange run, std::size_t at) {
-      const ClassRange part = intersect(run, mine);
-      if (part.count == 0) return;
-      const std::size_t c = at + static_cast<std::size_t>(part.begin - run.begin);
+    for_parts(slot.classes, mine, [&](const auto& part, std::size_t c) {
       move_rows<adaptively>(slot, part, slot.moves.subspan(c, part.size()),
                             ridge ? slot.shrinks.subspan(c, part.size()) : std::span<float>{}, stretch);
     });
-    const Index y = label(slot.point);
-    if (y >= mine.begin && y < mine.end()) move_label<adaptively>(slot, stretch);
+    if (label_in(slot, mine)) move_label<adaptively>(slot, stretch);
+  }
+
+  // Moves what a slot has touched of the classes `mine` by the batch's gradient.
+  void descend_part(const Slot& slot, ClassRange mine, const Stretch& stretch) {
+    const auto x = problem_.x.row(slot.point);
+    for_parts(slot.classes, mine, [&](const auto& part, std::size_t) {
+      for_runs(part, [&](ClassRange run, std::size_t) { adaptive().descend(slot, x, run, stretch); });
+    });
+    if (label_in(slot, mine)) adaptive().descend(slot, x, ClassRange{label(slot.point), 1}, stretch);
   }
 
   Problem<Rows> problem_;
@@ -379,7 +383,8 @@ class Points {
   std::unique_ptr<const PointStep> step_;
   Settings settings_;
   Ridge ridge_;
-  Slots<Classes> batch_;                     // where visits are made together
+  std::array<Slots<Classes>, 2> batches_;    // where visits are made together: of every other batch, for a team
+  ClassShares shares_;                       // of a team's members
   std::vector<std::vector<float>> scratch_;  // of each thread, then
 };
 

@@ -110,8 +110,6 @@ class PostingsPolicy {
     for (std::size_t b = 0; b < visits.size; ++b) count(work_[b], progress);
   }
 
-  void follow(Member, Visits) {}
-
  private:
   // Bounds of ranges of classes with about as many weights each, for threads to own.
   void share_classes() {

@@ -17,6 +17,7 @@ class Slots {
     bool labelled;  // whether its label is among the classes
     Index batch;    // points of its batch
     Classes classes;
+    float label_score;  // z_y before the step
     Move move;
     Offset iteration;          // batches made before its own
     float label_shrink;        // the factor of w_y by the ridge

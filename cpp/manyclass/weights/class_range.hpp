@@ -49,9 +49,40 @@ void for_runs(ClassList classes, F&& f) {
   for (std::size_t c = 0; c < classes.size(); ++c) f(ClassRange{classes[c], 1}, c);
 }
 
+// Whether selections write their classes to a list.
+template <class Classes>
+inline constexpr bool lists = true;
+template <>
+inline constexpr bool lists<ClassRange> = false;
+
 inline ClassRange intersect(ClassRange a, ClassRange b) {
   const Index begin = std::max(a.begin, b.begin);
   return {begin, std::max(std::min(a.end(), b.end()) - begin, 0)};
+}
+
+// Calls f(part, c) for every stretch of the classes, as long as there are, that lies in `mine`, whole cache lines of
+// classes; c is its first position in their order.
+template <class F>
+void for_parts(ClassRange classes, ClassRange mine, F&& f) {
+  const ClassRange part = intersect(classes, mine);
+  if (part.count > 0) f(part, static_cast<std::size_t>(part.begin - classes.begin));
+}
+
+template <class F>
+void for_parts(ClassList classes, ClassRange mine, F&& f) {
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    const std::size_t first = c;
+    while (c < classes.size() && classes[c] >= mine.begin && classes[c] < mine.end()) ++c;
+    if (c > first) f(classes.subspan(first, c - first), first);
+  }
+}
+
+template <class F>
+void for_parts(const ClassLines& classes, ClassRange mine, F&& f) {
+  for_parts(classes.begins, mine, [&](ClassList begins, std::size_t line) {
+    const std::size_t c = line * line_floats;
+    f(ClassLines{begins, std::min(begins.size() * line_floats, classes.size() - c)}, c);
+  });
 }
 
 // The elements of a per-class array at some classes, in order. Those of a range are neighbours, so that loops over them

@@ -79,7 +79,8 @@ print("popular", top_k_accuracy(following[test], np.tile(popular, (len(best), 1)
 # Not what they have already
 # --------------------------
 # A shop does not offer what the visitor has just bought: ``exclude`` takes the labels, or a matrix, of what a row is
-# not to get.
+# not to get. Where what a visitor has comes again never, or more often than the rest, ``model="hybrid"`` learns that
+# from the data, if labels are the numbers or the names of columns: see ``help(manyclass.models.Hybrid)``.
 
 offered, _ = model.predict_top_k(X[test][:3], 5, exclude=past[test][:3])
 for had, items in zip(past[test], offered, strict=False):
