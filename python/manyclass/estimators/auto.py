@@ -41,9 +41,9 @@ learning_rate
     held-out ones falls: that is the log_loss of the report then, summed over the labels of a row. "grid", which is no
     "auto", is the best of 0.001, 0.01, ..., 1000 on a tenth of the points, as `manyclass.tune_learning_rate` finds it.
 alpha
-    0; with solver="auto" one that was tried (`alpha_path_`). Where "lbfgs" was chosen: the best of 1000, 100, ...,
-    0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by more than the standard
-    error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a
+    0; 1 / n_samples of solver="lbfgs", as scikit-learn's C = 1; with solver="auto" one that was tried
+    (`alpha_path_`). Where "lbfgs" was chosen: the best of 1000, 100, ..., 0.01, over n_samples, by 5-fold
+    cross-validation, if it is better than 1 / n_samples by more than the standard error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a
     tenth of the points, where the budget of the trials is enough for five fits; untried it is 0.01 / n_samples. W is
     that of the scaled features where they are.
 n_models

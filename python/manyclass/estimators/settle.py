@@ -281,7 +281,7 @@ def settle_full_batch(
     plan = FullBatchPlan(
         loss=own["loss"],
         tol=float(own["tol"]),
-        alpha=float(given.take("alpha", auto.BY_HAND.alpha if chosen.solver else auto.PRIOR / len(labels))),
+        alpha=float(given.take("alpha", auto.PRIOR / len(labels))),
         max_iter=int(given.take("max_iter", auto.MOST_ITERATIONS)),
         fit_intercept=bool(given.take("fit_intercept")),
         n_threads=fields["n_threads"],
