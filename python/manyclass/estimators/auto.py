@@ -43,9 +43,10 @@ learning_rate
 alpha
     0; 1 / n_samples of solver="lbfgs", as scikit-learn's C = 1; with solver="auto" one that was tried
     (`alpha_path_`). Where "lbfgs" was chosen: the best of 1000, 100, ..., 0.01, over n_samples, by 5-fold
-    cross-validation, if it is better than 1 / n_samples by more than the standard error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a
-    tenth of the points, where the budget of the trials is enough for five fits; untried it is 0.01 / n_samples. W is
-    that of the scaled features where they are.
+    cross-validation, if it is better than 1 / n_samples by more than the standard error; untried it is that. Else, in
+    units of the mean of \|x_i\|^2, the best of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a tenth of the points, where the
+    budget of the trials is enough for five fits; untried it is 0.01 / n_samples. W is that of the scaled features
+    where they are.
 n_models
     3 of a hybrid, and of embeddings by margins, or as many as are predicted to take 20 seconds more and 256 MB of
     embeddings; else 1, as with dim or max_seconds, in a fit that begins warm, and after a callback or Ctrl-C that ended
