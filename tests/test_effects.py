@@ -15,10 +15,12 @@ NO_EFFECT = {
     "warm_start": "has an effect on a second fit: tests/test_start.py",
     "parallel": "with one thread there is no race",
     "root": "both find the same root, to rounding",
+    "repeats": "has an effect where labels are columns that come again: tests/test_repeats.py",
 }
 # Values that what is left open may stand for; every other one changes the fit or is refused.
 LEFT_OPEN = {
     "averaging": {"none"},
+    "decay": {0.5},  # of embeddings
     "share_classes": {True, False},
     "family": {"normal", "logistic", "gumbel"},
     "scaling": {"standard", "none"},

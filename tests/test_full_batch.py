@@ -191,7 +191,7 @@ def test_a_callback_sees_each_iteration_and_may_stop(seed):
         seen.append((state.n_iter, state.loss, state.evaluate(x, y.astype(np.int32))["log_loss"], state.class_updates))
         return state.n_iter == 4
 
-    model = SoftmaxClassifier(solver="lbfgs", max_iter=50).fit(x, y, callback=watch)
+    model = SoftmaxClassifier(solver="lbfgs", alpha=0, max_iter=50).fit(x, y, callback=watch)
     assert [n for n, *_ in seen] == [1, 2, 3, 4]
     assert model.n_iter_ == 4
     np.testing.assert_allclose([s[1] for s in seen], model.loss_curve_)
@@ -209,7 +209,7 @@ def test_ctrl_c_leaves_the_model_reached(seed):
         return False
 
     with pytest.warns(ConvergenceWarning, match="interrupted"):
-        model = SoftmaxClassifier(solver="lbfgs", max_iter=50).fit(X, y, callback=interrupt)
+        model = SoftmaxClassifier(solver="lbfgs", alpha=0, max_iter=50).fit(X, y, callback=interrupt)
     assert model.n_iter_ == 2
     assert model.evaluate(X, y)["log_loss"] == pytest.approx(model.loss_curve_[1], rel=1e-5)
 

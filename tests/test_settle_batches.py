@@ -27,7 +27,7 @@ N, D, K = 20, 4, 6
 ONES = np.ones((N, D), dtype=np.float32)  # |x|^2 is 4
 
 
-def schedule(rate, u_rate, name="exponential", decay=0.9):
+def schedule(rate, u_rate, name="exponential", decay=0.5):
     return {"schedule": Schedule(name, rate, u_rate, decay)}
 
 
@@ -47,8 +47,8 @@ SOFTMAX = BatchesPlan(
     warm_up=1,
     dim=192,
     relu=False,
-    schedule=Schedule("exponential", 1.0, 1.5, 0.9),
-    max_iter=10,
+    schedule=Schedule("exponential", 1.0, 1.5, 0.5),
+    max_iter=4,
     batch_size=None,
     shuffle=True,
     share_classes=None,
@@ -79,7 +79,7 @@ def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
         ({"n_jobs": 2, "verbose": 1}, {"n_threads": 2, "verbose": 1}),
         ({"random_state": 4}, {"seed": seed_from(4)}),
         ({"alpha": 0}, {}),
-        ({"solver": solvers.Adagrad(decay=0.5)}, schedule(1.0, 1.5, decay=0.5)),
+        ({"solver": solvers.Adagrad(decay=0.8)}, schedule(1.0, 1.5, decay=0.8)),
         ({"solver": solvers.Adagrad(schedule="inverse")}, schedule(1.0, 1.5, "inverse")),
         ({"solver": solvers.Adagrad(schedule="constant")}, schedule(1.0, 1.5, "constant")),
         ({"solver": solvers.Adagrad(batch_size=7)}, {"batch_size": 7}),

@@ -308,7 +308,7 @@ def test_numbers_of_early_stopping_are_taken_with_it():
 
 # L-BFGS
 
-FULL = FullBatchPlan(loss="softmax", alpha=0.0, tol=1e-6, max_iter=10_000, fit_intercept=True, n_threads=1, verbose=0)
+FULL = FullBatchPlan(loss="softmax", alpha=1 / N, tol=1e-6, max_iter=10_000, fit_intercept=True, n_threads=1, verbose=0)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes
     found = settle_full_batch(owner, owner.check_parameters(), x, LABELS, K, timed=False)
     assert found.plan == replace(FULL, **changes)
     assert found.params.pop("model").get_params() == {"scaling": "none"}
-    opened = {"alpha": 0.0, "max_iter": 10_000}
+    opened = {"alpha": 1 / N, "max_iter": 10_000}
     assert found.params == {name: value for name, value in opened.items() if name not in parameters}
     assert found.alpha_path == {}
 

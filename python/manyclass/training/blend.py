@@ -23,6 +23,7 @@ MOST_HELD_OUT_FOR_ONE = 300  # for one number: 1,000 of eurlex57k give the same 
 FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
+MOST_ADDED = 2.0**100  # a number of single precision, whose products with 0 are 0
 
 
 def rows_held_out(n_rows: int, seed: int, most: int = MOST_HELD_OUT) -> NDArray[np.bool_]:
@@ -57,7 +58,7 @@ def best_addition(
     if not any(tile.parts[1].any() for tile in tiles):
         return 1.0, 0.0, 0.0
     alone = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, 0.0), (None, 0.0))
-    both = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, None))
+    both = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, -MOST_ADDED), (None, MOST_ADDED))
     gain = _loss(_decoupled, tiles, np.array(alone))[0] - _loss(_decoupled, tiles, np.array(both))[0]
     return both[0], both[1], gain * float(sum(tile.r.sum() for tile in tiles))
 
