@@ -23,7 +23,7 @@ MOST_HELD_OUT_FOR_ONE = 300  # for one number: 1,000 of eurlex57k give the same 
 FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
-MOST_ADDED = 2.0**100  # a number of single precision, whose products with 0 are 0
+MOST_ADDED = 1024.0  # nats, to the largest score that is added to: more tells nothing more
 
 
 def rows_held_out(n_rows: int, seed: int, most: int = MOST_HELD_OUT) -> NDArray[np.bool_]:
@@ -55,12 +55,15 @@ def best_addition(
     The third number is how much better that is, in nats, than the factor alone: of all rows together.
     """
     tiles = _tiles((model, other), x, labels, n_threads, sample_weight)
-    if not any(tile.parts[1].any() for tile in tiles):
+    unit = max(float(np.abs(tile.parts[1]).max(initial=0)) for tile in tiles)
+    if unit == 0 or not np.isfinite(np.float32(MOST_ADDED / unit)):
         return 1.0, 0.0, 0.0
+    for tile in tiles:  # so that sums over classes are numbers, and the optimiser's steps do not depend on x's unit
+        tile.parts[1] /= np.float32(unit)
     alone = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, 0.0), (None, 0.0))
     both = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, -MOST_ADDED), (None, MOST_ADDED))
     gain = _loss(_decoupled, tiles, np.array(alone))[0] - _loss(_decoupled, tiles, np.array(both))[0]
-    return both[0], both[1], gain * float(sum(tile.r.sum() for tile in tiles))
+    return both[0], both[1] / unit, gain * float(sum(tile.r.sum() for tile in tiles))
 
 
 def best_factor(
