@@ -20,7 +20,6 @@ NO_EFFECT = {
 # Values that what is left open may stand for; every other one changes the fit or is refused.
 LEFT_OPEN = {
     "averaging": {"none"},
-    "decay": {0.5},  # of embeddings
     "share_classes": {True, False},
     "family": {"normal", "logistic", "gumbel"},
     "scaling": {"standard", "none"},
@@ -38,7 +37,7 @@ IN_USE = [
     ],
     (softmax, "solver", solvers.LBFGS(), {"alpha": 0.01, "max_iter": 200}),
     (softmax, "solver", solvers.Adagrad(), {"sampler": "frequency", "n_negatives": 3}),
-    (softmax, "solver", solvers.Adagrad(), {"model": "embedding", "dim": 4}),
+    (softmax, "solver", solvers.Adagrad(decay=0.8), {"model": "embedding", "dim": 4}),
     (softmax, "solver", solvers.CSS(), {"model": "embedding", "dim": 4, "sampler": "frequency", **BATCHED}),
     (softmax, "solver", solvers.Exact(), {"model": "embedding", "dim": 4, "learning_rate": 0.1}),
     *[

@@ -31,8 +31,7 @@ def schedule(rate, u_rate, name="exponential", decay=0.9):
     return {"schedule": Schedule(name, rate, u_rate, decay)}
 
 
-# SoftmaxClassifier(model="embedding"), but for its passes: the embeddings' step is 1.5 times that of W, and lengths
-# count as 1.
+# SoftmaxClassifier(model="embedding") but for passes: the embeddings' step is 1.5 times that of W, lengths count as 1.
 SOFTMAX = BatchesPlan(
     loss="cross_entropy",
     smoothing=0.0,
@@ -61,6 +60,7 @@ SOFTMAX = BatchesPlan(
 UNIFORM = {"source": "sampled", "sampler": "uniform", "options": {}}
 EMBEDDED = replace(SOFTMAX, max_iter=4, **schedule(1.0, 1.5, decay=0.5))
 MORE = {"max_iter": 10}  # passes of what is no embedding by Adagrad's steps
+EXACT = MORE | {"adagrad": False, **schedule(1.0, 1.5)}
 
 
 def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
@@ -88,10 +88,7 @@ def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
         ({"solver": solvers.Adagrad(batch_size=7)}, {"batch_size": 7}),
         ({"solver": solvers.Adagrad(shuffle=False)}, {"shuffle": False}),
         ({"solver": "exact"}, MORE | {"adagrad": False, **schedule(0.5, 0.75)}),
-        (
-            {"solver": "exact", "fit_intercept": False},
-            MORE | {"adagrad": False, "fit_intercept": False, **schedule(1.0, 1.5)},
-        ),
+        ({"solver": "exact", "fit_intercept": False}, EXACT | {"fit_intercept": False}),
         ({"solver": "exact", "model": "linear"}, MORE | {"adagrad": False, "dim": None, **schedule(0.2, 0.2 * 1.5)}),
         ({"sampler": "all"}, {}),
         ({"sampler": "uniform"}, UNIFORM),
@@ -144,10 +141,8 @@ def test_up_to_8192_classes_are_all_scored_by_default(n_classes, source):
 
 def test_embeddings_that_were_chosen_have_passes_and_a_decay_of_their_own():
     found = softmax(embeds=True, model="auto")
-    changes = {"source": "sampled", "max_iter": 4, **schedule(1.0, 1.5, decay=0.5)}
-    assert found.plan == replace(SOFTMAX, **changes)
-    assert found.params["dim"] == auto.EMBEDDED_DIM == 192
-    assert found.params["model"].name == "embedding"
+    assert found.plan == replace(EMBEDDED, source="sampled")
+    assert (found.params["dim"], found.params["model"].name) == (auto.EMBEDDED_DIM, "embedding") == (192, "embedding")
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -316,10 +311,8 @@ def utility(**parameters):
         ({"solver": "sgd", "noise": "logistic"}, {"solver": "sgd", **schedule(0.2, 0.2)}),
         ({"solver": "sgd", "noise": "gumbel"}, {"solver": "sgd", **schedule(0.2, 0.2)}),
         ({"solver": solvers.SGD(schedule="adaptive")}, {"solver": "sgd", **schedule(0.02, 0.02, "adaptive")}),
-        (
-            {"solver": solvers.Implicit(decay=0.5, averaging="suffix")},
-            {"averaging": "suffix", **schedule(0.2, 0.2, decay=0.5)},
-        ),
+        ({"solver": solvers.Implicit(averaging="suffix")}, {"averaging": "suffix"}),
+        ({"solver": solvers.Implicit(decay=0.5)}, schedule(0.2, 0.2, decay=0.5)),
         (
             {"solver": solvers.Implicit(batch_size=3, shuffle=False, share_classes=True)},
             {"batch_size": 3, "shuffle": False, "share_classes": True},

@@ -56,7 +56,9 @@ def best_addition(
     """
     tiles = _tiles((model, other), x, labels, n_threads, sample_weight)
     unit = max(float(np.abs(tile.parts[1]).max(initial=0)) for tile in tiles)
-    if unit == 0 or not np.isfinite(np.float32(MOST_ADDED / unit)):
+    if (
+        unit * float(np.finfo(np.float32).max) < MOST_ADDED
+    ):  # nothing, or so little that no weight would be large enough
         return 1.0, 0.0, 0.0
     for tile in tiles:  # so that sums over classes are numbers, and the optimiser's steps do not depend on x's unit
         tile.parts[1] /= np.float32(unit)
