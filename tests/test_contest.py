@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
 from manyclass.estimators import auto, contest
+from manyclass.estimators.trials import Sample
 
 K = 60
 MODELS = ("linear", "hybrid")
@@ -79,6 +80,24 @@ def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes(problem, monkeypatch
         assert model.resolved_params_.get("n_models", 1) in (1, runs)
     assert costs[0] == pytest.approx(3 * np.array(costs[1]))
     assert contest.runs_of(SoftmaxClassifier(dim=5), object(), None) == 1
+
+
+def test_a_trial_calls_classes_as_the_fit_does():
+    seen = []
+
+    class Told:
+        resolved_params_, n_iter_ = {"max_iter": 1}, 1
+
+        def fit(self, x, y, sample_weight):
+            seen.append(list(y))
+
+        def evaluate(self, x, y, sample_weight):
+            seen.append(list(y))
+            return {"log_loss": 1.0}
+
+    sample = Sample(None, np.array([1, 0]), None, None, np.array([1]), None, np.array([3, 5]))
+    assert contest._loss(Told(), sample, np.array(["c", "e"])) == 1.0
+    assert seen == [["e", "c"], ["e"]]
 
 
 @pytest.mark.parametrize(
