@@ -86,7 +86,7 @@ def test_a_trial_calls_classes_as_the_fit_does():
     seen = []
 
     class Told:
-        resolved_params_, n_iter_ = {"max_iter": 1}, 1
+        resolved_params_, n_iter_, max_iter = {}, 1, 1
 
         def fit(self, x, y, sample_weight):
             seen.append(list(y))
