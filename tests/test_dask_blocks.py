@@ -230,6 +230,7 @@ def test_a_worker_never_holds_two_blocks(data, monkeypatch):
         made.fit(wide, da.from_array(data[1], chunks=CHUNK))
     block = 4 * (N_WIDE * 16 + 2 * 7)
     assert len(MOST) == 3
-    # Two pieces that move, and one or two that the scheduler has not let go of yet; a second block would be 16.
+    # Two pieces that move, and those that the scheduler has not let go of yet: one or two on a quiet machine, up to ten
+    # were seen at a load of 8 on two cores. A second block would be all sixteen.
     pieces = [(most / block - 1) * seats.MOST_PIECES for most in MOST.values()]
-    assert max(pieces) <= 4.01, pieces
+    assert max(pieces) < seats.MOST_PIECES - 0.1, pieces

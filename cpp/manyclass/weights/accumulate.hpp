@@ -28,7 +28,7 @@ inline void accumulate(std::span<float> total, std::span<const float> weights, s
   const auto of_row = of_columns ? std::span<const float>() : factors;
   run_team(n_threads, [&](Member me) {
     const auto [first, last] = me.share(weights.size() / n_columns);
-    run_with(best_isa(), [&] {
+    run_with(best_isa(), [&, first = first, last = last] {  // copies: Clang 14 refuses a binding in a lambda
       for (std::size_t r = first; r < last; ++r) {
         float* sum = total.data() + r * n_columns;
         const float* w = weights.data() + r * n_columns;

@@ -15,6 +15,7 @@ from manyclass.checks import csr_parts
 from manyclass.model.maps import refuses_damage
 
 LINE = 16  # floats in a cache line: rows of feature-major weights are padded to whole lines
+LARGEST_SCORE = 2.0**126  # beyond it scores count as that, so that differences of two are finite (evaluate/tiles.hpp)
 
 Ids = NDArray[np.int32]  # of classes or features
 Floats = NDArray[np.float32]
@@ -251,8 +252,8 @@ def log_probabilities_at(
 
 
 def times(scores: Floats, factor: float, n_terms: int = 1) -> Floats:
-    """Scores times a factor, held so that differences of sums of `n_terms` are finite (evaluate/tiles.hpp)."""
-    most = 2.0**126 / n_terms
+    """Scores times a factor, held so that differences of sums of `n_terms` are finite."""
+    most = LARGEST_SCORE / n_terms
     with np.errstate(over="ignore"):
         product: Floats = np.clip(scores * np.float32(factor), -most, most)
     return product

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from manyclass.model.kinds import Weights
 from manyclass.model.postings import TILE_FLOATS
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix, times
+from manyclass.model.weights import LARGEST_SCORE, Doubles, Floats, Ids, Matrix, times
 from manyclass.training.plan import Labels
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -43,7 +43,7 @@ def best_scales(
     The labels of a row do not compete in it, so that it is about what ranks them above the other classes.
     """
     tiles = _tiles((first, second), x, labels, n_threads, sample_weight)
-    scales = _of_least_loss(_decoupled, tiles, (0.0, 0.0))
+    scales = _of_least_loss(_decoupled, tiles, (0.5, 0.5), (0.0, 0.0))
     return scales[0], scales[1]
 
 
@@ -60,10 +60,10 @@ def best_addition(
         unit * float(np.finfo(np.float32).max) < MOST_ADDED
     ):  # nothing, or so little that no weight would be large enough
         return 1.0, 0.0, 0.0
-    for tile in tiles:  # so that sums over classes are numbers, and the optimiser's steps do not depend on x's unit
-        tile.parts[1] /= np.float32(unit)
-    alone = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, 0.0), (None, 0.0))
-    both = _of_least_loss(_decoupled, tiles, (LEAST_FACTOR, -MOST_ADDED), (None, MOST_ADDED))
+    # So that sums over classes are numbers, and the optimiser's steps do not depend on x's unit.
+    tiles = [replace(tile, parts=[tile.parts[0], tile.parts[1] / np.float32(unit)]) for tile in tiles]
+    alone = _of_least_loss(_decoupled, tiles, (1.0, 0.0), (LEAST_FACTOR, 0.0), (None, 0.0))
+    both = _of_least_loss(_decoupled, tiles, (1.0, 0.0), (LEAST_FACTOR, -MOST_ADDED), (None, MOST_ADDED))
     gain = _loss(_decoupled, tiles, np.array(alone))[0] - _loss(_decoupled, tiles, np.array(both))[0]
     return both[0], both[1] / unit, gain * float(sum(tile.r.sum() for tile in tiles))
 
@@ -75,7 +75,7 @@ def best_factor(
 
     Of several labels a row it is the mean of theirs, all classes competing, which is what `evaluate` tells.
     """
-    return _of_least_loss(_log_loss, _tiles((model,), x, labels, n_threads, sample_weight), (LEAST_FACTOR,))[0]
+    return _of_least_loss(_log_loss, _tiles((model,), x, labels, n_threads, sample_weight), (1.0,), (LEAST_FACTOR,))[0]
 
 
 def decoupled_loss(
@@ -94,6 +94,24 @@ class _Tile:
     rows: NDArray[np.int64]
     ids: Ids
     r: Doubles
+
+    @cached_property
+    def largest(self) -> Doubles:
+        """The largest magnitude of each model's scores."""
+        return np.array([max(-float(s.min(initial=0)), float(s.max(initial=0))) for s in self.parts])
+
+    def sum(self, scales: Doubles) -> Floats:
+        """The scores times their scales, added, and held by `times` where one of them might overflow."""
+        n = len(self.parts)
+        held = bool(np.max(np.abs(scales) * self.largest) > LARGEST_SCORE / n)
+        products = (
+            times(scores, scale, n) if held else scores * np.float32(scale)
+            for scale, scores in zip(scales, self.parts, strict=True)
+        )
+        z = next(products)
+        for more in products:
+            z += more
+        return z
 
     def own(self, scores: Floats) -> Doubles:
         """The scores of the labels."""
@@ -135,16 +153,15 @@ def _decoupled(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
 
 
 def _of_least_loss(
-    loss: _Loss, tiles: list[_Tile], least: tuple[float | None, ...], most: tuple[float | None, ...] | None = None
+    loss: _Loss,
+    tiles: list[_Tile],
+    start: tuple[float, ...],
+    least: tuple[float, ...],
+    most: tuple[float | None, ...] | None = None,
 ) -> list[float]:
     """Factors of scores, within bounds, whose sum has the least loss on some of the rows; it is convex in them."""
-    most = (None,) * len(least) if most is None else most
-    start = np.full(len(least), 1 / len(least))
-    for at, bound in enumerate(most):
-        start[at] = start[at] if bound is None else min(start[at], bound)
-    found = minimize(
-        partial(_loss, loss, tiles), start, jac=True, method="L-BFGS-B", bounds=list(zip(least, most, strict=True))
-    )
+    bounds = list(zip(least, (None,) * len(least) if most is None else most, strict=True))
+    found = minimize(partial(_loss, loss, tiles), np.array(start), jac=True, method="L-BFGS-B", bounds=bounds)
     return [float(scale) for scale in found.x]
 
 
@@ -152,8 +169,7 @@ def _loss(loss: _Loss, tiles: list[_Tile], scales: Doubles) -> tuple[float, Doub
     """The mean over rows, and its derivatives by the factors."""
     value, slopes = 0.0, np.zeros(len(scales))
     for tile in tiles:
-        z = sum(times(scores, scale, len(scales)) for scale, scores in zip(scales, tile.parts, strict=True))
-        more, by = loss(tile, np.asarray(z))
+        more, by = loss(tile, tile.sum(scales))
         value, slopes = value + more, slopes + by
     total = sum(float(tile.r.sum()) for tile in tiles)
     return value / total, slopes / total
