@@ -20,8 +20,8 @@ MEAN_SQUARE = 4.0  # of |x|^2 for rows of ones
 LABELS = (np.arange(N) % K).astype(np.int32)
 
 # The defaults of the implicit step chosen by hand, its step size being 6 / (4 + 1), the 1 being the intercept's, which
-# falls to a twentieth; and of the others.
-DECAY = 20 ** (-1 / 11)
+# falls to an eightieth; and of the others.
+DECAY = 80 ** (-1 / 11)
 BASE = PointsPlan(
     solver="implicit",
     formulation="proposed",
@@ -67,7 +67,7 @@ FIELDS = [
     ({}, {}),
     ({"n_negatives": 7}, {"n_negatives": 7}),
     ({"alpha": 0.25}, {"alpha": 0.25}),
-    ({"max_iter": 3}, {"max_iter": 3, **steps(1.2, 30.0, decay=20**-0.5)}),
+    ({"max_iter": 3}, {"max_iter": 3, **steps(1.2, 30.0, decay=80**-0.5)}),
     ({"n_jobs": 3}, {"n_threads": 3}),
     ({"verbose": 1}, {"verbose": 1}),
     ({"random_state": 5}, {"seed": seed_from(5)}),
@@ -219,8 +219,8 @@ def test_auto_samples_where_something_was_said_of_samples(given, solver):
     assert found.params["solver"].name == solver
     c, passes = {"exact": (1.0, 20), "implicit": (6.0, 12)}[solver]
     passes = given.get("max_iter", passes)
-    # The exact step's size ends where 20 passes with decay 0.9 end, that of the last sampled one is a twentieth.
-    decay = 0.9 ** (20 / passes) if solver == "exact" else 20 ** (-1 / (passes - 1))
+    # The exact step's size ends where 20 passes with decay 0.9 end, that of the last sampled one is an eightieth.
+    decay = 0.9 ** (20 / passes) if solver == "exact" else 80 ** (-1 / (passes - 1))
     assert found.plan.schedule.decay == pytest.approx(decay, rel=1e-12)
     assert found.plan.schedule.learning_rate == c / (MEAN_SQUARE + 1)
     assert found.plan.averaging == "suffix"

@@ -150,7 +150,7 @@ def test_the_report_tells_what_was_tried_and_the_least_good_one_was_chosen(solve
 
 def test_steps_of_many_passes_add_up_to_those_of_few(problem):
     X, y = problem
-    for decay, passes, sum_of_steps in (("auto", 12, (1 - 20 ** (-12 / 11)) / (1 - 20 ** (-1 / 11))), (1.0, 5, 5.0)):
+    for decay, passes, sum_of_steps in (("auto", 12, (1 - 80 ** (-12 / 11)) / (1 - 80 ** (-1 / 11))), (1.0, 5, 5.0)):
         model = quick(solver=solvers.Implicit(decay=decay), max_iter=passes).fit(X, y)
         (pick,) = (line["value"] for line in model.auto_report_ if line["chosen"])
         assert model.resolved_params_["learning_rate"] == pytest.approx(2 * pick / sum_of_steps, rel=1e-12)

@@ -73,9 +73,10 @@ from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridP
 # What "auto" stands for where the solver was chosen by hand: nothing that is not in the solver's definition.
 BY_HAND = Open(n_negatives=64, max_iter=20, decay=0.9)
 # Sampled implicit steps, chosen by hand or not. On nine sets of first labels 12 passes of half the step gain up to 0.1
-# nats over 6, and 256 classes up to 0.06 over 112; 512 gain at most 0.03 more in 2.5 times the time. Steps fall to a
-# twentieth (bench/notes/auto.md).
-PASSES_SAMPLED, NEGATIVES_SAMPLED, LAST_STEP = 12, 256, 1 / 20
+# nats over 6, and 256 classes up to 0.06 over 112; 512 gain at most 0.03 more in 2.5 times the time. Steps fall to an
+# eightieth: over a twentieth that gains 0.002 to 0.02 nats on six sets of eight and loses 0.001 on the others, and
+# smaller ones gain hardly more (bench/notes/auto.md).
+PASSES_SAMPLED, NEGATIVES_SAMPLED, LAST_STEP = 12, 256, 1 / 80
 # Classes are drawn by their frequency itself: best, or within 0.035 nats, of the powers 0.5, 0.75 and 1 on each.
 POWER_SAMPLED = 1.0
 
@@ -129,7 +130,7 @@ FIRST_RATES, FURTHEST_RATE = (-1, 0, 1), (-6, 6)
 AS_GOOD = 1.005
 # Whole classes that make up the rows of a trial; fewer would be another problem than that of all.
 LEAST_CLASSES = 25
-# Of the steps of all passes, in units of the pick; it is 2.0 for 12 passes of half the pick that fall to a twentieth.
+# Of the steps of all passes, in units of the pick; it was 2.0 for 12 passes of half the pick that fell to a twentieth.
 SUM_OF_STEPS = 2.0
 
 # Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where trying takes no more than so many predicted
