@@ -21,13 +21,15 @@ inline void ask_for_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] s
 #ifdef MADV_HUGEPAGE
   constexpr std::size_t fewest = std::size_t{1} << 22;  // two huge pages, one of which is whole wherever they begin
   static const bool wanted = [] {
-    const char* const value = std::getenv("MANYCLASS_HUGE_PAGES");
+    // Read once; nothing here writes the environment.
+    const char* const value = std::getenv("MANYCLASS_HUGE_PAGES");  // NOLINT(concurrency-mt-unsafe)
     return value == nullptr || std::string_view(value) != "0";
   }();
   if (n_bytes < fewest || !wanted) return;
   constexpr std::uintptr_t page = std::uintptr_t{1} << 16;  // the largest ordinary page: advice begins with a whole one
-  const auto at = reinterpret_cast<std::uintptr_t>(memory), begin = (at + page - 1) / page * page;
-  madvise(reinterpret_cast<void*>(begin), at + n_bytes - begin, MADV_HUGEPAGE);  // an error means that there are none
+  const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(memory) % page) % page;
+  // An error means that there are none.
+  madvise(static_cast<std::byte*>(memory) + skipped, n_bytes - skipped, MADV_HUGEPAGE);
 #endif
 }
 

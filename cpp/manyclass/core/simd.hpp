@@ -82,7 +82,8 @@ inline const char* name_of(Isa isa) {
 // says, by which a processor can be measured and tested as if it were an older one.
 inline Isa best_isa() {
   static const Isa best = [] {
-    const char* const value = std::getenv("MANYCLASS_ISA");
+    // Read once; nothing here writes the environment.
+    const char* const value = std::getenv("MANYCLASS_ISA");  // NOLINT(concurrency-mt-unsafe)
     const std::string most = value == nullptr || *value == '\0' ? "avx512" : value;
     for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
       if (most == name_of(isa)) return std::min(isa, isa_of_processor());
