@@ -8,18 +8,6 @@
 
 namespace manyclass {
 
-inline const char* name_of(Isa isa) {
-  switch (isa) {
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx2:
-      return "avx2";
-    case Isa::baseline:
-      break;
-  }
-  return "baseline";
-}
-
 // "auto" is the widest of this processor; a wider one is refused.
 inline Isa isa_named(const std::string& name) {
   if (name == "auto") return best_isa();

@@ -7,6 +7,11 @@
 // AVX-512 copy of a shared template into code that an older processor runs.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
 namespace manyclass {
 
 enum class Isa { baseline, avx2, avx512 };
@@ -22,7 +27,7 @@ enum class Isa { baseline, avx2, avx512 };
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512cd,avx2,fma,bmi,bmi2" MANYCLASS_WIDE_VECTORS), \
                  flatten, noinline))
 
-inline Isa best_isa() {
+inline Isa isa_of_processor() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd")) {
     return Isa::avx512;
@@ -53,12 +58,39 @@ void run_with(Isa isa, const F& f) {
   }
 }
 #else
-inline Isa best_isa() { return Isa::baseline; }
+inline Isa isa_of_processor() { return Isa::baseline; }
 
 template <class F>
 void run_with(Isa, const F& f) {
   f();
 }
 #endif
+
+inline const char* name_of(Isa isa) {
+  switch (isa) {
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::baseline:
+      break;
+  }
+  return "baseline";
+}
+
+// What code runs with: the widest set of this processor that is no wider than the environment variable MANYCLASS_ISA
+// says, by which a processor can be measured and tested as if it were an older one.
+inline Isa best_isa() {
+  static const Isa best = [] {
+    // Read once; nothing here writes the environment.
+    const char* const value = std::getenv("MANYCLASS_ISA");  // NOLINT(concurrency-mt-unsafe)
+    const std::string most = value == nullptr || *value == '\0' ? "avx512" : value;
+    for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+      if (most == name_of(isa)) return std::min(isa, isa_of_processor());
+    }
+    throw std::invalid_argument("MANYCLASS_ISA is '" + most + "'; it must be one of 'baseline', 'avx2', 'avx512'");
+  }();
+  return best;
+}
 
 }  // namespace manyclass
