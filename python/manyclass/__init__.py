@@ -1,4 +1,12 @@
-"""Categorical models with very many classes, trained on the true normalised likelihood."""
+"""Categorical models with very many classes, trained on the true normalised likelihood.
+
+Environment variables:
+
+- MANYCLASS_DATA: the folder with data sets for experiments and benchmarks.
+- MANYCLASS_ISA: "baseline", "avx2" or "avx512", beyond which the core uses no instruction set; else what there is.
+- MANYCLASS_HUGE_PAGES: "0" to ask the system for no huge pages for the core's own tables. Weights are NumPy's arrays,
+  for which NUMPY_MADVISE_HUGEPAGE says the same.
+"""
 
 import importlib.util
 import sys
