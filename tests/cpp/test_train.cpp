@@ -101,6 +101,34 @@ void a_step_that_runs_away_is_reported_and_not_taken() {
   for (const float w : planted.weights()) CHECK(w == 0);
 }
 
+// One point of a batch has so large a weight that it runs away; those before it in its batch have moved rows already,
+// or not, which is to be the same for any number of threads.
+void a_batch_in_which_a_step_runs_away_leaves_the_same_bits_for_any_number_of_threads() {
+  // In the ninth batch: one thread alone makes the first eight, and then all do (core/pace.hpp).
+  constexpr Index batch = 8, runs_away = 8 * batch + 5;
+  std::vector<double> weights(Planted::n_points, 1.0);
+  weights[runs_away] = 1e30;
+  for (const Facts& select : selection_facts) {
+    if (select.has(flag::all_classes)) continue;
+    Planted alone(false);
+    for (const int n_threads : {1, 2, 3}) {
+      Planted planted(false);
+      AnyProblem problem = n_threads == 1 ? alone.problem() : planted.problem();
+      std::get<Problem<ClassRows<float>>>(problem).weights = weights;
+      Plan plan = plan_of("sgd", std::string(select.name));
+      plan.n_negatives = 3;  // so that most rows are those of one visit alone
+      plan.settings.batch = batch;
+      plan.settings.n_threads = n_threads;
+      plan.settings.shuffle = false;
+      const auto trainer = make_trainer(plan, problem);
+      CHECK(trainer->run({0, 0.1, 0.1, 0, Planted::n_points, 0}).diverged_at == runs_away);
+      if (n_threads == 1) continue;
+      CHECK(planted.weights() == alone.weights());
+      CHECK(planted.intercept() == alone.intercept());
+    }
+  }
+}
+
 void evaluation_is_one_answer_in_three_forms() {
   Planted planted(true);
   train(plan_of("implicit", "block"), planted.problem(), 1.0, 2);
@@ -142,6 +170,7 @@ int main() {
   batches_give_the_same_bits_for_any_number_of_threads();
   instruction_sets_agree_to_rounding();
   a_step_that_runs_away_is_reported_and_not_taken();
+  a_batch_in_which_a_step_runs_away_leaves_the_same_bits_for_any_number_of_threads();
   evaluation_is_one_answer_in_three_forms();
   unknown_names_are_refused();
   return report();

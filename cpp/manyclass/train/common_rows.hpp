@@ -1,4 +1,5 @@
-// Scores of dense points that have classes in common: a row of W is read once for several of them.
+// Scores of dense points that have classes in common, and moves by them: a row of W is read, and written, once for
+// several of them.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +34,34 @@ void score_common(const Linear<ClassRows<Float>>& model, DenseView x, ClassRange
         }
       }
       for (std::size_t i = 0; i < m; ++i) model.finish(classes, z(first + i));
+    }
+  });
+}
+
+// Moves the classes, whole cache lines of them, by n points of x, the i-th named by point(i): by moves(i)[c] times the
+// point, c counting from the first of the classes. The rows have no scale.
+template <class Float, class Point, class Moves>
+void move_common(const Linear<ClassRows<Float>>& model, DenseView x, ClassRange classes, std::size_t n, Isa isa,
+                 const Point& point, const Moves& moves) {
+  constexpr std::size_t some = 64;  // as above
+  float tile[rows_together * some];
+  const float* rows[rows_together];
+  ClassRows<Float> weights = model.rows;
+  run_with(isa, [&] {
+    for (std::size_t first = 0; first < n; first += rows_together) {
+      const std::size_t m = std::min(n - first, rows_together);
+      for (std::size_t i = 0; i < m; ++i) rows[i] = x.row(point(first + i)).data();
+      for (std::size_t c = 0; c < classes.size(); c += some) {
+        const ClassRange part{classes[c], static_cast<Index>(std::min(some, classes.size() - c))};
+        for (std::size_t i = 0; i < m; ++i) {
+          const std::span<float> of_point(tile + i * part.size(), part.size());
+          std::copy_n(moves(first + i).data() + c, part.size(), of_point.data());
+          if (model.intercept.empty()) continue;
+          const auto b = at_classes(model.intercept, part);
+          for (std::size_t l = 0; l < part.size(); ++l) b[l] += of_point[l];
+        }
+        weights.add(std::span<const float* const>(rows, m), part, isa, tile, part.size());
+      }
     }
   });
 }

@@ -45,6 +45,8 @@ class Watch {
   }
 
   bool stopped() const { return stopped_; }
+  // To be called where no thread may fail at the same time.
+  bool has_failed() const { return error_ != nullptr; }
 
   // The point that diverged, or -1; rethrows an error. To be called when all threads have ended.
   Index outcome() const {
@@ -107,14 +109,20 @@ concept Alone = requires(P policy, const Run& run, Visits visits, typename P::Wo
 };
 
 // All threads call each with the same visits, and all have ended look() before the first calls move(). look() changes
-// no weights and is not followed by the others where the run is stopped; move() changes what belongs to `me`.
-// account(), called by one thread beside move() of the others, adds to `progress`.
+// no weights that it reads after that, and is not followed by the others where the run is stopped; move() changes what
+// belongs to `me`. account(), called by one thread beside move() of the others, adds to `progress`.
 template <class P>
 concept Together = requires(P policy, Member me, const Run& run, Visits visits, Progress& progress) {
   policy.look(me, run, visits);
   policy.move(me, run, visits);
   policy.account(visits, progress);
 };
+
+// All threads call leave() in place of move() where a visit has diverged: look() of one thread alone moves some rows
+// itself, and those of a team do then what it has done.
+template <class P>
+concept Leaves =
+    Together<P> && requires(P policy, Member me, const Run& run, Visits visits) { policy.leave(me, run, visits); };
 
 // All threads call follow() when all have ended move().
 template <class P>
@@ -256,8 +264,13 @@ class Loop final : public Trainer {
       run.watch.failed();
     }
     me.barrier();
-    if (run.watch.stopped()) return false;  // it changes in look() only, so all members see the same
-    const bool last = late;                 // written before this barrier, and not again before the next
+    if (run.watch.stopped()) {  // it changes in look() only, so all members see the same
+      if constexpr (Leaves<Policy>) {
+        if (!run.watch.has_failed()) policy_.leave(me, run, visits);
+      }
+      return false;
+    }
+    const bool last = late;  // written before this barrier, and not again before the next
     policy_.move(me, run, visits);
     if (me.rank() == 0) {
       policy_.account(visits, progress);

@@ -15,16 +15,14 @@
 #include <vector>
 
 #include "manyclass/core/rng.hpp"
-#include "manyclass/select/all_classes.hpp"
 #include "manyclass/select/draw.hpp"
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/adaptive_steps.hpp"
 #include "manyclass/train/class_shares.hpp"
-#include "manyclass/train/common_rows.hpp"
 #include "manyclass/train/loop.hpp"
 #include "manyclass/train/norm_ball.hpp"
+#include "manyclass/train/point_rows.hpp"
 #include "manyclass/train/ridge.hpp"
-#include "manyclass/train/slots.hpp"
 
 namespace manyclass {
 
@@ -32,10 +30,15 @@ template <class Rows, Selection Select>
 class Points {
   using Classes = typename Select::Classes;
   using Slot = typename Slots<Classes>::Slot;
+  using Asked = PointRows<Rows, Select>;
 
  public:
   Points(Problem<Rows> problem, Select select, std::unique_ptr<const PointStep> step, const Settings& settings)
-      : problem_(problem), select_(std::move(select)), step_(std::move(step)), settings_(settings) {
+      : problem_(problem),
+        rows_(problem, settings),
+        select_(std::move(select)),
+        step_(std::move(step)),
+        settings_(settings) {
     if (settings_.ridge > 0) ridge_ = Ridge(problem_, select_, settings_.ridge);
     if (settings_.batch > 1 && !settings_.hogwild) {
       batches_[0] = slots(static_cast<std::size_t>(settings_.batch));
@@ -44,6 +47,7 @@ class Points {
         shares_ = ClassShares(problem_, select_);
       }
       scratch_.assign(static_cast<std::size_t>(settings_.n_threads), scratch());
+      if (Asked::moves_early && !problem_.adaptive) own_ = OwnRows(problem_.n_classes);
     }
   }
 
@@ -62,10 +66,10 @@ class Points {
     auto& [slots, scratch] = work;
     const std::size_t n = visits.size;
     for (std::size_t s = 0; s < n; ++s) draw(run, visits, s, slots[s]);
-    for (std::size_t s = 0; s < std::min(n, prefetch_distance); ++s) prefetch(slots[s]);
+    for (std::size_t s = 0; s < std::min(n, prefetch_distance); ++s) rows_.prefetch(slots[s]);
     for (std::size_t s = 0; s < n && !run.watch.stopped(); ++s) {
-      if (s + prefetch_distance < n) prefetch(slots[s + prefetch_distance]);
-      score(slots[s]);
+      if (s + prefetch_distance < n) rows_.prefetch(slots[s + prefetch_distance]);
+      rows_.score(slots[s]);
       solve(run, slots[s], scratch);
       if (!run.watch.stopped()) apply(slots[s], run.stretch);
       count(slots[s], progress);
@@ -80,12 +84,12 @@ class Points {
   void score(Member me, const Run&, Visits visits) {
     Slots<Classes>& slots = batch(visits);
     const ClassRange mine = shares_.of(me);
-    if constexpr (in_common) return score_in_common(slots, visits.size, mine);
-    for (std::size_t s = 0; s < std::min(visits.size, prefetch_distance); ++s) prefetch_part(slots[s], mine);
+    if constexpr (Asked::in_common) return rows_.score_in_common(slots, visits.size, mine);
+    for (std::size_t s = 0; s < std::min(visits.size, prefetch_distance); ++s) rows_.prefetch_part(slots[s], mine);
     for (std::size_t s = 0; s < visits.size; ++s) {
       poll(select_.capacity() * line_floats);  // a class with some features
-      if (s + prefetch_distance < visits.size) prefetch_part(slots[s + prefetch_distance], mine);
-      run_with(settings_.isa, [&] { score_part(slots[s], mine); });
+      if (s + prefetch_distance < visits.size) rows_.prefetch_part(slots[s + prefetch_distance], mine);
+      run_with(settings_.isa, [&] { rows_.score_part(slots[s], mine); });
     }
   }
 
@@ -101,14 +105,39 @@ class Points {
       return;
     }
     for (std::size_t s = 0; s < to; ++s) draw(run, visits, s, slots[s]);
-    if constexpr (in_common) score_in_common(slots, to, {0, problem_.n_classes});
-    for (std::size_t s = 0; s < std::min(to, prefetch_distance); ++s) prefetch(slots[s]);
+    if constexpr (Asked::in_common) rows_.score_in_common(slots, to, {0, problem_.n_classes});
+    for (std::size_t s = 0; s < std::min(to, prefetch_distance); ++s) rows_.prefetch(slots[s]);
+    if constexpr (Asked::moves_early) {
+      if (!own_.empty()) {
+        for (std::size_t s = 0; s < to; ++s) own_.note(slots[s].classes, label(slots[s].point));
+      }
+    }
     // Alone, while the processor waits for one point's rows it solves for another.
     for (std::size_t s = 0; s < to; ++s) {
       poll(select_.capacity() * line_floats);
-      if (s + prefetch_distance < to) prefetch(slots[s + prefetch_distance]);
-      if constexpr (!in_common) score(slots[s]);
+      if (s + prefetch_distance < to) rows_.prefetch(slots[s + prefetch_distance]);
+      if constexpr (!Asked::in_common) rows_.score(slots[s]);
       solve(run, slots[s], scratch);
+      if constexpr (Asked::moves_early) {
+        if (!own_.empty() && !run.watch.stopped())
+          slots[s].moved = !rows_.move_own(own_, slots[s], {0, problem_.n_classes});
+      }
+    }
+    if constexpr (Asked::moves_early) {
+      if (!own_.empty()) {
+        for (std::size_t s = 0; s < to; ++s) own_.forget(slots[s].classes, label(slots[s].point));
+      }
+    }
+  }
+
+  // Moves what one thread alone has moved in look() before the first point that diverged.
+  void leave(Member me, const Run&, Visits visits) {
+    if constexpr (Asked::moves_early) {
+      if (me.size() == 1 || own_.empty()) return;
+      Slots<Classes>& slots = batch(visits);
+      OwnRows own(problem_.n_classes);
+      for (std::size_t s = 0; s < visits.size; ++s) own.note(slots[s].classes, label(slots[s].point));
+      for (std::size_t s = 0; s < visits.size && !slots[s].diverged; ++s) rows_.move_own(own, slots[s], shares_.of(me));
     }
   }
 
@@ -116,14 +145,19 @@ class Points {
     Slots<Classes>& slots = batch(visits);
     const ClassRange mine = me.size() > 1 ? shares_.of(me) : ClassRange{0, problem_.n_classes};
     if (!problem_.adaptive) {
+      if constexpr (Asked::in_common) {
+        if (problem_.model.scale.empty()) return rows_.move_in_common(slots, visits.size, mine);
+      }
       run_with(settings_.isa, [&] {
-        for (std::size_t s = 0; s < visits.size; ++s) apply_part<false>(slots[s], mine, run.stretch);
+        for (std::size_t s = 0; s < visits.size; ++s) {
+          if (!slots[s].moved) rows_.template apply_part<false>(slots[s], mine, run.stretch);
+        }
       });
       return;
     }
     run_with(settings_.isa, [&] {
-      for (std::size_t s = 0; s < visits.size; ++s) apply_part<true>(slots[s], mine, run.stretch);
-      for (std::size_t s = 0; s < visits.size; ++s) descend_part(slots[s], mine, run.stretch);
+      for (std::size_t s = 0; s < visits.size; ++s) rows_.template apply_part<true>(slots[s], mine, run.stretch);
+      for (std::size_t s = 0; s < visits.size; ++s) rows_.descend_part(slots[s], mine, run.stretch);
     });
   }
 
@@ -138,10 +172,6 @@ class Points {
   static constexpr std::size_t prefetch_distance = 2;
   // Classes of the visits drawn ahead: with some hundred features each, a tenth of a second, in which nothing can end.
   static constexpr std::size_t most_drawn = 1 << 18;
-
-  // Whether the points of a batch have all classes in common, and a row of W is read whole.
-  static constexpr bool in_common =
-      std::is_same_v<Select, AllClasses> && std::is_same_v<Rows, ClassRows<typename Rows::Weight>>;
 
   // Below 0: the point's label is in another block of classes.
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
@@ -169,74 +199,16 @@ class Points {
     const Rng rng({settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)}, settings_.first_point + named_by);
     slot.point = i;
     slot.labelled = label(i) >= 0;
+    slot.moved = slot.diverged = false;
     slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - first_of_batch);
-    if (problem_.adaptive) slot.iteration = adaptive().first_iteration(run.stretch) + t / settings_.batch;
+    if (problem_.adaptive) slot.iteration = rows_.adaptive().first_iteration(run.stretch) + t / settings_.batch;
     slot.classes =
         select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], slot.labelled), slot.buffers());
-  }
-
-  void prefetch(const Slot& slot) const {
-    const auto x = problem_.x.row(slot.point);
-    if (slot.labelled) {
-      problem_.model.rows.prefetch(x, slot.classes, label(slot.point));
-    } else if (slot.classes.size() > 0) {
-      problem_.model.rows.prefetch(x, slot.classes, slot.classes[0]);
-    }
   }
 
   Slots<Classes>& batch(Visits visits) {
     const bool second = settings_.n_threads > 1 && visits.begin / settings_.batch % 2 == 1;
     return batches_[second ? 1 : 0];
-  }
-
-  AdaptiveSteps<Rows> adaptive() const { return AdaptiveSteps<Rows>(problem_, settings_); }
-
-  void score(Slot& slot) const {
-    const auto x = problem_.x.row(slot.point);
-    run_with(settings_.isa, [&] {
-      problem_.model.scores(x, slot.classes, slot.scores);
-      if (slot.labelled) slot.label_score = problem_.model.score(x, label(slot.point));
-    });
-  }
-
-  // Whether a slot's label is one of the classes `mine`.
-  bool label_in(const Slot& slot, ClassRange mine) const {
-    const Index y = label(slot.point);
-    return y >= mine.begin && y < mine.end();
-  }
-
-  void prefetch_part(const Slot& slot, ClassRange mine) const {
-    const auto x = problem_.x.row(slot.point);
-    bool for_label = label_in(slot, mine);
-    for_parts(slot.classes, mine, [&](const auto& part, std::size_t) {
-      problem_.model.rows.prefetch(x, part, for_label ? label(slot.point) : part[0]);
-      for_label = false;
-    });
-    if (for_label) problem_.model.rows.prefetch(x, ClassRange{}, label(slot.point));
-  }
-
-  // The scores of a slot's classes that are among the classes `mine`: the same bits as those of all of them.
-  void score_part(Slot& slot, ClassRange mine) const {
-    const auto x = problem_.x.row(slot.point);
-    for_parts(slot.classes, mine, [&](const auto& part, std::size_t c) {
-      problem_.model.scores(x, part, slot.scores.subspan(c, part.size()));
-    });
-    if (label_in(slot, mine)) slot.label_score = problem_.model.score(x, label(slot.point));
-  }
-
-  void score_in_common(Slots<Classes>& slots, std::size_t n, ClassRange classes) const {
-    const ClassRange mine = intersect(classes, {0, problem_.n_classes});
-    const auto begin = static_cast<std::size_t>(mine.begin);
-    score_common(
-        problem_.model, problem_.x, mine, n, settings_.isa, [&](std::size_t s) { return slots[s].point; },
-        [&](std::size_t s) { return slots[s].scores.subspan(begin, mine.size()); });
-    for (std::size_t s = 0; s < n; ++s) {
-      Slot& slot = slots[s];
-      run_with(settings_.isa, [&] {
-        if (label_in(slot, mine))
-          slot.label_score = problem_.model.score(problem_.x.row(slot.point), label(slot.point));
-      });
-    }
   }
 
   // The step of a slot by its scores; leaves -p in the slot, ready to be added.
@@ -275,6 +247,7 @@ class Points {
     if (!(slot.move.total * point.x_sq < runaway) || !fits_float(slot.move.total) || !fits_float(slot.move.label) ||
         !std::isfinite(u)) {
       run.watch.diverged(i);
+      slot.diverged = true;
       return;
     }
     if (select_.with_label) slot.move.loss = without_label(slot);
@@ -300,29 +273,6 @@ class Points {
     return std::fabs(p) <= (problem_.model.scale.empty() ? most : most * static_cast<double>(smallest_scale));
   }
 
-  // `adaptively` is known where the code is compiled, so that the loops of plain steps stand alone.
-  template <bool adaptively>
-  void move_rows(const Slot& slot, const ClassLines& classes, std::span<float> moves, std::span<const float> shrinks,
-                 const Stretch& stretch) {
-    for_runs(classes, [&](ClassRange run, std::size_t c) {
-      move_rows<adaptively>(slot, run, moves.subspan(c, run.size()),
-                            shrinks.empty() ? shrinks : shrinks.subspan(c, run.size()), stretch);
-    });
-  }
-
-  // Moves the rows `classes` by `moves` times x, then shrinks them.
-  template <bool adaptively, class Some>
-  void move_rows(const Slot& slot, const Some& classes, std::span<float> moves, std::span<const float> shrinks,
-                 const Stretch& stretch) {
-    const auto x = problem_.x.row(slot.point);
-    if constexpr (adaptively) {
-      adaptive().move(slot, x, classes, moves, stretch);
-    } else {
-      problem_.model.add(x, classes, moves);
-    }
-    if (!shrinks.empty()) problem_.model.shrink(classes, shrinks);
-  }
-
   void apply(Slot& slot, const Stretch& stretch) {
     const std::size_t size = slot.classes.size();
     const bool ridge = settings_.ridge > 0;
@@ -336,13 +286,13 @@ class Points {
     if (problem_.adaptive) {
       AdaptiveSteps<Rows>::join_label(slot, label(slot.point));
       run_with(settings_.isa, [&] {
-        move_rows<true>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
-        move_label<true>(slot, stretch);
+        rows_.template move_rows<true>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
+        rows_.template move_label<true>(slot, stretch);
       });
     } else {
       run_with(settings_.isa, [&] {
-        move_rows<false>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
-        if (slot.labelled) move_label<false>(slot, stretch);
+        rows_.template move_rows<false>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
+        if (slot.labelled) rows_.template move_label<false>(slot, stretch);
       });
     }
     if (ball) {
@@ -351,34 +301,8 @@ class Points {
     }
   }
 
-  template <bool adaptively>
-  void move_label(Slot& slot, const Stretch& stretch) {
-    float rise = static_cast<float>(slot.move.label);
-    const std::span<const float> shrink(&slot.label_shrink, settings_.ridge > 0 ? 1 : 0);
-    move_rows<adaptively>(slot, ClassRange{label(slot.point), 1}, std::span<float>(&rise, 1), shrink, stretch);
-  }
-
-  // The part of a slot that falls on the classes `mine`.
-  template <bool adaptively>
-  void apply_part(Slot& slot, ClassRange mine, const Stretch& stretch) {
-    const bool ridge = settings_.ridge > 0;
-    for_parts(slot.classes, mine, [&](const auto& part, std::size_t c) {
-      move_rows<adaptively>(slot, part, slot.moves.subspan(c, part.size()),
-                            ridge ? slot.shrinks.subspan(c, part.size()) : std::span<float>{}, stretch);
-    });
-    if (label_in(slot, mine)) move_label<adaptively>(slot, stretch);
-  }
-
-  // Moves what a slot has touched of the classes `mine` by the batch's gradient.
-  void descend_part(const Slot& slot, ClassRange mine, const Stretch& stretch) {
-    const auto x = problem_.x.row(slot.point);
-    for_parts(slot.classes, mine, [&](const auto& part, std::size_t) {
-      for_runs(part, [&](ClassRange run, std::size_t) { adaptive().descend(slot, x, run, stretch); });
-    });
-    if (label_in(slot, mine)) adaptive().descend(slot, x, ClassRange{label(slot.point), 1}, stretch);
-  }
-
   Problem<Rows> problem_;
+  Asked rows_;
   Select select_;
   std::unique_ptr<const PointStep> step_;
   Settings settings_;
@@ -386,6 +310,7 @@ class Points {
   std::array<Slots<Classes>, 2> batches_;    // where visits are made together: of every other batch, for a team
   ClassShares shares_;                       // of a team's members
   std::vector<std::vector<float>> scratch_;  // of each thread, then
+  OwnRows own_;                              // where rows that are a visit's own are moved at once; else empty
 };
 
 template <class Rows, class Select>

@@ -15,6 +15,8 @@ class Slots {
   struct Slot {
     Index point;
     bool labelled;  // whether its label is among the classes
+    bool moved;     // whether all of its rows have been moved
+    bool diverged;  // whether its step was too large to take
     Index batch;    // points of its batch
     Classes classes;
     float label_score;  // z_y before the step

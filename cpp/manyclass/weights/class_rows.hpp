@@ -32,7 +32,8 @@ class ClassRows {
 
   // Scores of at most rows_together rows, which follow each other in z by the number of classes: bit for bit those of
   // each alone.
-  void scores(std::span<const float* const> x, ClassRange classes, Isa isa, std::span<float> z) const {
+  template <class Classes>
+  void scores(std::span<const float* const> x, const Classes& classes, Isa isa, std::span<float> z) const {
     const auto row_of = [&](std::size_t c) { return row(classes[c]); };
     RowsTogether<float>(x, n_features_).scores(row_of, classes.size(), isa, z.data(), classes.size());
   }
@@ -52,6 +53,14 @@ class ClassRows {
     for (std::size_t c = 0; c < classes.size(); ++c) {
       if (a[c] != 0) add(x, classes[c], a[c]);
     }
+  }
+
+  // w_k += sum_i a[i * stride + c] x_i for the c-th class k: each row is read and written once for several points.
+  void add(std::span<const float* const> x, ClassRange classes, Isa isa, std::span<const float> a, std::size_t stride)
+    requires(!std::is_const_v<Float>)
+  {
+    const auto row_of = [&](std::size_t c) { return row(classes[c]); };
+    add_products<float>(x, n_features_, a.data(), stride, row_of, classes.size(), isa);
   }
 
   // w_k *= a

@@ -1,4 +1,4 @@
-// Products of dense rows with rows of weights: alone, or several with several in registers.
+// Products of dense rows with rows of weights, and sums of them: alone, or several with several in registers.
 //
 // Every sum is made alike, whatever is beside it and by whatever instruction set: as many running sums as numbers in a
 // cache line, L of them, the l-th over the features l, l + L, ..., and then halves are added to halves. So a row has the
@@ -185,19 +185,30 @@ class RowsTogether {
   void scores(const RowOf& row_of, std::size_t n, Isa isa, Value* z, std::size_t stride) const {
     switch (isa) {  // as many sums as there are registers for: 32 of 64 bytes, 16 of 32, 16 of 16
       case Isa::avx512:
-        return by<ProductTile<Value, 64, 4, 4>>(row_of, n, z, stride);
+        return by<ProductTile<Value, 64, 4, 4>, ProductTile<Value, 64, 1, 4>>(row_of, n, z, stride);
       case Isa::avx2:
-        return by<ProductTile<Value, 32, 2, 2>>(row_of, n, z, stride);
+        return by<ProductTile<Value, 32, 2, 2>, ProductTile<Value, 32, 1, 4>>(row_of, n, z, stride);
       case Isa::baseline:
-        return by<ProductTile<Value, 16, 1, 2>>(row_of, n, z, stride);
+        return by<ProductTile<Value, 16, 1, 2>, ProductTile<Value, 16, 1, 2>>(row_of, n, z, stride);
     }
   }
 
  private:
-  template <class Tile, class RowOf>
+  // Rows that are fewer than a tile has are scored one by one, each with several classes. Their sums do not wait for
+  // each other, and several rows of weights are on their way from memory at once.
+  template <class Tile, class Single, class RowOf>
   void by(const RowOf& row_of, std::size_t n, Value* z, std::size_t stride) const {
+    if (x_.size() >= Tile::rows) {
+      tiles<Tile>(row_of, n, z, stride);
+    } else {
+      tiles<Single>(row_of, n, z, stride);
+    }
+  }
+
+  template <class Tile, class RowOf>
+  void tiles(const RowOf& row_of, std::size_t n, Value* z, std::size_t stride) const {
     std::size_t c = 0;
-    for (; x_.size() >= Tile::rows && c + Tile::classes <= n; c += Tile::classes) {
+    for (; c + Tile::classes <= n; c += Tile::classes) {
       const Value* w[Tile::classes];
       const Value* last_w[Tile::classes];
       Value only[Tile::classes][lanes_of<Value>];
@@ -226,5 +237,79 @@ class RowsTogether {
   Value lines_[rows_together][lanes_of<Value>];
   std::size_t width_;
 };
+
+// Adds `Points` vectors to each of `Rows` rows: w_r += sum_p a[p * step + r] x_p in the order of p.
+//
+// A row is read and written once for all points, a point's numbers are read once for all rows.
+template <class Value, std::size_t Bytes, std::size_t Points, std::size_t Rows>
+inline void add_points(const Value* const* x, const Value* a, std::size_t step, std::size_t width, Value* const* w) {
+  constexpr std::size_t lanes = Bytes / sizeof(Value);
+  using Vector = typename VectorOf<Value, Bytes>::Type;
+  Value factors[Points][Rows];
+  for (std::size_t p = 0; p < Points; ++p) std::copy_n(a + p * step, Rows, factors[p]);
+  std::size_t j = 0;
+  for (; j + lanes <= width; j += lanes) {
+    Vector sums[Rows];
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < Rows; ++r) std::memcpy(&sums[r], w[r] + j, sizeof(Vector));
+#pragma GCC unroll 4
+    for (std::size_t p = 0; p < Points; ++p) {
+      Vector of_point;
+      std::memcpy(&of_point, x[p] + j, sizeof(Vector));
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < Rows; ++r) sums[r] += factors[p][r] * of_point;
+    }
+#pragma GCC unroll 4
+    for (std::size_t r = 0; r < Rows; ++r) std::memcpy(w[r] + j, &sums[r], sizeof(Vector));
+  }
+  for (; j < width; ++j) {
+    for (std::size_t r = 0; r < Rows; ++r) {
+      Value sum = w[r][j];
+      for (std::size_t p = 0; p < Points; ++p) sum += factors[p][r] * x[p][j];
+      w[r][j] = sum;
+    }
+  }
+}
+
+// Makes row_of(c) += sum_i a[i * stride + c] x_i for n classes, `width` numbers each. Groups of classes count from the
+// first of them, and those of points from the first point: whoever cuts classes at whole cache lines of them gets the
+// same bits however many cuts there are. A group of products that are all 0 is left out.
+template <class Value, std::size_t Bytes, class RowOf>
+inline void add_products_by(std::span<const Value* const> x, std::size_t width, const Value* a, std::size_t stride,
+                            const RowOf& row_of, std::size_t n) {
+  constexpr std::size_t points = 4, rows = 2;  // with their eight factors in registers, of which there are sixteen
+  std::size_t c = 0;
+  const auto add = [&]<std::size_t Rows>() {
+    Value* w[Rows];
+    for (std::size_t r = 0; r < Rows; ++r) w[r] = row_of(c + r);
+    const auto moved = [&](std::size_t i) {
+      return std::any_of(a + i * stride + c, a + i * stride + c + Rows, [](Value factor) { return factor != 0; });
+    };
+    std::size_t i = 0;
+    for (; i + points <= x.size(); i += points) {
+      if (moved(i) || moved(i + 1) || moved(i + 2) || moved(i + 3)) {
+        add_points<Value, Bytes, points, Rows>(&x[i], a + i * stride + c, stride, width, w);
+      }
+    }
+    for (; i < x.size(); ++i) {
+      if (moved(i)) add_points<Value, Bytes, 1, Rows>(&x[i], a + i * stride + c, stride, width, w);
+    }
+  };
+  for (; c + rows <= n; c += rows) add.template operator()<rows>();
+  for (; c < n; ++c) add.template operator()<1>();
+}
+
+template <class Value, class RowOf>
+inline void add_products(std::span<const Value* const> x, std::size_t width, const Value* a, std::size_t stride,
+                         const RowOf& row_of, std::size_t n, Isa isa) {
+  switch (isa) {
+    case Isa::avx512:
+      return add_products_by<Value, 64>(x, width, a, stride, row_of, n);
+    case Isa::avx2:
+      return add_products_by<Value, 32>(x, width, a, stride, row_of, n);
+    case Isa::baseline:
+      return add_products_by<Value, 16>(x, width, a, stride, row_of, n);
+  }
+}
 
 }  // namespace manyclass
