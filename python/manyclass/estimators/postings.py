@@ -234,7 +234,7 @@ def _best_rate(
     if not math.isfinite(tried[best]):
         return plan
     chosen = with_rate(plan, rule * RATE_RATIO**best)
-    trials.choose("learning_rate", chosen.schedule.learning_rate, since)
+    trials.choose("learning_rate", chosen.schedule.learning_rate, since=since)
     return chosen
 
 

@@ -110,11 +110,14 @@ class Trials:
             of = f"{rows} rows of {classes} classes, {passes} passes"
             print(f"{told} ({of}; {seconds:.2f} s, predicted {predicted:.2f})", file=sys.stderr, flush=True)
 
-    def choose(self, parameter: str, value: Any, since: int = 0) -> None:
-        """Note which value of a parameter was chosen, of the lines of the report from `since` on."""
+    def choose(self, parameter: str, *values: Any, since: int = 0) -> None:
+        """Note which value of a parameter was chosen, of the lines of the report from `since` on.
+
+        Of several the middle is meant.
+        """
         for line in self.report[since:]:
             if line["parameter"] == parameter:
-                line["chosen"] = line["value"] == value
+                line["chosen"] = line["value"] in values
 
 
 def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> NDArray[np.intp]:
@@ -262,7 +265,7 @@ def best_rate(
     )
     cost, size = sample.cost(short, shape), (len(sample.labels), sample.n_classes, short.max_iter)
 
-    def factor(exponent: int) -> float:
+    def factor(exponent: float) -> float:
         return float(auto.RATE_RATIO**exponent)
 
     def loss(exponent: int) -> float:
@@ -274,8 +277,10 @@ def best_rate(
     least = min(tried.values())
     if not math.isfinite(least):
         return plan
-    best = min(exponent for exponent in tried if tried[exponent] <= auto.AS_GOOD * least)
-    trials.choose("learning_rate", with_rate(short, factor(best), u_follows=u_follows).schedule.learning_rate)
+    good = [exponent for exponent in tried if tried[exponent] <= auto.AS_GOOD * least]
+    chosen = (with_rate(short, factor(exponent), u_follows=u_follows).schedule.learning_rate for exponent in good)
+    trials.choose("learning_rate", *chosen)
+    best = (min(good) + max(good)) / 2
     return with_rate(plan, factor(best) * min(1.0, auto.SUM_OF_STEPS / sum_of_steps(plan)), u_follows=u_follows)
 
 
