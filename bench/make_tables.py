@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from table_kinds import Columns, LeftOut, OverSeeds, Pivot, Races, Tally
+from table_kinds import AboveBest, Columns, LeftOut, OverSeeds, Pivot, Races, Tally
 
 BENCH = Path(__file__).resolve().parent
 PAGES = (
@@ -19,10 +19,13 @@ PAGES = (
     BENCH.parent / "README.md",
     BENCH / "notes" / "auto.md",
     BENCH / "notes" / "cost.md",
+    BENCH / "notes" / "ensembles.md",
+    BENCH / "notes" / "index_rivals.md",
     BENCH / "notes" / "mutation.md",
     BENCH / "notes" / "quality.md",
     BENCH / "notes" / "races.md",
     BENCH / "notes" / "roofline.md",
+    BENCH / "notes" / "threads.md",
 )
 
 
@@ -40,7 +43,7 @@ ON_THE_FRONT = ("bibtex", "delicious", "20news", "eurlex57k", "yso-en")
 
 COSTS = {"CPU s": "{cpu_s:.1f}", "ms a row": "{predict_ms:.2f}", "peak MB": "{peak_mb:.0f}", "MB": "{mb:.1f}"}
 
-TABLES: dict[str, Columns | Pivot | Tally | OverSeeds | LeftOut | Races] = {
+TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Races] = {
     "headline": OverSeeds("quality", ("data", "model"), BESIDE, {"labels": "first"}, ("()", "log_loss"), ON_THE_FRONT),
     "many_labels": Columns(
         "many_labels",
@@ -87,6 +90,19 @@ TABLES: dict[str, Columns | Pivot | Tally | OverSeeds | LeftOut | Races] = {
             "batch, 2 threads": "{batch} / {batch_faiss}: {batch_ratio}",
             "batch, 1 thread": "{one_thread} / {one_thread_faiss}: {one_thread_ratio}",
             "single query": "{single} / {single_faiss}: {single_ratio}",
+        },
+    ),
+    "index_rivals": Columns(
+        "index_rivals",
+        {
+            "data": "{data}",
+            "recall": "{asked}",
+            "index": "{index}",
+            "setting (recall)": "{setting} ({recall})",
+            "batch": "{batch} ({batch_times})",
+            "single": "{single} ({single_times})",
+            "build, s": "{build}",
+            "update, ms (recall)": "{update} ({recall_after})",
         },
     ),
     "quality_beside": OverSeeds("quality", ("data", "model"), BESIDE, {"labels": "first"}, ("()", "log_loss")),
@@ -168,7 +184,42 @@ TABLES: dict[str, Columns | Pivot | Tally | OverSeeds | LeftOut | Races] = {
         },
     ),
     "cost_gain": Pivot(("cost_gain",), "n_classes", "solver", "{seconds} s, {passes} passes ({start} to {end})"),
+    "predict_rows": Columns(
+        "predict_rows",
+        {
+            "model": "{model}, {way}",
+            "one row, us": "{one_row}",
+            "its recall": "{one_row_recall}",
+            "a row of a batch, us": "{batch}",
+            "its recall ": "{batch_recall}",
+        },
+    ),
+    "texts": Columns(
+        "texts",
+        {
+            "features": "{features}",
+            "columns": "{columns:,}",
+            "values a row": "{values_a_row}",
+            "model": "{model}",
+            "log-loss": "{log_loss:.3f}",
+            "accuracy": "{accuracy:.1f}",
+            "hit@10": "{hit_10:.1f}",
+            "CPU s": "{cpu_s}",
+        },
+    ),
+    "threads": Columns(
+        "threads",
+        {
+            "data, case": "{data}: {case}",
+            "1 thread": "{s_1} s",
+            "2 threads": "{s_2} s",
+            "times": "{times}",
+            "log-loss, 1": "{loss_1}",
+            "2": "{loss_2}",
+        },
+    ),
     "leave_one_out": LeftOut("leave_one_out"),
+    "implicit_alone": AboveBest("leave_one_out", "implicit"),
     "roofline": Columns(
         "roofline",
         {

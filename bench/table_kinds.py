@@ -156,6 +156,34 @@ class LeftOut:
         return [constant, str(len(sets)), ", ".join(first), today, of_all, *told]
 
 
+@dataclass(frozen=True)
+class AboveBest:
+    """A table with a row for each set: what the model of a kind has as it is, and the best of what was varied there.
+
+    Both "now" and varied are among the rows of `LeftOut`.
+    """
+
+    file: str
+    kind: str
+
+    def lines(self) -> list[str]:
+        sets: dict[str, list[Row]] = {}
+        for row in read(self.file):
+            if row["kind"] == self.kind:
+                sets.setdefault(row["data"], []).append(row)
+        header = ["data", "rows", "tried", "log-loss", "accuracy", "the best of them", "its accuracy", "nats above it"]
+        return table(header, [self.cells(name, rows) for name, rows in sets.items()])
+
+    def cells(self, name: str, rows: list[Row]) -> list[str]:
+        now = next(row for row in rows if row["now"])
+        best = min(rows, key=lambda row: float(row["log_loss"]))
+        tried = 1 + sum(not row["now"] for row in rows)
+        what = f"{best['log_loss']} ({best['constant']}: {best['value']})"
+        above = float(now["log_loss"]) - float(best["log_loss"])
+        figures = [now["log_loss"], now["accuracy"], what, best["accuracy"], f"{above:.3f}"]
+        return [name, f"{int(now['rows']):,}", str(tried), *map(str, figures)]
+
+
 def means_of(rows: list[Row]) -> Row:
     """One measurement with the figures of several: `Seeds`, which format as their mean; means of lists by place."""
     found: Row = {"seeds": len(rows)}
