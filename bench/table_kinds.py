@@ -206,8 +206,8 @@ def beside_the_best(rows: list[Row], ours: str, figure: str) -> list[Row]:
     """A row for each data set: ours, and of the others the one whose figure is least (largest with a minus)."""
     sign, name = (-1, figure[1:]) if figure.startswith("-") else (1, figure)
 
-    def value(row: Row) -> float:
-        return sign * float(row[name][0] if name == "p" else f"{row[name]:.6f}")
+    def value(row: Row) -> list[float]:  # of P@1 that are the same the next places decide
+        return [sign * float(part) for part in (row[name] if name == "p" else [f"{row[name]:.6f}"])]
 
     found = []
     for data in dict.fromkeys(row["data"] for row in rows):
