@@ -43,7 +43,7 @@ CONSTANTS = {
     "sampled classes": ("implicit", auto, "NEGATIVES_SAMPLED", (256, 128, 512)),
     "as good a step": ("implicit", auto, "AS_GOOD", (1.005, 1.0, 1.01)),
     "sum of steps": ("implicit", auto, "SUM_OF_STEPS", (2.0, 1.0, 4.0)),
-    "last step": ("implicit", auto, "LAST_STEP", (0.05, 0.2, 0.0125)),
+    "last step": ("implicit", auto, "LAST_STEP", (0.0125, 0.05, 0.003125)),
     "step of u": ("implicit", plans.U_RATES, "implicit", (30.0, 3.0, 300.0)),
     "rule for u": ("implicit", None, "solver", ("implicit", "scent", "ema", "scgd", "bregman")),
 }  # fmt: skip

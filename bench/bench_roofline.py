@@ -2,9 +2,10 @@
 
 The bounds are rates of small programs (roofline.cpp, built here by the system's compiler): random cache lines updated a
 second, with ordinary and with huge pages; bytes read, and read and written, one after the other; multiply-adds; the
-package's own exponential on numbers that stay in the first cache; and BLAS on the shapes of a kernel. Each kernel has
-its work by count, as the formula beside it says: the bound is the largest of its times at those rates. Seconds are of
-the processor, one thread. The program of the bound has its turn before each round of the kernel, so that a busy machine
+package's own exponential on numbers that stay in the first cache; BLAS on the shapes of a kernel; and rows of a table
+of a kernel's shape, drawn at random, that are read and then, if the kernel does, updated. Each kernel has its work by
+count, as the formula beside it says: the bound is the largest of its times at those rates. Seconds are of the
+processor, one thread. The program of the bound has its turn before each round of the kernel, so that a busy machine
 slows both: the fraction is the median over the rounds. W takes 1.3 GB; where data are generated small, 8 MB, and then
 caches make bounds of memory meaningless.
 
@@ -40,6 +41,7 @@ UNITS = {
     "multiply-add": (1e9, "Gflop"),
     "multiply-add in double": (1e9, "Gflop in double"),
     "BLAS, same shapes": (1e9, "Gflop"),
+    "rows at random, same shapes": (1e9, "GB of rows"),
     "exp": (1e9, "billion exp"),
 }
 
@@ -126,6 +128,15 @@ def blas(shape):
     return Bound(run=run, amount=2 * n * d * k * repeats).measure()
 
 
+def rows_of(library, table, small):
+    """Rows drawn at random from a touched table, read, and if `updates` read and written."""
+    n_visits, x = 20 if small else 400, np.ones(table.n_rows * table.n_floats + 16, np.float32)
+    x = x[-(x.ctypes.data // 4) % 16 :]  # whole lines
+    sizes = [ctypes.c_int64(n) for n in (table.n_rows, table.n_floats, table.a_visit, n_visits, table.updates)]
+    amount = n_visits * table.a_visit * table.n_floats * (12 if table.updates else 4)
+    return Bound(run=lambda: library.visit_rows(x.ctypes.data_as(ctypes.c_void_p), *sizes), amount=amount).measure()
+
+
 BOUNDS = (
     "random lines", "random lines, huge pages", "bytes read", "bytes updated", "multiply-add", "multiply-add in double",
     "exp",
@@ -157,11 +168,12 @@ def interleaved(kernel, bound):
 
 
 @pytest.mark.parametrize("what", KERNELS)
-def test_kernels(timed, bounds, small, what, tmp_path):
+def test_kernels(timed, bounds, library, small, what, tmp_path):
     """The time of a kernel over the largest of its work's times at the rates of the bounds."""
     with threadpool_limits(1):
         kernel = KERNELS[what].make(small, tmp_path)
         rates = bounds | ({"BLAS, same shapes": blas(kernel.shape)} if kernel.shape else {})
+        rates |= {"rows at random, same shapes": rows_of(library, kernel.table, small)} if kernel.table else {}
         work = {name: amount for name, amount in kernel.work.items() if name in rates}
         name = max(work, key=lambda name: work[name] / rates[name].rate)
         bound = rates[name]

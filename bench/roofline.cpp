@@ -75,6 +75,36 @@ void update_all(float* x, std::int64_t n) {
   });
 }
 
+// In each visit reads some rows of a table drawn at random, each of n floats, a multiple of 64; then, if it updates, reads
+// and writes the same rows.
+double visit_rows(float* table, std::int64_t n_rows, std::int64_t n, std::int64_t rows_a_visit, std::int64_t n_visits,
+                  std::int64_t updates) {
+  Vector<float> sums[4] = {};
+  run_with(best_isa(), [&] {
+    constexpr int most = 64;
+    float* rows[most] = {};
+    std::uint64_t state = 1;
+    for (std::int64_t visit = 0; visit < n_visits; ++visit) {
+      for (std::int64_t r = 0; r < rows_a_visit; ++r) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        rows[r % most] =
+            table + static_cast<std::int64_t>((state >> 32U) * static_cast<std::uint64_t>(n_rows) >> 32U) * n;
+      }
+      for (std::int64_t r = 0; r < rows_a_visit; ++r) {
+        const float* row = rows[r % most];
+        for (std::int64_t i = 0; i < n; i += 4 * line) {
+          for (int j = 0; j < 4; ++j) sums[j] += *reinterpret_cast<const Vector<float>*>(row + i + line * j);
+        }
+      }
+      for (std::int64_t r = 0; updates != 0 && r < rows_a_visit; ++r) {
+        float* row = rows[r % most];
+        for (std::int64_t i = 0; i < n; ++i) row[i] += 1.0F;
+      }
+    }
+  });
+  return static_cast<double>((sums[0] + sums[1] + sums[2] + sums[3])[0]);
+}
+
 // Two operations in each of 16 floats (8 doubles) of 12 vectors, n_rounds times.
 double multiply_add_floats(std::int64_t n_rounds) { return multiply_add<float>(n_rounds); }
 double multiply_add_doubles(std::int64_t n_rounds) { return multiply_add<double>(n_rounds); }

@@ -1,8 +1,9 @@
 """The kernels of bench_roofline.py: what is run, and its work by count.
 
-Counted are bytes that must move once ("bytes read", "bytes updated": read and written), cache lines that are updated at
-random, floating-point operations, of which a multiply-add has two, and exponentials. N, D and K are rows, features and
-classes, z the features that a sparse row has, m the sampled classes.
+Counted are bytes that must move once ("bytes read", "bytes updated": read and written), bytes of the rows of W that
+rows of sparse data ask for, in whatever cache they are, cache lines that are updated at random, floating-point
+operations, of which a multiply-add has two, and exponentials. N, D and K are rows, features and classes, z the features
+that a sparse row has, m the sampled classes.
 """
 
 import time
@@ -20,6 +21,21 @@ from manyclass.training.local_family import BASES
 from manyclass.words.objectives import NegativeSampling
 
 LINE = 16  # floats
+ROWS = "rows at random, same shapes"
+
+
+def whole(k):
+    """A number of floats that the program of the bound takes."""
+    return -(-k // (4 * LINE)) * 4 * LINE
+
+
+class Table(NamedTuple):
+    """Rows of floats, some of which a row of sparse data asks for; `updates`: to read, then to read and write them."""
+
+    n_rows: int
+    n_floats: int
+    a_visit: int
+    updates: bool
 
 
 class Calls(NamedTuple):
@@ -28,6 +44,7 @@ class Calls(NamedTuple):
     call: Callable[[], Any]
     work: dict[str, float]
     shape: tuple[int, int, int] | None = None  # of BLAS's product
+    table: Table | None = None
 
     def rounds(self, n, between, taken):
         """Append the processor seconds of n rounds, with a call of `between` before each."""
@@ -44,6 +61,7 @@ class Passes(NamedTuple):
     fit: Callable[[int, Callable[[Any], None]], Any]
     work: dict[str, float]
     shape: tuple[int, int, int] | None = None
+    table: Table | None = None
 
     def rounds(self, n, between, taken):
         """Append the processor seconds of n passes after the first, with a call of `between` before each."""
@@ -152,7 +170,10 @@ def exact_pass(is_sparse):
         fit = passes_of(
             lambda t: SoftmaxClassifier(max_iter=t, **given), X, labels(n, k) if n > k else labels(k, k)[:n]
         )
-        return Passes(fit, {"multiply-add": 4 * n * k * used, "exp": n * k})
+        work = {"multiply-add": 4 * n * k * used, "exp": n * k}
+        if not is_sparse:
+            return Passes(fit, work)
+        return Passes(fit, work | {ROWS: 12 * n * k * z}, table=Table(d, whole(k), z, updates=True))
 
     return make
 
@@ -167,7 +188,10 @@ def forward(is_sparse):
         model = linear_model(k, d, is_sparse)
         used = z if is_sparse else d
         work = {"multiply-add": 2 * n * k * used, "exp": n * k, "bytes read": 4 * k * d}
-        return Calls(lambda: model.evaluate(X, y), work)
+        if not is_sparse:
+            return Calls(lambda: model.evaluate(X, y), work)
+        table = Table(d, min(whole(k), 1024), z, updates=False)  # classes pass in chunks of 1,024
+        return Calls(lambda: model.evaluate(X, y), work | {ROWS: 4 * n * k * z}, table=table)
 
     return make
 
@@ -206,7 +230,11 @@ def gradient(is_sparse):
             "n_threads": 1,
         }
         work = {"multiply-add in double": 4 * n * k * used, "exp": n * k, "bytes updated": 16 * W.size}
-        return Calls(lambda: _core.loss_and_gradient(**fixed, **arrays), work)
+        if not is_sparse:
+            return Calls(lambda: _core.loss_and_gradient(**fixed, **arrays), work)
+        table = Table(d, 2 * whole(k), z, updates=True)  # of doubles; W is read, the gradient updated
+        work |= {ROWS: 24 * n * k * z}
+        return Calls(lambda: _core.loss_and_gradient(**fixed, **arrays), work, table=table)
 
     return make
 
