@@ -27,7 +27,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import digits
-from roofline_kernels import KERNELS
+from roofline_kernels import KERNELS, ROWS
 from threadpoolctl import threadpool_limits
 
 BENCH = Path(__file__).resolve().parent
@@ -41,7 +41,7 @@ UNITS = {
     "multiply-add": (1e9, "Gflop"),
     "multiply-add in double": (1e9, "Gflop in double"),
     "BLAS, same shapes": (1e9, "Gflop"),
-    "rows at random, same shapes": (1e9, "GB of rows"),
+    ROWS: (1e9, "GB of rows"),
     "exp": (1e9, "billion exp"),
 }
 
@@ -173,7 +173,7 @@ def test_kernels(timed, bounds, library, small, what, tmp_path):
     with threadpool_limits(1):
         kernel = KERNELS[what].make(small, tmp_path)
         rates = bounds | ({"BLAS, same shapes": blas(kernel.shape)} if kernel.shape else {})
-        rates |= {"rows at random, same shapes": rows_of(library, kernel.table, small)} if kernel.table else {}
+        rates |= {ROWS: rows_of(library, kernel.table, small)} if kernel.table else {}
         work = {name: amount for name, amount in kernel.work.items() if name in rates}
         name = max(work, key=lambda name: work[name] / rates[name].rate)
         bound = rates[name]
