@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from manyclass import AugmentReduceClassifier, SkipGram, SoftmaxClassifier, SphericalClusterIndex, _core, solvers
 from manyclass.checks import csr_parts
 from manyclass.datasets import load_xmc
+from manyclass.training.full_batch import kept_points
 from manyclass.training.local_family import BASES
 from manyclass.words.objectives import NegativeSampling
 
@@ -221,6 +222,7 @@ def gradient(is_sparse):
         W = np.zeros((d, width) if is_sparse else (k, d))
         b, gradient, of_b = np.zeros(width if is_sparse else k), np.zeros_like(W), np.zeros(width if is_sparse else k)
         arrays = {"matrix": W, "intercept": b, "gradient": gradient, "intercept_gradient": of_b}
+        arrays["room"] = np.empty(kept_points(X, k) * k)  # as a fit by L-BFGS has it
         fixed = {
             "loss": "softmax",
             "x": x,

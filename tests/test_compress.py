@@ -161,6 +161,18 @@ def test_all_ways_of_asking_agree(kind, dtype):
     np.testing.assert_allclose(tiles, z, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [None, *DTYPES])
+def test_rows_have_the_same_scores_alone_and_in_company(kind, dtype):
+    """Dense rows are scored several at a time, and codes of few bits are then widened first: the same bits."""
+    model, X, _ = fitted(kind)
+    if dtype is None and kind == "margin, embedding":
+        pytest.skip("embeddings of dense rows are a product by BLAS, whose sums depend on the number of rows")
+    model = model if dtype is None else model.compress(dtype)
+    z = np.concatenate([model.decision_function(X[i : i + 1]) for i in range(40)])
+    for n in (2, 3, 4, 5, 15, 16, 17, 33, 40):
+        np.testing.assert_array_equal(model.decision_function(X[:n]), z[:n])
+
+
 def test_the_original_stays_as_it_is(kind):
     model, *_ = fitted(kind)
     before, weights = pickle.dumps(model), model._weights

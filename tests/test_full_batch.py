@@ -12,14 +12,18 @@ from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.checks import csr_parts
 from manyclass.datasets import load_multiclass
 from manyclass.registry import names
+from manyclass.training import full_batch
 
 LOSSES = names("full_batch_loss")
 ISAS = ["baseline", "avx2", "avx512"]
 ISAS = ISAS[: ISAS.index(_core.best_isa()) + 1]
 
 
-def kernel(loss, X, y, W, b, *, storage="sparse", n_threads=1, isa="auto"):
-    """Mean loss and its gradients, (K, D) and (K,); without intercepts where b is None."""
+def kernel(loss, X, y, W, b, *, storage="sparse", n_threads=1, isa="auto", kept=0):
+    """Mean loss and its gradients, (K, D) and (K,); without intercepts where b is None.
+
+    There is room for the scores of `kept` points.
+    """
     sparse = storage == "sparse"
     matrix = np.ascontiguousarray(W.T if sparse else W)
     intercept = np.zeros(0) if b is None else b
@@ -32,6 +36,7 @@ def kernel(loss, X, y, W, b, *, storage="sparse", n_threads=1, isa="auto"):
         intercept=intercept,
         n_classes=len(W),
         labels=y.astype(np.int32),
+        room=np.full(kept * len(W), np.nan),
         gradient=dW,
         intercept_gradient=db,
         n_threads=n_threads,
@@ -51,15 +56,16 @@ def problem(seed, n=48, n_features=12, n_classes=21, scale=3.0):
 SIZES = [(48, 12, 21), (700, 12, 150), (90, 5000, 37), (50, 3, 2)]
 
 
+@pytest.mark.parametrize("kept", [0, 33, 1_000], ids=["made_twice", "some_kept", "all_kept"])  # scores
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("fit_intercept", [True, False], ids=["intercept", "no_intercept"])
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_gradient_is_the_slope_of_the_twins_loss_in_any_direction(size, loss, storage, fit_intercept, isa, seed):
+def test_gradient_is_the_slope_of_the_twins_loss_in_any_direction(size, loss, storage, fit_intercept, isa, kept, seed):
     X, y, W, b = problem(seed, *size)
     b = b if fit_intercept else np.zeros(len(W))
-    value, dW, db = kernel(loss, X, y, W, b if fit_intercept else None, storage=storage, isa=isa)
+    value, dW, db = kernel(loss, X, y, W, b if fit_intercept else None, storage=storage, isa=isa, kept=kept)
     assert value == pytest.approx(objective(loss, X, y, W, b, 0.0), rel=1e-12)
     rng = np.random.default_rng(seed + 1)
     for _ in range(2):
@@ -72,15 +78,36 @@ def test_gradient_is_the_slope_of_the_twins_loss_in_any_direction(size, loss, st
         assert h * slope == pytest.approx((up - down) / 2, abs=len(W) * 1e-12 / 6 + 1e-15 * value)
 
 
+@pytest.mark.parametrize("kept", [0, 333])
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_any_number_of_threads_gives_the_same_bits(loss, storage, seed):
+def test_any_number_of_threads_gives_the_same_bits(loss, storage, kept, seed):
     X, y, W, b = problem(seed, 700, 12, 150)
-    once = kernel(loss, X, y, W, b, storage=storage)
+    once = kernel(loss, X, y, W, b, storage=storage, kept=kept)
     for n_threads in (2, 3, 7):
-        again = kernel(loss, X, y, W, b, storage=storage, n_threads=n_threads)
+        again = kernel(loss, X, y, W, b, storage=storage, n_threads=n_threads, kept=kept)
         for one, other in zip(once, again, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_a_fit_keeps_scores_of_all_points_of_some_or_of_none(storage, seed, monkeypatch):
+    X, y, _, _ = problem(seed, 700, 12, 150)
+    X = as_storage(X, storage)
+
+    def fitted(room, nonzeros):
+        monkeypatch.setattr(full_batch, "ROOM", room)
+        monkeypatch.setattr(full_batch, "NONZEROS_A_FEATURE", nonzeros)
+        model = SoftmaxClassifier(model="linear", solver=solvers.LBFGS(tol=1e-8), alpha=0.01, n_jobs=1).fit(X, y)
+        return full_batch.kept_points(X, 150), model.decision_function(X)
+
+    n_kept, z = fitted(1 << 24, 256)
+    n_some, z_some = fitted(150 * 333, 1)
+    n_none, z_none = fitted(150 * 333, 1_000)
+    assert (n_kept, n_some, n_none) == (700, 333, 0)
+    # Both minimise the same strongly convex loss (alpha .01): gradients of 1e-10 leave W within 1e-8.
+    np.testing.assert_allclose(z_some, z, atol=1e-5)
+    np.testing.assert_allclose(z_none, z, atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])

@@ -49,14 +49,14 @@ void check_weights(std::span<const double> weights, std::span<const Index> label
 
 double gradient(const std::string& loss, const py::object& x, py::ssize_t n_features, const Matrix<const double>& w,
                 std::span<const double> intercept, Index n_classes, std::span<const Index> labels,
-                std::span<const double> weights, std::span<double> w_gradient, std::span<double> intercept_gradient,
-                int n_threads, Isa isa) {
+                std::span<const double> weights, std::span<double> room, std::span<double> w_gradient,
+                std::span<double> intercept_gradient, int n_threads, Isa isa) {
   if (w_gradient.size() != w.data.size() || intercept_gradient.size() != intercept.size()) {
     throw std::invalid_argument("the gradients do not have the sizes of the weights and the intercept");
   }
   check_weights(weights, labels);
   return with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
-    return loss_and_gradient(loss, data, labels, weights, model, n_threads, isa, w_gradient, intercept_gradient);
+    return loss_and_gradient(loss, data, labels, weights, model, n_threads, isa, room, w_gradient, intercept_gradient);
   });
 }
 
@@ -134,8 +134,8 @@ py::tuple one_point(const std::string& name, double smoothing, std::span<const f
 
 void bind_gradient(py::module_& m) {
   m.def("loss_and_gradient", &gradient, py::kw_only(), "loss"_a, "x"_a, "n_features"_a, "matrix"_a, "intercept"_a,
-        "n_classes"_a, "labels"_a, "sample_weight"_a = Array<double>(0), "gradient"_a, "intercept_gradient"_a,
-        "n_threads"_a, "isa"_a = "auto");
+        "n_classes"_a, "labels"_a, "sample_weight"_a = Array<double>(0), "room"_a = Array<double>(0), "gradient"_a,
+        "intercept_gradient"_a, "n_threads"_a, "isa"_a = "auto");
   m.def("softmax_totals", &totals, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a,
         "labels"_a, "sample_weight"_a = Array<double>(0), "n_threads"_a, "isa"_a = "auto");
   m.def("balanced_softmax", &balanced, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a,

@@ -329,6 +329,7 @@ def loss_and_gradient(
     n_classes: int,
     labels: NDArray[np.int32],
     sample_weight: NDArray[np.float64] = ...,
+    room: NDArray[np.float64] = ...,
     gradient: NDArray[np.float64],
     intercept_gradient: NDArray[np.float64],
     n_threads: int,

@@ -10,7 +10,7 @@ namespace manyclass {
 struct CsrView {
   using Row = SparseRow;
 
-  std::span<const Offset> indptr;  // n_rows + 1 positions, indptr[0] == 0
+  std::span<const Offset> indptr;  // n_rows + 1 positions; of a whole matrix, indptr[0] == 0
   std::span<const Index> indices;
   std::span<const float> data;
   Index n_cols = 0;
@@ -20,6 +20,9 @@ struct CsrView {
     const auto begin = static_cast<std::size_t>(indptr[static_cast<std::size_t>(i)]);
     const auto size = static_cast<std::size_t>(indptr[static_cast<std::size_t>(i) + 1]) - begin;
     return {indices.subspan(begin, size), data.subspan(begin, size)};
+  }
+  CsrView rows_from(std::size_t begin, std::size_t n) const {
+    return {indptr.subspan(begin, n + 1), indices, data, n_cols};
   }
 };
 
@@ -34,6 +37,10 @@ struct DenseView {
   DenseRow row(Index i) const {
     const auto width = static_cast<std::size_t>(n_cols);
     return data.subspan(static_cast<std::size_t>(i) * width, width);
+  }
+  DenseView rows_from(std::size_t begin, std::size_t n) const {
+    const auto width = static_cast<std::size_t>(n_cols);
+    return {data.subspan(begin * width, n * width), static_cast<Index>(n), n_cols};
   }
 };
 

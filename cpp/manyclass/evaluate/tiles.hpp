@@ -100,9 +100,12 @@ inline std::size_t& n_held() {
   return n;
 }
 
-// Points that are scored before their scores are looked at: dense ones are read together.
+// Points that are scored before their scores are looked at: rows that are read for several points say how many.
 template <class Rows>
-inline constexpr std::size_t points_together = std::is_same_v<Rows, ClassRows<const float>> ? rows_together : 1;
+inline constexpr std::size_t points_together = 1;
+template <class Rows>
+  requires(Rows::together > 1)
+inline constexpr std::size_t points_together<Rows> = Rows::together;
 
 // Scores of the points [begin, end), which follow each other in z by the number of classes.
 template <class Data, class Rows>
@@ -110,9 +113,10 @@ void score_points(const Data& x, const Linear<Rows>& linear, ClassRange classes,
                   std::size_t end, std::span<float> z) {
   const std::size_t n = classes.size();
   if constexpr (points_together<Rows> > 1) {
-    const float* rows[points_together<Rows>];
-    for (std::size_t i = begin; i < end; ++i) rows[i - begin] = x.row(static_cast<Index>(i)).data();
-    linear.rows.scores(std::span<const float* const>(rows, end - begin), classes, isa, z);
+    typename Data::Row rows[points_together<Rows>];
+    for (std::size_t i = begin; i < end; ++i) rows[i - begin] = x.row(static_cast<Index>(i));
+    linear.rows.scores(std::span<const typename Data::Row>(rows, end - begin), classes, isa,
+                       z.first((end - begin) * n));
     for (std::size_t i = begin; i < end; ++i) linear.finish(classes, z.subspan((i - begin) * n, n));
   } else {
     linear.scores(x.row(static_cast<Index>(begin)), classes, z);

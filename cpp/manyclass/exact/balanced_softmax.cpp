@@ -69,18 +69,24 @@ double balanced_residual(const Data& x, std::span<const Index> labels, std::span
                          int n_threads, Isa isa) {
   // By class, so that the order of the sum does not depend on which chunk is done first.
   std::vector<double> squares(static_cast<std::size_t>(model.n_classes));
-  for_each_outer_product(
-      x, nonzeros(x), model, n_threads, isa,
-      [&](std::size_t i, ClassRange classes, std::span<double> z) {
+  for_each_outer_product<Layout>(
+      x, model.n_classes, n_threads, isa,
+      [&](const typename Layout::Points& points, ClassRange classes, std::span<double> room) {
         const double* keep = balance.keep.data() + classes.begin;
         const double* fill = balance.fill.data() + classes.begin;
-        for (std::size_t c = 0; c < z.size(); ++c) {
-          z[c] = keep[c] * vec::exp(z[c] - balance.normalizers[i]) + removed[i] * fill[c];
+        model.scores(points, classes, isa, room.data(), classes.size());
+        for (std::size_t p = 0; p < points.size; ++p) {
+          const std::size_t i = points.begin + p;
+          const std::span<double> z = room.subspan(p * classes.size(), classes.size());
+          for (std::size_t c = 0; c < z.size(); ++c) {
+            z[c] = keep[c] * vec::exp(z[c] - balance.normalizers[i]) + removed[i] * fill[c];
+          }
+          const Index label = labels[i] - classes.begin;
+          if (label >= 0 && label < classes.count) z[static_cast<std::size_t>(label)] -= 1;
+          if (weights.empty()) continue;
+          for (double& slope : z) slope *= weights[i];
         }
-        const Index label = labels[i] - classes.begin;
-        if (label >= 0 && label < classes.count) z[static_cast<std::size_t>(label)] -= 1;
-        if (weights.empty()) return;
-        for (double& slope : z) slope *= weights[i];
+        return std::span<const double>(room);
       },
       [&](ClassRange classes, std::span<const double> outer, std::span<const double>) {
         double total = 0;

@@ -51,7 +51,7 @@ struct FeatureMajor {
   }
 
   // sums[j][c] += a[c] x_j for the one point, sums being (n_cols x a.size())
-  static void add(const Points& points, std::span<const double> a, std::span<double> sums) {
+  static void add(const Points& points, std::span<const double> a, Isa, std::span<double> sums) {
     const SparseRow x = points[0];
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       double* row = sums.data() + static_cast<std::size_t>(x.indices[n]) * a.size();
@@ -64,13 +64,12 @@ struct FeatureMajor {
     }
   }
 
-  // out, shaped as the weights, = scale * sums in the columns of `classes`
-  void store(ClassRange classes, std::span<const double> sums, double scale, std::span<double> out) const {
+  // out, shaped as the weights, = scale * sums in the columns of `classes`, beside what is there if `more`
+  void store(ClassRange classes, std::span<const double> sums, double scale, bool more, std::span<double> out) const {
     const std::size_t width = classes.size();
     for (std::size_t j = 0; j * width < sums.size(); ++j) {
-      for (std::size_t c = 0; c < width; ++c) {
-        out[j * stride + static_cast<std::size_t>(classes[c])] = scale * sums[j * width + c];
-      }
+      double* to = out.data() + j * stride + static_cast<std::size_t>(classes.begin);
+      for (std::size_t c = 0; c < width; ++c) to[c] = (more ? to[c] : 0) + scale * sums[j * width + c];
     }
   }
 
@@ -97,19 +96,22 @@ struct ClassMajor {
   using Data = DenseView;
   static constexpr Index narrow = 4;  // so that a point, once read, serves several classes
 
-  static constexpr std::size_t together = rows_together;
+  // Enough points that a number of the sums is read and written seldom, few enough that 64 classes' factors of them
+  // stay in the nearest cache (32 kB).
+  static constexpr std::size_t together = 4 * rows_together;
 
   std::span<const Weight> weights;
   std::size_t stride;  // features
 
   // Some points, as doubles.
   struct Points {
-    Points(const DenseView& x, std::size_t first, std::size_t n) : size(n), width(static_cast<std::size_t>(x.n_cols)) {
+    Points(const DenseView& x, std::size_t first, std::size_t n)
+        : begin(first), size(n), width(static_cast<std::size_t>(x.n_cols)) {
       const float* from = x.data.data() + first * width;
       values.assign(from, from + n * width);
     }
     const double* operator[](std::size_t i) const { return values.data() + i * width; }
-    std::size_t size, width;
+    std::size_t begin, size, width;
     std::vector<double> values;
   };
 
@@ -134,45 +136,23 @@ struct ClassMajor {
     }
   }
 
-  // sums[c][j] += a[i][c] x_ij over the points i, sums being (n_classes x n_cols). Each number is read and written once
-  // for several points, whose products are added in their order.
-  static void add(const Points& points, std::span<const double> a, std::span<double> sums) {
+  // sums[c][j] += a[i][c] x_ij over at most `together` points i, sums being (n_classes x n_cols)
+  static void add(const Points& points, std::span<const double> a, Isa isa, std::span<double> sums) {
     const std::size_t n_classes = a.size() / points.size;
-    for (std::size_t c = 0; c < n_classes; ++c) {
-      double* to = sums.data() + c * points.width;
-      std::size_t i = 0;
-      for (; i + added <= points.size; i += added)
-        add_points<added>(points, i, a.data() + i * n_classes + c, n_classes, to);
-      for (; i < points.size; ++i) add_points<1>(points, i, a.data() + i * n_classes + c, n_classes, to);
-    }
+    const double* x[together];
+    for (std::size_t i = 0; i < points.size; ++i) x[i] = points[i];
+    const auto row_of = [&](std::size_t c) { return sums.data() + c * points.width; };
+    add_products<double>(std::span<const double* const>(x, points.size), points.width, a.data(), n_classes, row_of,
+                         n_classes, isa);
   }
 
-  void store(ClassRange classes, std::span<const double> sums, double scale, std::span<double> out) const {
-    const std::size_t first = static_cast<std::size_t>(classes.begin) * stride;
-    for (std::size_t at = 0; at < sums.size(); ++at) out[first + at] = scale * sums[at];
+  void store(ClassRange classes, std::span<const double> sums, double scale, bool more, std::span<double> out) const {
+    double* to = out.data() + static_cast<std::size_t>(classes.begin) * stride;
+    for (std::size_t at = 0; at < sums.size(); ++at) to[at] = (more ? to[at] : 0) + scale * sums[at];
   }
 
  private:
-  static constexpr std::size_t added = 8;  // points whose numbers stay in registers beside a line of sums
-
   const Weight* row(Index k) const { return weights.data() + static_cast<std::size_t>(k) * stride; }
-
-  template <std::size_t N>
-  static void add_points(const Points& points, std::size_t first, const double* a, std::size_t step,
-                         double* __restrict to) {
-    const double* x[N];
-    double factors[N];
-    for (std::size_t p = 0; p < N; ++p) {
-      x[p] = points[first + p];
-      factors[p] = a[p * step];
-    }
-    for (std::size_t j = 0; j < points.width; ++j) {
-      double sum = to[j];
-#pragma GCC unroll 8
-      for (std::size_t p = 0; p < N; ++p) sum += factors[p] * x[p][j];
-      to[j] = sum;
-    }
-  }
 };
 
 // z_k = w_k.x + b_k

@@ -15,6 +15,9 @@
 
 namespace manyclass {
 
+inline std::size_t nonzeros(const CsrView& x) { return static_cast<std::size_t>(x.indptr.back() - x.indptr.front()); }
+inline std::size_t nonzeros(const DenseView& x) { return x.data.size(); }
+
 // Points in [begin, end), a cut that one thread works through.
 struct Strip {
   std::size_t begin, end;
@@ -35,6 +38,30 @@ inline Index pass_width(Index n_features, Index narrow) {
   constexpr Index cache_doubles = 1 << 16;
   return std::clamp(cache_doubles / std::max(n_features, 1) / narrow * narrow, narrow, Index{64});
 }
+
+// Room for a number for each of n points and all classes, which a pass row by row leaves for one by chunks of classes:
+// chunk after chunk, each with its points in order.
+class KeptRows {
+ public:
+  KeptRows(std::span<double> room, std::size_t n_points, Index chunk)
+      : room_(room.data()), n_points_(n_points), chunk_(static_cast<std::size_t>(chunk)) {}
+
+  void keep(std::size_t i, std::span<const double> z) const {
+    for (std::size_t k = 0; k < z.size(); k += chunk_) {
+      const std::size_t width = std::min(chunk_, z.size() - k);
+      std::copy_n(z.data() + k, width, room_ + k * n_points_ + i * width);
+    }
+  }
+  // Of the n points from the i-th on and the classes of a chunk, point by point.
+  std::span<double> of(std::size_t i, std::size_t n, ClassRange chunk) const {
+    const auto k = static_cast<std::size_t>(chunk.begin);
+    return {room_ + k * n_points_ + i * chunk.size(), n * chunk.size()};
+  }
+
+ private:
+  double* room_;
+  std::size_t n_points_, chunk_;
+};
 
 // Calls fold(strip, i, z) with all K scores of every point i; points of one strip in order and from one thread.
 template <class Data, class Layout, class Fold>
@@ -64,20 +91,21 @@ void for_each_row(const Data& x, const DoubleModel<Layout>& model, int n_threads
   });
 }
 
-// For every chunk of classes, G = sum_i c_i x_i' and g = sum_i c_i, where coefficients(i, classes, z) overwrites the
-// chunk's scores z of point i by c_i. take(classes, G, g) receives them, G laid out as Layout::add does.
+// For every chunk of classes, G = sum_i c_i x_i' and g = sum_i c_i, where coefficients(points, classes, room) gives the
+// c_i of Layout::Points that follow each other, in `room` or elsewhere. take(classes, G, g) receives them, G laid out as
+// Layout::add does.
 //
 // Few classes make few chunks, so points are then cut too, and the parts of G added. A strip must hold several
 // non-zeros for each number it adds, or adding would cost more than it saves.
-template <class Data, class Layout, class Coefficients, class Take>
-void for_each_outer_product(const Data& x, std::size_t n_nonzero, const DoubleModel<Layout>& model, int n_threads,
-                            Isa isa, const Coefficients& coefficients, const Take& take) {
+template <class Layout, class Data, class Coefficients, class Take>
+void for_each_outer_product(const Data& x, Index n_classes, int n_threads, Isa isa, const Coefficients& coefficients,
+                            const Take& take) {
   constexpr std::size_t wanted = 16, nonzeros_a_sum = 4;
   const auto n = static_cast<std::size_t>(x.n_rows());
   const auto n_features = static_cast<std::size_t>(x.n_cols);
   const Index chunk = pass_width(x.n_cols, Layout::narrow);
-  const auto n_chunks = static_cast<std::size_t>((model.n_classes + chunk - 1) / chunk);
-  const std::size_t most = n_nonzero / (nonzeros_a_sum * std::max(n_features, std::size_t{1}));
+  const auto n_chunks = static_cast<std::size_t>((n_classes + chunk - 1) / chunk);
+  const std::size_t most = nonzeros(x) / (nonzeros_a_sum * std::max(n_features, std::size_t{1}));
   const std::size_t n_strips = std::max(std::size_t{1}, std::min(wanted / n_chunks, most));
 
   struct Part {
@@ -89,23 +117,21 @@ void for_each_outer_product(const Data& x, std::size_t n_nonzero, const DoubleMo
   parallel_for(n_threads, parts.size(), [&](std::size_t item) {
     const std::size_t at = item / n_strips;
     const Index k = static_cast<Index>(at) * chunk;
-    const ClassRange classes{k, std::min(chunk, model.n_classes - k)};
+    const ClassRange classes{k, std::min(chunk, n_classes - k)};
     Part& part = parts[item];
     part.outer.assign(n_features * classes.size(), 0.0);
     part.sum.assign(classes.size(), 0.0);
     const std::size_t width = classes.size();
-    std::vector<double> scores(Layout::together * width);
+    std::vector<double> room(Layout::together * width);
     const Strip strip = strip_of(n, n_strips, item % n_strips);
     run_with(isa, [&] {
       for (std::size_t begin = strip.begin; begin < strip.end; begin += Layout::together) {
         const typename Layout::Points points(x, begin, std::min(Layout::together, strip.end - begin));
-        const std::span<double> z = std::span(scores).first(points.size * width);
-        poll(z.size() * line_floats);
-        model.scores(points, classes, isa, z.data(), width);
-        for (std::size_t i = 0; i < points.size; ++i) coefficients(begin + i, classes, z.subspan(i * width, width));
-        Layout::add(points, z, part.outer);
+        poll(points.size * width * line_floats);
+        const std::span<const double> a = coefficients(points, classes, std::span(room).first(points.size * width));
+        Layout::add(points, a, isa, part.outer);
         for (std::size_t i = 0; i < points.size; ++i) {
-          for (std::size_t c = 0; c < width; ++c) part.sum[c] += z[i * width + c];
+          for (std::size_t c = 0; c < width; ++c) part.sum[c] += a[i * width + c];
         }
       }
     });
@@ -121,8 +147,5 @@ void for_each_outer_product(const Data& x, std::size_t n_nonzero, const DoubleMo
     first = {};
   });
 }
-
-inline std::size_t nonzeros(const CsrView& x) { return x.indices.size(); }
-inline std::size_t nonzeros(const DenseView& x) { return x.data.size(); }
 
 }  // namespace manyclass

@@ -17,6 +17,7 @@ class ClassRows {
  public:
   using Weight = Float;
   using Data = DenseView;
+  static constexpr std::size_t together = rows_together;
 
   ClassRows(std::span<Float> weights, Index n_features)
       : weights_(weights.data()), n_features_(static_cast<std::size_t>(n_features)) {}
@@ -30,12 +31,19 @@ class ClassRows {
     for (std::size_t c = 0; c < classes.size(); ++c) z[c] = score(x, classes[c]);
   }
 
-  // Scores of at most rows_together rows, which follow each other in z by the number of classes: bit for bit those of
-  // each alone.
+  // Scores of at most `together` rows, which follow each other in z by the number of classes: bit for bit those of each
+  // alone.
   template <class Classes>
   void scores(std::span<const float* const> x, const Classes& classes, Isa isa, std::span<float> z) const {
     const auto row_of = [&](std::size_t c) { return row(classes[c]); };
     RowsTogether<float>(x, n_features_).scores(row_of, classes.size(), isa, z.data(), classes.size());
+  }
+
+  template <class Classes>
+  void scores(std::span<const DenseRow> x, const Classes& classes, Isa isa, std::span<float> z) const {
+    const float* rows[together];
+    for (std::size_t i = 0; i < x.size(); ++i) rows[i] = x[i].data();
+    scores(std::span<const float* const>(rows, x.size()), classes, isa, z);
   }
 
   // w_k += a x

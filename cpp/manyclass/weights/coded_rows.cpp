@@ -131,8 +131,30 @@ class Classes {
  public:
   Classes(const Codes<Value>& codes, Index n_features) : codes_(codes), width_(static_cast<std::size_t>(n_features)) {}
 
-  void scores(DenseRow x, ClassRange classes, std::span<float> z) const {
-    for (std::size_t c = 0; c < z.size(); ++c) z[c] = score(x, static_cast<std::size_t>(classes[c]));
+  // Of several rows, bit for bit those of each alone: codes become floats before they are multiplied, as a compiler may
+  // fuse the products of one type of weight and not those of another.
+  void scores(std::span<const DenseRow> x, ClassRange classes, Isa isa, std::span<float> z) const {
+    const std::size_t n = classes.size();
+    if constexpr (std::is_same_v<Value, float>) {
+      const ClassRows<const float> rows(codes_.values, static_cast<Index>(width_));
+      rows.scores(x, classes, isa, z);
+    } else {
+      constexpr std::size_t some = 8;  // classes: their weights as floats stay in the nearest cache
+      std::vector<float> floats;
+      float tile[rows_together * some];
+      for (std::size_t c = 0; c < n; c += some) {
+        const ClassRange part{classes[c], static_cast<Index>(std::min(some, n - c))};
+        widen(part, floats);
+        const ClassRows<const float> rows(floats, static_cast<Index>(width_));
+        rows.scores(x, ClassRange{0, part.count}, isa, tile);
+        for (std::size_t i = 0; i < x.size(); ++i) std::copy_n(tile + i * part.size(), part.size(), &z[i * n + c]);
+      }
+    }
+    if (codes_.scales.empty()) return;
+    const std::span<const float> scale = scales(classes);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      for (std::size_t c = 0; c < n; ++c) z[i * n + c] *= scale[c];
+    }
   }
 
   // As many rows as stay in the second-level cache as floats, as in evaluate/tiles.hpp.
@@ -161,45 +183,6 @@ class Classes {
   }
 
  private:
-  float score(DenseRow x, std::size_t k) const {
-    const Value* w = codes_.values.data() + k * width_;
-    Line sums[2] = {};  // one would wait for itself at each line
-    std::size_t j = 0;
-    for (; j + 2 * line_floats <= width_; j += 2 * line_floats) {
-      for (std::size_t l = 0; l < 2; ++l) add(w, x, j + l * line_floats, sums[l]);
-    }
-    if (j + line_floats <= width_) {
-      add(w, x, j, sums[0]);
-      j += line_floats;
-    }
-    if (j < width_) {
-      // As a line with zeros behind it: a loop over what is left may be compiled with fused products for one type of
-      // weight and without for another, and the sums of widened rows would not be those of the codes.
-      Value codes[line_floats] = {};
-      float values[line_floats] = {};
-      std::copy(w + j, w + width_, codes);
-      std::copy(x.begin() + static_cast<std::ptrdiff_t>(j), x.end(), values);
-      Line a, b;
-      read_line(codes, a);
-      std::memcpy(&b, values, sizeof b);
-      sums[0] += a * b;
-    }
-    sums[0] += sums[1];
-    float lanes[line_floats];
-    std::memcpy(lanes, &sums[0], sizeof lanes);
-    for (std::size_t half = line_floats / 2; half > 0; half /= 2) {
-      for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-    }
-    return lanes[0] * scale_of(codes_, k);
-  }
-
-  static void add(const Value* w, DenseRow x, std::size_t j, Line& sum) {
-    Line a, b;
-    read_line(w + j, a);
-    std::memcpy(&b, x.data() + j, sizeof b);
-    sum += a * b;
-  }
-
   Codes<Value> codes_;
   std::size_t width_;
 };
@@ -244,12 +227,20 @@ class CodedPostings {
 };
 
 // The kernel of a storage, compiled for an instruction set.
-template <class Data, class Rows>
-CodedRows<Data> erased(const Rows& rows, Index chunk, Isa isa) {
-  return {[rows, isa](const typename Data::Row& x, ClassRange classes, std::span<float> z) {
-            run_with(isa, [&] { rows.scores(x, classes, z); });
-          },
-          chunk};
+template <class Rows>
+CodedRows<CsrView>::Kernel sparse_kernel(const Rows& rows, Isa isa) {
+  return [rows, isa](std::span<const SparseRow> x, ClassRange classes, std::span<float> z) {
+    run_with(isa, [&] { rows.scores(x.front(), classes, z); });  // one row, see CodedRows::together
+  };
+}
+
+// Of the classes `chunk` alone, which the rows have from 0 on.
+template <class Rows>
+CodedRows<DenseView>::Kernel dense_kernel(const Rows& rows, Isa isa, ClassRange chunk) {
+  return [rows, isa, chunk](std::span<const DenseRow> x, ClassRange classes, std::span<float> z) {
+    const ClassRange within{classes.begin - chunk.begin, classes.count};
+    run_with(isa, [&] { rows.scores(x, within, isa, z); });
+  };
 }
 
 template <class Id>
@@ -266,7 +257,7 @@ CodedRows<CsrView> coded_features(const AnyCodes& codes, Index n_features, Isa i
   return std::visit(
       [&](const auto& some) {
         const Features rows(some, n_features);
-        return erased<CsrView>(rows, rows.chunk, isa);
+        return CodedRows<CsrView>{sparse_kernel(rows, isa), rows.chunk};
       },
       codes);
 }
@@ -275,16 +266,14 @@ CodedRows<DenseView> coded_classes(const AnyCodes& codes, Index n_features, Isa 
   return std::visit(
       [&](const auto& some) {
         const Classes rows(some, n_features);
-        CodedRows<DenseView> made = erased<DenseView>(rows, rows.chunk(), isa);
+        CodedRows<DenseView> made{dense_kernel(rows, isa, {0, 0}), rows.chunk()};
         if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(some)>, Codes<float>>) {
           made.of_many = [rows, n_features, isa](ClassRange chunk) -> CodedRows<DenseView>::Kernel {
             const auto floats = std::make_shared<std::vector<float>>();
             run_with(isa, [&] { rows.widen(chunk, *floats); });
             const Classes widened(Codes<float>{*floats, rows.scales(chunk)}, n_features);
-            return [widened, floats, chunk, isa](DenseRow x, ClassRange classes, std::span<float> z) {
-              const ClassRange within{classes.begin - chunk.begin, classes.count};
-              run_with(isa, [&] { widened.scores(x, within, z); });
-            };
+            return [kernel = dense_kernel(widened, isa, chunk), floats](std::span<const DenseRow> x, ClassRange classes,
+                                                                        std::span<float> z) { kernel(x, classes, z); };
           };
         }
         return made;
@@ -297,19 +286,21 @@ CodedRows<CsrView> coded_postings(std::span<const Offset> indptr, const AnyIds& 
   return std::visit(
       [&](const auto& some_ids, const auto& some) {
         const CodedPostings rows(indptr, some_ids, some, n_classes);
-        return erased<CsrView>(rows, rows.chunk, isa);
+        return CodedRows<CsrView>{sparse_kernel(rows, isa), rows.chunk};
       },
       ids, codes);
 }
 
 CodedRows<PairedView> coded_pairs(const CodedRows<CsrView>& postings, const CodedRows<DenseView>& classes) {
-  CodedRows<PairedView> made{[postings, classes](const PairedView::Row& row, ClassRange range, std::span<float> z) {
-                               std::vector<float> of_classes(z.size());
-                               classes.scores(row.phi, range, of_classes);
-                               postings.scores(row.x, range, z);
-                               for (std::size_t c = 0; c < z.size(); ++c) z[c] += of_classes[c];
-                             },
-                             classes.chunk};
+  CodedRows<PairedView> made{
+      [postings, classes](std::span<const PairedView::Row> rows, ClassRange range, std::span<float> z) {
+        const std::size_t n = range.size();
+        std::vector<float> of_classes(z.size());
+        classes.kernel(PhiOf(rows).rows(), range, of_classes);
+        for (std::size_t i = 0; i < rows.size(); ++i) postings.scores(rows[i].x, range, z.subspan(i * n, n));
+        for (std::size_t c = 0; c < z.size(); ++c) z[c] += of_classes[c];
+      },
+      classes.chunk};
   if (classes.of_many) {
     made.of_many = [postings, classes](ClassRange chunk) {
       return coded_pairs(postings, {classes.of_many(chunk), classes.chunk}).kernel;

@@ -1,18 +1,21 @@
 // Weights in fewer bits than those of a float, read as they are stored, behind one type for all kinds of storage.
 //
 // A weight is a float, the bits of an IEEE half, or a byte: w = s c with c in [-127, 127] and one scale s for each row
-// of the storage (a feature, or a class). Nothing is unpacked but the sixteen neighbours in hand, or for several
-// dense points a megabyte of rows, so that a pass over the weights reads a half or a quarter of the memory.
+// of the storage (a feature, or a class). Nothing is unpacked but the sixteen neighbours in hand, for dense points eight
+// rows, or for several of them a megabyte of rows, so that a pass over the weights reads a half or a quarter of the
+// memory.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <type_traits>
 #include <variant>
 
 #include "manyclass/core/csr.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/weights/class_range.hpp"
+#include "manyclass/weights/dense_products.hpp"
 #include "manyclass/weights/posting_rows.hpp"
 
 namespace manyclass {
@@ -30,12 +33,15 @@ using AnyIds = std::variant<std::span<const Index>, std::span<const std::uint16_
 
 inline constexpr Index most_short_ids = 1 << 16;
 
-// Scores of a range of classes for one row of `Data`. The call is the same for all storages and made once for a point
+// Scores of a range of classes for some rows of `Data`. The call is the same for all storages and made once for these
 // and a chunk of classes; the kernel behind it is compiled for each instruction set.
 template <class Data>
 struct CodedRows {
   using Weight = const float;  // of intercepts and scales beside the rows
-  using Kernel = std::function<void(const typename Data::Row&, ClassRange, std::span<float>)>;
+  using Row = typename Data::Row;
+  // Of at most `together` rows, whose scores follow each other by the number of classes.
+  using Kernel = std::function<void(std::span<const Row>, ClassRange, std::span<float>)>;
+  static constexpr std::size_t together = std::is_same_v<Data, CsrView> ? 1 : rows_together;
 
   Kernel kernel;
   Index chunk;  // classes to be scored before the next point is taken up
@@ -43,7 +49,8 @@ struct CodedRows {
   // in the second-level cache. The sums are bit for bit those of `kernel`. None where widening costs nothing.
   std::function<Kernel(ClassRange)> of_many = nullptr;
 
-  void scores(const typename Data::Row& x, ClassRange classes, std::span<float> z) const { kernel(x, classes, z); }
+  void scores(const Row& x, ClassRange classes, std::span<float> z) const { kernel({&x, 1}, classes, z); }
+  void scores(std::span<const Row> x, ClassRange classes, Isa, std::span<float> z) const { kernel(x, classes, z); }
 };
 
 // Feature-major weights, padded to whole sixteens of classes; one scale for each feature.

@@ -238,65 +238,74 @@ class RowsTogether {
   std::size_t width_;
 };
 
-// Adds `Points` vectors to each of `Rows` rows: w_r += sum_p a[p * step + r] x_p in the order of p.
-//
-// A row is read and written once for all points, a point's numbers are read once for all rows.
-template <class Value, std::size_t Bytes, std::size_t Points, std::size_t Rows>
-inline void add_points(const Value* const* x, const Value* a, std::size_t step, std::size_t width, Value* const* w) {
+// Makes w_r += sum_p a[p * step + r] x_p in the order of p, for `Rows` rows and `Vectors` vectors of features from the
+// j-th on, which stay in registers while all points pass.
+template <class Value, std::size_t Bytes, std::size_t Rows, std::size_t Vectors>
+inline void add_tile(std::span<const Value* const> x, const Value* a, std::size_t step, std::size_t j,
+                     Value* const* w) {
   constexpr std::size_t lanes = Bytes / sizeof(Value);
   using Vector = typename VectorOf<Value, Bytes>::Type;
-  Value factors[Points][Rows];
-  for (std::size_t p = 0; p < Points; ++p) std::copy_n(a + p * step, Rows, factors[p]);
-  std::size_t j = 0;
-  for (; j + lanes <= width; j += lanes) {
-    Vector sums[Rows];
+  Vector sums[Rows][Vectors];
 #pragma GCC unroll 4
-    for (std::size_t r = 0; r < Rows; ++r) std::memcpy(&sums[r], w[r] + j, sizeof(Vector));
+  for (std::size_t r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-    for (std::size_t p = 0; p < Points; ++p) {
-      Vector of_point;
-      std::memcpy(&of_point, x[p] + j, sizeof(Vector));
-#pragma GCC unroll 4
-      for (std::size_t r = 0; r < Rows; ++r) sums[r] += factors[p][r] * of_point;
-    }
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < Rows; ++r) std::memcpy(w[r] + j, &sums[r], sizeof(Vector));
+    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(&sums[r][v], w[r] + j + v * lanes, sizeof(Vector));
   }
-  for (; j < width; ++j) {
+  for (std::size_t p = 0; p < x.size(); ++p) {
+    Vector of_point[Vectors];
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(&of_point[v], x[p] + j + v * lanes, sizeof(Vector));
+#pragma GCC unroll 4
     for (std::size_t r = 0; r < Rows; ++r) {
-      Value sum = w[r][j];
-      for (std::size_t p = 0; p < Points; ++p) sum += factors[p][r] * x[p][j];
-      w[r][j] = sum;
+      const Value factor = a[p * step + r];
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < Vectors; ++v) sums[r][v] += factor * of_point[v];
     }
+  }
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(w[r] + j + v * lanes, &sums[r][v], sizeof(Vector));
   }
 }
 
-// Makes row_of(c) += sum_i a[i * stride + c] x_i for n classes, `width` numbers each. Groups of classes count from the
-// first of them, and those of points from the first point: whoever cuts classes at whole cache lines of them gets the
-// same bits however many cuts there are. A group of products that are all 0 is left out.
+// Makes row_of(c) += sum_i a[i * stride + c] x_i for n classes, `width` numbers each: every number is added to in the
+// order of the points, so that bits depend on no cut. Rows whose factors are all 0 are left as they are.
 template <class Value, std::size_t Bytes, class RowOf>
 inline void add_products_by(std::span<const Value* const> x, std::size_t width, const Value* a, std::size_t stride,
                             const RowOf& row_of, std::size_t n) {
-  constexpr std::size_t points = 4, rows = 2;  // with their eight factors in registers, of which there are sixteen
-  std::size_t c = 0;
-  const auto add = [&]<std::size_t Rows>() {
+  // As many sums as there are registers for, beside a line of the point: 32 of 64 bytes, 16 of fewer.
+  constexpr std::size_t group = 4, vectors = Bytes == 64 ? 4 : 2;
+  constexpr std::size_t lanes = Bytes / sizeof(Value), tile = vectors * lanes;
+  // Features that are taken up at once: those of all points stay in the nearest cache (16 kB) while the rows pass.
+  constexpr std::size_t cached = (1 << 14) / sizeof(Value);
+  const std::size_t block = std::max(cached / std::max(x.size(), std::size_t{1}) / tile, std::size_t{1}) * tile;
+  const auto add = [&]<std::size_t Rows>(std::size_t c, std::size_t first, std::size_t last) {
+    const auto all_zero = [&](std::size_t i) {
+      return std::all_of(a + i * stride + c, a + i * stride + c + Rows, [](Value factor) { return factor == 0; });
+    };
+    std::size_t still = 0;  // most rows move, and are known by their first point
+    while (still < x.size() && all_zero(still)) ++still;
+    if (still == x.size()) return;
     Value* w[Rows];
     for (std::size_t r = 0; r < Rows; ++r) w[r] = row_of(c + r);
-    const auto moved = [&](std::size_t i) {
-      return std::any_of(a + i * stride + c, a + i * stride + c + Rows, [](Value factor) { return factor != 0; });
-    };
-    std::size_t i = 0;
-    for (; i + points <= x.size(); i += points) {
-      if (moved(i) || moved(i + 1) || moved(i + 2) || moved(i + 3)) {
-        add_points<Value, Bytes, points, Rows>(&x[i], a + i * stride + c, stride, width, w);
+    std::size_t j = first;
+    for (; j + tile <= last; j += tile) add_tile<Value, Bytes, Rows, vectors>(x, a + c, stride, j, w);
+    for (; j + lanes <= last; j += lanes) add_tile<Value, Bytes, Rows, 1>(x, a + c, stride, j, w);
+    for (; j < last; ++j) {
+      for (std::size_t r = 0; r < Rows; ++r) {
+        Value sum = w[r][j];
+        for (std::size_t i = 0; i < x.size(); ++i) sum += a[i * stride + c + r] * x[i][j];
+        w[r][j] = sum;
       }
     }
-    for (; i < x.size(); ++i) {
-      if (moved(i)) add_points<Value, Bytes, 1, Rows>(&x[i], a + i * stride + c, stride, width, w);
-    }
   };
-  for (; c + rows <= n; c += rows) add.template operator()<rows>();
-  for (; c < n; ++c) add.template operator()<1>();
+  for (std::size_t first = 0; first < width; first += block) {
+    const std::size_t last = std::min(width, first + block);
+    std::size_t c = 0;
+    for (; c + group <= n; c += group) add.template operator()<group>(c, first, last);
+    for (; c < n; ++c) add.template operator()<1>(c, first, last);
+  }
 }
 
 template <class Value, class RowOf>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -135,10 +136,24 @@ struct PairedView {
   Row row(Index i) const { return {x.row(i), phi.row(i)}; }
 };
 
+// The dense parts of at most rows_together rows.
+class PhiOf {
+ public:
+  explicit PhiOf(std::span<const PairedView::Row> rows) : n_(rows.size()) {
+    for (std::size_t i = 0; i < n_; ++i) rows_[i] = rows[i].phi;
+  }
+  std::span<const DenseRow> rows() const { return std::span(rows_).first(n_); }
+
+ private:
+  std::array<DenseRow, rows_together> rows_;
+  std::size_t n_;
+};
+
 // z_k = sum_j x_j s_jk + w_k.phi.
 struct PairedRows {
   using Weight = const float;
   using Data = PairedView;
+  static constexpr std::size_t together = rows_together;
 
   PostingRows<const float> postings;
   ClassRows<const float> classes;
@@ -146,6 +161,13 @@ struct PairedRows {
   void scores(const PairedView::Row& row, ClassRange range, std::span<float> z) const {
     classes.scores(row.phi, range, z);
     postings.add_scores(row.x, range, z);
+  }
+
+  // Scores of at most `together` rows, as ClassRows has it.
+  void scores(std::span<const PairedView::Row> rows, ClassRange range, Isa isa, std::span<float> z) const {
+    const std::size_t n = range.size();
+    classes.scores(PhiOf(rows).rows(), range, isa, z);
+    for (std::size_t i = 0; i < rows.size(); ++i) postings.add_scores(rows[i].x, range, z.subspan(i * n, n));
   }
 };
 

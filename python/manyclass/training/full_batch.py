@@ -25,6 +25,21 @@ from manyclass.training.validation import UNUSED_SCALE
 # of Bibtex in 235 iterations, ten in 264: not worth twice the memory.
 HISTORY = 10
 
+# Numbers of double precision, one for each point and class, that a pass over the scores leaves for the one that adds up
+# the gradient, which then need not make them again: 128 MB at most.
+ROOM = 1 << 24
+# Where there is no room for all points, some pass at a time, and the whole gradient is added to for each such lot. That
+# costs about what this many non-zeros of each feature do.
+NONZEROS_A_FEATURE = 256
+
+
+def kept_points(x: Matrix, n_classes: int) -> int:
+    """How many points are to pass at a time, their scores made once; 0: all, and scores are made twice."""
+    n, n_features = x.shape
+    points = int(min(n, ROOM // n_classes))
+    nonzeros = (x.nnz if isinstance(x, sp.csr_array) else x.size) / n
+    return points if points == n or points * nonzeros >= NONZEROS_A_FEATURE * n_features else 0
+
 
 class _Objective:
     """Weighted mean loss + alpha/2 ||W||^2 of one vector: W in the layout of the data, then the intercepts."""
@@ -39,6 +54,7 @@ class _Objective:
         self._data = csr_parts(x) if isinstance(x, sp.csr_array) else np.ascontiguousarray(x)
         self._labels = labels
         self._sample_weight = NO_WEIGHTS if sample_weight is None else sample_weight
+        self._room = np.empty(kept_points(x, n_classes) * n_classes)  # made once: fresh memory is slow
         self._loss = plan.loss
         self._alpha = plan.alpha
         self._n_threads = plan.n_threads
@@ -62,6 +78,7 @@ class _Objective:
             n_classes=self.n_classes,
             labels=self._labels,
             sample_weight=self._sample_weight,
+            room=self._room,
             gradient=W_gradient,
             intercept_gradient=b_gradient,
             n_threads=self._n_threads,
