@@ -75,6 +75,17 @@ def test_resolved_parameters_of_wide_data_train_the_same_embeddings(monkeypatch,
     np.testing.assert_array_equal(again.coef_, model.coef_)
 
 
+@pytest.mark.parametrize("warm_up", [0, 1])
+@pytest.mark.parametrize("model", ["linear", "hybrid"])
+def test_resolved_parameters_of_a_search_have_draws_only_where_some_are_made(model, warm_up, seed):
+    X, y = problem(seed)
+    given = {"model": model, "sampler": samplers.Search(budget=3, warm_up=warm_up)}
+    fitted = softmax(solver="adagrad" if model == "linear" else "auto", **given, n_models=1).fit(sp.csr_array(X), y)
+    assert ("n_negatives" in fitted.resolved_params_) == bool(warm_up)
+    again = clone(fitted).set_params(**fitted.resolved_params_).fit(sp.csr_array(X), y)
+    np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
+
+
 # Units: with X times 4 the same scores, bit for bit but for roots, since powers of two round nothing.
 
 SCALED = [

@@ -18,6 +18,7 @@ from manyclass.estimators.plans import (
     batch_source,
     batches_plan,
     default_sampler,
+    draws_classes,
     mean_square,
     point_fields,
     run_fields,
@@ -399,7 +400,7 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
     }
     if embeds:
         used["dim"] = plan.dim
-    if plan.source != "exact":
+    if draws_classes(plan.source, plan.warm_up):
         used["n_negatives"] = plan.n_negatives
     inner: dict[str, Any] = {"decay": plan.schedule.decay} if plan.schedule.name == "exponential" else {}
     if plan.double_sum is None:
