@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.base import clone
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, samplers, solvers
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 from manyclass.estimators import auto
 from manyclass.registry import names
 
@@ -59,6 +59,34 @@ def test_resolved_parameters_train_the_same_model_and_leave_nothing_open(solver,
     if solver != "auto" or not several_labels:  # where a hybrid is the default, and has no one matrix of weights
         np.testing.assert_array_equal(again.coef_, model.coef_)
         np.testing.assert_array_equal(again.intercept_, model.intercept_)
+    np.testing.assert_array_equal(again.loss_curve_, model.loss_curve_)
+    assert again.resolved_params_ == {}
+
+
+MARGINS = [
+    {},
+    {"smoothing": 0, "solver": solvers.SGD(schedule="inverse")},
+    {"solver": "implicit", "fit_intercept": False},
+    {"loss": "triplet", "solver": "sgd"},
+    {"loss": "triplet", "sampler": "uniform"},
+    {"model": "embedding"},
+    {"model": models.Embedding(activation="relu"), "solver": "sgd", "dim": 5},
+    {"sampler": samplers.Search(budget=3)},
+    {"sampler": samplers.Search(budget=3, warm_up=0)},
+    {"n_models": 2, "calibration": "temperature"},
+]
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "several labels"])
+@pytest.mark.parametrize("given", MARGINS, ids=str)
+def test_resolved_parameters_of_a_margin_train_the_same_model_and_leave_nothing_open(given, kind, seed):
+    X, y = problem(seed)
+    x, y = (X, several(y)) if kind == "several labels" else (as_storage(X, kind), y)
+    model = MarginClassifier(max_iter=3, random_state=seed, **given).fit(x, y)
+    assert "learning_rate" in model.resolved_params_
+    again = clone(model).set_params(**model.resolved_params_).fit(x, y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    np.testing.assert_array_equal(again.intercept_, model.intercept_)
     np.testing.assert_array_equal(again.loss_curve_, model.loss_curve_)
     assert again.resolved_params_ == {}
 
