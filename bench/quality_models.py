@@ -109,9 +109,7 @@ class Ours(Contender):
         return np.array([-self.model.evaluate(X, self.classes[y])["log_loss"]])
 
     def chosen(self):
-        # MarginClassifier does not say what it resolves.
-        resolved = getattr(self.model, "resolved_params_", self.settings)
-        return {key: repr(value) for key, value in resolved.items()}
+        return {key: repr(value) for key, value in self.model.resolved_params_.items()}
 
 
 class OursMargin(Ours):

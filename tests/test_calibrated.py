@@ -230,14 +230,23 @@ def test_a_temperature_is_of_the_rows_held_out_and_leaves_the_order_of_labels_as
     assert np.array_equal(model.predict(X[:500]), expected.predict(X[:500]))
 
 
-def test_the_fit_on_all_rows_takes_what_the_fit_without_the_held_out_ones_has_chosen():
+@pytest.mark.parametrize(
+    "plain",
+    [
+        SoftmaxClassifier(model="sparse", max_iter=2, random_state=0),
+        MarginClassifier(max_iter=2, random_state=0),
+    ],
+    ids=lambda plain: type(plain).__name__,
+)
+def test_the_fit_on_all_rows_takes_what_the_fit_without_the_held_out_ones_has_chosen(plain):
     X, y = drawn(1500, np.random.default_rng(1))  # so many that rates are tried, and so few that it is fitted again
-    plain = SoftmaxClassifier(model="sparse", max_iter=2, random_state=0)
     model = clone(plain).set_params(calibration="temperature").fit(X, y)
     held = rows_to_hold_out(Labels.single(y.astype(np.int32)), 150, np.random.RandomState(0))
     first = clone(plain).fit(X[~held], y[~held])
     assert repr(model.resolved_params_) == repr(first.resolved_params_)
-    assert len(model.auto_report_) == len(first.auto_report_) > 0
+    assert model.resolved_params_
+    if isinstance(plain, SoftmaxClassifier):
+        assert len(model.auto_report_) == len(first.auto_report_) > 0
     again = clone(plain).set_params(**first.resolved_params_).fit(X, y)
     scores = again.decision_function(X) / model.calibration_.temperature
     assert model.decision_function(X) == pytest.approx(scores, rel=1e-4, abs=1e-5)  # T is rounded to float32

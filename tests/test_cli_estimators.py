@@ -84,6 +84,16 @@ def test_every_command_works_on_a_model_of_every_estimator(tmp_path, data, capsy
     assert len(output_of(capsys, "neighbours", tmp_path / "m", "3", "-k", 4).splitlines()) == 4
 
 
+def test_a_margin_tells_its_step_size(tmp_path, data, capsys):
+    run("fit", data, "--estimator", "margin", "--output", tmp_path / "m", "--max-iter", "3")
+    rate = manyclass.load(tmp_path / "m").resolved_params_["learning_rate"]
+    out = capsys.readouterr().out
+    assert re.search(rf"^chosen +.*\blearning_rate={rate:.4g}\b", out, re.MULTILINE)
+    assert re.search(r"^passes +3 of 3$", out, re.MULTILINE)
+    run("info", tmp_path / "m")
+    assert re.search(rf"^chosen in fit +.*\blearning_rate={rate!r}", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_the_options_of_fit_are_those_of_its_estimator(tmp_path, data, capsys):
     run("fit", "--estimator=margin", "--help")
     shown = capsys.readouterr().out

@@ -53,7 +53,7 @@ CALLS = (
         marks=pytest.mark.long,
     ),
     (DaskSoftmaxClassifier, {"solver": "umax", "model": "linear", "learning_rate": 0.3, "random_state": 0}, True),
-    (DaskMarginClassifier, {"learning_rate": 0.5, "max_iter": 4, "random_state": 0}, False),
+    (DaskMarginClassifier, {"max_iter": 4, "random_state": 0}, False),
 )
 
 
@@ -77,6 +77,8 @@ def test_partial_fit_of_one_worker_is_that_of_one_machine_bit_for_bit(client, ro
     np.testing.assert_array_equal(there.class_count_, local.class_count_)
     np.testing.assert_array_equal(found.loss_curve_, local.loss_curve_)
     assert there._history == local._history
+    assert repr(there.resolved_params_) == repr(local.resolved_params_)
+    assert there.resolved_params_
     # It goes on on one machine, too.
     there.partial_fit(X[first], y[first])
     local.partial_fit(X[first], y[first])

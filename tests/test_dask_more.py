@@ -24,7 +24,6 @@ from manyclass.dask.rows import Leg, Part
 from manyclass.dask.shards import Whole
 from manyclass.dask.simulation import simulate
 from manyclass.estimators.assembled import settle_batches_of
-from manyclass.training.plan import Labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -115,7 +114,7 @@ def test_two_workers_make_what_one_process_makes_that_simulates_them(client, row
     found = kind(**given, n_merges=n_merges, client=client).fit(dX, dY)
     shards = halves(X, Y.indices, Y.indptr)
     local = LOCAL[kind](**given)
-    plan = settle_batches_of(local, X, Labels(Y.indptr.astype(np.int64), Y.indices.astype(np.int32)), N_CLASSES).plan
+    plan = settle_batches_of(local, X, N_CLASSES).plan
     whole = Whole(np.bincount(Y.indices, minlength=N_CLASSES).astype(float), 2, N_FEATURES, n, False)
     coupling = couplings([size_of(shard) for shard in shards], fit_intercept=True)
     weights, curve = simulate(plan, whole, shards, coupling, n_merges)
@@ -126,10 +125,8 @@ def test_two_workers_make_what_one_process_makes_that_simulates_them(client, row
 
 
 def test_a_merge_of_margins_is_by_who_moved_a_weight_and_by_the_sum_of_squares(rows):
-    X, y, _ = rows
-    labels = Labels.single(y.astype(np.int32))
     local = MarginClassifier(learning_rate=0.5, random_state=0)
-    plan = settle_batches_of(local, X, labels, N_CLASSES).plan
+    plan = settle_batches_of(local, rows[0], N_CLASSES).plan
     assert plan.adagrad
     none = Curvature(sp.csr_array((2, 16)), np.zeros(0), 1, (1.0, 1.0))
     part = Part(np.zeros((2, 16), np.float32), squares=np.array([4.0, 4.0], np.float32))

@@ -57,6 +57,13 @@ def test_scores_are_the_mean_of_those_of_runs_by_seed(name, sparse, seed, tmp_pa
     assert np.array_equal(clone(model).fit(X, y).decision_function(X), model.decision_function(X))
 
 
+def test_a_mean_of_margins_tells_what_each_of_its_runs_has_chosen():
+    X, y = data(0)
+    one, mean = (clone(MODELS["margin"]).set_params(n_models=n, random_state=0).fit(X, y) for n in (1, 3))
+    assert repr(mean.resolved_params_) == repr(one.resolved_params_)
+    assert mean.resolved_params_.keys() >= {"learning_rate", "solver"}
+
+
 @pytest.mark.parametrize("name", ["embedding", "margin"])
 def test_several_labels_have_their_mean_and_a_threshold_of_it(name, seed):
     X, y = data(seed)

@@ -25,6 +25,16 @@ def test_what_was_left_open_is_told_as_it_was_used():
     assert "auto" not in words.values()
 
 
+@pytest.mark.parametrize("sampler", ["all", "uniform"])
+def test_of_a_margin_too(sampler):
+    model = MarginClassifier(sampler=sampler, max_iter=3)
+    words = words_of(model)
+    assert words["learning_rate"] == f"{model.resolved_params_['learning_rate']:.4g}" == "1"
+    assert words["decay"] == "0.9"
+    assert words.get("n_negatives") == {"all": None, "uniform": "256"}[sampler]
+    assert "auto" not in words.values()
+
+
 @pytest.mark.parametrize(
     ("model", "expected"),
     [

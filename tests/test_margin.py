@@ -20,6 +20,7 @@ from manyclass import (
     metrics,
     models,
     samplers,
+    solvers,
 )
 from manyclass.search import class_index
 
@@ -59,6 +60,59 @@ MODELS = {
 
 def model_of(name):
     return clone(MODELS[name])
+
+
+# What was left open.
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [
+        ({}, lambda mean: mean**-0.5),
+        ({"fit_intercept": False}, lambda mean: mean**-0.5),
+        ({"solver": "sgd"}, lambda mean: 1 / (mean + 1)),
+        ({"solver": "implicit", "fit_intercept": False}, lambda mean: 1 / mean),
+        ({"model": "embedding"}, lambda mean: 1.0),  # they have length 1
+        ({"model": "embedding", "solver": "sgd"}, lambda mean: 0.5),
+    ],
+    ids=str,
+)
+def test_the_automatic_step_size_is_told(given, rate, X, y):
+    mean = np.mean(np.sum(X.astype(float) ** 2, axis=1))
+    for x in (X, sp.csr_array(X)):
+        found = MarginClassifier(max_iter=1, random_state=0, **given).fit(x, y).resolved_params_
+        assert found["learning_rate"] == pytest.approx(rate(mean), rel=1e-12)
+        assert found["solver"].decay == 0.9
+        assert found.get("dim") == (192 if "model" in given else None)
+
+
+def test_what_was_set_or_has_no_effect_is_not_among_what_was_open(X, y):
+    given = {"learning_rate": 0.3, "solver": solvers.Adagrad(decay=0.5), "max_iter": 1}
+    assert MarginClassifier(**given, model=models.Linear(scaling="none")).fit(X, y).resolved_params_ == {}
+    assert MarginClassifier(**given, model="embedding", dim=3).fit(X, y).resolved_params_ == {}
+    drawn = MarginClassifier(**given, model="embedding", dim=3, sampler="uniform").fit(X, y)
+    assert drawn.resolved_params_ == {"n_negatives": 256}
+
+
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+@pytest.mark.parametrize("given", [{}, {"solver": "sgd"}, {"model": "embedding"}], ids=str)
+def test_training_goes_on_with_what_its_first_rows_have_chosen(given, begin, X, y):
+    first, second = (X[::2], y[::2]), (3 * X[1::2], y[1::2])
+    model = MarginClassifier(**given, max_iter=2, random_state=0)
+    getattr(model, begin)(*first)
+    chosen = model.resolved_params_
+    if "model" not in given:
+        mean = np.mean(np.sum(first[0].astype(float) ** 2, axis=1))
+        assert chosen["learning_rate"] == pytest.approx(1 / (mean + 1) if given else mean**-0.5, rel=1e-12)
+    by_hand = clone(model).set_params(**chosen)
+    getattr(by_hand, begin)(*first)
+    for now in ({}, {"learning_rate": 0.01}):  # what is set since then counts
+        for one in (model, by_hand):
+            one.set_params(**now).partial_fit(*second)
+        np.testing.assert_array_equal(model.coef_, by_hand.coef_)
+        np.testing.assert_array_equal(model.intercept_, by_hand.intercept_)
+        assert model.resolved_params_ == chosen
+        assert by_hand.resolved_params_ == {}
 
 
 # Several labels.

@@ -73,6 +73,20 @@ def test_a_loaded_model_knows_what_was_chosen_for_it(tmp_path, options):
     np.testing.assert_array_equal(loaded.validation_curve_, model.validation_curve_, strict=True)
 
 
+@pytest.mark.parametrize("given", [{}, {"sampler": "uniform"}, {"model": "embedding"}], ids=str)
+def test_a_loaded_margin_knows_what_was_chosen_for_it_and_goes_on_by_it(tmp_path, given):
+    X, y = problem()
+    model = MarginClassifier(max_iter=2, random_state=3, **given).fit(X, y)
+    model.save(tmp_path / "m")
+    copies = manyclass.load(tmp_path / "m"), pickle.loads(pickle.dumps(model))
+    model.partial_fit(3 * X, y)
+    for one in copies:
+        assert repr(one.resolved_params_) == repr(model.resolved_params_)
+        assert one.resolved_params_["learning_rate"] > 0
+        one.partial_fit(3 * X, y)
+        np.testing.assert_array_equal(one.coef_, model.coef_)
+
+
 @pytest.mark.parametrize("mmap", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_loaded_model_predicts_bit_for_bit_the_same(tmp_path, sparse, mmap):

@@ -202,7 +202,7 @@ MARGIN = replace(
 
 def margin(**parameters):
     owner = MarginClassifier(**{"random_state": 0} | parameters)
-    return owner._plan(owner.check_parameters(), owner._points(ONES, np.arange(N) % K))
+    return owner._settle(owner.check_parameters(), ONES, K).plan
 
 
 @pytest.mark.parametrize(
@@ -247,8 +247,8 @@ def test_each_parameter_changes_its_own_field_of_a_margins_minibatches(parameter
 def test_a_margin_searches_64_classes_by_default():
     assert plans.MARGIN_BUDGET == 64
     owner = MarginClassifier(sampler="search")
-    X, y = np.ones((200, 2), dtype=np.float32), np.arange(200) % 100
-    assert owner._plan(owner.check_parameters(), owner._points(X, y)).budget == 64
+    X = np.ones((200, 2), dtype=np.float32)
+    assert owner._settle(owner.check_parameters(), X, 100).plan.budget == 64
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,17 @@ def test_fits_of_other_models_begin_warm_too(name, seed):
         np.testing.assert_allclose(warm.fit(X, Y).decision_function(X), still, atol=1e-4)
 
 
+def test_a_warm_fit_of_a_margin_keeps_what_the_last_one_chose(seed):
+    X, y = warm_data(seed, False)
+    model = MarginClassifier(max_iter=2, warm_start=True, random_state=0).fit(X, y)
+    chosen = model.resolved_params_
+    by_hand = clone(model).set_params(**chosen).fit(X, y)
+    for one in (model, by_hand):
+        one.fit(3 * X, y)
+    np.testing.assert_array_equal(model.coef_, by_hand.coef_)
+    assert model.resolved_params_ == chosen
+
+
 def test_new_classes_join_a_warm_fit_and_old_ones_stay(seed):
     X, y = warm_data(seed, False)
     for model in (MarginClassifier(max_iter=3), SoftmaxClassifier(model="embedding", dim=4, max_iter=3)):

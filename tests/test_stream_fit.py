@@ -195,6 +195,17 @@ def test_auto_settles_on_the_first_part_and_averages(rows):
     assert not np.array_equal(last.coef_, model.coef_)
 
 
+def test_a_margin_settles_on_the_first_part(rows):
+    X, y = rows
+    grown = [(n**2 * some, labels) for n, (some, labels) in enumerate(parts_of(X, y), start=1)]
+    model = MarginClassifier(random_state=0, max_iter=3).fit(grown)
+    mean = np.mean(np.sum(grown[0][0].toarray() ** 2.0, axis=1))
+    assert model.resolved_params_["learning_rate"] == pytest.approx(mean**-0.5, rel=1e-12)
+    again = clone_of(model, **model.resolved_params_).fit(grown)
+    assert_same(again, model)
+    assert again.resolved_params_ == {}
+
+
 def test_the_average_is_the_mean_over_the_later_passes(rows):
     X, y = rows
     stream = Stream(X, y, rows=100, random_state=0)

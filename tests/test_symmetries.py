@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.base import clone
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, samplers, solvers
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 from manyclass.estimators import auto
 from manyclass.registry import names
 
@@ -63,6 +63,34 @@ def test_resolved_parameters_train_the_same_model_and_leave_nothing_open(solver,
     assert again.resolved_params_ == {}
 
 
+MARGINS = [
+    {},
+    {"smoothing": 0, "solver": solvers.SGD(schedule="inverse")},
+    {"solver": "implicit", "fit_intercept": False},
+    {"loss": "triplet", "solver": "sgd"},
+    {"loss": "triplet", "sampler": "uniform"},
+    {"model": "embedding"},
+    {"model": models.Embedding(activation="relu"), "solver": "sgd", "dim": 5},
+    {"sampler": samplers.Search(budget=3)},
+    {"sampler": samplers.Search(budget=3, warm_up=0)},
+    {"n_models": 2, "calibration": "temperature"},
+]
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense", "several labels"])
+@pytest.mark.parametrize("given", MARGINS, ids=str)
+def test_resolved_parameters_of_a_margin_train_the_same_model_and_leave_nothing_open(given, kind, seed):
+    X, y = problem(seed)
+    x, y = (X, several(y)) if kind == "several labels" else (as_storage(X, kind), y)
+    model = MarginClassifier(max_iter=3, random_state=seed, **given).fit(x, y)
+    assert "learning_rate" in model.resolved_params_
+    again = clone(model).set_params(**model.resolved_params_).fit(x, y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    np.testing.assert_array_equal(again.intercept_, model.intercept_)
+    np.testing.assert_array_equal(again.loss_curve_, model.loss_curve_)
+    assert again.resolved_params_ == {}
+
+
 def test_resolved_parameters_of_wide_data_train_the_same_embeddings(monkeypatch, seed):
     monkeypatch.setattr(auto, "LEAST_TO_EMBED", 0)
     monkeypatch.setattr(auto, "NUMBERS_A_VALUE", 0)
@@ -73,6 +101,17 @@ def test_resolved_parameters_of_wide_data_train_the_same_embeddings(monkeypatch,
     again = SoftmaxClassifier(random_state=seed, max_iter=2, dim=8, **model.resolved_params_).fit(x, y)
     np.testing.assert_array_equal(again.embedding_, model.embedding_)
     np.testing.assert_array_equal(again.coef_, model.coef_)
+
+
+@pytest.mark.parametrize("warm_up", [0, 1])
+@pytest.mark.parametrize("model", ["linear", "hybrid"])
+def test_resolved_parameters_of_a_search_have_draws_only_where_some_are_made(model, warm_up, seed):
+    X, y = problem(seed)
+    given = {"model": model, "sampler": samplers.Search(budget=3, warm_up=warm_up)}
+    fitted = softmax(solver="adagrad" if model == "linear" else "auto", **given, n_models=1).fit(sp.csr_array(X), y)
+    assert ("n_negatives" in fitted.resolved_params_) == bool(warm_up)
+    again = clone(fitted).set_params(**fitted.resolved_params_).fit(sp.csr_array(X), y)
+    np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
 
 
 # Units: with X times 4 the same scores, bit for bit but for roots, since powers of two round nothing.

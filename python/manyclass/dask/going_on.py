@@ -83,7 +83,7 @@ def settle_call(
     """What a call trains with, nothing being tried."""
     own = owner if origin_facts is None else with_resolved(origin_facts)
     if by_batches:
-        settled = settle_batches_of(own, shard.x, shard.lists, len(classes))
+        settled = settle_batches_of(own, shard.x, len(classes))
     else:
         chosen = own.check_parameters()
         chosen = stepwise(replace(chosen, model=linear_model(chosen)))

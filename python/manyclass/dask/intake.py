@@ -302,7 +302,7 @@ def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int, by_b
     The untried ridge of solver="auto" is by the rows of all.
     """
     if by_batches:
-        return settle_batches_of(owner, shard.x, shard.lists, n_classes)
+        return settle_batches_of(owner, shard.x, n_classes)
     chosen = owner.check_parameters()
     chosen = replace(chosen, model=linear_model(chosen))
     settled = settle_points(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyclass.estimators.base import Points
-from manyclass.estimators.continued import Before, more_of_softmax
+from manyclass.estimators.continued import Before, more_of_softmax, told_after
 from manyclass.estimators.fitting import asks_for_batches
 from manyclass.estimators.history import Features, History
 from manyclass.estimators.margin import MarginClassifier
@@ -84,11 +84,11 @@ def by_batches(owner: Any, *, several: bool) -> bool:
     return isinstance(owner, MarginClassifier) or asks_for_batches(owner.check_parameters(), several)
 
 
-def settle_batches_of(owner: Any, x: Matrix, labels: Labels, n_classes: int) -> Settled:
+def settle_batches_of(owner: Any, x: Matrix, n_classes: int) -> Settled:
     """The plan of minibatches of an estimator, of a linear model."""
     chosen = owner.check_parameters()
     if isinstance(owner, MarginClassifier):
-        return Settled(owner._plan(chosen, _points(x, labels, np.arange(n_classes))), {})
+        return owner._settle(chosen, x, n_classes)
     return settle_batches(owner, chosen, x, n_classes, embeds=False)
 
 
@@ -108,7 +108,8 @@ def assembled(
         assert isinstance(weights, LinearWeights)
         trained.scaling.fold(weights)
     n_features = weights.n_hidden if isinstance(weights, MappedWeights) else weights.coef.shape[1]
-    points = _points(np.zeros((1, n_features), dtype=np.float32), _ONE, trained.classes, trained.names)
+    none, one = np.zeros((1, n_features), dtype=np.float32), Labels.single(np.zeros(1, dtype=np.int32))
+    points = Points(none, one, trained.classes, Features(n_features, trained.names))
     if some is not None:
         points = replace(
             points,
@@ -120,31 +121,19 @@ def assembled(
         )
     curve, n_passes = trained.curve, len(trained.curve)
     history = History.of_fit(n, trained.scaling, n_labels)
-    more: dict[str, Any] = {}
     if before is not None:
         curve = [*getattr(model, "loss_curve_", []), *curve]
         history = before.history.gone_on(n, trained.scaling, n_labels)
+    more: dict[str, Any] = model._told(settled) if before is None else told_after(model, before, settled)
     if not isinstance(owner, MarginClassifier):
-        more = {
-            "validation_curve_": np.array(trained.validation_curve),
-            "best_iter_": trained.best_iter or n_passes,
-            "resolved_params_": settled.params,
-            "alpha_path_": settled.alpha_path,
-            "learning_rate_table_": settled.rates,
-            "auto_report_": settled.trials.report,
-        }
-        if before is not None:
+        if before is None:
+            more["validation_curve_"] = np.array(trained.validation_curve)
+            more["best_iter_"] = trained.best_iter or n_passes
+        else:
             more = more_of_softmax(model, before, settled, n_passes)
     own = {"class_count_": trained.counts, "_history": history, "_squares": trained.squares}
     model._take(points, weights, curve, **own, **more)
     return model
-
-
-_ONE = Labels.single(np.zeros(1, dtype=np.int32))
-
-
-def _points(x: Matrix, labels: Labels, classes: NDArray[Any], names: NDArray[Any] | None = None) -> Points:
-    return Points(x, labels, classes, Features(x.shape[1], names))
 
 
 # What a call of partial_fit elsewhere goes on from

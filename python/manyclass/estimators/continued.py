@@ -5,6 +5,7 @@ makes passes over all rows ("lbfgs"). What a call begins at:
 
 - Weights of new classes are 0, or what `new_classes` says, their intercepts as if the old ones, less the logarithms of
   their counts, went for them; features may come, too, by `new_features`: see `help(manyclass.estimators.growing)`.
+- Parameters that were left open are what the first training made of them, as `resolved_params_` has it.
 - The step size is that of the schedule of `fit`, wound back by the share that new rows have: to its beginning where
   there are as many as the model has seen, and hardly at all for a few; the passes of the call go through what then is
   left of it. A stream that began without `fit` keeps the first step size.
@@ -462,18 +463,18 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     return replace(found, more=more_of_softmax(owner, before, settled, len(found.curve)))
 
 
+def told_after(owner: Any, before: Before, settled: Settled) -> dict[str, Any]:
+    """What an estimator tells of what it trains with: as it was, or of a first call, what was settled."""
+    told: dict[str, Any] = owner._told(settled)
+    return told if before.weights is None else {name: getattr(owner, name) for name in told}
+
+
 def more_of_softmax(owner: Any, before: Before, settled: Settled, n_passes: int) -> dict[str, Any]:
-    """What a SoftmaxClassifier tells of a fit beside the weights: as it was, or of a first call, what was settled."""
-    kept: dict[str, Any] = {"best_iter_": len(getattr(owner, "loss_curve_", [])) + n_passes}
-    if before.weights is not None:
-        names = ("validation_curve_", "resolved_params_", "alpha_path_", "learning_rate_table_", "auto_report_")
-        return kept | {name: getattr(owner, name) for name in names}
-    return kept | {
-        "validation_curve_": np.zeros(0),
-        "resolved_params_": settled.params,
-        "alpha_path_": settled.alpha_path,
-        "learning_rate_table_": settled.rates,
-        "auto_report_": settled.trials.report,
+    """What a SoftmaxClassifier tells of a call beside the weights."""
+    return {
+        "best_iter_": len(getattr(owner, "loss_curve_", [])) + n_passes,
+        "validation_curve_": np.zeros(0) if before.weights is None else owner.validation_curve_,
+        **told_after(owner, before, settled),
     }
 
 

@@ -17,6 +17,7 @@ from manyclass.checks import canonical_csr, check_choice, check_number, n_thread
 from manyclass.estimators.base import LinearClassifier, Points, Unseen
 from manyclass.estimators.calibration import Calibration, label_log_losses
 from manyclass.estimators.hashed import as_matrix, hashed
+from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.targets import BINARIZER, check_targets
 from manyclass.estimators.weighting import (
     checked_weights,
@@ -47,6 +48,7 @@ class LabelClassifier(LinearClassifier):
     multilabel_: bool
     n_labels_: int
     threshold_: float | None
+    resolved_params_: dict[str, Any]
 
     _trains_log_odds: ClassVar[bool] = True  # that e^z is a probability but for its normaliser
 
@@ -286,7 +288,7 @@ class LabelClassifier(LinearClassifier):
         return float(total / (max(1, x.shape[0]) if weights is None else weights.sum()))
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """See `LinearClassifier`: what a model of several labels, or of a feature map, has."""
+        """See `LinearClassifier`: what a model of several labels, or of a feature map, has, and what was chosen."""
         description, arrays = super()._beside_weights()
         found: dict[str, Any] = {
             name: int(getattr(self, name)) for name in ("multilabel_", "n_labels_", "_sparse_labels")
@@ -299,7 +301,8 @@ class LabelClassifier(LinearClassifier):
             found["scales"] = list(map(float, self._weights.scales))
         elif mapped is not None:
             found["scale"] = float(mapped.scale)
-        return {**description, "labels": found}, arrays
+        automatic = {"resolved_params_": encode_parameters(self.resolved_params_)}
+        return {**description, "labels": found, "automatic": automatic}, arrays
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """See `LinearClassifier`."""
@@ -310,6 +313,7 @@ class LabelClassifier(LinearClassifier):
         threshold = found.get("threshold_")
         self.threshold_ = None if threshold is None else float(threshold)
         self._sparse_labels = bool(found.get("_sparse_labels", False))
+        self.resolved_params_ = decode_parameters(description.get("automatic", {}).get("resolved_params_", {}))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from manyclass.checks import check_choice, check_flag, check_number, n_threads_f
 from manyclass.estimators.auto import EMBEDDED_DIM
 from manyclass.estimators.base import Points, Unseen
 from manyclass.estimators.checkpointed import with_checkpoints
-from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit
+from manyclass.estimators.continued import Before, GoneOn, Steps, partial_fit, told_after, with_resolved
 from manyclass.estimators.continued_batches import go_on_batches
 from manyclass.estimators.ensemble import check_composed, fit_composed, is_composed, taken_over
 from manyclass.estimators.exclusion import Exclude, labels_at
@@ -20,6 +21,7 @@ from manyclass.estimators.files import saved
 from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.labels import LabelClassifier
 from manyclass.estimators.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.estimators.settle import Settled, opened_batches
 from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.warm import fit_warm, goes_on_warm
 from manyclass.estimators.weighting import ClassWeight, check_class_weight
@@ -104,6 +106,7 @@ class MarginClassifier(LabelClassifier):
     multilabel_, n_labels_, threshold_ : bool, int, float: indicator y, mean labels a row, score of as many, or None
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
+    resolved_params_ : dict, what parameters left open became
     calibration_, n_iter_, n_features_in_, feature_names_in_ : Calibration or None, int, int, names of features
 
     Notes
@@ -208,14 +211,23 @@ class MarginClassifier(LabelClassifier):
             found = fit_warm(self, points, watch)
             self._take(points, found.weights, found.curve, _squares=found.more["_squares"])
             return self
-        plan = self._plan(chosen, points)
         n_classes = len(points.classes)
-        weights, curve, squares = fit_batches(plan, points.x, points.labels, n_classes, watch, points.weights)
-        self._take(points, weights, curve, _squares=squares)
+        settled = self._settle(chosen, points.x, n_classes)
+        assert isinstance(settled.plan, BatchesPlan)
+        weights, curve, squares = fit_batches(settled.plan, points.x, points.labels, n_classes, watch, points.weights)
+        self._take(points, weights, curve, _squares=squares, **self._told(settled))
         return self
 
     def _go_on(self, points: Points, before: Before, steps: Steps) -> GoneOn:
-        return go_on_batches(self._plan(self.check_parameters(), points), points, before, steps)
+        own = self if before.weights is None else with_resolved(self)
+        settled = own._settle(own.check_parameters(), points.x, len(points.classes))
+        assert isinstance(settled.plan, BatchesPlan)
+        found = go_on_batches(settled.plan, points, before, steps)
+        return replace(found, more=found.more | told_after(self, before, settled))
+
+    def _told(self, settled: Settled) -> dict[str, Any]:
+        """What is told of how a plan came to be."""
+        return {"resolved_params_": settled.params}
 
     def check_parameters(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
@@ -232,7 +244,8 @@ class MarginClassifier(LabelClassifier):
             resolve_part("model", self.model, MARGIN_MODELS, "manyclass.models"),
         )
 
-    def _plan(self, chosen: Chosen, points: Points) -> BatchesPlan:
+    def _settle(self, chosen: Chosen, x: Matrix, n_classes: int) -> Settled:
+        """The plan, and what parameters left open became in it."""
         given = Given(self)
         for name in ("solver", "sampler", "model", "loss", "class_weight", "warm_start"):
             given.take(name)
@@ -247,17 +260,17 @@ class MarginClassifier(LabelClassifier):
         plan = batches_plan(
             given,
             chosen,
-            points.x,
-            len(points.classes),
+            x,
+            n_classes,
             loss=self.loss,
             smoothing=smoothing,
             open_=Open(n_negatives=256, max_iter=10, decay=0.9),
             dim=int(given.take("dim", EMBEDDED_DIM)) if embeds else None,
             relu=embeds and chosen.model.get_params()["activation"] == "relu",
-            source=batch_source(chosen.sampler, len(points.classes), sampled=False, draws=SAMPLERS["uniform"]()),
+            source=batch_source(chosen.sampler, n_classes, sampled=False, draws=SAMPLERS["uniform"]()),
         )
         given.refuse_rest("here")
-        return plan
+        return Settled(plan, opened_batches(self, plan, chosen.solver))
 
     def predict_top_k(  # type: ignore[override]
         self, X: Data, k: int, *, exclude: Exclude = None
@@ -266,8 +279,7 @@ class MarginClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        k : int in [1, n_classes]
+        X, k : {array-like, sparse matrix} of shape (n_samples, n_features); int in [1, n_classes]
         exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
             What a row is not to get: see `SoftmaxClassifier.predict_top_k`.
 

@@ -294,6 +294,11 @@ def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, draws: 
     return {**fields, "sampler": draws.name, "options": options}
 
 
+def draws_classes(source: str, warm_up: int) -> bool:
+    """Whether minibatches draw classes in some pass, by these fields of their plan."""
+    return source == "sampled" or (source != "exact" and warm_up > 0)
+
+
 def batches_plan(
     given: Given,
     chosen: Chosen,
@@ -316,7 +321,7 @@ def batches_plan(
             "passes; leave it 'auto'"
         )
     of_solver = Given(solver, f"{solver.name}: ")
-    draws = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
+    draws = draws_classes(source["source"], source["warm_up"])
     n_negatives = int(given.take("n_negatives", open_.n_negatives)) if draws else open_.n_negatives
     unbiased = loss == "cross_entropy" and solver.name in LABEL_SOLVERS
     # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/notes).

@@ -19,6 +19,7 @@ from manyclass.estimators.plans import (
     Chosen,
     batch_source,
     batches_plan,
+    draws_classes,
     mean_length_of,
     mean_square_of,
     run_fields,
@@ -177,7 +178,7 @@ def settle_hybrid(
     )
     embeddings = replace(embeddings, seed=plan.seed)
     used |= {"dim": embeddings.dim, "sampler": batch_sampler(embeddings)}
-    if embeddings.source != "exact":
+    if draws_classes(embeddings.source, embeddings.warm_up):
         used["n_negatives"] = embeddings.n_negatives
     repeats = used["model"].get_params()["repeats"] == "learn"
     plan, trials = _tried(owner, plan, HybridPlan(plan, embeddings), points, timed=timed, trials=trials)

@@ -18,6 +18,7 @@ from manyclass.estimators.plans import (
     batch_source,
     batches_plan,
     default_sampler,
+    draws_classes,
     mean_square,
     point_fields,
     run_fields,
@@ -347,7 +348,7 @@ def settle_batches(owner: BaseEstimator, chosen: Chosen, x: Matrix, n_classes: i
         source=source,
     )
     given.refuse_rest("with several labels, embeddings or a search")
-    return Settled(plan, _opened_batches(owner, plan, solver))
+    return Settled(plan, opened_batches(owner, plan, solver))
 
 
 def _open_of(*, embeds: bool, ranks: bool) -> Open:
@@ -387,7 +388,7 @@ def batch_sampler(plan: BatchesPlan) -> Part:
     return SAMPLERS["all"]() if plan.source == "exact" else SAMPLERS[plan.sampler](**plan.options)
 
 
-def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> dict[str, Any]:
+def opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> dict[str, Any]:
     """What was used for the parameters that were left open."""
     embeds = plan.dim is not None
     used: dict[str, Any] = {
@@ -399,9 +400,11 @@ def _opened_batches(owner: BaseEstimator, plan: BatchesPlan, solver: Part) -> di
     }
     if embeds:
         used["dim"] = plan.dim
-    if plan.source != "exact":
+    if draws_classes(plan.source, plan.warm_up):
         used["n_negatives"] = plan.n_negatives
     inner: dict[str, Any] = {"decay": plan.schedule.decay} if plan.schedule.name == "exponential" else {}
+    if Given(owner).has("loss"):  # which stands in the place of a reduction
+        return opened(owner, used, solver, inner)
     if plan.double_sum is None:
         inner["reduction"] = next(name for name, loss in BATCH_REDUCTIONS.items() if loss == plan.loss)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -24,9 +25,8 @@ from manyclass.estimators.fit_stream import fit_stream
 from manyclass.estimators.fitting import fit_softmax, refuse_candidates
 from manyclass.estimators.history import History
 from manyclass.estimators.labels import LabelClassifier
-from manyclass.estimators.parameters import decode_parameters, encode_parameters
 from manyclass.estimators.plans import Chosen, check_loop_numbers, part_of
-from manyclass.estimators.settle import BATCH_SOLVERS
+from manyclass.estimators.settle import BATCH_SOLVERS, Settled
 from manyclass.estimators.streams import Parts, is_stream, refuse_without_stream
 from manyclass.estimators.trials import Report
 from manyclass.estimators.warm import begins_by_points, fit_warm, goes_on_warm, warm_start_of
@@ -125,7 +125,6 @@ class SoftmaxClassifier(LabelClassifier):
 
     partial_fit = partial_fit
 
-    resolved_params_: dict[str, Any]
     alpha_path_: dict[float, float]
     learning_rate_table_: dict[float, float]
     auto_report_: Report
@@ -253,15 +252,21 @@ class SoftmaxClassifier(LabelClassifier):
             found.curve,
             validation_curve_=np.array(validation.curve if validation else []),
             best_iter_=validation.best_iter if validation else len(found.curve),
-            resolved_params_={**before, **settled.params},
-            alpha_path_=settled.alpha_path,
-            learning_rate_table_=settled.rates,
-            auto_report_=settled.trials.report,
+            **self._told(replace(settled, params={**before, **settled.params})),
             _history=History.of_fit(len(points.labels), found.scaling, points.labels.mean),
             _squares=found.squares,
             _auto_runs=found.n_runs,
         )
         return self
+
+    def _told(self, settled: Settled) -> dict[str, Any]:
+        """What is told of how a plan came to be."""
+        return {
+            "resolved_params_": settled.params,
+            "alpha_path_": settled.alpha_path,
+            "learning_rate_table_": settled.rates,
+            "auto_report_": settled.trials.report,
+        }
 
     def _fit_warm(self, points: Points, watch: Watch) -> Self:
         """Make a run that begins at weights which have no `Start`."""
@@ -298,7 +303,7 @@ class SoftmaxClassifier(LabelClassifier):
         return tags
 
     def _beside_weights(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """See `LinearClassifier`: what was chosen, and how.
+        """See `LabelClassifier`: how what was chosen was found.
 
         JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
 
@@ -311,20 +316,18 @@ class SoftmaxClassifier(LabelClassifier):
         """
         description, arrays = super()._beside_weights()
         found: dict[str, Any] = {
-            "resolved_params_": encode_parameters(self.resolved_params_),
             "validation_curve_": self.validation_curve_.tolist(),
             "best_iter_": int(self.best_iter_),
         }
         for name in TABLES:
             found[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in getattr(self, name).items()]
         found["auto_report_"] = self.auto_report_.encoded()
-        return {**description, "automatic": found}, arrays
+        return {**description, "automatic": {**description["automatic"], **found}}, arrays
 
     def _take_beside_weights(self, description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """See `LinearClassifier`."""
         super()._take_beside_weights(description, arrays)
         found = description.get("automatic", {})
-        self.resolved_params_ = decode_parameters(found.get("resolved_params_", {}))
         self.validation_curve_ = np.array(found.get("validation_curve_", []), dtype=np.float64)
         self.best_iter_ = int(found.get("best_iter_", self.n_iter_))
         for name in TABLES:
