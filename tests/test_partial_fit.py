@@ -367,7 +367,7 @@ def test_wrong_input_is_refused_and_the_model_is_as_it_was(given, told):
         ({"n_models": 2}, "n_models is 2; partial_fit trains one model"),
         ({"calibration": "temperature"}, "calibration is 'temperature'"),
         ({"class_weight": "balanced"}, "class_weight is 'balanced', which counts all rows"),
-        ({"solver": solvers.SGD(schedule="adaptive")}, "schedule is 'adaptive'"),
+        ({"solver": solvers.SGD(schedule="adaptive"), "alpha": 0.0}, "schedule is 'adaptive'"),
     ],
     ids=str,
 )

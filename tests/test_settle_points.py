@@ -20,8 +20,9 @@ MEAN_SQUARE = 4.0  # of |x|^2 for rows of ones
 LABELS = (np.arange(N) % K).astype(np.int32)
 
 # The defaults of the implicit step chosen by hand, its step size being 6 / (4 + 1), the 1 being the intercept's, which
-# falls to an eightieth; and of the others.
+# falls to an eightieth, and its ridge a weak one; and of the others.
 DECAY = 80 ** (-1 / 11)
+RIDGE = 0.01 / N * MEAN_SQUARE
 BASE = PointsPlan(
     solver="implicit",
     formulation="proposed",
@@ -33,7 +34,7 @@ BASE = PointsPlan(
     options={"power": 1.0},
     n_head=16,
     refresh=10,
-    alpha=0.0,
+    alpha=RIDGE,
     max_norm=None,
     hogwild=False,
     utility=None,
@@ -48,7 +49,7 @@ BASE = PointsPlan(
     verbose=0,
 )
 OTHERS = replace(
-    BASE, n_negatives=64, options={"power": 0.75}, max_iter=20, schedule=Schedule("exponential", 0.2, 1, 0.9)
+    BASE, alpha=0.0, n_negatives=64, options={"power": 0.75}, max_iter=20, schedule=Schedule("exponential", 0.2, 1, 0.9)
 )
 
 
@@ -71,14 +72,15 @@ FIELDS = [
     ({"n_jobs": 3}, {"n_threads": 3}),
     ({"verbose": 1}, {"verbose": 1}),
     ({"random_state": 5}, {"seed": seed_from(5)}),
-    ({"learning_rate": 0.7}, steps(0.7, 30.0)),
+    ({"learning_rate": 0.7}, {"alpha": 0.0, **steps(0.7, 30.0)}),
+    ({"learning_rate": 0.7, "alpha": 0.25}, {"alpha": 0.25, **steps(0.7, 30.0)}),
     ({"fit_intercept": False}, {"fit_intercept": False, **steps(6 / MEAN_SQUARE, 30.0)}),
     ({"solver": solvers.Implicit(decay=0.5)}, steps(1.2, 30.0, decay=0.5)),
     ({"solver": solvers.Implicit(schedule="inverse")}, steps(1.2, 30.0, "inverse")),
     ({"solver": solvers.Implicit(schedule="constant")}, steps(1.2, 30.0, "constant")),
     ({"solver": solvers.Implicit(u_learning_rate=0.4)}, steps(1.2, 0.4)),
     ({"solver": solvers.Implicit(u_learning_rate="tied")}, steps(1.2, 1.2)),
-    ({"solver": solvers.Implicit(u_learning_rate="tied"), "learning_rate": 0.7}, steps(0.7, 0.7)),
+    ({"solver": solvers.Implicit(u_learning_rate="tied"), "learning_rate": 0.7}, {"alpha": 0.0, **steps(0.7, 0.7)}),
     ({"solver": solvers.Implicit(u_init="zero")}, {"u_init": "zero"}),
     ({"solver": solvers.Implicit(formulation="raman")}, {"formulation": "raman"}),
     ({"solver": solvers.Implicit(root="bisection")}, {"root": "bisection"}),
@@ -149,7 +151,7 @@ def test_defaults_of_a_solver_are_those_of_its_docstring(solver):
     assert plan == replace(base, **changes)
     given = settled(solver=solver, learning_rate=0.3).plan
     u_rate = {"implicit": 30.0, "bregman": 0.5, "scent": 0.5}.get(solver, 0.3)
-    assert given == replace(base, **changes | steps(0.3, u_rate, decay=decay))
+    assert given == replace(base, **changes | {"alpha": 0.0} | steps(0.3, u_rate, decay=decay))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_what_was_open_is_told_and_what_was_given_is_not():
     inner = found.params["solver"].get_params()
     assert (inner["averaging"], inner["u_learning_rate"], inner["decay"]) == ("none", 30.0, DECAY)
     assert found.params["sampler"].get_params() == {"power": 1.0}
-    assert (found.params["n_negatives"], found.params["alpha"], found.params["max_iter"]) == (256, 0.0, 12)
+    assert (found.params["n_negatives"], found.params["alpha"], found.params["max_iter"]) == (256, RIDGE, 12)
     given = settled(
         solver=solvers.UMax(decay=0.5, averaging="none", u_learning_rate=1.0, formulation="proposed"),
         sampler="uniform",

@@ -207,6 +207,35 @@ def test_what_is_set_is_not_tried(problem):
     assert quick(solver="negative_sampling").fit(X, y).auto_report_ == []
 
 
+def test_implicit_steps_have_a_weak_ridge_where_their_size_is_open(problem):
+    X, y = problem
+    weak = pytest.approx(0.01 / len(y) * 0.75, rel=1e-6)  # three values of a half in each row
+    for given, more in (({}, {}), ({}, {"max_seconds": 1e6}), ({"n_negatives": 8}, {})):
+        assert quick(**given).fit(X, y, **more).resolved_params_["alpha"] == weak
+    for given in ({"learning_rate": 0.5}, {"solver": "css"}, {"solver": "umax"}):
+        assert quick(**given).fit(X, y).resolved_params_["alpha"] == 0
+    assert "alpha" not in quick(alpha=0.0).fit(X, y).resolved_params_
+    # A part of all rows would want more than they do.
+    for in_parts in (quick().partial_fit(X, y), quick().fit([(X, y)], classes=np.arange(K))):
+        assert in_parts.resolved_params_["alpha"] == 0
+
+
+def test_the_ridge_and_the_step_scale_with_the_rows(problem):
+    X, y = problem
+    # Powers of two change no rounding here.
+    one, other = (quick(fit_intercept=False).fit(rows, y).resolved_params_ for rows in (X, 4 * X))
+    assert other["alpha"] == 16 * one["alpha"]
+    assert other["learning_rate"] == one["learning_rate"] / 16
+
+
+def test_a_trial_has_the_ridge_of_the_fit(problem, monkeypatch):
+    seen = []
+    monkeypatch.setattr(Sample, "loss", lambda _, plan: seen.append(plan.alpha) or 1.0)
+    alpha = quick().fit(*problem).resolved_params_["alpha"]
+    assert seen
+    assert set(seen) == {alpha}
+
+
 def test_a_limit_of_seconds_is_for_the_fit_alone_and_few_rows_are_not_tried(problem):
     X, y = problem
     assert quick().fit(X, y, max_seconds=1e6).auto_report_ == []

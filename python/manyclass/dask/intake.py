@@ -299,7 +299,7 @@ def part_of(rows: Rows, mask: NDArray[np.bool_], held: bool) -> Rows:
 def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int, by_batches: bool) -> Settled:
     """What "auto" stands for, by rules and by trials on the rows of one worker.
 
-    The untried ridge of solver="auto" is by the rows of all.
+    An untried ridge is by the rows of all.
     """
     if by_batches:
         return settle_batches_of(owner, shard.x, n_classes)
@@ -308,7 +308,7 @@ def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int, by_b
     settled = settle_points(
         owner, chosen, shard.x, shard.labels, n_classes, candidates=False, timed=False, weights=shard.weights
     )
-    if chosen.solver is None and owner.alpha == "auto" and not settled.alpha_path and len(shard) < n_rows_of_all:
+    if owner.alpha == "auto" and not settled.alpha_path and len(shard) < n_rows_of_all:
         points = settled.plan
         assert isinstance(points, PointsPlan)
         alpha = points.alpha * len(shard) / n_rows_of_all

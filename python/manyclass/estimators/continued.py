@@ -442,7 +442,7 @@ def go_on_softmax(owner: Any, points: Points, before: Before, steps: Steps) -> G
     model, begins_fit = linear_model(chosen), before.weights is None and steps.of_fit is not None
     chosen = replace(chosen, model=model)
     chosen = chosen if begins_fit else stepwise(chosen)
-    open_alpha = begins_fit and own.alpha == "auto"
+    open_alpha = own.alpha == "auto"
     if open_alpha:  # what a part would want is more than all rows do
         own = clone(own).set_params(alpha=0.0)
     x, scaling = as_stored(before.weights, points.x), before.history.scaling

@@ -116,16 +116,19 @@ def settle_points(
     given = Given(owner)
     shape, x_sq = auto.Shape.of(x, n_classes), row_norms_sq(x)
     solver, open_, rate = chosen.solver, auto.BY_HAND, None
+    ridge = auto.RIDGE / shape.n_samples * mean_square(x_sq)
     if solver is None:
         sampling = candidates or not given.is_auto("n_negatives") or chosen.sampler is not None
         passes = None if given.is_auto("max_iter") else int(given.take("max_iter"))
         name, open_ = auto.choose(shape, sampling=sampling, max_iter=passes)
         solver = SOLVERS[name]()
-        open_ = replace(open_, alpha=auto.RIDGE / shape.n_samples * mean_square(x_sq))
+        open_ = replace(open_, alpha=ridge)
         rate = auto.relative_rate(name) / (mean_square(x_sq) + bool(given.take("fit_intercept")))
     elif solver.name == "implicit":
         passes = None if given.is_auto("max_iter") else int(given.take("max_iter"))
         open_ = auto.sampled(passes, averaging=False)
+        if given.is_auto("learning_rate"):  # a ridge is for steps found by trials, which are too short to overfit
+            open_ = replace(open_, alpha=ridge)
     plan = points_plan(owner, solver, chosen, open_, rate, x_sq, n_classes)
     path: dict[float, float] = {}
     table: dict[float, float] = {}
