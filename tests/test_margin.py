@@ -75,7 +75,7 @@ def model_of(name):
         ({"model": "embedding"}, lambda mean: 1.0),  # they have length 1
         ({"model": "embedding", "solver": "sgd"}, lambda mean: 0.5),
     ],
-    ids=str,
+    ids=lambda given: str(given) if isinstance(given, dict) else "",
 )
 def test_the_automatic_step_size_is_told(given, rate, X, y):
     mean = np.mean(np.sum(X.astype(float) ** 2, axis=1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
-from importlib.machinery import SourceFileLoader
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -32,7 +31,9 @@ def first_line(module: str) -> str:
         Empty where there is no source.
     """
     spec = importlib.util.find_spec(module)
-    if spec is None or not isinstance(spec.loader, SourceFileLoader):
+    # Not by the loader's type: that of an editable installation may be another one's wrapper.
+    source = None if spec is None else getattr(spec.loader, "get_source", None)
+    if source is None:
         return ""
-    text = ast.get_docstring(ast.parse(spec.loader.get_source(module) or "")) or ""
+    text = ast.get_docstring(ast.parse(source(module) or "")) or ""
     return text.partition("\n")[0]
