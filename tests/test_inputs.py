@@ -273,6 +273,8 @@ def test_rows_whose_norm_is_below_floats_leave_the_model_finite(solver, formulat
 def test_the_automatic_rate_makes_the_unit_of_x_irrelevant(solver, scale, problem):
     X, y = problem
     parameters = {"n_negatives": 4, "max_iter": 2, "random_state": 0, "fit_intercept": False}
+    if scale < 1e-10:  # "implicit" has no ridge there, for its steps are too long
+        parameters["alpha"] = 0.0
     one = softmax(solver=solver, **parameters).fit(X, y)
     power = np.float32(2.0 ** np.round(np.log2(scale)))
     other = softmax(solver=solver, **parameters).fit(X * power, y)

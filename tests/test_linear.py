@@ -148,7 +148,7 @@ def test_the_automatic_rate_is_one_over_the_mean_square(problem):
         auto = quick(solver=solver.name).fit(X, y)
         rate = auto.resolved_params_["learning_rate"]
         assert rate == pytest.approx(c / mean, rel=1e-6)  # norms of rows are rounded to single precision
-        explicit = quick(solver=solver, learning_rate=rate).fit(X, y)
+        explicit = quick(solver=solver, learning_rate=rate, alpha=auto.resolved_params_["alpha"]).fit(X, y)
         assert np.array_equal(auto.coef_, explicit.coef_)
     tied = (solvers.Implicit(u_learning_rate=rate) for rate in ("tied", 0.3))
     same = [quick(learning_rate=0.3, solver=solver).fit(X, y).coef_ for solver in tied]

@@ -114,7 +114,8 @@ def test_other_samplers_see_the_classes_in_a_random_order(sampler, seed):
 
 def memory(seconds=1e9, n_classes=5, **changes):
     weights = LinearWeights.zeros(n_classes, 3, sparse=False)
-    return Memory.of(replace(POINTS, max_iter=8, **changes), weights, batch=1, pass_seconds=seconds), weights
+    plan = replace(POINTS, max_iter=8, **{"alpha": 0.0, **changes})
+    return Memory.of(plan, weights, batch=1, pass_seconds=seconds), weights
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,8 @@ def test_the_ridge_and_the_step_scale_with_the_rows(problem):
     one, other = (quick(fit_intercept=False).fit(rows, y).resolved_params_ for rows in (X, 4 * X))
     assert other["alpha"] == 16 * one["alpha"]
     assert other["learning_rate"] == one["learning_rate"] / 16
+    # Rows so short that steps on them, divided by a row's factor, leave single precision.
+    assert quick().fit(np.float32(2.0**-40) * X, y).resolved_params_["alpha"] == 0
 
 
 def test_a_trial_has_the_ridge_of_the_fit(problem, monkeypatch):

@@ -143,6 +143,9 @@ SUM_OF_STEPS = 2.0
 RIDGES = (0.0, 3e-6, 1e-5, 3e-5, 1e-4)
 PAST_THE_VALLEY = 1.02
 RIDGE = 0.01
+# Of rows with a smaller mean |x|^2 there is no ridge unless it is set: steps on them, of size 1 / |x|^2, are divided by
+# the factor of a row of W, which falls to 2^-40, and would leave single precision.
+LEAST_FOR_RIDGE = 1e-20
 
 # Full passes of L-BFGS to the optimum, where they and the trials of their ridge take no more than so many predicted
 # seconds. A ridge of 1 / N makes W the most probable one for weights that are normal with variance 1 in units of the
@@ -297,6 +300,11 @@ def full_cost(shape: Shape) -> float:
     points = shape.n_samples * (0.1 + shape.n_classes * each)
     evaluation = 100.0 + points + 0.02 * shape.n_classes * shape.n_features
     return 1e-6 * evaluation * EVALUATIONS * len(PRIORS) * FOLDS
+
+
+def untried_ridge(n_samples: int, mean_square: float) -> float:
+    """Return the ridge where none is tried, of rows with such a mean of |x|^2."""
+    return RIDGE / n_samples * mean_square if mean_square >= LEAST_FOR_RIDGE else 0.0
 
 
 def relative_rate(solver: str) -> float:

@@ -116,7 +116,7 @@ def settle_points(
     given = Given(owner)
     shape, x_sq = auto.Shape.of(x, n_classes), row_norms_sq(x)
     solver, open_, rate = chosen.solver, auto.BY_HAND, None
-    ridge = auto.RIDGE / shape.n_samples * mean_square(x_sq)
+    ridge = auto.untried_ridge(shape.n_samples, mean_square(x_sq))
     if solver is None:
         sampling = candidates or not given.is_auto("n_negatives") or chosen.sampler is not None
         passes = None if given.is_auto("max_iter") else int(given.take("max_iter"))
