@@ -132,9 +132,9 @@ MAX_NORM = Setting(
 U_LEARNING_RATE = Setting(
     "u_learning_rate",
     "auto",
-    'Step size of the log-normaliser u of each point; "tied" is that of W, as in the paper; "auto" is 3 for "implicit" '
-    'and 0.5 for the Bregman steps, and for the others tied, or with learning_rate="auto" the c of its docstring. It '
-    "follows the same schedule.",
+    'Step size of the log-normaliser u of each point; "tied" is that of W, as in the paper; "auto" is 30 for '
+    '"implicit" and 0.5 for the Bregman steps, and for the others tied, or with learning_rate="auto" the c of its '
+    "docstring. It follows the same schedule.",
     beside=("auto", "tied"),
     low=0,
     open_low=True,
