@@ -6,7 +6,6 @@
 #include <cmath>
 #include <span>
 #include <stdexcept>
-#include <type_traits>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
