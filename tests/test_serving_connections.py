@@ -141,6 +141,22 @@ def test_a_request_that_waits_in_vain_for_its_turn_is_refused(dense, monkeypatch
         assert first.result()[0] == 200
 
 
+def test_requests_whose_clients_have_gone_count_as_connections(dense, monkeypatch):
+    """Their bodies are in memory until they have been computed."""
+    with started(dense[0], max_connections=2, max_running=1) as server:
+        go_on = threading.Event()
+        monkeypatch.setattr(server.application.predictor, "predict", lambda query: go_on.wait(30) and b"{}")
+        for n in (1, 2):
+            client, rest = half_a_request(server.server_address)
+            client.sendall(rest)
+            client.close()
+            while server.server_state.connections or len(server.server_state.tasks) < n:
+                pass
+        assert ask(server)[0] == 503
+        go_on.set()
+        assert until_taken(server) == 200
+
+
 def test_bodies_that_come_slowly_hold_no_others(dense):
     with started(dense[0], max_running=1, max_connections=20) as server, contextlib.ExitStack() as open_:
         slow = [half_a_request(server.server_address) for _ in range(19)]

@@ -74,7 +74,7 @@ class Limits:
     max_k : int
         Labels of a row.
     max_connections : int
-        Clients at once; one more is refused with 503.
+        Clients at once, and requests whose clients have gone before the answer; one more is refused with 503.
     max_running : int
         Requests that are read as JSON and computed at once, each in a thread; others wait for `timeout` seconds.
     timeout : float
@@ -458,9 +458,10 @@ class Connection(H11Protocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transport.set_write_buffer_limits(0)  # `pause_writing` is told whenever something is not taken at once
         self.timeout_keep_alive_task = self.loop.call_later(self._limits.timeout, self.timeout_keep_alive_handler)
-        if len(self.connections) > self._limits.max_connections:
+        most = self._limits.max_connections
+        if len(self.connections) > most or len(self.tasks) >= most:  # requests whose clients have gone are tasks, too
             self._application.refused.inc()
-            why = f"there are {self._limits.max_connections} connections, as many as are taken; try again"
+            why = f"there are {most} connections, as many as are taken; try again"
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, why)
         else:
             self._application.connections.inc()
