@@ -46,7 +46,9 @@ def draw():
     for axes in picture.figure.axes:
         axes.xaxis.set_minor_locator(NullLocator())
     with rc_context({"svg.fonttype": "none"}):  # text as text: outlines of letters are most of a file of many panels
-        picture.save(BENCH.parent / ".benchmarks/races.svg")
+        folder = BENCH.parent / ".benchmarks"
+        folder.mkdir(exist_ok=True)
+        picture.save(folder / "races.svg")
 
 
 if __name__ == "__main__":
