@@ -212,4 +212,4 @@ def draw():
             panels.append(Panel(f"{axis}: {called}", series))
     picture = line_chart(panels, "size", "of a row, or that a fit adds", log_x=True, log_y=True)
     with rc_context({"svg.fonttype": "none"}):  # text as text: outlines of letters are most of a file of many panels
-        picture.save(BENCH / "notes/cost.svg")
+        picture.save(BENCH.parent / ".benchmarks/cost.svg")

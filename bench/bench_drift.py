@@ -12,7 +12,7 @@ same stream, for all models alike: the losses of each grid are told. Seconds are
 - river: SoftmaxRegression, row by row, with a feature that is always 1.
 
     python -m pytest bench/bench_drift.py
-    python bench/bench_drift.py SAVED.json bench/notes/drift.svg  # draws it from what --benchmark-save saved
+    python bench/bench_drift.py SAVED.json drift.svg  # draws it from what --benchmark-save saved
 """
 
 from __future__ import annotations

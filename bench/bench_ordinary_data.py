@@ -3,7 +3,7 @@
 Accuracy and log-loss in nats, 5-fold, of scikit-learn's iris, wine, breast cancer and digits, as they are and with
 columns multiplied by 1e-3 to 1e3, beside scikit-learn's LogisticRegression() on features scaled by StandardScaler;
 three seeds of the folds and of random_state, one for a stranger. Then generated sets. Seconds of the processor are of
-the five fits for each seed and their predictions. The tables of notes/ordinary_data.md are:
+the five fits for each seed and their predictions. What came of it is in decisions.md:
 
     python -m pytest bench/bench_ordinary_data.py
 """

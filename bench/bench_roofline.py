@@ -9,7 +9,8 @@ processor, one thread. The program of the bound has its turn before each round o
 slows both: the fraction is the median over the rounds. W takes 1.3 GB; where data are generated small, 8 MB, and then
 caches make bounds of memory meaningless.
 
-Results go to results/roofline.jsonl, notes/roofline.md and notes/roofline.svg by make_tables.py from what is saved:
+Results go to results/roofline.jsonl, figures/speed.md and .benchmarks/roofline.svg, by make_tables.py from what was
+saved:
 
     python -m pytest bench/bench_roofline.py --data=real --benchmark-save=roofline
     python bench/make_tables.py .benchmarks/*/*_roofline.json
@@ -230,4 +231,4 @@ def draw():
         axes.axvline(100, color=GREY, linewidth=0.8)
         figure.legend(loc="outside upper right", ncols=3, frameon=False)
     told = "; ".join(f"{row['kernel']}: {row['per_cent']} per cent of {row['bound']}" for row in rows)
-    Picture(figure, f"Kernels and their bounds. {told}.").save(BENCH / "notes/roofline.svg")
+    Picture(figure, f"Kernels and their bounds. {told}.").save(BENCH.parent / ".benchmarks/roofline.svg")

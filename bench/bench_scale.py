@@ -109,7 +109,7 @@ def test_bytes_moved_in_a_fit(timed, client, what):
     timed.tell(threads=2, megabytes=np.mean(counted) / 1e6, megabytes_predicted=predicted / 1e6)
 
 
-# Settings at which a single machine's loss on test rows is least of those tried (bench/notes/scale.md); and rounds of
+# Settings at which a single machine's loss on test rows is least of those tried (bench/decisions.md); and rounds of
 # the blocks in a pass.
 OF_TITLES = {"learning_rate": 5.0, "n_negatives": 64, "max_iter": 4, "model": "linear", "random_state": 0}
 ROUNDS_OF_BLOCKS = 4

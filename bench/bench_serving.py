@@ -26,10 +26,9 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
+from manyclass.cli.serve import LIMITS
 from manyclass.datasets import save_csr
-from manyclass.serving.limits import Limits
-from manyclass.serving.predictor import Predictor
-from manyclass.serving.requests import read_query
+from manyclass.serving import Limits, Predictor
 
 N_CLASSES, N_FEW_CLASSES, N_FEATURES, PER_ROW, DIM, K = 30_000, 1_000, 20_000, 6, 64, 5
 N_CLUSTERS = 300
@@ -212,8 +211,9 @@ def test_calls_in_python(timed, served, small, what):
 @pytest.mark.parametrize("what", [1, 100], ids=lambda n: f"{n} rows")
 def test_reading_json(timed, served, what):
     model, X, _, _ = served
-    predictor, asked = Predictor(model, Limits(), K), bodies(X, 20, what, False)
-    timed(lambda: [read_query(body, predictor.asked) for body in asked], rounds=10, warmup=1)
+    limits = Limits(**{name: default for name, (default, _) in LIMITS.items()})
+    predictor, asked = Predictor(model, limits, K), bodies(X, 20, what, False)
+    timed(lambda: [predictor.read(body) for body in asked], rounds=10, warmup=1)
     timed.tell(ms_a_request=1000 * timed.seconds.min() / len(asked))
 
 

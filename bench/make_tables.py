@@ -1,35 +1,216 @@
-"""Write the tables of README.md, bench/README.md and of some of bench/notes from the figures in bench/results.
+"""Write the tables of README.md, bench/README.md and bench/figures from the figures in bench/results.
 
 A line of a file there is one measurement, as JSON; `run` names the machine, load and settings in results/runs.jsonl.
-A table stands between `<!-- table NAME -->` and `<!-- end NAME -->`. Figures are printed with the digits recorded.
+A table stands between `<!-- table NAME -->` and `<!-- end NAME -->`. Figures are printed with the digits recorded: a
+number with a point is text, so that 0.10 is not printed as 0.1. Needs pandas, of the extra `tables`.
 Given files that `pytest --benchmark-save` wrote, take their measurements of real data into bench/results first:
 
     python bench/make_tables.py [.benchmarks/*/0001_NAME.json ...]
 """
 
+import json
+import math
 import re
 import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from table_kinds import AboveBest, Columns, LeftOut, OverSeeds, Pivot, Races, Tally
+import pandas as pd
 
 BENCH = Path(__file__).resolve().parent
-PAGES = (
-    BENCH / "README.md",
-    BENCH.parent / "README.md",
-    BENCH / "notes" / "auto.md",
-    BENCH / "notes" / "cost.md",
-    BENCH / "notes" / "ensembles.md",
-    BENCH / "notes" / "index_rivals.md",
-    BENCH / "notes" / "mutation.md",
-    BENCH / "notes" / "quality.md",
-    BENCH / "notes" / "races.md",
-    BENCH / "notes" / "roofline.md",
-    BENCH / "notes" / "threads.md",
-)
+PAGES = (BENCH / "README.md", BENCH.parent / "README.md", *sorted((BENCH / "figures").glob("*.md")))
+MISSING = "-"  # what a cell says that was not measured
+NEVER = "never"
+LOSSES = ("train", "test")
+
+Columns = Mapping[str, str]  # headers, and the formats of their cells
 
 
-DATA_BY_SOLVER = {"files": ("zero_line", "race"), "down": "data", "across": "solver", "cell": "{nats}"}
+class Several(list[str]):
+    """The figures of several seeds or cut-offs: their mean in a numeric format, else joined by the format itself."""
+
+    def __format__(self, spec: str) -> str:
+        return format(pd.to_numeric(pd.Series(self)).mean(), spec) if spec.endswith("f") else spec.join(self)
+
+
+def read(*files: str, **where: Any) -> pd.DataFrame:
+    """The measurements of some files that have these values."""
+    lines = [line for file in files for line in (BENCH / f"results/{file}.jsonl").read_text("utf-8").splitlines()]
+    rows = [json.loads(line, parse_float=str) for line in lines]
+    for row in rows:  # a curve is a list of lists
+        lists = {key: v for key, v in row.items() if isinstance(v, list) and not isinstance(v[0], list)}
+        row |= {key: Several(map(str, v)) for key, v in lists.items()}
+    return pd.DataFrame([row for row in rows if where.items() <= row.items()], dtype=object)
+
+
+def filled(form: str, row: Mapping[str, Any]) -> str:
+    try:
+        return form.format(**row)
+    except KeyError:
+        return MISSING
+
+
+def markdown(cells: pd.DataFrame) -> list[str]:
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (cells.columns, *cells.to_numpy())]
+    return [lines[0], "|" + "---|" * len(cells.columns), *lines[1:]]
+
+
+def known(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows without what was not measured."""
+    return [{str(key): value for key, value in row.dropna().items()} for _, row in rows.iterrows()]
+
+
+def in_columns(rows: pd.DataFrame, columns: Columns) -> list[str]:
+    """A row for each measurement."""
+    return markdown(pd.DataFrame([{name: filled(form, row) for name, form in columns.items()} for row in known(rows)]))
+
+
+def listed(file: str, columns: Columns) -> list[str]:
+    return in_columns(read(file), columns)
+
+
+def crossed(*files: str, down: str, across: str, cell: str, **where: Any) -> list[str]:
+    """A column for each value of `across` and a row for each value of `down`, in order of mention."""
+    rows = read(*files, **where)
+    rows = rows.assign(cell=[filled(cell, row) for row in known(rows)])
+    table = rows.drop_duplicates([down, across], keep="last").pivot(index=down, columns=across, values="cell")
+    table = table.reindex(index=rows[down].unique(), columns=rows[across].unique()).fillna(MISSING)
+    return markdown(table.reset_index().rename(columns={down: ""}))
+
+
+def tallied(file: str, down: tuple[str, ...], across: str, outcome: str) -> list[str]:
+    """How many measurements have each outcome: a row for each value of `down`, and one for all."""
+
+    def counted(outcomes: pd.Series) -> str:
+        return ", ".join(f"{n} {one}" for one, n in outcomes.value_counts(sort=False).items())
+
+    rows = read(file)
+    everything = rows.assign(**dict.fromkeys(down, "") | {down[0]: "all"})
+    parts = [r.groupby([*down, across], sort=False)[outcome].agg(counted) for r in (rows, everything)]
+    table = pd.concat(parts).unstack(sort=False).reindex(columns=rows[across].unique())
+    return markdown(table.fillna(MISSING).reset_index())
+
+
+def means(rows: pd.DataFrame) -> pd.DataFrame:
+    """The means over the seeds of each data set and model, in order of mention; of lists by place."""
+
+    def mean(values: pd.Series) -> Any:
+        values = values.dropna()
+        if not len(values):
+            return None
+        if isinstance(values.iloc[0], Several):
+            places = pd.DataFrame(values.tolist()).apply(pd.to_numeric).mean()
+            return Several(f"{place:.1f}" for place in places)
+        numbers = pd.to_numeric(values, errors="coerce")
+        return values.iloc[0] if numbers.isna().any() else numbers.mean()
+
+    groups = rows.groupby(["data", "model"], sort=False)
+    found = pd.DataFrame([{"seeds": len(group)} | group.agg(mean).to_dict() for _, group in groups], dtype=object)
+    order = {name: at for at, name in enumerate(rows["model"].unique())}
+    order_of_data = {name: at for at, name in enumerate(rows["data"].unique())}
+    return found.sort_values(["data", "model"], key=lambda of: of.map(order_of_data if of.name == "data" else order))
+
+
+def over_seeds(columns: Columns, labels: str) -> list[str]:
+    return in_columns(means(read("quality", labels=labels)), columns)
+
+
+def beside(columns: Columns, labels: str, figure: str, sign: int = 1, data: Iterable[str] = ()) -> list[str]:
+    """A row for each data set: our model of least figure (largest, with -1) and, as "best_", the best of the others."""
+    rows = means(read("quality", labels=labels))
+    rows = rows[rows["data"].isin(list(data) or rows["data"].unique()) & rows[figure].notna()]
+
+    def value(row: Mapping[str, Any]) -> list[float]:  # of P@1 that are the same the next places decide
+        found = row[figure]
+        return [sign * float(one) for one in (found if isinstance(found, Several) else [f"{found:.6f}"])]
+
+    found = []
+    for name, here in rows.groupby("data", sort=False):
+        ordered = sorted(known(here), key=value)
+        ours = next((row for row in ordered if row["model"].endswith("()")), {})
+        best = next((row for row in ordered if not row["model"].endswith("()")), {})
+        found.append({"data": name} | {f"best_{key}": one for key, one in best.items()} | ours)
+    return in_columns(pd.DataFrame(found, dtype=object), columns)
+
+
+def left_out(file: str) -> list[str]:
+    """What the value of each constant that all sets but one choose loses on that one, at worst.
+
+    A choice is the value of least mean regret, in nats above the best value of a set.
+    """
+    found = []
+    for constant, rows in read(file).groupby("constant", sort=False):
+        first = rows[rows["data"] == rows["data"].iloc[0]]
+        tables = {
+            name: rows.pivot(index="data", columns="value", values=name).astype(float).reindex(columns=first["value"])
+            for name in ("log_loss", "accuracy")
+        }
+        nats = tables["log_loss"].reindex(rows["data"].unique()).dropna()  # a run may not have ended
+        points = tables["accuracy"].reindex(nats.index)
+        regret = nats.sub(nats.min(axis=1), axis=0)
+        of_all = regret.sum().idxmin()
+        taken = {name: regret.drop(name).sum().idxmin() for name in nats.index}
+        lost = pd.DataFrame(
+            {
+                "nats lost": {name: nats.loc[name, one] - nats.loc[name, of_all] for name, one in taken.items()},
+                "points lost": {name: points.loc[name, of_all] - points.loc[name, one] for name, one in taken.items()},
+                "nats above the best": {name: regret.loc[name, one] for name, one in taken.items()},
+            }
+        )
+        told = {key: f"{of.max():.3f} ({of.idxmax()})" if of.max() > 0 else "0" for key, of in lost.items()}
+        today = first.loc[first["now"].astype(bool), "value"].iloc[0]
+        about = {"constant": constant, "sets": len(nats), "values": ", ".join(first["value"])}
+        found.append(about | {"today": today, "of all sets": of_all} | told)
+    return markdown(pd.DataFrame(found))
+
+
+def above_best(file: str, kind: str) -> list[str]:
+    """What the model of a kind has as it is on each set, and the best of what was varied there."""
+    found = []
+    for name, rows in read(file, kind=kind).groupby("data", sort=False):
+        now = rows[rows["now"].astype(bool)].iloc[0]
+        best = rows.loc[rows["log_loss"].astype(float).idxmin()]
+        cells = {"data": name, "rows": f"{int(now['rows']):,}", "tried": 1 + sum(~rows["now"].astype(bool))}
+        cells |= {"log-loss": now["log_loss"], "accuracy": now["accuracy"]}
+        cells["the best of them"] = f"{best['log_loss']} ({best['constant']}: {best['value']})"
+        cells["its accuracy"] = best["accuracy"]
+        cells["nats above it"] = f"{float(now['log_loss']) - float(best['log_loss']):.3f}"
+        found.append(cells)
+    return markdown(pd.DataFrame(found))
+
+
+def raced(references: tuple[str, ...], columns: Columns) -> list[str]:
+    """When each fit reached the losses that a reference ends with, and what it ends with itself.
+
+    The reference of a data set is the first that ran. Of packages that show no loss on their way, a loss is reached
+    when the fit is over, if it is.
+    """
+    found: list[dict[str, Any]] = []
+    races, others = read("races"), means(read("quality", labels="first"))
+    for data, of_data in races.groupby("data", sort=False):
+        here = {row["model"]: row for row in known(of_data)}
+        curves = {name: pd.DataFrame(row["curve"]).astype(float) for name, row in here.items()}
+        targets: dict[str, float] = {}
+        if name := next((name for name in references if name in here), None):
+            state = curves[name].loc[(curves[name][1] - float(here[name]["cpu_s"])).abs().idxmin()]
+            targets = {part: math.ceil(100 * state[3 + at]) / 100 for at, part in enumerate(LOSSES)}
+        named = {part: f"{target:.2f}" for part, target in targets.items()}
+        for name, row in here.items():
+            curve, at = curves[name], {}
+            for place, (part, target) in enumerate(targets.items()):
+                reached = curve.loc[curve[3 + place] <= target, 1]
+                at[f"{part}_s"] = f"{reached.min():.2f}" if len(reached) else NEVER
+            found.append(named | known(means(pd.DataFrame([row]).drop(columns="curve")))[0] | at)
+        for row in known(others[(others["data"] == data) & ~others["model"].isin(list(here))]):
+            if "test" in targets and "log_loss" in row:
+                row["test_s"] = f"{row['cpu_s']:.2f}" if float(f"{row['log_loss']:.6f}") <= targets["test"] else NEVER
+            found.append(named | row)
+    return in_columns(pd.DataFrame(found, dtype=object), columns)
+
+
+by_solver = partial(crossed, "zero_line", "race", down="data", across="solver", cell="{nats}")
 
 BESIDE = {
     "data": "{data}",
@@ -43,9 +224,10 @@ ON_THE_FRONT = ("bibtex", "delicious", "20news", "eurlex57k", "yso-en")
 
 COSTS = {"CPU s": "{cpu_s:.1f}", "ms a row": "{predict_ms:.2f}", "peak MB": "{peak_mb:.0f}", "MB": "{mb:.1f}"}
 
-TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Races] = {
-    "headline": OverSeeds("quality", ("data", "model"), BESIDE, {"labels": "first"}, ("()", "log_loss"), ON_THE_FRONT),
-    "many_labels": Columns(
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "headline": partial(beside, BESIDE, "first", "log_loss", data=ON_THE_FRONT),
+    "many_labels": partial(
+        listed,
         "many_labels",
         {
             "data": "{data}",
@@ -57,12 +239,13 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "MB": "{mb}",
         },
     ),
-    "unbiased": Pivot(**DATA_BY_SOLVER, where={"biased": False}),
-    "biased": Pivot(**DATA_BY_SOLVER, where={"biased": True}),
-    "decomposition": Pivot(("decomposition",), "method", "data", "{p_at_1}, {cpu_s} s"),
-    "step": Pivot(("step",), "selection", "data", "{us} ({us_min})"),
-    "selection": Pivot(("selection",), "selection", "data", "{train} / {test} ({passes})"),
-    "time_to_loss": Columns(
+    "unbiased": partial(by_solver, biased=False),
+    "biased": partial(by_solver, biased=True),
+    "decomposition": partial(crossed, "decomposition", down="method", across="data", cell="{p_at_1}, {cpu_s} s"),
+    "step": partial(crossed, "step", down="selection", across="data", cell="{us} ({us_min})"),
+    "selection": partial(crossed, "selection", down="selection", across="data", cell="{train} / {test} ({passes})"),
+    "time_to_loss": partial(
+        listed,
         "time_to_loss",
         {
             "solver": "{solver}",
@@ -71,7 +254,8 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "sooner than exact": "{sooner} times",
         },
     ),
-    "word_vectors": Columns(
+    "word_vectors": partial(
+        listed,
         "word_vectors",
         {
             "": "{model}",
@@ -82,7 +266,8 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "MEN": "{men:.3f}",
         },
     ),
-    "index": Columns(
+    "index": partial(
+        listed,
         "index",
         {
             "data": "{data}",
@@ -92,7 +277,8 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "single query": "{single} / {single_faiss}: {single_ratio}",
         },
     ),
-    "index_rivals": Columns(
+    "index_rivals": partial(
+        listed,
         "index_rivals",
         {
             "data": "{data}",
@@ -105,10 +291,9 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "update, ms (recall)": "{update} ({recall_after})",
         },
     ),
-    "quality_beside": OverSeeds("quality", ("data", "model"), BESIDE, {"labels": "first"}, ("()", "log_loss")),
-    "quality_all_beside": OverSeeds(
-        "quality",
-        ("data", "model"),
+    "quality_beside": partial(beside, BESIDE, "first", "log_loss"),
+    "quality_all_beside": partial(
+        beside,
         {
             "data": "{data}",
             "best of ours": "{model}",
@@ -118,12 +303,12 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "its P@1/3/5": "{best_p:/}",
             "its CPU s": "{best_cpu_s:.1f}",
         },
-        {"labels": "all"},
-        ("()", "-p"),
+        "all",
+        "p",
+        -1,
     ),
-    "quality_first": OverSeeds(
-        "quality",
-        ("data", "model"),
+    "quality_first": partial(
+        over_seeds,
         {
             "data": "{data}",
             "model": "{model}",
@@ -134,17 +319,15 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "ECE": "{ece:.1f}",
             **COSTS,
         },
-        {"labels": "first"},
+        "first",
     ),
-    "quality_all": OverSeeds(
-        "quality",
-        ("data", "model"),
+    "quality_all": partial(
+        over_seeds,
         {"data": "{data}", "model": "{model}", "seeds": "{seeds}", "P@1/3/5": "{p:/}", "PSP@1/3/5": "{psp:/}", **COSTS},
-        {"labels": "all"},
+        "all",
     ),
-    "races": Races(
-        "races",
-        "quality",
+    "races": partial(
+        raced,
         ("scikit-learn lbfgs", "PyTorch embeddings, full", "PyTorch embeddings, sampled"),
         {
             "data": "{data}",
@@ -160,7 +343,8 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "MB": "{mb:.1f}",
         },
     ),
-    "cost": Columns(
+    "cost": partial(
+        listed,
         "cost",
         {
             "model": "{model}",
@@ -170,7 +354,8 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "MB a fit adds": "{mb}",
         },
     ),
-    "cost_long": Columns(
+    "cost_long": partial(
+        listed,
         "cost_long",
         {
             "fit": "{what}",
@@ -183,8 +368,11 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "peak GB of the process": "{peak_gb}",
         },
     ),
-    "cost_gain": Pivot(("cost_gain",), "n_classes", "solver", "{seconds} s, {passes} passes ({start} to {end})"),
-    "predict_rows": Columns(
+    "cost_gain": partial(
+        crossed, "cost_gain", down="n_classes", across="solver", cell="{seconds} s, {passes} passes ({start} to {end})"
+    ),
+    "predict_rows": partial(
+        listed,
         "predict_rows",
         {
             "model": "{model}, {way}",
@@ -194,7 +382,8 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "its recall ": "{batch_recall}",
         },
     ),
-    "texts": Columns(
+    "texts": partial(
+        listed,
         "texts",
         {
             "features": "{features}",
@@ -207,7 +396,8 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "CPU s": "{cpu_s}",
         },
     ),
-    "threads": Columns(
+    "threads": partial(
+        listed,
         "threads",
         {
             "data, case": "{data}: {case}",
@@ -218,9 +408,10 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "2": "{loss_2}",
         },
     ),
-    "leave_one_out": LeftOut("leave_one_out"),
-    "implicit_alone": AboveBest("leave_one_out", "implicit"),
-    "roofline": Columns(
+    "leave_one_out": partial(left_out, "leave_one_out"),
+    "implicit_alone": partial(above_best, "leave_one_out", "implicit"),
+    "roofline": partial(
+        listed,
         "roofline",
         {
             "kernel": "{kernel}",
@@ -232,9 +423,9 @@ TABLES: dict[str, AboveBest | Columns | Pivot | Tally | OverSeeds | LeftOut | Ra
             "goal": "{goal}",
         },
     ),
-    "mutation": Tally("mutation", ("kind", "part"), "fault", "outcome"),
-    "hardening": Tally("hardening", ("kind", "part"), "fault", "outcome"),
-    "predict": Pivot(("predict",), "data", "recall", "{times} times ({reached}; {log_z_rms})"),
+    "mutation": partial(tallied, "mutation", ("kind", "part"), "fault", "outcome"),
+    "hardening": partial(tallied, "hardening", ("kind", "part"), "fault", "outcome"),
+    "predict": partial(crossed, "predict", down="data", across="recall", cell="{times} times ({reached}; {log_z_rms})"),
 }
 
 
@@ -242,8 +433,7 @@ def with_tables(page: str) -> str:
     """The text of a page with all its tables written anew."""
 
     def written(match: re.Match[str]) -> str:
-        name = match[1]
-        return "\n".join([f"<!-- table {name} -->", *TABLES[name].lines(), f"<!-- end {name} -->"])
+        return "\n".join([f"<!-- table {match[1]} -->", *TABLES[match[1]](), f"<!-- end {match[1]} -->"])
 
     return re.sub(r"<!-- table (\w+) -->\n.*?<!-- end \1 -->", written, page, flags=re.DOTALL)
 

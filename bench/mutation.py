@@ -11,7 +11,7 @@ once, in some minutes, and each fault costs the tests that should see it. They m
 
 Those of bench/hardening.toml are in Python, too, whose text is changed while the tests of a fault run. Writes
 results/mutation.jsonl or results/hardening.jsonl, a row for each fault; make_tables.py writes the tables of
-notes/mutation.md.
+figures/mutation.md.
 """
 
 import argparse
@@ -258,12 +258,17 @@ def main() -> None:
     arguments.add_argument("parts", nargs="*", help="names of parts; all where none is given")
     arguments.add_argument("--folder", type=Path, help="where the copy is, and stays")
     arguments.add_argument("--hardening", action="store_true", help="plant the faults of hardening.toml")
+    arguments.add_argument("--check", action="store_true", help="only say which faults have no place any more")
     given = arguments.parse_args()
     which = "hardening" if given.hardening else "faults"
     faults, run = read_faults(which), RESULTS[which]
     if unknown := set(given.parts) - {f.part for f in faults}:
         sys.exit(f"no part is named {sorted(unknown)}; the parts are {sorted({f.part for f in faults})}")
     chosen = [f for f in faults if not given.parts or f.part in given.parts]
+    if given.check:
+        for fault in chosen:
+            place_of(fault, (ROOT / fault.path).read_text("utf-8"))
+        return
     tree = given.folder.resolve() if given.folder else Path(tempfile.mkdtemp(prefix="mutants-"))
     plant(faults, tree)
     build(tree, optimised=not given.hardening)  # what guards is not what takes the time

@@ -1,4 +1,6 @@
-"""Draw results/races.jsonl: the training and test log-loss that a fit has reached by each processor second.
+"""Draw into .benchmarks/races.svg what results/races.jsonl has: the log-loss that a fit has reached by each second.
+
+Seconds are of the processor; there is a panel for training and one for test rows of each data set.
 
 python bench/race_picture.py
 """
@@ -44,7 +46,9 @@ def draw():
     for axes in picture.figure.axes:
         axes.xaxis.set_minor_locator(NullLocator())
     with rc_context({"svg.fonttype": "none"}):  # text as text: outlines of letters are most of a file of many panels
-        picture.save(BENCH / "notes/races.svg")
+        folder = BENCH.parent / ".benchmarks"
+        folder.mkdir(exist_ok=True)
+        picture.save(folder / "races.svg")
 
 
 if __name__ == "__main__":

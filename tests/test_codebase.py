@@ -48,7 +48,7 @@ PUBLIC = (
     ),
     *("manyclass.words", "manyclass.words.objectives"),
 )
-MOST_LINES = 400
+MOST_LINES = 500
 MOST_NAMES = 15
 
 

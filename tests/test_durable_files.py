@@ -3,17 +3,14 @@
 A power cut cannot be had here, so the order of the calls to the system is what is tested.
 """
 
-import http.server
 import os
 import stat
-import threading
 
 import numpy as np
 import pytest
 from test_persist import fitted
 from test_trusted_files import KINDS, writers
 
-from manyclass.datasets.download import RemoteFile, download
 from manyclass.model.tensor_file import open_tensors, write_tensors
 
 
@@ -49,26 +46,6 @@ def test_a_whole_file_is_flushed_then_renamed_then_its_folder_is_flushed(kind, t
         write(tmp_path / "f")
         assert calls == expected(tmp_path / "f")
         calls.clear()
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", "100000")
-        self.end_headers()
-        self.wfile.write(bytes(100_000))
-
-    def log_message(self, *_):
-        pass
-
-
-def test_a_download_is_flushed_then_renamed_then_its_folder_is_flushed(tmp_path, calls):
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        path = download(RemoteFile(f"http://127.0.0.1:{server.server_port}/f", "f"), tmp_path)
-        thread.join()
-    assert calls == expected(path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system flushes no folders")

@@ -6,6 +6,7 @@ import hashlib
 import io
 import lzma
 import re
+import time
 import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
@@ -66,7 +67,7 @@ def toy_bibtex(home, monkeypatch):
     """A data set of the name bibtex, small, from files in Mulan's form."""
     (train, test) = toy()
 
-    def make(raw, folder, of_home, patience):
+    def make(raw, folder, of_home, timeout):
         return sources._write(folder, *(read_mulan(raw / f"bibtex-{part}.arff", 9, 4) for part in ("train", "test")))
 
     files = {f"bibtex-{part}.arff": mulan(*data) for part, data in (("train", train), ("test", test))}
@@ -297,8 +298,9 @@ def test_the_default_root_is_scikit_learns(monkeypatch, tmp_path):
 
 def test_an_experiment_runs_on_what_it_fetches(home, monkeypatch, tmp_path, capsys):
     toy_bibtex(home, monkeypatch)
-    unreachable = tuple(replace(file, url="ftp://nowhere") for file in SOURCES["delicious"].files)
+    unreachable = tuple(replace(file, url="http://127.0.0.1:9/nowhere") for file in SOURCES["delicious"].files)
     monkeypatch.setitem(SOURCES, "delicious", replace(SOURCES["delicious"], files=unreachable))
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # between attempts
     monkeypatch.chdir(tmp_path)
     race = ["experiment", "race", "--data", "bibtex", "delicious", "yso-en", "--methods", "implicit", "--max-iter", "2"]
     assert main([*race, "--seconds", "0.1", "--output", "out"]) == 2
@@ -306,7 +308,7 @@ def test_an_experiment_runs_on_what_it_fetches(home, monkeypatch, tmp_path, caps
     assert main([*race, "--seconds", "0.1", "--output", "out", "--fetch"]) == 0
     told = capsys.readouterr()
     assert "fetching bibtex: Mulan's bibtex" in told.err
-    assert "delicious could not be fetched: ftp://nowhere is no address" in told.err
+    assert "delicious could not be fetched: http://127.0.0.1:9/nowhere: " in told.err
     assert "skipped delicious" in told.err
     assert re.search("skipped yso-en: .*; it cannot be fetched", told.err)
     assert "2 runs made" in told.out

@@ -5,6 +5,7 @@ import http.client
 import json
 import re
 import socket
+import threading
 
 import numpy as np
 import pytest
@@ -12,10 +13,9 @@ import scipy.sparse as sp
 from test_approximate import small as small  # a fixture: few classes are searched as if they were many
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
+from manyclass.cli.serve import LIMITS
 from manyclass.datasets import TextVectorizer, l2_normalize
-from manyclass.serving.limits import Limits
-from manyclass.serving.predictor import Predictor
-from manyclass.serving.server import Server, serving
+from manyclass.serving import Limits, Predictor, Server
 
 N, D, K = 90, 6, 9
 JSON = {"Content-Type": "application/json"}
@@ -56,11 +56,30 @@ def fitted(kind, seed=0):
 KINDS = ("dense", "sparse", "named", "dates", "embedding", "several", "margin", "gaussian", "text")
 
 
+def limited(**limits):
+    """The limits of the command but for these."""
+    defaults = {name: default for name, (default, _) in LIMITS.items()}
+    return Limits(**{**defaults, "timeout": 20.0, "grace": 5.0, "max_running": 2, **limits})
+
+
 @contextlib.contextmanager
-def started(model, k=5, *, normalize=False, **limits):
-    limits = Limits(**{"timeout": 20.0, "grace": 5.0, "max_running": 2, **limits})
+def serving(server):
+    """The server, which runs in a thread meanwhile."""
+    server.server_address = server.socket.getsockname()  # which is gone once it stops
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [server.socket]})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextlib.contextmanager
+def started(model, k=5, *, normalize=False, hosts=(), **limits):
+    limits = limited(**limits)
     predictor = Predictor(model, limits, k, normalize=normalize)
-    with serving(Server("127.0.0.1", 0, predictor, {"kind": "a test"}, limits)) as server:
+    with serving(Server("127.0.0.1", 0, predictor, {"kind": "a test"}, limits, hosts)) as server:
         yield server
 
 
@@ -200,42 +219,57 @@ def test_names_of_columns_do_not_hinder():
     ("body", "message"),
     [
         (b"{", "the body is not JSON"),
-        (b"\xff", "not UTF-8: byte 0 is 0xff"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"\xff", "not JSON in UTF-8: .* byte 0xff in position 0"),
+        (b"[" * 100_000, "not JSON in UTF-8: maximum recursion depth"),
         (b'{"row": [' + b"1" * 5000 + b"]}", "not JSON"),
-        (b'{"row": [NaN, 1, 2, 3, 4, 5]}', "holds NaN"),
-        (b'{"row": [-Infinity]}', "holds -Infinity"),
-        (b'{"row": [1e999, 1, 2, 3, 4, 5]}', r"rows\[0\]\[0\] is Infinity; it must be finite"),
+        (b'{"row": [NaN, 1, 2, 3, 4, 5]}', "NaN is no number of JSON"),
+        (b'{"row": [-Infinity]}', "-Infinity is no number of JSON"),
+        (b'{"row": [1e999, 1, 2, 3, 4, 5]}', r"rows\[0\]\[0\] is Infinity; it must be a number in"),
         (b'{"row": [1, 2, 3, 4, 5, 6], "row": []}', '"row" occurs twice'),
         ([], "it must be an object"),
-        ({}, "neither of 'rows' and 'row'"),
-        ({"row": [], "rows": []}, "both of 'rows' and 'row'"),
-        ({"rows": []}, "at least one row"),
+        ({}, "the body is an object with 0 keys; it must be an object with one of the keys 'rows' and 'row'"),
+        ({"row": [], "rows": []}, "with one of the keys 'rows' and 'row'"),
+        ({"rows": []}, "rows is a list of 0; it must be a list of 1 to 20 rows"),
         ({"rows": 3}, "rows is 3; it must be a list"),
-        ({"rows": [[0] * D] * 21}, "rows has 21 rows; there may be 20"),
-        ({"row": 3}, r"rows\[0\] is 3; a row must be a list of 6 numbers"),
-        ({"rows": [[0] * D, {}]}, r"rows\[1\] is an object, and rows\[0\] a list of 6; rows must be of one kind"),
+        ({"rows": [[0] * D] * 21}, "rows is a list of 21; it must be a list of 1 to 20 rows"),
+        ({"row": 3}, r"rows\[0\] is 3; a row must be a list of 6 numbers, or an object with the keys"),
+        (
+            {"rows": [[0] * D, {}]},
+            r"rows\[0\] is a list of 6 and rows\[1\] an object with 0 keys; rows must be of one kind",
+        ),
         ({"row": [0] * 5}, r"rows\[0\] has 5 numbers; the model has 6 features"),
         ({"row": [0] * 5 + [True]}, r"rows\[0\]\[5\] is true; it must be a number"),
         ({"row": [0] * 5 + ["1"]}, r'rows\[0\]\[5\] is "1"; it must be a number'),
         ({"row": [0] * 5 + [None]}, r"rows\[0\]\[5\] is null"),
         ({"row": [0] * 5 + [[1]]}, r"rows\[0\]\[5\] is a list of 1"),
-        ({"row": [0] * 5 + [10**400]}, r"rows\[0\]\[5\] is 1000\d+\.\.\.; it must be finite"),
-        ({"row": [0] * 5 + [1e39]}, r"rows\[0\]\[5\] is 1e\+39; it must be finite, at most 3.402823e\+38"),
-        ({"row": "a text"}, "the model has no text vectorizer: it was fitted on rows of 6 features"),
-        ({"row": {"indices": [0]}}, "keys \"indices\"; they must be 'indices' and 'values'"),
-        ({"row": {"indices": 0, "values": [1]}}, r"rows\[0\].indices is 0; it must be a list"),
+        ({"row": [0] * 5 + [10**400]}, r"rows\[0\]\[5\] is 1000\d+\.\.\.; it must be a number in"),
+        (
+            {"row": [0] * 5 + [1e39]},
+            r"rows\[0\]\[5\] is 1e\+39; it must be a number in \[-3.402823e\+38, 3.402823e\+38\]",
+        ),
+        (
+            {"row": "a text"},
+            r'rows\[0\] is "a text"; a row must be a list of 6 numbers.*; texts are for models that have a',
+        ),
+        (
+            {"row": {"indices": [0]}},
+            r"rows\[0\] is \{\"indices\": a list of 1\}; it must have two lists, 'indices' and 'values'",
+        ),
+        (
+            {"row": {"indices": 0, "values": [1]}},
+            r"rows\[0\] is \{\"indices\": 0, \"values\": a list of 1\}; it must have two lists",
+        ),
         ({"row": {"indices": [0, 1], "values": [1]}}, "2 indices and 1 values"),
-        ({"row": {"indices": [6], "values": [1]}}, r"rows\[0\].indices\[0\] is 6; it must be in \[0, 6\)"),
-        ({"row": {"indices": [10**30], "values": [1]}}, "it must be in"),
-        ({"row": {"indices": [-1], "values": [1]}}, r"is -1; it must be in \[0, 6\)"),
+        ({"row": {"indices": [6], "values": [1]}}, r"rows\[0\].indices\[0\] is 6; it must be an integer in \[0, 5\]"),
+        ({"row": {"indices": [10**30], "values": [1]}}, r"it must be an integer in \[0, 5\]"),
+        ({"row": {"indices": [-1], "values": [1]}}, r"is -1; it must be an integer in \[0, 5\]"),
         ({"row": {"indices": [1.0], "values": [1]}}, "is 1.0; it must be an integer"),
         ({"row": {"indices": [1], "values": ["x"]}}, r'rows\[0\].values\[0\] is "x"; it must be a number'),
         ({"row": {"indices": [1, 1], "values": [3e38, 3e38]}}, "have a sum beyond"),
-        ({"row": [0] * D, "k": 0}, "k is 0; it must be an integer of at least 1 and at most 7"),
+        ({"row": [0] * D, "k": 0}, "k is 0; it must be finite, at least 1 and at most 7"),
         ({"row": [0] * D, "k": 8}, "k is 8; it must be"),
         ({"row": [0] * D, "k": 5.0}, "k is 5.0; it must be an integer"),
-        ({"row": [0] * D, "k": True}, "k is true"),
+        ({"row": [0] * D, "k": True}, "k is True"),
         ({"row": [0] * D, "K": 2}, r"the key \"K\" is unknown; the keys are rows, row, k, exclude, approximate"),
         ({"row": [0] * D, "exlude": []}, r"did you mean 'exclude'\?"),
         ({"row": [0] * D, "exclude": "ant"}, "exclude must be a list of labels"),
@@ -244,8 +278,8 @@ def test_names_of_columns_do_not_hinder():
         ({"row": [0] * D, "exclude": [1]}, r"exclude\[0\] holds numbers, such as 1; the classes are text"),
         ({"row": [0] * D, "exclude": [1, "ant"]}, "labels of one kind"),
         ({"row": [0] * D, "exclude": [["ant"]]}, "labels of one kind"),
-        ({"row": [0] * D, "approximate": 1}, "approximate is 1; it must be true or false"),
-        ({"row": [0] * D, "approximate": True}, "this server has no index"),
+        ({"row": [0] * D, "approximate": 1}, "approximate is 1; it must be True or False"),
+        ({"row": [0] * D, "approximate": True}, "has no index"),
     ],
 )
 def test_a_wrong_request_is_told_what_is_wrong(strict_server, body, message):
@@ -263,7 +297,7 @@ def strict_server(dense):
 def test_half_of_a_surrogate_pair_and_a_number_as_a_text_are_refused():
     with started(fitted("text")[0]) as server:
         assert "surrogate" in post(server, b'{"row": "\\ud800"}')[1]["error"]
-        assert "or a text" in post(server, {"row": 1})[1]["error"]
+        assert "a row must be a text" in post(server, {"row": 1})[1]["error"]
         assert post(server, {"row": ""})[0] == post(server, {"row": "unheard of"})[0] == 200
 
 
@@ -272,10 +306,8 @@ def test_numbers_are_excluded_by_numbers():
     with started(model, k=9) as server:
         some = post(server, {"row": X[0].tolist(), "exclude": [1, 2.0, 10**30, -5]})[1]["predictions"][0]["labels"]
         assert sorted(some) == [0, 3, 4, 5, 6, 7, 8]
-        assert (
-            "the labels of the model are numbers, such as 0"
-            in post(server, {"row": X[0].tolist(), "exclude": ["1"]})[1]["error"]
-        )
+        told = post(server, {"row": X[0].tolist(), "exclude": ["1"]})[1]["error"]
+        assert told == "exclude[0] holds text, such as '1'; the classes are numbers, such as 0"
 
 
 @pytest.mark.parametrize(
@@ -307,39 +339,14 @@ def test_each_code_of_http_comes_with_json(server, code, method, path, headers):
     answer = connection.getresponse()
     assert answer.status == code
     assert [*json.loads(answer.read())] == ["error"]
-    assert answer.headers["Connection"] == "close"  # what was sent behind is not read as another request
     if code == 405:
-        assert answer.headers["Allow"] == ("POST" if path == "/predict" else "GET, HEAD")
+        assert set(answer.headers["Allow"].split(", ")) == ({"POST"} if path == "/predict" else {"GET", "HEAD"})
     connection.close()
-
-
-@pytest.mark.parametrize(
-    ("request_", "code"),
-    [
-        (b"\x00\x01\x02 garbage\r\n\r\n", 400),
-        (b"GET /health\r\n\r\n", 400),
-        (b"GET /health HTTP/9.0\r\n\r\n", 505),
-        (b"GET /health HTTP/one\r\n\r\n", 400),
-        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
-        (b"GET /health HTTP/1.1\r\n" + b"A: 1\r\n" * 200 + b"\r\n", 431),
-        (b"GET /health HTTP/1.1\r\nA: " + b"x" * 70_000 + b"\r\n\r\n", 431),
-        (b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\n\r\n", 411),
-        (b"POST /predict HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
-        (b"POST /predict HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n", 413),
-        (b"GET /health HTTP/1.0\r\n\r\n", 200),
-    ],
-)
-def test_malformed_http_is_answered_and_the_connection_closed(server, request_, code):
-    head, _, body = raw(server, request_).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 %d " % code)
-    assert b"\r\nConnection: close" in head
-    told = json.loads(body)
-    assert code == 200 or (told["error"] and len(told["error"]) < 250)
 
 
 def test_what_goes_wrong_inside_is_told_to_the_log_and_not_to_the_client(dense, monkeypatch, capfd):
     with started(dense[0]) as server:
-        monkeypatch.setattr(server.predictor, "predict", lambda query: 1 / 0)
+        monkeypatch.setattr(server.application.predictor, "predict", lambda query: 1 / 0)
         code, told = post(server, {"row": [0] * D})
         assert (code, told) == (500, {"error": "the server failed; its log says why"})
         assert "ZeroDivisionError" in capfd.readouterr().err

@@ -2,26 +2,25 @@
 
 import json
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from test_approximate import model_of as clustered_model
 from test_approximate import points
 from test_approximate import small as small  # a fixture: few classes are searched as if they were many
-from test_serving import as_told, ask, fitted, labels_of, post
+from test_serving import as_told, ask, fitted, labels_of, limited, post, serving
 from test_serving import dense as dense  # fixtures
 from test_serving import server as server
 
 from manyclass import MarginClassifier
 from manyclass.cli import main
-from manyclass.cli import serve as command
 from manyclass.datasets import l2_normalize
 from manyclass.estimators.files import save_model
 from manyclass.estimators.index import build_index
 from manyclass.search import class_index
-from manyclass.serving.limits import Limits
-from manyclass.serving.predictor import Predictor
-from manyclass.serving.server import Server, serving
+from manyclass.serving import Predictor, Server
 
 # Approximate answers
 
@@ -29,7 +28,7 @@ from manyclass.serving.server import Server, serving
 def test_approximate_answers_are_those_of_the_tuned_index(small):
     model, rng = clustered_model(0)
     X, tuned_by = points(rng, 8), points(rng, 200)
-    limits = Limits(max_running=2)
+    limits = limited()
     predictor = Predictor(model, limits, 5)
     predictor.build_index(tuned_by, 0.9)
     model.predict_top_k(tuned_by, 5, approximate=True, recall=0.9)
@@ -40,7 +39,10 @@ def test_approximate_answers_are_those_of_the_tuned_index(small):
             found = list(pool.map(lambda _: post(server, asked), range(8)))
         assert found == [(200, as_told(labels, scores))] * 8
         assert post(server, {**asked, "k": 2}) == (200, as_told(labels[:, :2], scores[:, :2]))
-        assert "leave out approximate, or start" in post(server, {**asked, "k": 6})[1]["error"]
+        assert (
+            "k, with approximate, is 6; it must be finite, at least 1 and at most 5"
+            in post(server, {**asked, "k": 6})[1]["error"]
+        )
         assert "leave one of them out" in post(server, {**asked, "exclude": [[]] * 8})[1]["error"]
         exact = as_told(*model.predict_top_k(X, 6))
         assert post(server, {"rows": X.tolist(), "k": 6}) == (200, exact)
@@ -68,13 +70,13 @@ def answered(monkeypatch, capsys, *argv, code=0, asks=lambda server: None):
     """What `asks` makes of the server that a command starts, and what the command prints."""
     found = []
 
-    def at_once(server, ready):
+    def at_once(server, ready):  # as if a signal came once it has answered
         with serving(server):
             ready()
             found.append(asks(server))
         return True
 
-    monkeypatch.setattr(command, "serve_until_signal", at_once)
+    monkeypatch.setattr(Server, "run_until_signal", at_once)
     assert main(["serve", *map(str, argv)]) == code
     out, err = capsys.readouterr()
     return found[0] if found else None, out, err
@@ -135,7 +137,7 @@ def test_what_cannot_be_served_is_an_error_of_one_line(dense, tmp_path, monkeypa
 
 
 def test_an_address_of_ipv6_is_served(dense):
-    limits = Limits(grace=5.0)
+    limits = limited()
     try:
         made = Server("::1", 0, Predictor(dense[0], limits, 5), {}, limits)
     except OSError:
@@ -149,4 +151,14 @@ def test_a_port_in_use_is_told(server, dense, tmp_path, monkeypatch, capsys):
     dense[0].save(tmp_path / "m")
     port = server.server_address[1]
     _, _, err = answered(monkeypatch, capsys, tmp_path / "m", "--port", port, code=2)
-    assert err == f"manyclass: error: 127.0.0.1, port {port}: Address already in use\n"
+    assert err.startswith(f"manyclass: error: 127.0.0.1, port {port}: Address already in use")
+
+
+def test_without_the_extra_the_command_names_it_and_has_help(dense, tmp_path):
+    dense[0].save(tmp_path / "m")
+    code = "import sys; sys.modules['uvicorn'] = None; from manyclass.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "serve"]
+    done = subprocess.run([*command, tmp_path / "m"], capture_output=True, text=True, check=False)
+    told = "manyclass: error: the server needs uvicorn: pip install 'manyclass[serve]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+    assert subprocess.run([*command, "--help"], capture_output=True, check=False).returncode == 0

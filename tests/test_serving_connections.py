@@ -11,13 +11,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from test_serving import JSON, D, N, ask, connected, fitted, pairs, post, raw, started
+from prometheus_client import CONTENT_TYPE_LATEST
+from test_serving import JSON, D, N, ask, connected, fitted, limited, pairs, post, raw, started
 from test_serving import dense as dense  # fixtures
 from test_serving import server as server
 
-from manyclass.serving.limits import Limits
-from manyclass.serving.predictor import Predictor
-from manyclass.serving.server import Server, serve_until_signal
+from manyclass.serving import Predictor, Server
 
 # Connections
 
@@ -29,29 +28,38 @@ def test_a_connection_is_kept_for_further_requests(server):
     for asked, code in (({"row": [0] * D}, 200), ({"row": []}, 400), ({"row": [1] * D}, 200)):
         connection.request("POST", "/predict", json.dumps(asked), JSON)
         answer = connection.getresponse()
-        assert (answer.status, answer.headers["Connection"]) == (code, "keep-alive")
+        assert (answer.status, answer.headers["Connection"]) == (code, None)
         assert answer.read()
         assert connection.sock.getsockname() == own  # not connected anew
     connection.request("GET", "/nothing")
     answer = connection.getresponse()
-    assert (answer.status, answer.headers["Connection"], answer.read() != b"") == (404, "keep-alive", True)
+    assert (answer.status, answer.headers["Connection"], answer.read() != b"") == (404, None, True)
     connection.request("HEAD", "/info")
     answer = connection.getresponse()
     assert (answer.status, answer.read(), int(answer.headers["Content-Length"]) > 0) == (200, b"", True)
     connection.request("GET", "/health", headers={"Connection": "close"})
-    assert connection.getresponse().headers["Connection"] == "close"
+    assert connection.getresponse().headers["Connection"].lower() == "close"
     connection.close()
 
 
 def test_requests_sent_at_once_are_answered_in_turn(server):
     body = json.dumps({"row": [0] * D}).encode()
-    one = b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-    found = raw(server, one * 3 + b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
+    one = (
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        % len(body)
+        + body
+    )
+    found = raw(server, one * 3 + b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert re.findall(rb"HTTP/1.1 (\d+)", found) == [b"200"] * 4
 
 
 @pytest.mark.parametrize(
-    "begun", [b"GE", b"GET /health HTTP/1.1\r\nA: ", b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\n"]
+    "begun",
+    [
+        b"GE",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: ",
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n",
+    ],
 )
 def test_a_client_that_stalls_or_trickles_is_sent_away(dense, begun):
     with started(dense[0], timeout=0.15) as server:
@@ -74,7 +82,11 @@ def test_a_client_that_stalls_or_trickles_is_sent_away(dense, begun):
 
 def test_a_client_that_takes_no_answers_is_sent_away(dense):
     body = json.dumps({"rows": [[0] * D] * 1000, "k": 9}).encode()
-    one = b"POST /predict HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    one = (
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        % len(body)
+        + body
+    )
     with started(dense[0], timeout=0.3, max_connections=1) as server:
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
@@ -107,26 +119,54 @@ def test_more_connections_than_there_may_be_are_refused(dense):
         for connection in kept:
             connection.close()
         assert until_taken(server) == 200
-        assert int(re.search(rb"connections_refused_total (\d+)\n", ask(server, path="/metrics")[2])[1]) >= 3
+        assert int(re.search(rb"connections_refused_total (\d+)\.0\n", ask(server, path="/metrics")[2])[1]) >= 3
 
 
 def test_a_request_that_waits_in_vain_for_its_turn_is_refused(dense, monkeypatch):
     with started(dense[0], max_running=1, timeout=0.3) as server, ThreadPoolExecutor() as pool:
-        begun, go_on, predict = threading.Event(), threading.Event(), server.predictor.predict
+        begun, go_on, predict = threading.Event(), threading.Event(), server.application.predictor.predict
 
         def slow(query):
             begun.set()
             assert go_on.wait(30)
             return predict(query)
 
-        monkeypatch.setattr(server.predictor, "predict", slow)
+        monkeypatch.setattr(server.application.predictor, "predict", slow)
         first = pool.submit(post, server, {"row": [0] * D})
         assert begun.wait(30)
         code, told = post(server, {"row": [0] * D})
         assert (code, "1 requests are computed" in told["error"]) == (503, True)
-        assert b"\nmanyclass_requests_in_flight 1\n" in ask(server, path="/metrics")[2]
+        assert b"\nmanyclass_requests_in_flight 1.0\n" in ask(server, path="/metrics")[2]
         go_on.set()
         assert first.result()[0] == 200
+
+
+def test_requests_whose_clients_have_gone_count_as_connections(dense, monkeypatch):
+    """Their bodies are in memory until they have been computed."""
+    with started(dense[0], max_connections=2, max_running=1) as server:
+        go_on = threading.Event()
+        monkeypatch.setattr(server.application.predictor, "predict", lambda query: go_on.wait(30) and b"{}")
+        for n in (1, 2):
+            client, rest = half_a_request(server.server_address)
+            client.sendall(rest)
+            client.close()
+            while server.server_state.connections or len(server.server_state.tasks) < n:
+                pass
+        assert ask(server)[0] == 503
+        go_on.set()
+        assert until_taken(server) == 200
+
+
+def test_bodies_that_come_slowly_hold_no_others(dense):
+    with started(dense[0], max_running=1, max_connections=20) as server, contextlib.ExitStack() as open_:
+        slow = [half_a_request(server.server_address) for _ in range(19)]
+        for client, _ in slow:
+            open_.enter_context(client)
+        for _ in range(3):
+            assert post(server, {"row": [0] * D})[0] == 200
+        for client, rest in slow:
+            client.sendall(rest)
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
 
 
 @pytest.mark.parametrize("kind", ["dense", "several", "text"])
@@ -153,17 +193,17 @@ def test_metrics_count(dense):
         for path in ("/health", "/nothing", "/predict", "/metrics"):
             ask(server, path=path)
         code, headers, content = ask(server, path="/metrics")
-        assert (code, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert (code, headers["Content-Type"]) == (200, CONTENT_TYPE_LATEST)
         lines = dict(line.rsplit(" ", 1) for line in content.decode().splitlines() if not line.startswith("#"))
         named = {name.removeprefix("manyclass_"): float(value) for name, value in lines.items()}
         counted = {name: value for name, value in named.items() if name.startswith("requests_total")}
         assert counted == {
-            'requests_total{path="/health",code="200"}': 1,
-            'requests_total{path="/metrics",code="200"}': 2,
-            'requests_total{path="/predict",code="200"}': 2,
-            'requests_total{path="/predict",code="400"}': 1,
-            'requests_total{path="/predict",code="405"}': 1,
-            'requests_total{path="other",code="404"}': 1,
+            'requests_total{code="200",path="/health"}': 1,
+            'requests_total{code="200",path="/metrics"}': 1,  # the first; the second is counted once it is answered
+            'requests_total{code="200",path="/predict"}': 2,
+            'requests_total{code="400",path="/predict"}': 1,
+            'requests_total{code="405",path="/predict"}': 1,
+            'requests_total{code="404",path="other"}': 1,
         }
         assert (named["rows_total"], named["requests_in_flight"], named["connections_total"]) == (4, 0, 8)
         buckets = [value for name, value in named.items() if name.startswith("prediction_seconds_bucket")]
@@ -184,10 +224,11 @@ def test_health_and_info_tell_of_the_server(server):
 
 
 @contextlib.contextmanager
-def process(folder, model, *options):
-    """A server in a process of its own, and its address."""
+def process(folder, model, *options, before=""):
+    """A server in a process of its own that executes some code before, and its address."""
     model.save(folder / "m")
-    argv = [sys.executable, "-m", "manyclass", "serve", str(folder / "m"), "--port", "0", *options]
+    code = f"import sys\n{before}\nfrom manyclass.cli import main\nsys.exit(main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", code, "serve", str(folder / "m"), "--port", "0", *options]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
             url = running.stdout.readline()
@@ -201,7 +242,7 @@ def half_a_request(address):
     """A client whose request has begun, and the rest of it."""
     body = json.dumps({"row": [0] * D}).encode()
     client = socket.create_connection(address, timeout=30)
-    head = "POST /predict HTTP/1.1\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+    head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     client.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
     assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
     return client, body[5:]
@@ -210,8 +251,10 @@ def half_a_request(address):
 def test_sigterm_finishes_the_requests_that_run_and_takes_no_more(dense, tmp_path):
     with process(tmp_path, dense[0]) as (running, address):
         idle = socket.create_connection(address, timeout=30)
-        idle.sendall(b"GET /health HTTP/1.1\r\n\r\n")
-        assert idle.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+        idle.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        told = b""
+        while not told.endswith(b'{"status":"ok"}'):
+            told += idle.recv(1 << 16)
         client, rest = half_a_request(address)
         running.send_signal(signal.SIGTERM)
         assert idle.recv(100) == b""
@@ -221,7 +264,7 @@ def test_sigterm_finishes_the_requests_that_run_and_takes_no_more(dense, tmp_pat
         client.sendall(rest)
         answer = client.makefile("rb").read()
         assert answer.startswith(b"HTTP/1.1 200 OK")
-        assert b"\r\nConnection: close\r\n" in answer
+        assert b"\r\nconnection: close\r\n" in answer
         assert b'"labels": [' in answer
         out, err = running.communicate(timeout=60)
         assert (running.returncode, out, err) == (0, "", "")
@@ -239,9 +282,29 @@ def test_ctrl_c_does_not_wait_for_ever(dense, tmp_path):
         client.close()
 
 
+def test_a_prediction_that_does_not_end_does_not_hold_the_end(dense, tmp_path):
+    endless = """
+import threading
+from manyclass.serving import Predictor
+def read(self, body):
+    print("reads", flush=True)
+    threading.Event().wait()
+Predictor.read = read
+"""
+    with process(tmp_path, dense[0], "--grace", "0.2", before=endless) as (running, address):
+        client, rest = half_a_request(address)
+        client.sendall(rest)
+        assert running.stdout.readline() == "reads\n"
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=60)
+        told = "manyclass: requests still ran after 0.2 seconds and were cut off\n"
+        assert (running.returncode, out, err) == (0, "", told)
+        client.close()
+
+
 def test_signals_are_those_of_before_once_the_server_has_ended(dense):
-    limits = Limits(grace=5.0)
+    limits = limited()
     server = Server("127.0.0.1", 0, Predictor(dense[0], limits, 5), {}, limits)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    assert serve_until_signal(server, lambda: signal.raise_signal(signal.SIGTERM))
+    assert server.run_until_signal(lambda: signal.raise_signal(signal.SIGTERM))
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before

@@ -2,7 +2,7 @@
 //
 // Memory is asked for as NumPy does for its arrays: from so many bytes on, unless an environment variable is "0".
 // Systems without such advice, and kernels that decline it, leave the memory as it is. To write huge pages for the first
-// time costs more than to write others, so that this is for what is read many times (bench/notes/roofline.md).
+// time costs more than to write others, so that this is for what is read many times (bench/decisions.md).
 #pragma once
 
 #include <cstddef>

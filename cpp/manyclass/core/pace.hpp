@@ -1,7 +1,7 @@
 // Whether work that a team shares is done by all of its threads or by one, by what each way took of late.
 //
 // Members wait for each other at every barrier. Where other programs have the processors, or pieces of work take
-// microseconds, a team can be slower than one thread, by a factor of 30 (bench/notes/threads.md). The clock decides who
+// microseconds, a team can be slower than one thread, by a factor of 30 (bench/decisions.md). The clock decides who
 // works and never what comes out: this is for work whose result does not depend on the number of threads.
 #pragma once
 

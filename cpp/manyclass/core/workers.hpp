@@ -2,7 +2,7 @@
 //
 // They sleep, and who gives them work does not wait for one that is still asleep when the work is done. Beside ten other
 // programs on two cores, a loop of 4 ms on two threads takes 26 ms so, one thread alone 37 ms, and OpenMP, whose threads
-// wait for each other, 51 ms (bench/notes/trust.md).
+// wait for each other, 51 ms (bench/decisions.md).
 #pragma once
 
 #include <vector>

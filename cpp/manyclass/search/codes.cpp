@@ -132,7 +132,7 @@ void CodeBlock::reserve(std::size_t n_rows) {
   const std::size_t groups = (n_rows + group_rows - 1) / group_rows;
   if (groups <= capacity_) return;
   std::unique_ptr<std::byte[], Free> moved(static_cast<std::byte*>(::operator new(groups * stride_, alignment)));
-  // A scan of a million rows of 128 in one cluster takes 5 % less time (bench/notes/roofline.md).
+  // A scan of a million rows of 128 in one cluster takes 5 % less time (bench/decisions.md).
   ask_for_huge_pages(moved.get(), groups * stride_);
   const std::size_t used = n_groups();
   if (used > 0) std::memcpy(moved.get(), data_.get(), used * stride_);

@@ -65,7 +65,7 @@ struct Uniform {
 
   // Whether candidates are marked by bits, whose words are cleared and looked
   // through, in less time than the draws are kept sorted: measured with n of 64
-  // to 131,072 and m of 4 to 256 (bench/notes/roofline.md).
+  // to 131,072 and m of 4 to 256 (bench/decisions.md).
   static bool marks(Index n, Index m) {
     return n <= most_marked && m >= 8 && n / word_bits <= static_cast<std::int64_t>(m) * m / 2;
   }

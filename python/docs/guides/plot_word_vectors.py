@@ -59,7 +59,7 @@ print(f"{sum(map(len, sentences)):,} words in {len(sentences):,} sentences")
 # %%
 # Train
 # -----
-# The Huffman tree is the objective that does best on little text (`bench/notes/words.md` has the measurements).
+# The Huffman tree is the objective that does best on little text (`bench/decisions.md` has the measurements).
 
 model = SkipGram(50, window=5, min_count=10, objective="hierarchical", sample=1e-3, max_iter=3, random_state=0)
 model.fit(sentences)

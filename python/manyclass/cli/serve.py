@@ -5,17 +5,19 @@ columns from 0, or a text where the model was fitted on texts; {"row": ...} is o
 for each row that it is not to get. The answer has labels, scores and probabilities as `manyclass predict` has them.
 GET /health, /info and /metrics are for whoever runs the server. There is no encryption and no password: leave the host
 as it is, or put a proxy before it. The URL is printed on one line once the server listens. SIGTERM or Ctrl-C ends it:
-running requests are finished, and the exit code is 0.
+running requests are finished, and the exit code is 0. The command needs an extra: pip install 'manyclass[serve]'.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
+import joblib
 import numpy as np
 
 from manyclass.checks import check_number
@@ -23,22 +25,20 @@ from manyclass.cli.data import Expected, add_data_options, apply_notes, features
 from manyclass.cli.info import describe_model
 from manyclass.cli.messages import note, waiting
 from manyclass.estimators.files import load, load_notes
-from manyclass.serving.limits import Limits
-from manyclass.serving.predictor import Predictor
-from manyclass.serving.server import Server, serve_until_signal
 
 K = 5
 RECALL = 0.95
 MOST_PORT = 65535
 TUNE_ROWS = 4096  # rows of --approximate that are read into features: some 512 of them are drawn
-HELP = {
-    "max_bytes": "bytes of a request",
-    "max_rows": "rows of a request",
-    "max_k": "labels a row",
-    "max_connections": "clients at once, each having a thread; more are refused",
-    "max_running": "requests that are computed at once, others waiting; by default as many as there are cores",
-    "timeout": "seconds that a client has to send a request, to take its answer, and before the next request",
-    "grace": "seconds in which running requests are finished after SIGTERM",
+# The default of each of `serving.Limits`, whose type is that of the option, and what it bounds.
+LIMITS = {
+    "max_bytes": (8 << 20, "bytes of a request"),
+    "max_rows": (1000, "rows of a request"),
+    "max_k": (100, "labels a row"),
+    "max_connections": (64, "clients at once; more are refused"),
+    "max_running": (joblib.cpu_count(), "requests that are computed at once, others waiting; by default one a core"),
+    "timeout": (10.0, "seconds that a client has to send a request, to take its answer, and before the next request"),
+    "grace": (25.0, "seconds in which running requests are finished after SIGTERM"),
 }
 
 
@@ -46,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("model", metavar="MODEL", help="model file of `manyclass fit` or an estimator's save")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0: all of this machine")
+    text = "name by which clients call the server, beside --host and localhost; may be given again; '*' allows all"
+    parser.add_argument("--allowed-host", metavar="NAME", action="append", default=[], help=text)
     parser.add_argument("--port", type=int, default=8000, help="port to listen at; 0: any free one")
     parser.add_argument("-k", type=int, default=K, help="labels a row where a request does not say")
     parser.add_argument("--mmap", action="store_true", help="map the weights instead of reading them")
@@ -56,16 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "share of the labels that --approximate is to find; default: 0.95"
     parser.add_argument("--recall", type=float, help=text)
     group = parser.add_argument_group("limits")
-    for field in fields(Limits):
-        kind = float if field.name in ("timeout", "grace") else int
-        option = "--" + field.name.replace("_", "-")
-        group.add_argument(option, type=kind, default=field.default, help=HELP[field.name])
+    for name, (default, what) in LIMITS.items():
+        group.add_argument("--" + name.replace("_", "-"), type=type(default), default=default, help=what)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal comes."""
+    serving = importlib.import_module("manyclass.serving")  # it needs an extra, which the command's help does not
     check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
-    limits = Limits(**{field.name: getattr(args, field.name) for field in fields(Limits)})
+    limits = serving.Limits(**{name: getattr(args, name) for name in LIMITS})
     if args.recall is not None and not args.approximate:
         raise ValueError(f"--recall is {args.recall}, which has no effect without --approximate")
     with waiting(f"loading {args.model}"):
@@ -73,15 +74,17 @@ def run(args: argparse.Namespace) -> int:
     told = describe_model(args.model, model)
     model.n_jobs = args.n_jobs
     reading = _reading(args.model)
-    predictor = Predictor(model, limits, args.k, normalize=bool(reading.normalize))
+    predictor = serving.Predictor(model, limits, args.k, normalize=bool(reading.normalize))
     if args.approximate:
-        _build_index(args, model, reading, predictor)
-    told["serving"] = {**asdict(limits), **_about(predictor)}
-    server = Server(args.host, args.port, predictor, told, limits)
-    if not serve_until_signal(server, lambda: print(server.url, flush=True)):
+        X = _rows(args.approximate, model, reading)
+        with waiting("building the index"):
+            predictor.build_index(X, args.recall or RECALL)
+    told["serving"] = asdict(limits) | predictor.about()
+    server = serving.Server(args.host, args.port, predictor, told, limits, args.allowed_host)
+    if not server.run_until_signal(lambda: print(server.url, flush=True)):
         note(f"requests still ran after {limits.grace:g} seconds and were cut off")
         sys.stdout.flush()
-        # Python would end their threads within the core's functions, and the process with them by SIGABRT.
+        # Python would wait for their threads at its end, however long they take.
         os._exit(0)
     return 0
 
@@ -95,21 +98,8 @@ def _reading(path: str) -> argparse.Namespace:
     return options
 
 
-def _build_index(args: argparse.Namespace, model: Any, reading: argparse.Namespace, predictor: Predictor) -> None:
-    data = read(reading, args.approximate, Expected.by(model, need_label=False))
-    some = rows_of(data.records.X, slice(TUNE_ROWS))
-    X = features(reading, some, getattr(model, "vectorizer_", None))
-    with waiting("building the index"):
-        named = hasattr(X, "columns")
-        predictor.build_index(np.asarray(X, dtype=np.float32) if named else X, args.recall or RECALL)
-
-
-def _about(predictor: Predictor) -> dict[str, Any]:
-    asked = predictor.asked
-    return {
-        "k": asked.k,
-        "max_k": asked.max_k,
-        "texts": asked.texts,
-        "probabilities": predictor.has_probabilities,
-        "approximate": asked.approximate,
-    }
+def _rows(path: str, model: Any, reading: argparse.Namespace) -> Any:
+    """Features of some rows of a file."""
+    data = read(reading, path, Expected.by(model, need_label=False))
+    X = features(reading, rows_of(data.records.X, slice(TUNE_ROWS)), getattr(model, "vectorizer_", None))
+    return np.asarray(X, dtype=np.float32) if hasattr(X, "columns") else X

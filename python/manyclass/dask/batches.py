@@ -32,7 +32,7 @@ from manyclass.training.start import PREDICTED_BY
 
 # Of a margin, the way of a pass along a weight that it moved, as the a of 1 - e^-a. On bibtex, of 0.3, 1 and 3 the one
 # that is good with 4 and 16 shards: less is nearer to a sum, which runs away, more to a mean, which is slow
-# (bench/notes/scale.md). Log-losses have none: a mean of theirs is far too slow.
+# (bench/decisions.md). Log-losses have none: a mean of theirs is far too slow.
 FLOOR = {"margin": 1.0, "triplet": 1.0}
 CELLS = 1 << 20  # numbers in double precision at once
 

@@ -7,18 +7,20 @@ import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag
-from manyclass.datasets.download import Patience
-from manyclass.datasets.download import download as bring
-from manyclass.datasets.sources import SOURCES, Source
+from manyclass.datasets.sources import SOURCES, RemoteFile, Source
 from manyclass.datasets.xmc import load_xmc
 
 TEXTS = "text"  # folder of running texts, a file for each
+CHUNK = 1 << 16  # bytes
+MOST_BYTES = 1 << 30  # of a file whose size is not known
+RETRIES = 3  # after 1, 2 and 3 seconds
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,13 @@ def fetch(
     data_home: str | os.PathLike[str] | None = None,
     download: bool = True,
     progress: bool = False,
-    patience: Patience | None = None,
+    timeout: float = 30.0,
 ) -> Fetched:
     """Download a data set of the experiments, unless it is there, and read it.
 
     What is downloaded is verified, by a published digest where there is one; of a file without one, the digest of the
     first download is kept beside it, and a later download must have the same. It is then made into files that
-    `load_xmc` and the experiments read, and kept with them. A download that breaks off is resumed, if need be by a
-    later call.
+    `load_xmc` and the experiments read, and kept with them. A download that fails is tried again three times.
 
     Parameters
     ----------
@@ -76,8 +77,8 @@ def fetch(
         Whether to download what is not there; else that is an error.
     progress : bool, default=False
         Whether to show a bar on stderr.
-    patience : Patience, optional
-        Time-outs and attempts, `manyclass.datasets.download.Patience`.
+    timeout : float, default=30.0
+        Seconds that a server may send nothing.
 
     Returns
     -------
@@ -94,7 +95,7 @@ def fetch(
     OSError
         If a file cannot be had or is not the one that is expected, or the disk is full.
     ImportError
-        Without Pillow, for "omniglot".
+        Without pooch, the extra 'fetch', or for "omniglot" without Pillow.
 
     Examples
     --------
@@ -110,8 +111,62 @@ def fetch(
     if not _place(root, name).exists():
         if not download:
             raise FileNotFoundError(f"{_place(root, name)} does not exist, and download is False")
-        _make(name, source, root, patience or Patience(), progress)
+        _make(name, source, root, timeout, progress)
     return _read(name, source, root)
+
+
+def bring(file: RemoteFile, folder: Path, *, timeout: float, progress: bool = False) -> Path:
+    """Download a file to a folder by pooch, unless it is there; only a whole file with its digest gets its name.
+
+    Raises
+    ------
+    OSError
+        If it cannot be had, has another digest, or is longer than it must be.
+    ImportError
+        Without pooch.
+    """
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError("downloads need pooch: pip install 'manyclass[fetch]'") from error
+    record, most = folder / f"{file.name}.digest", file.size or MOST_BYTES
+    recorded = record.read_text(encoding="utf-8").strip() if record.exists() else None
+    headers = {"Accept-Encoding": "identity", "User-Agent": "manyclass"}  # what is packed on the way has no bounds
+    get = pooch.HTTPDownloader(progressbar=progress, chunk_size=CHUNK, timeout=timeout, headers=headers)
+
+    def bounded(url: str, path: str, pup: object) -> None:
+        with open(path, "wb") as out:
+            get(url, _Bounded(out, most), pup)
+
+    one = pooch.create(
+        folder, "", registry={file.name: file.checksum or recorded}, urls={file.name: file.url}, retry_if_failed=RETRIES
+    )
+    try:
+        path = Path(one.fetch(file.name, downloader=bounded))
+    except (ValueError, OSError) as error:  # another digest, or one of requests' errors
+        hint = f"; if the file has been renewed, delete {record}" if recorded and not file.checksum else ""
+        raise OSError(f"{file.url}: {error}{hint}") from error
+    if file.checksum is None and recorded is None:
+        record.write_text(f"sha256:{pooch.file_hash(str(path))}\n", encoding="utf-8")
+    return path
+
+
+class _Bounded:
+    """A file that takes a bounded number of bytes, however many a server sends."""
+
+    def __init__(self, file: IO[bytes], most: int) -> None:
+        self._file, self._most, self._left = file, most, most
+
+    def write(self, piece: bytes) -> None:
+        """Write, or raise OSError for what is too much."""
+        self._left -= len(piece)
+        if self._left < 0:
+            raise OSError(f"the server sends more than {self._most} bytes; the download is ended")
+        self._file.write(piece)
+
+    def flush(self) -> None:
+        """See `io.IOBase`."""
+        self._file.flush()
 
 
 def _place(root: Path, name: str) -> Path:
@@ -119,17 +174,17 @@ def _place(root: Path, name: str) -> Path:
     return root / TEXTS / f"{name}.txt.xz" if SOURCES[name].text else root / name
 
 
-def _make(name: str, source: Source, root: Path, patience: Patience, progress: bool) -> None:
+def _make(name: str, source: Source, root: Path, timeout: float, progress: bool) -> None:
     """Download and convert; the data set gets its place when it is complete."""
     raw = root / "downloads" / name
     for file in source.files:
-        bring(file, raw, patience=patience, progress=progress)
+        bring(file, raw, timeout=timeout, progress=progress)
     place = _place(root, name)
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}.") as made:
         folder = Path(made) / name
         folder.mkdir()
-        digest = source.make(raw, folder, root.parent, patience)
+        digest = source.make(raw, folder, root.parent, timeout)
         if source.digest is not None and digest != source.digest:
             warnings.warn(
                 f"{name}, as it was downloaded, differs from the data of the published figures "

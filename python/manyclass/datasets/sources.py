@@ -28,8 +28,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.datasets.download import Patience, RemoteFile
-
 BOOMER = "https://media.githubusercontent.com/media/mrapp-ke/Boomer-Datasets"  # a collection of Mulan's data sets
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multilabel"
 LIGHTGCN = "https://raw.githubusercontent.com/kuandeng/LightGCN/master/Data/gowalla"
@@ -49,6 +47,29 @@ Images = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
+class RemoteFile:
+    """A file at an address.
+
+    Attributes
+    ----------
+    url : str
+        Where it is; http or https.
+    name : str
+        What it is called on disk.
+    size : int or None
+        Its bytes, if known.
+    checksum : str or None
+        "sha256:" or "md5:" and its digest. None: nobody has published one, so the digest of the first download is kept
+        beside the file, and a later download must have the same.
+    """
+
+    url: str
+    name: str
+    size: int | None = None
+    checksum: str | None = None
+
+
+@dataclass(frozen=True)
 class Source:
     """A data set that can be had.
 
@@ -58,7 +79,7 @@ class Source:
         What it is and where from, in a sentence or two.
     make : callable
         Writes the data set's files into a folder, from the folder of what was downloaded; returns a digest of what it
-        has made. Further arguments: the data home of scikit-learn, and the patience.
+        has made. Further arguments: the data home of scikit-learn, and a time-out in seconds.
     files : tuple of RemoteFile
         What is downloaded. None: `make` leaves that to scikit-learn.
     digest : str or None
@@ -68,7 +89,7 @@ class Source:
     """
 
     about: str
-    make: Callable[[Path, Path, Path, Patience], str]
+    make: Callable[[Path, Path, Path, float], str]
     files: tuple[RemoteFile, ...] = ()
     digest: str | None = None
     text: bool = False
@@ -129,25 +150,22 @@ def read_mulan(path: Path, n_features: int, n_labels: int) -> Labelled:
     return sp.csr_array(table[:, :n_features]), sp.csr_array(table[:, n_features:])
 
 
-def _bibtex(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+def _bibtex(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     train, test = (read_mulan(raw / f"bibtex-{part}.arff", 1836, 159) for part in ("train", "test"))
     return _write(folder, train, test)
 
 
-def _delicious(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+def _delicious(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     X, Y = read_mulan(raw / "delicious.arff", 500, 983)
     return _write(folder, (X[:N_DELICIOUS], Y[:N_DELICIOUS]), (X[N_DELICIOUS:], Y[N_DELICIOUS:]))
 
 
-def _mnist(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+def _mnist(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     from sklearn.datasets import fetch_openml
 
     # Not parser="pandas": pandas 3 reads the classes as integers, on which scikit-learn 1.9 fails.
-    with _timeout(patience.timeout):
-        found = fetch_openml(
-            data_id=MNIST_ID, data_home=str(home), as_frame=False, parser="liac-arff",
-            n_retries=patience.attempts, delay=patience.wait,
-        )  # fmt: skip
+    with _timeout(timeout):
+        found = fetch_openml(data_id=MNIST_ID, data_home=str(home), as_frame=False, parser="liac-arff")
     X, y = np.asarray(found.data).astype(np.uint8), np.asarray(found.target).astype(np.uint8)
     n_train, n_test = N_MNIST
     _check_rows("mnist", X.shape, (n_train + n_test, SIDE * SIDE))
@@ -155,21 +173,19 @@ def _mnist(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
     return _write_images(folder, "mnist.npz", images)
 
 
-def _newsgroups(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+def _newsgroups(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     from sklearn.datasets import fetch_20newsgroups_vectorized
 
     parts = []
-    with _timeout(patience.timeout):
+    with _timeout(timeout):
         for subset in ("train", "test"):
-            X, y = fetch_20newsgroups_vectorized(
-                subset=subset, data_home=str(home), normalize=False, return_X_y=True,
-                n_retries=patience.attempts, delay=patience.wait,
-            )  # fmt: skip
+            options = {"data_home": str(home), "normalize": False, "return_X_y": True}
+            X, y = fetch_20newsgroups_vectorized(subset=subset, **options)
             parts.append((sp.csr_array(X), indicator([[int(label)] for label in y], 20)))
     return _write(folder, *parts)
 
 
-def _omniglot(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+def _omniglot(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     if not find_spec("PIL"):
         raise ImportError("omniglot is a set of PNG files, which need Pillow to be read: pip install pillow")
     drawn: dict[str, list[tuple[int, NDArray[np.uint8]]]] = {}
@@ -197,7 +213,7 @@ def _ink(png: bytes) -> NDArray[np.uint8]:
     return np.subtract(255, np.asarray(small, dtype=np.uint8)).ravel()
 
 
-def _eurlex(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+def _eurlex(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     parts = {part: list(_texts(raw / f"eurlex57k_raw_texts_{part}.txt.bz2")) for part in ("train", "val", "test")}
@@ -222,7 +238,7 @@ def _texts(path: Path) -> Iterator[tuple[list[str], str]]:
             yield labels.split(), text
 
 
-def _gowalla(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+def _gowalla(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     """A person's places to those that are held out; to train on, half of the former to the others, drawn here."""
     visited, held_out = (_places(raw / f"{part}.txt") for part in ("train", "test"))
     people = sorted(visited)
@@ -240,7 +256,7 @@ def _places(path: Path) -> dict[int, list[int]]:
     return {numbers[0]: numbers[1:] for numbers in lines if numbers}
 
 
-def _yso_titles(raw: Path, folder: Path, home: Path, patience: Patience) -> str:
+def _yso_titles(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     digest = hashlib.sha256()
     with (
         gzip.open(raw / "yso-finna-en-02.tsv.gz", "rt", encoding="utf-8", newline="") as titles,

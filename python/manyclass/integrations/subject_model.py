@@ -40,7 +40,7 @@ PARAMETERS: dict[str, type] = {
 }
 
 _EMBEDDED = {"model": "embedding", "dim": 512, "solver": "adagrad", "decay": 0.5, "max_iter": 4}
-# The best of a few by F1@5 on 5,000 held-out titles of yso-en (bench/notes/annif.md).
+# The best of a few by F1@5 on 5,000 held-out titles of yso-en (bench/decisions.md).
 DEFAULTS: dict[str, dict[str, Any]] = {
     "margin": {**_EMBEDDED, "sampler": "uniform", "n_negatives": 2048, "smoothing": 5.0},
     "softmax": {**_EMBEDDED, "sampler": "frequency", "n_negatives": 1024},

@@ -64,7 +64,7 @@ OVERTIME = 30  # a run ends after so many times its budget by the clock on the w
 IDENTITIES, FACE_DIMS, FACES_EACH, NOISE = 100_000, 128, 4, 1.5
 # What a search probes of its 2 sqrt(K) clusters on faces, and what it returns: for 100,000 identities a step by search
 # then costs less than a tenth of the exact one. Four blocks learn more there than eight in less time; of 20,000
-# identities eight learn more (bench/notes/decomposition.md).
+# identities eight learn more (bench/decisions.md).
 MIPS = {"n_probe": 4, "budget": 64}
 BLOCKS_OF_FACES = {"n_blocks": 4, "n_probe": 2, "budget": 32}
 NOTES = (

@@ -50,7 +50,7 @@ CURVE_POINTS = 200
 TOY_BATCH, TOY_NEGATIVES = 100, 10
 # Times the estimator's automatic rate, which is for single points: averaged steps of a batch bear more, by how much
 # depends on how alike the points are. On mnist 150 gives a larger bound than 50 and 500, whose norms to SOFT are .46,
-# .44 and .71 (bench/notes/papers.md).
+# .44 and .71 (bench/figures/papers.md).
 SGD_RATES = (50.0, 150.0, 500.0)
 
 BOUNDS: dict[str, Callable[..., Bound | VariationalBound]] = {"OVE": one_vs_each, "BOUCHARD": bouchard}

@@ -38,7 +38,7 @@ from manyclass.search.spherical import SphericalClusterIndex
 # Up to so many classes, whose index would be one cluster, all are scored.
 EXACT_CLASSES = EXACT_ROWS
 # Classes found for the normaliser where fewer are asked for, and classes drawn: more of either cost more than they gain
-# (bench/notes/search.md).
+# (bench/decisions.md).
 HEAD = 64
 TAIL = 1024
 # At least this share of the clusters is probed: one cluster of 632 found 99 % of the five best labels of planted rows,

@@ -19,7 +19,7 @@ from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, writ
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
 from manyclass.search.report import ApproximateLosses, SearchReport
 
-# Up to this many rows one cluster is as fast as any number of them (bench/notes/search.md), and exact.
+# Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096
 CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is so many times the square root of K
 BUDGET_SHARE = 100  # a search finds one class in so many unless it is told how many (Yen et al. 2018, section 5)

@@ -3,7 +3,7 @@
 The schedule of `fit`, which falls linearly to 0.004 of its first step size, is wound back by the share that the new
 text has of all that was read before: to its beginning for as much text, and hardly at all for a little. It then falls
 to the end again. A stream that began without `fit` keeps the first step size. With a fifth of a text of novels as the
-new text, the step size with which `fit` ended loses 0.09 nats on held-out sentences of it (bench/notes/partial_fit.md).
+new text, the step size with which `fit` ended loses 0.09 nats on held-out sentences of it (bench/decisions.md).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class MaskedGradients:
 
     F is then that of the words found. Of a DecomposedIndex these are what all its blocks find, with exact scores and
     one loss; or, with `messages`, the paper's mean over the blocks, which counts words that are high in one block by
-    chance (bench/notes/words.md), joined by Algorithm 2.
+    chance (bench/decisions.md), joined by Algorithm 2.
     """
 
     def __init__(self, collapsed: Collapsed, index: Index, budget: int, dim: int, *, messages: bool = False) -> None:

@@ -1,1 +1,0 @@
-"""Predictions of one model over HTTP, by the standard library's server: what `manyclass serve` runs."""

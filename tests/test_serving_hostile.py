@@ -1,0 +1,103 @@
+"""Requests to the server that are no requests, cost much to read, or come from a page of another site."""
+
+import json
+import re
+
+import pytest
+from test_serving import D, ask, limited, post, raw, serving, started
+from test_serving import dense as dense  # fixtures
+from test_serving import server as server
+
+from manyclass.serving import Predictor, Server
+
+MUCH = 600_000  # bytes of a request's head: what asyncio reads at a time, 256 KiB, is parsed, whatever it holds
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (b"\x00\x01\x02 garbage\r\n\r\n", 400),
+        (b"GET /health\r\n\r\n", 400),
+        (b"GET /health HTTP/one\r\n\r\n", 400),
+        (b"GET /" + b"x" * MUCH + b" HTTP/1.1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"A: 1\r\n" * (MUCH // 6) + b"\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: 1" + b"\r\n ;" * (MUCH // 4) + b"\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+        (b"POST /predict HTTP/1.0\r\nContent-Type: application/json\r\n\r\n", 411),
+        (b"POST /predict HTTP/1.0\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+        (b"POST /predict HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 400),
+        (
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n",
+            413,
+        ),
+        (b"GET /health HTTP/1.0\r\n\r\n", 200),
+    ],
+)
+def test_malformed_http_is_answered_and_the_connection_closed(server, request_, code):
+    head, _, body = raw(server, request_).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % code)
+    assert b"\r\nconnection: close" in head.lower()
+    told = json.loads(body)
+    assert code == 200 or (told["error"] and len(told["error"]) < 250)
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        b'{"row": {' + b'"x": 1,' * 400_000 + b'"x": 2}}',
+        b'{"row": {' + b",".join(b'"%d": 1' % i for i in range(400_000)) + b',"1": 2}}',
+    ],
+)
+def test_an_object_of_very_many_names_is_refused(server, many):
+    """In linear time: counting each name anew took 41 seconds for a twentieth of these bytes."""
+    assert "occurs twice" in post(server, many)[1]["error"]
+
+
+@pytest.mark.parametrize("kind", ["application/json" + ";" * 10_000, "application/json;" + '"' * 10_000, ";" * 10_000])
+def test_a_content_type_of_very_many_parts_is_read_or_refused(server, kind):
+    assert post(server, {"row": [0] * D}, **{"Content-Type": kind})[0] in (200, 415)
+
+
+def test_a_body_that_was_refused_is_not_read_as_another_request(server):
+    body = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"
+    last = b"GET /nothing HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    found = raw(server, head % len(body) + body + last)
+    assert re.findall(rb"HTTP/1.1 (\d+)", found) == [b"415", b"404"]
+
+
+# Hosts
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:80", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("models.example", 200),
+        ("evil.example", 400),
+        ("localhost.evil.example", 400),
+        ("127.0.0.1.evil.example:8000", 400),
+        ("192.0.2.1", 400),
+        ("", 400),
+        ("[", 400),
+    ],
+)
+def test_a_request_must_name_a_host_that_is_the_server(dense, host, code):
+    """A page whose name leads to this address (DNS rebinding) must neither ask nor read."""
+    with started(dense[0], hosts=["Models.example"]) as server:
+        for path in ("/health", "/metrics"):
+            assert ask(server, path=path, headers={"Host": host})[0] == code
+        assert post(server, {"row": [0] * D}, Host=host)[0] == code
+
+
+def test_a_server_of_all_addresses_knows_addresses_and_any_host_may_be_allowed(dense):
+    limits = limited()
+    for hosts, name in (((), 400), (["*"], 200)):
+        server = Server("0.0.0.0", 0, Predictor(dense[0], limits, 5), {}, limits, hosts)
+        with serving(server):
+            assert ask(server, headers={"Host": "192.0.2.1:8000"})[0] == 200
+            assert ask(server, headers={"Host": "evil.example"})[0] == name
