@@ -167,7 +167,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", action="store_true", help="tell the processor's seconds, too")
     args = parser.parse_args()
-    print(f"{os.cpu_count()} processors, {_core.best_isa()}, load {os.getloadavg()[0]:.1f}, OpenMP: {_core.by_openmp()}")
+    print(
+        f"{os.cpu_count()} processors, {_core.best_isa()}, load {os.getloadavg()[0]:.1f}, OpenMP: {_core.by_openmp()}"
+    )
     print("| case | load | 1 thread, s | 2 by OpenMP, times | 2 of the standard library, times |")
     print("|---|---|---|---|---|", flush=True)
     for name, work in cases(SAMPLED if args.all else FEW).items():

@@ -93,7 +93,19 @@ void a_team_meets_at_its_barriers() {
   for (std::size_t rank = 0; rank < 4; ++rank) CHECK(second[rank] == (first[rank] == 1 ? size : 0));
 }
 
-// What n pieces of a microsecond or so take where `together` is the time of a team's.
+void a_team_in_a_team_does_all_of_its_work() {
+  std::atomic<int> made{0}, members{0};
+  run_team(3, [&](Member me) {
+    ++members;
+    me.barrier();
+    for (int repetition = 0; repetition < 3; ++repetition) parallel_for(3, 50, [&](std::size_t) { ++made; });
+    run_team(2, [](Member inner) { inner.barrier(); });
+  });
+  CHECK(members >= 1);
+  CHECK(made == 150 * members);
+}
+
+// What n pieces of work take in all, each a tenth of a millisecond for one thread, where `together` is the time of a team's.
 template <class F>
 double paced(Offset n, F&& together) {
   Pace pace(2);
@@ -114,7 +126,7 @@ double paced(Offset n, F&& together) {
   return total;
 }
 
-void a_team_costs_a_tenth_at_most_of_what_one_thread_takes() {
+void a_team_costs_little_of_what_one_thread_takes() {
   constexpr Offset n = 100'000;  // ten seconds of one thread
   for (const double ratio : {0.1, 0.5, 0.9, 1.0, 1.1, 2.0, 30.0, 3000.0}) {
     const double best = 1e-4 * static_cast<double>(n) * std::min(ratio, 1.0), first_batch = 1e-4 * ratio;
@@ -298,7 +310,8 @@ int main() {
   draws_below_n_are_uniform();
   parallel_for_makes_every_item_once();
   parallel_for_rethrows_and_stops();
-  a_team_costs_a_tenth_at_most_of_what_one_thread_takes();
+  a_team_in_a_team_does_all_of_its_work();
+  a_team_costs_little_of_what_one_thread_takes();
   what_a_team_has_lost_is_worked_off_once();
   a_team_meets_at_its_barriers();
   a_barrier_outlives_the_threads_that_wait_at_it();

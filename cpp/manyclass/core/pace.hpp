@@ -1,9 +1,10 @@
 // Whether work that threads share is done by all of them or by one, by what each way took of late.
 //
 // Members of a team wait for each other. Where other programs have the processors, or pieces of work take microseconds, a
-// team can be slower than one thread, by a factor of 30 (bench/notes/threads.md). What a team loses is made up for by ten
-// times as much work of one thread before the next is tried, so that it costs a tenth at most. The clock decides who
-// works and never what comes out: this is for work whose result does not depend on the number of threads.
+// team can be slower than one thread, by a factor of 30 (bench/notes/threads.md). What a team loses is made up for by
+// twenty times as much work of one thread before the next is tried, so that it costs a twentieth, behind a first trial.
+// The clock decides who works and never what comes out: this is for work whose result does not depend on the number of
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 
 namespace manyclass {
 
-inline constexpr double payback = 10;  // seconds of the better way for a second that the other one lost
+inline constexpr double payback = 20;  // seconds of the better way for a second that the other one lost
 
 // Of threads that meet at barriers: which way the next pieces of work are done, and how many.
 class Pace {

@@ -36,15 +36,17 @@ thread_local int last_size = 1;
 // (bench/notes/threads.md). They look 1,000 times where libgomp counts more threads than processors (gomp_managed_threads
 // in its config/linux/wait.h). So it is given more to count: a region whose threads sleep until the process ends. Where
 // these would be more than the team, which then has less than a half of the processors, little is lost by looking.
-void wait_asleep(int n) {
+void wait_asleep([[maybe_unused]] int n) {
+  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
+    if (std::getenv(name) != nullptr) return;  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+  }
 #ifdef KMP_VERSION_MAJOR  // LLVM's library has a function for it
-  if (std::getenv("KMP_BLOCKTIME") == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr) kmp_set_blocktime(0);
+  kmp_set_blocktime(0);
 #else
   static std::atomic<bool> asked{false};
   static std::atomic<int> never{0}, asleep{0};
   const int missing = omp_get_num_procs() + 1 - n;
   if (missing < 1 || missing > n) return;
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (asked.exchange(true) || !can_start(2 * (missing + 1))) return;
   std::thread([missing] {
 #pragma omp parallel num_threads(missing + 1)
@@ -61,9 +63,9 @@ void wait_asleep(int n) {
 // Returns whether it has done the job.
 bool done_by_openmp(int n, Job job) {
   if (has_forked) return false;
+  if (n > last_size) wait_asleep(n);
   // Threads that have just ended may count for a limit a little longer, and hence twice what the team lacks.
   while (n > last_size && !can_start(2 * (n - last_size))) n = (n + last_size) / 2;
-  if (n > last_size) wait_asleep(n);
 #pragma omp parallel num_threads(n)
   {
     const int rank = omp_get_thread_num(), size = omp_get_num_threads();
@@ -105,9 +107,11 @@ int most_threads() {
   return omp_get_max_threads();
 #else
   static const int most = [] {
-    const char* given = std::getenv("OMP_NUM_THREADS");
-    const int n = given == nullptr ? 0 : std::atoi(given);  // of "4,2", for teams in teams, the first counts
-    return n > 0 ? n : std::numeric_limits<int>::max();
+    constexpr int all = std::numeric_limits<int>::max();
+    const char* given = std::getenv("OMP_NUM_THREADS");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+    // Of "4,2", for teams in teams, the first counts.
+    const long n = given == nullptr ? 0 : std::strtol(given, nullptr, 10);
+    return n > 0 ? static_cast<int>(std::min<long>(n, all)) : all;
   }();
   return most;
 #endif
