@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# Before OpenMP is loaded, which reads it once: teams may have as many threads as `four_cores` lets n_jobs ask for.
+os.environ["OMP_NUM_THREADS"] = "4"
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a shell runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and of commands that tests start and interrupt
 

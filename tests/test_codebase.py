@@ -266,10 +266,10 @@ def test_a_stage_includes_only_stages_to_its_left():
         assert broken(lambda text, stage=stage: includes_from_the_right(stage, text), [path]) == []
 
 
-@pytest.mark.parametrize(("rule", "place"), [(threads_begun, "workers"), (clocks, "interrupt")])
+@pytest.mark.parametrize(("rule", "place"), [(threads_begun, "teams workers"), (clocks, "interrupt")])
 def test_threads_begin_and_time_is_told_in_one_place(rule, place):
     core = ROOT / "cpp/manyclass/core"
-    at = {core / f"{place}.hpp", core / f"{place}.cpp"}
+    at = {core / f"{name}{suffix}" for name in place.split() for suffix in (".hpp", ".cpp")}
     assert any(rule(path.read_text()) for path in at)
     assert broken(rule, [path for path in files(".hpp", ".cpp", under="cpp") if path not in at]) == []
 

@@ -1,5 +1,6 @@
 """The C++ core without Python: its own tests, plain and under sanitizers, and the instructions it is made of."""
 
+import json
 import os
 import platform
 import re
@@ -127,6 +128,37 @@ def test_wide_instructions_stand_only_in_functions_chosen_at_run_time(plain):
         "0000 <a>:\n 0:\tvaddps %zmm1,%zmm2,%zmm3\n0010 <b>:\n 10:\tvxorps %xmm0,%xmm0,%xmm0\n 14:\tmov %eax,%ebx\n"
     )
     assert instruction_sets(planted) == {"zmm": {"a"}, "avx": {"b"}}
+
+
+def command_of_teams(folder: Path, *options: str) -> str:
+    """How the file with the only pragma of OpenMP is compiled."""
+    only = ("-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-DMANYCLASS_PYTHON=OFF")
+    command = [tool("cmake"), "-S", ROOT, "-B", folder, *only, *options]
+    subprocess.run(command, capture_output=True, check=True)
+    commands = json.loads((folder / "compile_commands.json").read_text())
+    return next(entry["command"] for entry in commands if entry["file"].endswith("core/teams.cpp"))
+
+
+def test_openmp_is_taken_where_the_compiler_has_it_but_not_by_choice_or_under_thread_sanitizer(tmp_path):
+    source = tmp_path / "region.cpp"
+    source.write_text("#include <omp.h>\nint main() { return omp_get_max_threads() > 0 ? 0 : 1; }\n")
+    compiler = os.environ.get("CXX", "c++")
+    made = subprocess.run([compiler, "-fopenmp", source, "-o", tmp_path / "region"], capture_output=True, check=False)
+    has_openmp = made.returncode == 0
+    assert ("MANYCLASS_OPENMP" in command_of_teams(tmp_path / "plain")) == has_openmp
+    assert ("MANYCLASS_OPENMP" in command_of_teams(tmp_path / "a", "-DMANYCLASS_SANITIZE=address")) == has_openmp
+    assert "MANYCLASS_OPENMP" not in command_of_teams(tmp_path / "off", "-DMANYCLASS_OPENMP=OFF")
+    assert "MANYCLASS_OPENMP" not in command_of_teams(tmp_path / "tsan", "-DMANYCLASS_SANITIZE=thread")
+
+
+@pytest.mark.long
+def test_the_core_works_without_openmp(tmp_path):
+    build = Build(ROOT, tmp_path, ("-DMANYCLASS_OPENMP=OFF",))
+    build.make()
+    for program in PROGRAMS:
+        build.passes(program)
+    # Its only bound is the variable, which OpenMP would read.
+    build.passes("test_core", OMP_NUM_THREADS="2")
 
 
 @pytest.mark.long

@@ -32,7 +32,8 @@ def test_clang_tidy_finds_nothing(tmp_path):
     tool("clang-tidy")
     compiler = os.environ.get("CXX", "c++")
     command = [tool("cmake"), "-S", ROOT, "-B", tmp_path, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *for_python(compiler)]
-    subprocess.run(command, capture_output=True, check=True)
+    # The tool of PyPI has no <omp.h>.
+    subprocess.run([*command, "-DMANYCLASS_OPENMP=OFF"], capture_output=True, check=True)
     assert len(SOURCES) > 50
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         found = list(threads.map(lambda source: found_in("-p", tmp_path, source), SOURCES))

@@ -1,13 +1,27 @@
 // The extension module manyclass._core: one bind_<stage>.cpp per stage of the flow.
 #include "bindings/module.hpp"
 
+#include "bindings/arrays.hpp"
 #include "manyclass/core/isa.hpp"
+#include "manyclass/core/parallel.hpp"
 
 namespace manyclass {
 
 PYBIND11_MODULE(_core, m) {
   m.doc() = "The C++ core of manyclass: views in, arrays out. Internal; its functions may change at any time.";
   m.def("best_isa", [] { return name_of(best_isa()); }, "Widest instruction set of this processor that is used.");
+  m.def("most_threads", most_threads, "The most threads that OpenMP gives to a team of the calling thread.");
+  m.def(
+      "team_size",
+      [](int n_threads) {
+        int size = 0;
+        run_team(n_threads, [&size](Member me) {
+          if (me.rank() == 0) size = me.size();
+        });
+        return size;
+      },
+      py::arg("n_threads"), "How many threads a team has that asks for so many here and now.");
+  m.def("by_openmp", by_openmp, "Whether the package was built with OpenMP.");
   bind_registry(m);
   bind_interrupts(m);
   bind_io(m);

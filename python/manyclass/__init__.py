@@ -6,6 +6,8 @@ Environment variables:
 - MANYCLASS_ISA: "baseline", "avx2" or "avx512", beyond which the core uses no instruction set; else what there is.
 - MANYCLASS_HUGE_PAGES: "0" to ask the system for no huge pages for the core's own tables. Weights are NumPy's arrays,
   for which NUMPY_MADVISE_HUGEPAGE says the same.
+- OMP_NUM_THREADS: the most threads of a team, whatever `n_jobs` says. Teams are OpenMP's, where the package was built
+  with it, so that its other variables, threadpoolctl and the limits of joblib's processes hold for them, too.
 """
 
 import importlib.util

@@ -96,9 +96,12 @@ def n_threads_from(n_jobs: int | None) -> int:
 
 
 def cores() -> int:
-    """How many processors this process may use, by its affinity and its container's quota."""
+    """How many threads work at once here: by the process's affinity, its container's quota, and the limits of OpenMP.
+
+    The last are `OMP_NUM_THREADS`, and what threadpoolctl and joblib have set for the calling thread.
+    """
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    return _cores_with(affinity)
+    return min(_cores_with(affinity), _core.most_threads())
 
 
 @cache

@@ -25,7 +25,8 @@ int counted(int n, int& size) {
   {
     const Crew crew(n);
     size = crew.size();
-    crew.start({[](const void* body, int) { ++*static_cast<std::atomic<int>*>(const_cast<void*>(body)); }, &count});
+    crew.start(
+        {[](const void* body, int, int) { ++*static_cast<std::atomic<int>*>(const_cast<void*>(body)); }, &count});
   }
   return count;
 }

@@ -1,4 +1,5 @@
 // The parts below training: draws, threads, roots, views.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "check.hpp"
 #include "manyclass/core/interrupt.hpp"
+#include "manyclass/core/pace.hpp"
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/core/simd.hpp"
@@ -89,6 +91,67 @@ void a_team_meets_at_its_barriers() {
   const int size = std::accumulate(first.begin(), first.end(), 0);  // the system may give fewer than asked for
   CHECK(size >= 1);
   for (std::size_t rank = 0; rank < 4; ++rank) CHECK(second[rank] == (first[rank] == 1 ? size : 0));
+}
+
+void a_team_in_a_team_does_all_of_its_work() {
+  std::atomic<int> made{0}, members{0};
+  run_team(3, [&](Member me) {
+    ++members;
+    me.barrier();
+    for (int repetition = 0; repetition < 3; ++repetition) parallel_for(3, 50, [&](std::size_t) { ++made; });
+    run_team(2, [](Member inner) { inner.barrier(); });
+  });
+  CHECK(members >= 1);
+  CHECK(made == 150 * members);
+}
+
+// What n pieces of work take in all, each a tenth of a millisecond for one thread, where `together` is the time of a team's.
+template <class F>
+double paced(Offset n, F&& together) {
+  Pace pace(2);
+  double total = 0;
+  while (n > 0) {
+    const Offset most = std::min(n, pace.n_pieces());
+    const double most_seconds = pace.most_seconds();
+    double seconds = 0;
+    Offset made = 0;
+    while (made < most && seconds < most_seconds) {
+      seconds += pace.n_threads() > 1 ? together(total + seconds) : 1e-4;
+      ++made;
+    }
+    pace.took(seconds, made);
+    total += seconds;
+    n -= made;
+  }
+  return total;
+}
+
+void a_team_costs_little_of_what_one_thread_takes() {
+  constexpr Offset n = 100'000;  // ten seconds of one thread
+  for (const double ratio : {0.1, 0.5, 0.9, 1.0, 1.1, 2.0, 30.0, 3000.0}) {
+    const double best = 1e-4 * static_cast<double>(n) * std::min(ratio, 1.0), first_batch = 1e-4 * ratio;
+    CHECK(paced(n, [=](double) { return 1e-4 * ratio; }) < 1.1 * best + first_batch);
+  }
+  // Where other programs begin after two seconds and end after four, half a second is lost before that is seen.
+  const auto changing = [](double at) { return at > 2 && at < 4 ? 1e-2 : 0.5e-4; };
+  CHECK(paced(2 * n, changing) < 1.1 * 11 + 0.5);
+}
+
+void what_a_team_has_lost_is_worked_off_once() {
+  Debt debt;
+  int made = 0;
+  const auto work = [&](auto&& owes) {
+    while (owes()) ++made;
+  };
+  debt.add(-1);
+  debt.work_off(work);
+  CHECK(made == 0);
+  debt.add(1e-4);
+  debt.work_off(work);
+  CHECK(made > 0);
+  const int before = made;
+  debt.work_off(work);
+  CHECK(made == before);
 }
 
 // Under AddressSanitizer: a thread may be at the last barrier when the caller has left it.
@@ -247,6 +310,9 @@ int main() {
   draws_below_n_are_uniform();
   parallel_for_makes_every_item_once();
   parallel_for_rethrows_and_stops();
+  a_team_in_a_team_does_all_of_its_work();
+  a_team_costs_little_of_what_one_thread_takes();
+  what_a_team_has_lost_is_worked_off_once();
   a_team_meets_at_its_barriers();
   a_barrier_outlives_the_threads_that_wait_at_it();
   what_ends_one_thread_ends_all_of_its_team();

@@ -1,54 +1,86 @@
-// Whether work that a team shares is done by all of its threads or by one, by what each way took of late.
+// Whether work that threads share is done by all of them or by one, by what each way took of late.
 //
-// Members wait for each other at every barrier. Where other programs have the processors, or pieces of work take
-// microseconds, a team can be slower than one thread, by a factor of 30 (bench/decisions.md). The clock decides who
-// works and never what comes out: this is for work whose result does not depend on the number of threads.
+// Members of a team wait for each other. Where other programs have the processors, or pieces of work take microseconds, a
+// team can be slower than one thread, by a factor of 30 (bench/figures/threads.md). What a team loses is made up for by
+// twenty times as much work of one thread before the next is tried, so that it costs a twentieth, behind a first trial.
+// The clock decides who works and never what comes out: this is for work whose result does not depend on the number of
+// threads.
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/core/types.hpp"
 
 namespace manyclass {
 
+inline constexpr double payback = 20;  // seconds of the better way for a second that the other one lost
+
+// Of threads that meet at barriers: which way the next pieces of work are done, and how many.
 class Pace {
  public:
   explicit Pace(int n_threads) : n_threads_(n_threads) {}
 
   int n_threads() const { return together_ ? n_threads_ : 1; }
-  // How many pieces of work to do in this way before took() is to be called; it may be called with fewer.
+  // How many pieces of work to do in this way, and for how long, before took() is to be called; it may be called sooner.
   Offset n_pieces() const { return left_; }
+  double most_seconds() const { return limit_ - seconds_; }
 
   void took(double seconds, Offset n_pieces) {
     seconds_ += seconds;
     done_ += n_pieces;
     left_ -= n_pieces;
-    if (left_ > 0) return;
+    if (done_ == 0 || (left_ > 0 && seconds_ < limit_)) return;
     seconds_a_piece_[together_ ? 1 : 0] = seconds_ / static_cast<double>(done_);
+    trial_ = !trial_;
     if (trial_) {
+      together_ = !choice_;
+      left_ = trial;
+      limit_ = 2 * trial * seconds_a_piece_[choice_ ? 1 : 0];
+    } else {
       const bool better = seconds_a_piece_[1] < seconds_a_piece_[0];
+      const double best = seconds_a_piece_[better ? 1 : 0];
+      const double lost = better == together_ ? 0 : seconds_ - static_cast<double>(done_) * best;
       stint_ = better == choice_ ? std::clamp(2 * stint_, shortest, longest) : shortest;
       choice_ = together_ = better;
-    } else {
-      together_ = !choice_;
+      left_ = std::max(stint_, static_cast<Offset>(std::min(payback * lost / best, 1e9)));
+      limit_ = std::max(payback * lost, look_again);
     }
-    trial_ = !trial_;
-    left_ = trial_ ? trial : stint_;
     seconds_ = 0;
     done_ = 0;
   }
 
  private:
-  // Pieces of work: a trial of the other way costs at most an eighth of the stint before it, times how much slower it
-  // is; each that finds nothing new doubles the next stint.
+  // Pieces of work: each trial of the other way that finds nothing new doubles the next stint.
   static constexpr Offset trial = 8, shortest = 64, longest = 8192;
+  static constexpr double look_again = 0.5;  // seconds: other programs begin and end
 
   int n_threads_;
   bool choice_ = false, together_ = false;  // one thread first, as it is the one that cannot lose
   bool trial_ = false;
   Offset stint_ = trial, left_ = trial, done_ = 0;
-  double seconds_ = 0;
+  double seconds_ = 0, limit_ = std::numeric_limits<double>::infinity();
   double seconds_a_piece_[2] = {};  // of one thread, of the team
+};
+
+// Of threads that take pieces of work from a common heap: what a team has lost, which its caller works off alone.
+class Debt {
+ public:
+  // Calls work(owes), which is to work alone for as long as owes() is true.
+  template <class F>
+  void work_off(F&& work) {
+    if (seconds_ <= 0) return;
+    const Stopwatch time;
+    work([&] { return time.seconds() < seconds_; });
+    seconds_ -= time.seconds();
+  }
+
+  // A team took so much longer than one thread would have taken, or as much less where it is negative.
+  void add(double lost) { seconds_ = payback * std::max(lost, 0.0); }
+
+ private:
+  double seconds_ = 0;
 };
 
 }  // namespace manyclass

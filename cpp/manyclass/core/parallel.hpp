@@ -1,19 +1,18 @@
-// Threads: teams, barriers and parallel loops.
-//
-// Not OpenMP: its threads do not survive a fork, so that a child hangs at its first team; and where one cannot be
-// started, the process ends.
+// Threads: teams, barriers and parallel loops. Where a team's threads come from is told in teams.hpp.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "manyclass/core/interrupt.hpp"
-#include "manyclass/core/workers.hpp"
+#include "manyclass/core/pace.hpp"
+#include "manyclass/core/teams.hpp"
 
 namespace manyclass {
 
@@ -23,12 +22,10 @@ namespace manyclass {
 // for milliseconds, as OpenMP's does, made training ten times slower on a machine with something else to do.
 class Barrier {
  public:
-  // Before any thread waits.
-  void expect(int n_threads) { n_threads_ = n_threads; }
-
-  void wait() {
+  // Waits for n_threads in all, a number that is the same for each of them.
+  void wait(int n_threads) {
     const unsigned round = round_.load(std::memory_order_relaxed);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == n_threads_) {
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == n_threads) {
       arrived_.store(0, std::memory_order_relaxed);
       round_.store(round + 1, std::memory_order_release);
       return;
@@ -40,7 +37,6 @@ class Barrier {
 
  private:
   static constexpr int patience = 1 << 14;  // loads from the own cache, about a nanosecond each
-  int n_threads_ = 1;
   std::atomic<int> arrived_{0};
   std::atomic<unsigned> round_{0};
 };
@@ -50,7 +46,7 @@ class Member {
  public:
   Member(int rank, int size, Barrier& gate) : rank_(rank), size_(size), gate_(&gate) {}
 
-  void barrier() const { gate_->wait(); }
+  void barrier() const { gate_->wait(size_); }
   int rank() const { return rank_; }
   int size() const { return size_; }
 
@@ -67,60 +63,53 @@ class Member {
   Barrier* gate_;
 };
 
-// A job that calls body(rank).
+// A job that calls body(rank, size).
 template <class Body>
 Job job_of(const Body& body) {
-  return {[](const void* of, int rank) { (*static_cast<const Body*>(of))(rank); }, &body};
+  return {[](const void* of, int rank, int size) { (*static_cast<const Body*>(of))(rank, size); }, &body};
 }
 
-// Runs f(member) on n_threads threads at once, or on fewer where the system has no more. f must not throw: a member that
-// left early would keep the others waiting at a barrier.
+// Runs f(member) on n_threads threads at once, or on fewer where OpenMP or the system gives no more. f must not throw: a
+// member that left early would keep the others waiting at a barrier.
 template <class F>
 void run_team(int n_threads, F&& f) {
-  if (n_threads == 1) {  // without a crew, whose waking takes microseconds, a tenth of a single query
-    Barrier gate;
-    f(Member(0, 1, gate));
-    return;
-  }
-  int size = 1;
   Barrier gate;
   std::atomic<bool> ended{false};
-  const auto member = [&](int rank) {
+  const auto member = [&](int rank, int size) {
     const InTeam team(ended);
     f(Member(rank, size, gate));
   };
-  const Crew crew(n_threads - 1);  // last, so that its threads have ended before what they look at
-  size = crew.size() + 1;
-  gate.expect(size);
-  crew.start(job_of(member));
-  member(0);
+  run_together(n_threads, job_of(member));
 }
 
-// Runs f(rank) on up to n_threads threads, each of which takes pieces of the work until none is left: so threads that
-// have not begun when the caller has ended never do. f must not throw.
+// Runs f(rank) on up to n_threads threads, each of which takes pieces of the work until none is left. f must not throw.
+// Returns the seconds by which this took longer than the threads' own seconds in all, which one thread might have taken:
+// more than 0 where the caller did most of it and then waited for a thread that the system had not let begin.
 template <class F>
-void share_out(int n_threads, F&& f) {
+double share_out(int n_threads, F&& f) {
   std::atomic<bool> ended{false};
-  const auto member = [&](int rank) {
+  std::atomic<std::int64_t> worked{0};  // nanoseconds
+  const Stopwatch all;
+  const auto member = [&](int rank, int) {
     const InTeam team(ended);
+    const Stopwatch own;
     f(rank);
+    worked += static_cast<std::int64_t>(1e9 * own.seconds());
   };
-  const Crew crew(n_threads - 1);
-  crew.start(job_of(member));
-  member(0);
-  crew.recall();
+  share(n_threads, job_of(member));
+  return all.seconds() - 1e-9 * static_cast<double>(worked);
 }
 
 // Calls f(i) for i in [0, n). Threads take one item at a time, so an item should be a sizeable piece of work. The first
 // exception is rethrown in the caller once all threads have stopped; the caller polls between its items.
 template <class F>
 void parallel_for(int n_threads, std::size_t n, F&& f) {
+  thread_local Debt debt;  // of this loop in the code, as f has a type of its own
   std::atomic<std::size_t> next{0};
   std::exception_ptr error;
   std::mutex error_mutex;
-  const auto useful = std::min<std::size_t>(n, static_cast<std::size_t>(std::max(n_threads, 1)));
-  share_out(static_cast<int>(useful), [&](int) {
-    for (std::size_t i = next++; i < n; i = next++) {
+  const auto items = [&](auto&& go_on) {
+    for (std::size_t i; go_on() && (i = next++) < n;) {
       try {
         poll();
         f(i);
@@ -130,7 +119,17 @@ void parallel_for(int n_threads, std::size_t n, F&& f) {
         next = n;
       }
     }
-  });
+  };
+  const auto always = [] { return true; };
+  const int most = std::min(n_threads, most_threads());
+  if (most > 1) debt.work_off(items);
+  const auto n_left = n - std::min<std::size_t>(next, n);
+  const auto useful = static_cast<int>(std::min<std::size_t>(n_left, static_cast<std::size_t>(std::max(most, 1))));
+  if (useful > 1) {
+    debt.add(share_out(useful, [&](int) { items(always); }));
+  } else {
+    items(always);
+  }
   if (error) std::rethrow_exception(error);
 }
 

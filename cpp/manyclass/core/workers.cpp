@@ -23,9 +23,10 @@ class Worker {
     std::thread([this] { serve(); }).detach();
   }
 
-  void start(Job job, int rank) {
+  void start(Job job, int rank, int size) {
     job_ = job;
     rank_ = rank;
+    size_ = size;
     state_ = asked;
     state_.notify_one();
   }
@@ -50,7 +51,7 @@ class Worker {
       state_.wait(idle);
       int expected = asked;
       if (!state_.compare_exchange_strong(expected, busy)) continue;  // it was taken back
-      job_.call(job_.body, rank_);
+      job_.call(job_.body, rank_, size_);
       state_ = idle;
       state_.notify_one();
     }
@@ -58,7 +59,7 @@ class Worker {
 
   std::atomic<int> state_{idle};
   Job job_{};
-  int rank_ = 0;
+  int rank_ = 0, size_ = 1;
 };
 
 namespace {
@@ -105,7 +106,23 @@ void Crew::recall() const {
 }
 
 void Crew::start(Job job) const {
-  for (int i = 0; i < size(); ++i) workers_[static_cast<std::size_t>(i)]->start(job, i + 1);
+  for (int i = 0; i < size(); ++i) workers_[static_cast<std::size_t>(i)]->start(job, i + 1, size() + 1);
+}
+
+bool can_start(int n) {
+  std::atomic<bool> counted{false};
+  std::vector<std::thread> threads;
+  bool all = true;
+  try {
+    threads.reserve(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) threads.emplace_back([&counted] { counted.wait(false); });
+  } catch (const std::exception&) {  // the system has no thread, or no memory for one
+    all = false;
+  }
+  counted = true;
+  counted.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  return all;
 }
 
 }  // namespace manyclass

@@ -203,23 +203,31 @@ class Loop final : public Trainer {
     return progress;
   }
 
+  // Batches that are made in one way: how many, for how long, and how it ended, which member 0 tells.
+  struct Stint {
+    Offset n_batches;
+    Deadline time;
+    bool over = false, late = false;  // its time, and that of the run, has passed
+  };
+
   Progress together(const Run& run) {
     Progress progress;
     progress.loss = run.stretch.loss;
-    bool late = false;
-    for (Offset at = run.stretch.first; at < run.stretch.last && !late && !run.watch.stopped();) {
+    for (Offset at = run.stretch.first; at < run.stretch.last && !run.watch.stopped();) {
       const Stopwatch time;
       const Offset n_left = (run.stretch.last - at - 1) / settings_.batch + 1;
-      const Offset n = settings_.n_threads > 1 ? std::min(n_left, pace_.n_pieces()) : n_left;
-      team(settings_.n_threads > 1 ? pace_.n_threads() : 1, run, at, n, late, progress);
-      if (settings_.n_threads > 1) pace_.took(time.seconds(), n);
-      at += n * settings_.batch;
+      const bool alone = settings_.n_threads == 1;
+      Stint stint{alone ? n_left : std::min(n_left, pace_.n_pieces()), Deadline(pace_.most_seconds())};
+      team(alone ? 1 : pace_.n_threads(), run, at, stint, progress);
+      const Offset made = run.stretch.first + progress.visits - at;
+      if (!alone) pace_.took(time.seconds(), (made + settings_.batch - 1) / settings_.batch);
+      if (stint.late) break;
+      at += made;
     }
     return progress;
   }
 
-  // Makes n batches.
-  void team(int n_threads, const Run& run, Offset first, Offset n, bool& late, Progress& progress) {
+  void team(int n_threads, const Run& run, Offset first, Stint& stint, Progress& progress) {
     run_team(n_threads, [&](Member me) {
       if constexpr (ByOwners<Policy>) {
         if (me.size() > 1) {
@@ -227,8 +235,8 @@ class Loop final : public Trainer {
           me.barrier();
         }
       }
-      for (Offset b = 0; b < n; ++b) {
-        if (!batch(me, run, first + b * settings_.batch, late, progress)) break;
+      for (Offset b = 0; b < stint.n_batches; ++b) {
+        if (!batch(me, run, first + b * settings_.batch, stint, progress)) break;
       }
     });
   }
@@ -239,8 +247,8 @@ class Loop final : public Trainer {
     return {begin, static_cast<std::size_t>(size)};
   }
 
-  // False, for all members, where the run is stopped or has taken its time.
-  bool batch(Member me, const Run& run, Offset begin, bool& late, Progress& progress) {
+  // False, for all members, where the run is stopped, or it or the stint has taken its time.
+  bool batch(Member me, const Run& run, Offset begin, Stint& stint, Progress& progress) {
     const Visits visits = batch_at(run, begin);
     std::exception_ptr error;  // told in look(): in score(), others may not have asked yet how the last batch ended
     if constexpr (ByOwners<Policy>) {
@@ -253,7 +261,10 @@ class Loop final : public Trainer {
         me.barrier();
       }
     }
-    if (me.rank() == 0) late = run.deadline.passed();
+    if (me.rank() == 0) {
+      stint.late = run.deadline.passed();
+      stint.over = stint.late || stint.time.passed();
+    }
     try {
       if (error) std::rethrow_exception(error);
       policy_.look(me, run, visits);
@@ -270,7 +281,7 @@ class Loop final : public Trainer {
       }
       return false;
     }
-    const bool last = late;  // written before this barrier, and not again before the next
+    const bool last = stint.over;  // written before this barrier, and not again before the next
     policy_.move(me, run, visits);
     if (me.rank() == 0) {
       policy_.account(visits, progress);
