@@ -42,21 +42,14 @@ struct ListedScores {
   LossMemory memory;
 };
 
-inline void score_labels(const VectorRows& classes, const LabelPoint& point, ListedScores& listed) {
+inline void score_labels(const VectorRows& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
   listed.positives.resize(point.labels.size());
-  for (std::size_t p = 0; p < point.labels.size(); ++p) {
-    listed.positives[p] = classes.dot(point.labels[p], point.phi);
-  }
+  classes.scores(point.labels, point.phi, isa, listed.positives);
 }
 
-inline void score_wrong(const VectorRows& classes, const LabelPoint& point, ListedScores& listed) {
-  constexpr std::size_t ahead = 8;  // rows on their way from memory
+inline void score_wrong(const VectorRows& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
   listed.negatives.resize(listed.wrong.size());
-  for (std::size_t c = 0; c < std::min(ahead, listed.wrong.size()); ++c) classes.prefetch(listed.wrong[c]);
-  for (std::size_t c = 0; c < listed.wrong.size(); ++c) {
-    if (c + ahead < listed.wrong.size()) classes.prefetch(listed.wrong[c + ahead]);
-    listed.negatives[c] = classes.dot(listed.wrong[c], point.phi);
-  }
+  classes.scores(listed.wrong, point.phi, isa, listed.negatives);
 }
 
 // The largest magnitude; infinite where a score is no number.
