@@ -33,6 +33,17 @@ template <std::size_t Bytes>
 inline constexpr std::size_t n_registers = Bytes == 64 ? 32 : 16;
 #endif
 
+// Copies 64 bytes as vectors: a copy by narrower ones, as memcpy makes it, has to be in the cache before a wide load.
+template <std::size_t Bytes>
+inline void copy_line(const void* from, void* to) {
+#pragma GCC unroll 4
+  for (std::size_t b = 0; b < line_bytes; b += Bytes) {
+    Vector<float, Bytes> part;
+    std::memcpy(&part, static_cast<const std::byte*>(from) + b, Bytes);
+    std::memcpy(static_cast<std::byte*>(to) + b, &part, Bytes);
+  }
+}
+
 // Calls f.operator()<Bytes>(), where Bytes is the width of a register. In a clone of run_with that passes its own
 // instruction set the choice is made by the compiler.
 template <class F>

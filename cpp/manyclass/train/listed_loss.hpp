@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "manyclass/math/sums.hpp"
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/train/class_source.hpp"
 #include "manyclass/train/trainer.hpp"
@@ -50,28 +51,6 @@ inline void score_labels(const VectorRows& classes, const LabelPoint& point, Isa
 inline void score_wrong(const VectorRows& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
   listed.negatives.resize(listed.wrong.size());
   classes.scores(listed.wrong, point.phi, isa, listed.negatives);
-}
-
-// The largest magnitude; infinite where a score is no number.
-inline float largest_of(std::span<const float> scores) {
-  constexpr std::size_t lanes = line_floats;
-  float most[lanes] = {}, bad[lanes] = {};
-  const auto see = [&](std::size_t l, float z) {
-    const float size = std::fabs(z);
-    most[l] = size > most[l] ? size : most[l];
-    bad[l] += 0 * z;  // NaN for NaN and for infinities
-  };
-  std::size_t j = 0;
-  for (; j + lanes <= scores.size(); j += lanes) {
-    for (std::size_t l = 0; l < lanes; ++l) see(l, scores[j + l]);
-  }
-  for (; j < scores.size(); ++j) see(0, scores[j]);
-  float largest = 0, any_bad = 0;
-  for (std::size_t l = 0; l < lanes; ++l) {
-    largest = std::max(largest, most[l]);
-    any_bad += bad[l];
-  }
-  return any_bad == 0 ? largest : INFINITY;
 }
 
 // Leaves the gradient with respect to the labels' and the listed classes' scores in `out`; `alpha` are the weights of

@@ -135,7 +135,7 @@ class Features {
     const auto first = static_cast<std::size_t>(classes.begin);
     with_vectors(isa, [&]<std::size_t Bytes>() {
       // Lines whose sums stay in registers beside what a line of halves is made by.
-      constexpr std::size_t some = n_registers<Bytes> / 2 / parts_of_line<Bytes>;
+      constexpr std::size_t some = std::min<std::size_t>(n_registers<Bytes> / 2 / parts_of_line<Bytes>, 4);
       std::size_t c = 0;
       for (; c + wide * line_floats <= z.size(); c += wide * line_floats) long_tile<Bytes>(x, first + c, z.data() + c);
       for (; c + some * line_floats <= z.size(); c += some * line_floats) tile<Bytes, some>(x, first + c, z.data() + c);
@@ -287,18 +287,30 @@ class CodedPostings {
   CodedPostings(std::span<const Offset> indptr, std::span<const Id> ids, const Codes<Value>& codes, Index n_classes)
       : indptr_(indptr), ids_(ids), codes_(codes), n_classes_(n_classes) {}
 
-  void scores(SparseRow x, ClassRange classes, Isa, std::span<float> z) const {
+  void scores(SparseRow x, ClassRange classes, Isa isa, std::span<float> z) const {
     std::fill(z.begin(), z.end(), 0.0F);
     const Id* const ids = ids_.data();
     const Value* const s = codes_.values.data();
     float* const to = z.data() - classes.begin;
-    for (std::size_t n = 0; n < x.indices.size(); ++n) {
-      const auto j = static_cast<std::size_t>(x.indices[n]);
-      const auto [first, last] = range_of(j, classes);
-      const float value = x.values[n] * scale_of(codes_, j);
-      MANYCLASS_DISTINCT
-      for (std::size_t p = first; p < last; ++p) to[ids[p]] += value * value_of(s[p]);
-    }
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      for (std::size_t n = 0; n < x.indices.size(); ++n) {
+        const auto j = static_cast<std::size_t>(x.indices[n]);
+        const auto [first, last] = range_of(j, classes);
+        const float value = x.values[n] * scale_of(codes_, j);
+        std::size_t p = first;
+        for (; p + line_floats <= last; p += line_floats) {
+          Floats<Bytes> line;
+          read_line<Bytes>(s + p, line);
+#pragma GCC unroll 4
+          for (auto& part : line) part *= value;
+          float products[line_floats];
+          std::memcpy(products, line, sizeof products);
+#pragma GCC unroll 16
+          for (std::size_t l = 0; l < line_floats; ++l) to[ids[p + l]] += products[l];
+        }
+        for (; p < last; ++p) to[ids[p]] += value * value_of(s[p]);
+      }
+    });
   }
 
   static constexpr Index chunk = most_short_ids;  // for the reason given in evaluate/tiles.hpp

@@ -280,6 +280,15 @@ inline void add_products_by(std::span<const Value* const> x, std::size_t width, 
     std::size_t j = first;
     for (; j + tile <= last; j += tile) add_tile<Value, Bytes, Rows, vectors>(x, factor, j, w);
     for (; j + lanes <= last; j += lanes) add_tile<Value, Bytes, Rows, 1>(x, factor, j, w);
+    // What is left is less than a vector, and made by narrower ones before it is made number by number.
+    if (Bytes > 32 && j + 32 / sizeof(Value) <= last) {
+      add_tile<Value, 32, Rows, 1>(x, factor, j, w);
+      j += 32 / sizeof(Value);
+    }
+    if (Bytes > 16 && j + 16 / sizeof(Value) <= last) {
+      add_tile<Value, 16, Rows, 1>(x, factor, j, w);
+      j += 16 / sizeof(Value);
+    }
     for (; j < last; ++j) {
       for (std::size_t r = 0; r < Rows; ++r) {
         Value sum = w[r][j];

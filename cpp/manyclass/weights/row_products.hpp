@@ -67,6 +67,7 @@ inline void add_combination(Isa isa, float* to, std::span<const float> factors, 
     std::size_t j = 0;
     for (; j + 8 * lanes <= width; j += 8 * lanes) add_tile<float, Bytes, 1, 8>(rows, factor, j, &to);
     for (; j + 4 * lanes <= width; j += 4 * lanes) add_tile<float, Bytes, 1, 4>(rows, factor, j, &to);
+    for (; j + 2 * lanes <= width; j += 2 * lanes) add_tile<float, Bytes, 1, 2>(rows, factor, j, &to);
     for (; j < width; j += lanes) add_tile<float, Bytes, 1, 1>(rows, factor, j, &to);
   });
 }
