@@ -96,12 +96,28 @@ inline float max_of(std::span<const float> values, float start) {
 }
 
 // The largest magnitude; infinite where a value is no number. Floats without their sign have the order of their bits,
-// above which are infinity and then NaN, and integers the compiler may reorder.
+// above which are infinity and then NaN.
 inline float largest_of(std::span<const float> values) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  std::int32_t most = 0;
-  for (const float value : values) most = std::max(most, std::bit_cast<std::int32_t>(std::fabs(value)));
-  return most < std::bit_cast<std::int32_t>(infinity) ? std::bit_cast<float>(most) : infinity;
+  using FourInts = Vector<std::int32_t, 16>;
+  constexpr std::int32_t sign = std::numeric_limits<std::int32_t>::min();
+  constexpr std::int32_t infinite = std::bit_cast<std::int32_t>(std::numeric_limits<float>::infinity());
+  FourInts most[n_fours] = {};
+  std::size_t n = 0;
+  for (; n + sum_lanes <= values.size(); n += sum_lanes) {
+#pragma GCC unroll 4
+    for (std::size_t f = 0; f < n_fours; ++f) {
+      FourInts four;
+      std::memcpy(&four, values.data() + n + 4 * f, sizeof four);
+      four &= ~sign;
+      most[f] = four > most[f] ? four : most[f];
+    }
+  }
+#pragma GCC unroll 4
+  for (std::size_t f = 1; f < n_fours; ++f) most[0] = most[f] > most[0] ? most[f] : most[0];
+  std::int32_t top = most[0][0];
+  for (std::size_t l = 1; l < 4; ++l) top = std::max(top, most[0][l]);
+  for (; n < values.size(); ++n) top = std::max(top, std::bit_cast<std::int32_t>(std::fabs(values[n])));
+  return std::bit_cast<float>(std::min(top, infinite));
 }
 
 }  // namespace manyclass

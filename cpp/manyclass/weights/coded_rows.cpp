@@ -301,12 +301,12 @@ class CodedPostings {
         for (; p + line_floats <= last; p += line_floats) {
           Floats<Bytes> line;
           read_line<Bytes>(s + p, line);
-#pragma GCC unroll 4
-          for (auto& part : line) part *= value;
-          float products[line_floats];
-          std::memcpy(products, line, sizeof products);
+          // Multiplied one by one as those of the rest are: which postings are the rest depends on the classes that are
+          // asked for, and a compiler may fuse these products.
+          float w[line_floats];
+          std::memcpy(w, line, sizeof w);
 #pragma GCC unroll 16
-          for (std::size_t l = 0; l < line_floats; ++l) to[ids[p + l]] += products[l];
+          for (std::size_t l = 0; l < line_floats; ++l) to[ids[p + l]] += value * w[l];
         }
         for (; p < last; ++p) to[ids[p]] += value * value_of(s[p]);
       }

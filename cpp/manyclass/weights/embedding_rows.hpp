@@ -1,7 +1,7 @@
 // An embedding table: row k is the vector of word k, padded with zeros to whole cache lines.
 //
 // Threads race on the table by Hogwild. A float is read and written at once, so a row is at worst a mixture of two
-// steps. tests/cpp/hogwild.supp names this class, and nothing outside of the class may touch a row.
+// steps. tests/cpp/hogwild.supp names this class and what scores its rows, and nothing else may touch a row.
 #pragma once
 
 #include <cstring>
