@@ -1,9 +1,9 @@
 """Main kernels execute as many instructions as the table says, in the core and in the C library's maths.
 
-Seconds depend on the machine and on what else it does; counts of valgrind do not. It knows no AVX-512, nor does QEMU, and
-to trap at each instruction takes 20 us: tests/cpp/test_widths.cpp does so for small calls, and the table's column of
-AVX-512 stays open. After a change that is meant to move counts, or with another compiler, write the table anew (some
-minutes), or a few of its rows:
+Seconds depend on the machine and on what else it does; counts of valgrind do not. Neither it nor QEMU knows AVX-512, and
+to trap at each instruction takes 20 us: tests/cpp/test_widths.cpp does so for small calls, and the table has no column
+of AVX-512. After a change that is meant to move counts, or with another compiler, write the table anew (some minutes),
+or a few of its rows:
 
     python tests/test_instructions.py
     python tests/test_instructions.py "exact pass, dense" "top 5, a batch"
@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -120,11 +121,10 @@ def moved(counts: dict[str, int], table: dict[str, int]) -> list[str]:
 
 def more_by_wider(table: dict[str, dict[str, int]]) -> list[str]:
     """Kernels that need more instructions by an instruction set than by a narrower one."""
-    pairs = list(zip(ISAS, ISAS[1:], strict=False))
     return [
         f"{name}: {of_isa[wide]:,} instructions by {wide}, {of_isa[narrow]:,} by {narrow}"
         for name, of_isa in table.items()
-        for narrow, wide in pairs
+        for narrow, wide in pairwise(ISAS)
         if of_isa[wide] > of_isa[narrow] * (1 + TOLERANCE)
     ]
 

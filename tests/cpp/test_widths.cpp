@@ -54,8 +54,8 @@ inline void trap() {
   asm volatile("lea -128(%%rsp), %%rsp; pushfq; orq $0x100, (%%rsp); popfq; lea 128(%%rsp), %%rsp" ::: "memory", "cc");
 }
 inline void leave() {
-  asm volatile("lea -128(%%rsp), %%rsp; pushfq; andq $~0x100, (%%rsp); popfq; lea 128(%%rsp), %%rsp" ::: "memory",
-               "cc");
+  asm volatile("lea -128(%%rsp), %%rsp; pushfq; andq $~0x100, (%%rsp); popfq; lea 128(%%rsp), %%rsp" ::
+                   : "memory", "cc");
 }
 
 template <class F>
@@ -197,7 +197,8 @@ void sparse_rows() {
   const std::vector<Offset> indptr{0, 20};
   const CsrView matrix{indptr, indices, values, n_features};
   const FeatureMajor<double>::Points points(matrix, 0, 1);
-  wider_is_no_longer("scores in double", [&](Isa isa) { major.scores(points, {0, half}, isa, of_point.data(), stride / 2); });
+  wider_is_no_longer("scores in double",
+                     [&](Isa isa) { major.scores(points, {0, half}, isa, of_point.data(), stride / 2); });
   wider_is_no_longer("sums in double", [&](Isa isa) { FeatureMajor<double>::add(points, b, isa, sums); });
 }
 
@@ -218,8 +219,7 @@ void postings() {
   const SparseRow x{indices, values};
   std::vector<float> z(n_classes);
   wider_is_no_longer("scores of pairs", [&](Isa) { rows.scores(x, {0, n_classes}, z); });
-  wider_is_no_longer("moves of pairs",
-                     [&](Isa isa) { rows.descend(x, {0, n_classes}, g, squares, 0.1F, 1.0F, isa); });
+  wider_is_no_longer("moves of pairs", [&](Isa isa) { rows.descend(x, {0, n_classes}, g, squares, 0.1F, 1.0F, isa); });
 }
 
 template <class Value>
@@ -245,10 +245,9 @@ void coded(const char* sparse, const char* dense, const char* pairs) {
     std::printf("\n");
   };
   const SparseRow x{indices, std::span(values).first(n_features)};
-  kernel(
-      sparse, [&](Isa isa) { return coded_features(all, n_features, isa); }, x, {0, 100});
-  kernel(
-      dense, [&](Isa isa) { return coded_classes(all, static_cast<Index>(stride), isa); }, DenseRow(values), {0, n_features});
+  kernel(sparse, [&](Isa isa) { return coded_features(all, n_features, isa); }, x, {0, 100});
+  kernel(dense, [&](Isa isa) { return coded_classes(all, static_cast<Index>(stride), isa); }, DenseRow(values),
+         {0, n_features});
   std::vector<Offset> indptr;
   for (std::size_t j = 0; j <= n_features; ++j) indptr.push_back(static_cast<Offset>(j * stride));
   std::vector<Index> ids;
@@ -256,9 +255,8 @@ void coded(const char* sparse, const char* dense, const char* pairs) {
     for (Index k = 0; k < static_cast<Index>(stride); ++k) ids.push_back(k);
   }
   const AnyIds any_ids = std::span<const Index>(ids);
-  kernel(
-      pairs, [&](Isa isa) { return coded_postings(indptr, any_ids, all, static_cast<Index>(stride), isa); }, x,
-      {0, static_cast<Index>(stride)});
+  kernel(pairs, [&](Isa isa) { return coded_postings(indptr, any_ids, all, static_cast<Index>(stride), isa); }, x,
+         {0, static_cast<Index>(stride)});
 }
 
 void blocks_of_a_search() {

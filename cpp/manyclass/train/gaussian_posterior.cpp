@@ -229,8 +229,7 @@ class Posterior {
     }
     const auto x = problem_.x.row(i);
     problem_.model.add(x, classes, std::span<float>(work.moves), settings_.isa);
-    collected_.add(squared(x, work.squares), classes, std::span<const float>(found.curvatures),
-                   settings_.isa);
+    collected_.add(squared(x, work.squares), classes, std::span<const float>(found.curvatures), settings_.isa);
   }
 
   void move_label(Index i, const Found& found, Work& work) {

@@ -67,8 +67,7 @@ struct NegativeTargets {
     slot.rows = std::span<const Index>(slot.list).first(n);
   }
 
-  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, Isa, PairSlot& slot,
-                    Progress& progress) const {
+  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, Isa, PairSlot& slot, Progress& progress) const {
     const std::size_t n = slot.rows.size();
     slot.scores[0] = -slot.scores[0];
     write_sigmoids(-eta, slot.scores, n, slot.g);
@@ -93,8 +92,7 @@ struct TreeTargets {
     slot.signs = std::span<const float>(tree.signs).subspan(begin, size);
   }
 
-  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, Isa, PairSlot& slot,
-                    Progress& progress) const {
+  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, Isa, PairSlot& slot, Progress& progress) const {
     const std::size_t n = slot.rows.size();
     for (std::size_t t = 0; t < n; ++t) slot.scores[t] *= -slot.signs[t];
     write_sigmoids(eta, slot.scores, n, slot.g);

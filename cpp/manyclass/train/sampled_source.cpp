@@ -82,7 +82,8 @@ class Sampled final : public ClassSource {
     }
     for (std::size_t b = 0; b < points.size(); b += scored_points) {
       const std::size_t size = std::min(scored_points, points.size() - b);
-      run_with(settings_.isa, [&](Isa isa) { work.scores.score(settings_.classes, work.drawn, points.subspan(b, size), isa); });
+      run_with(settings_.isa,
+               [&](Isa isa) { work.scores.score(settings_.classes, work.drawn, points.subspan(b, size), isa); });
       for (std::size_t p = 0; p < size; ++p) {
         const LabelPoint& point = points[b + p];
         work.of_labels.clear();

@@ -177,7 +177,7 @@ class RowsTogether {
       constexpr std::size_t sums = n_registers<Bytes> / 2 / (line_bytes / Bytes);
       constexpr std::size_t rows = sums == 16 ? 4 : sums == 2 ? 1 : 2;
       by<ProductTile<Value, Bytes, rows, sums / rows>, ProductTile<Value, Bytes, 1, sums == 2 ? 2 : 4>>(row_of, n, z,
-                                                                                                       stride);
+                                                                                                        stride);
     });
   }
 
