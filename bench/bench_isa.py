@@ -6,10 +6,9 @@ round by round, so that the load is in all of them. A ratio is the median over t
 set over those by the wider one. Two libraries are compared by --other=FOLDER, which has another build of the package:
 its processes take turns with the installed one's.
 
-Results go to results/isa.jsonl and the table of notes/isa.md by make_tables.py from what is saved:
+What is found stands in notes/isa.md:
 
-    python -m pytest bench/bench_isa.py --data=real --benchmark-save=isa
-    python bench/make_tables.py .benchmarks/*/*_isa.json
+    python -m pytest bench/bench_isa.py --data=real
 """
 
 import os
@@ -90,4 +89,4 @@ def test_kernels(timed, small, request, what):
     figures = {f"{isa}_ms": digits(1e3 * np.median(seconds)) for isa, seconds in own.items()}
     for narrow, wide in zip(list(own), list(own)[1:], strict=False):
         figures[f"{wide}_gain"] = digits(np.median(own[narrow] / own[wide]))
-    timed.row("isa", kernel=what, **figures)
+    timed.tell(**figures)

@@ -1,9 +1,9 @@
 """Main kernels execute as many instructions as the table says, in the core and in the C library's maths.
 
-Seconds depend on the machine and on what else it does; counts of valgrind do not. Neither it nor QEMU knows AVX-512, and
-to trap at each instruction takes 20 us: tests/cpp/test_widths.cpp does so for small calls, and the table has no column
-of AVX-512. After a change that is meant to move counts, or with another compiler, write the table anew (some minutes),
-or a few of its rows:
+Seconds depend on the machine and on what else it does; counts of valgrind do not. Neither it nor QEMU knows AVX-512,
+and to trap at each instruction takes 20 us: tests/cpp/test_widths.cpp does so for small calls, and the table has no
+column of AVX-512. After a change that is meant to move counts, or with another compiler, write the table anew (some
+minutes), or a few of its rows:
 
     python tests/test_instructions.py
     python tests/test_instructions.py "exact pass, dense" "top 5, a batch"
