@@ -167,6 +167,7 @@ def pytest_addoption(parser):
     parser.addoption("--again", action="store_true", help="measure anew what results/quality.jsonl has a record of")
     parser.addoption("--data", choices=["real", "generated"], help="default: real where MANYCLASS_DATA is set")
     parser.addoption("--peers", metavar="PYTHON", help="bench_compress.py: an interpreter with fasttext and omikuji")
+    parser.addoption("--other", metavar="FOLDER", help="bench_isa.py: a folder with another build of the package")
     parser.addoption("--soak", type=int, default=0, help="bench_serving.py: requests through which memory is watched")
 
 

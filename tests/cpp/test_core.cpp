@@ -249,10 +249,10 @@ void a_row_moves_along_its_sum_whatever_comes_last() {
     std::vector<float> moved(2 * width);
     const VectorRows rows{moved, {}, width};
     RowGradient gradient(width);
-    for (std::size_t i = 0; i < n; ++i) gradient.add(1.0F, x.data());
-    gradient.add(0.0F, x.data());  // as many as are kept may have come just before
-    gradient.descend(rows, 0, 0.5);
-    gradient.descend(rows, 1, 0.5);  // nothing was added for this one
+    for (std::size_t i = 0; i < n; ++i) gradient.add(1.0F, x.data(), Isa::baseline);
+    gradient.add(0.0F, x.data(), Isa::baseline);  // as many as are kept may have come just before
+    gradient.descend(rows, 0, 0.5, Isa::baseline);
+    gradient.descend(rows, 1, 0.5, Isa::baseline);  // nothing was added for this one
     CHECK(moved[0] == -0.5F * static_cast<float>(n));
     CHECK(moved[width] == 0);
   }
@@ -281,7 +281,7 @@ void sums_made_together_are_those_made_alone() {
           const auto factor = [&](std::size_t i, std::size_t r) { return factors[r * n + i]; };
           add_combinations(isa, to, factor, rows, width);
           for (std::size_t r = 0; r < combined_rows; ++r) {
-            add_combination(alone.data() + r * width, std::span(factors).subspan(r * n, n), rows, width);
+            add_combination(isa, alone.data() + r * width, std::span(factors).subspan(r * n, n), rows, width);
           }
         });
         CHECK(together == alone);

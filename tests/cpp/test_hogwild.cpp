@@ -66,7 +66,7 @@ void racing_threads_learn_which_words_are_neighbours() {
       std::vector<float> z(n_words);
       std::vector<Index> all(n_words);
       for (Index y = 0; y < n_words; ++y) all[static_cast<std::size_t>(y)] = y;
-      problem.output.scores(problem.input, x, all, z.data());
+      problem.output.scores(problem.input, x, all, Isa::baseline, z.data());
       nearest += std::max_element(z.begin(), z.end()) - z.begin() == (x ^ 1) ? 1 : 0;
     }
     CHECK(nearest == n_words);

@@ -1,5 +1,5 @@
 // One source, several instruction sets: run_with(isa, f) runs f, compiled for isa with everything that it calls
-// inlined.
+// inlined. Where f takes an Isa, it is given `isa` as a constant, so that what depends on it is decided by the compiler.
 //
 // `flatten` pulls the whole call tree of f into a function whose target is the wider set, so that plain loops are
 // vectorised for it. Clang's `flatten` stops at the first calls, so CMakeLists.txt raises its threshold of inlining.
@@ -11,10 +11,20 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 namespace manyclass {
 
 enum class Isa { baseline, avx2, avx512 };
+
+template <Isa isa, class F>
+inline void call_with(const F& f) {
+  if constexpr (std::is_invocable_v<const F&, Isa>) {
+    f(isa);
+  } else {
+    f();
+  }
+}
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #ifdef __clang__
@@ -37,12 +47,12 @@ inline Isa isa_of_processor() {
 
 template <class F>
 MANYCLASS_AVX2 void run_avx2(const F& f) {
-  f();
+  call_with<Isa::avx2>(f);
 }
 
 template <class F>
 MANYCLASS_AVX512 void run_avx512(const F& f) {
-  f();
+  call_with<Isa::avx512>(f);
 }
 
 // `isa` must not exceed best_isa().
@@ -54,7 +64,7 @@ void run_with(Isa isa, const F& f) {
     case Isa::avx2:
       return run_avx2(f);
     case Isa::baseline:
-      return f();
+      return call_with<Isa::baseline>(f);
   }
 }
 #else
@@ -62,7 +72,7 @@ inline Isa isa_of_processor() { return Isa::baseline; }
 
 template <class F>
 void run_with(Isa, const F& f) {
-  f();
+  call_with<Isa::baseline>(f);
 }
 #endif
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "manyclass/core/csr.hpp"
 #include "manyclass/core/simd.hpp"
+#include "manyclass/core/vectors.hpp"
 #include "manyclass/weights/class_range.hpp"
 #include "manyclass/weights/dense_products.hpp"
 
@@ -51,16 +53,13 @@ struct FeatureMajor {
   }
 
   // sums[j][c] += a[c] x_j for the one point, sums being (n_cols x a.size())
-  static void add(const Points& points, std::span<const double> a, Isa, std::span<double> sums) {
+  static void add(const Points& points, std::span<const double> a, Isa isa, std::span<double> sums) {
     const SparseRow x = points[0];
+    if (a.size() == line) return with_vectors(isa, [&]<std::size_t Bytes>() { add_line<Bytes>(x, a.data(), sums); });
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       double* row = sums.data() + static_cast<std::size_t>(x.indices[n]) * a.size();
       const auto value = static_cast<double>(x.values[n]);
-      if (a.size() == line) {
-        for (std::size_t c = 0; c < line; ++c) row[c] += value * a[c];
-      } else {
-        for (std::size_t c = 0; c < a.size(); ++c) row[c] += value * a[c];
-      }
+      for (std::size_t c = 0; c < a.size(); ++c) row[c] += value * a[c];
     }
   }
 
@@ -76,6 +75,25 @@ struct FeatureMajor {
  private:
   // Running sums that fit the registers of the widest instruction set; the classes of a narrow pass.
   static constexpr std::size_t wide = 32, line = static_cast<std::size_t>(narrow);
+
+  template <std::size_t Bytes>
+  static void add_line(SparseRow x, const double* a, std::span<double> sums) {
+    constexpr std::size_t lanes = Bytes / sizeof(double), vectors = line / lanes;
+    Vector<double, Bytes> factors[vectors];
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < vectors; ++v) std::memcpy(&factors[v], a + v * lanes, Bytes);
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      double* row = sums.data() + static_cast<std::size_t>(x.indices[n]) * line;
+      const auto value = static_cast<double>(x.values[n]);
+#pragma GCC unroll 8
+      for (std::size_t v = 0; v < vectors; ++v) {
+        Vector<double, Bytes> sum;
+        std::memcpy(&sum, row + v * lanes, Bytes);
+        sum += value * factors[v];
+        std::memcpy(row + v * lanes, &sum, Bytes);
+      }
+    }
+  }
 
   template <std::size_t count>
   void score_tile(SparseRow x, Index begin, std::size_t c, std::span<double> z) const {

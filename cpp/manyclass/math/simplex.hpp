@@ -18,10 +18,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <span>
 #include <vector>
+
+#include "manyclass/math/sums.hpp"
 
 namespace manyclass {
 
@@ -59,7 +62,7 @@ struct BiSimplex {
 
 namespace bisimplex {
 
-inline constexpr std::size_t lanes = 16;
+inline constexpr std::size_t lanes = sum_lanes;
 
 // The largest score of each of 16 interleaved parts; -infinity where a part is empty.
 struct LaneMaxima {
@@ -67,11 +70,10 @@ struct LaneMaxima {
   float all = -std::numeric_limits<float>::infinity();
 
   explicit LaneMaxima(std::span<const float> z) {
-    std::fill_n(of, lanes, all);
-    std::size_t j = 0;
-    for (; j + lanes <= z.size(); j += lanes) {
-      for (std::size_t l = 0; l < lanes; ++l) of[l] = z[j + l] > of[l] ? z[j + l] : of[l];
-    }
+    FourFloats most[n_fours];
+    for (FourFloats& four : most) four = FourFloats{all, all, all, all};
+    std::size_t j = raise_maxima(z, most);
+    std::memcpy(of, most, sizeof of);
     for (std::size_t l = 0; j < z.size(); ++j, ++l) of[l] = z[j] > of[l] ? z[j] : of[l];
     all = *std::max_element(of, of + lanes);
   }
@@ -82,7 +84,8 @@ inline void collect(std::span<const float> z, double top, double depth, std::vec
   constexpr std::size_t block = 64;  // most blocks hold no such score, and one comparison of their maximum tells it
   for (std::size_t begin = 0; begin < z.size(); begin += block) {
     const auto part = z.subspan(begin, std::min(block, z.size() - begin));
-    if (!(top - static_cast<double>(LaneMaxima(part).all) < depth)) continue;
+    const float most = max_of(part, -std::numeric_limits<float>::infinity());
+    if (!(top - static_cast<double>(most) < depth)) continue;
     for (const float score : part) {
       if (top - static_cast<double>(score) < depth) found.push_back(score);
     }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <span>
 
+#include "manyclass/core/simd.hpp"
 #include "manyclass/weights/class_range.hpp"
 
 namespace manyclass {
@@ -57,7 +58,7 @@ struct Linear {
 
   // Makes w_k += a x and b_k += a for the classes. `a` is overwritten.
   template <class Row, class Classes>
-  void add(Row x, const Classes& classes, std::span<float> a) {
+  void add(Row x, const Classes& classes, std::span<float> a, Isa isa) {
     if (!intercept.empty()) {
       const auto b = at_classes(intercept, classes);
       for (std::size_t c = 0; c < classes.size(); ++c) b[c] += a[c];
@@ -66,7 +67,7 @@ struct Linear {
       const auto g = at_classes(scale, classes);
       for (std::size_t c = 0; c < classes.size(); ++c) a[c] /= g[c];
     }
-    rows.add(x, classes, a);
+    rows.add(x, classes, a, isa);
   }
 
   // Makes w_k *= s_k.

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "manyclass/core/huge_pages.hpp"
+#include "manyclass/math/sums.hpp"
 
 namespace manyclass {
 
@@ -31,21 +32,6 @@ double lane_sum(std::size_t n, const Term& term) {
   return total;
 }
 
-float largest_magnitude(DenseRow x) {
-  std::array<float, lanes> best{};
-  std::size_t j = 0;
-  for (; j + lanes <= x.size(); j += lanes) {
-    for (std::size_t l = 0; l < lanes; ++l) {
-      const float a = std::fabs(x[j + l]);
-      best[l] = a > best[l] ? a : best[l];
-    }
-  }
-  float top = 0;
-  for (; j < x.size(); ++j) top = std::max(top, std::fabs(x[j]));
-  for (const float b : best) top = std::max(top, b);
-  return top;
-}
-
 // To the nearest integer, for |x| <= 127: adding 2^23 + 2^22 leaves it in the low bits of a float, without a call.
 inline std::int32_t nearest(float x) {
   constexpr float magic = 0x1.8p23F;
@@ -67,7 +53,7 @@ struct Coded {
 // x ~ scale * bytes with bytes in [-range, range].
 Coded code(DenseRow x, float range, std::int8_t* bytes) {
   Coded coded;
-  coded.scale = largest_magnitude(x) / range;
+  coded.scale = largest_of(x) / range;
   // A scale that is zero or subnormal makes no code: its error is then the vector itself.
   const float inverse = coded.scale >= std::numeric_limits<float>::min() ? 1 / coded.scale : 0;
   for (std::size_t j = 0; j < x.size(); ++j) {

@@ -158,7 +158,7 @@ void DecomposedIndex::probe(const Block& block, DenseRow q, const FindOptions& o
   const std::size_t n = block.clusters.size();
   memory.scores.resize(n + group_rows);
   memory.probes.clear();
-  run_with(options.isa, [&] { block.centroids.scores(q, memory.scores.data()); });
+  run_with(options.isa, [&](Isa isa) { block.centroids.scores(q, isa, memory.scores.data()); });
   const std::span<const float> scores = std::span<const float>(memory.scores).first(n);
   if (options.n_probe < n) {
     keep_best(scores, block.centroids.ids(), options.n_probe, options.isa, memory, memory.probes);
@@ -182,7 +182,7 @@ void DecomposedIndex::find(std::size_t j, DenseRow phi, const FindOptions& optio
   n = 0;
   for (const Scored& probed : memory.probes) {
     const FloatBlock& rows = block.clusters[at(probed.id)];
-    run_with(options.isa, [&] { rows.scores(q, memory.scores.data() + n); });
+    run_with(options.isa, [&](Isa isa) { rows.scores(q, isa, memory.scores.data() + n); });
     std::ranges::copy(rows.ids(), memory.ids.begin() + static_cast<std::ptrdiff_t>(n));
     for (const Index id : excluded) {
       if (block.clusters.label(at(id)) == probed.id) memory.excluded.push_back(n + at(block.clusters.slot(at(id))));

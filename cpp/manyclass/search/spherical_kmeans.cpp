@@ -160,9 +160,9 @@ void Centroids::nearest(std::span<const float> directions, Isa isa, std::span<Sc
   const RowsView x{directions.data(), n_features_};
   if (n_features_ <= most_floats) {
     std::vector<float> scores(size() + group_rows);
-    run_with(isa, [&] {
+    run_with(isa, [&](Isa known) {
       for (std::size_t i = 0; i < best.size(); ++i) {
-        floats_.scores(x[static_cast<Index>(i)], scores.data());
+        floats_.scores(x[static_cast<Index>(i)], known, scores.data());
         best[i] = highest(std::span<const float>(scores).first(size()));
       }
     });

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -41,33 +42,45 @@ inline constexpr double series_reach = 0x1p-4;
 inline float moved(float delta, float move) { return delta + delta * omega::relative_correction(-move, delta); }
 
 inline Deltas sums_of(const SampledPoint& point, std::span<const float> delta) {
-  constexpr std::size_t lanes = sum_lanes;
   const std::size_t size = delta.size();
   Deltas all{};
-  const auto add_up = [&](auto weight) {
+  // weights.operator()<T>(k) is the weight of class k or, for T = FourFloats, of four classes from k on.
+  const auto add_up = [&](const auto& weights) {
     for (std::size_t k = 0; k < size;) {
-      const std::size_t end = std::min(size, k + 32 * lanes);  // 32 additions a lane: see sum_of
-      float sums[lanes] = {}, slopes[lanes] = {}, bends[lanes] = {};
-      const auto add = [&](std::size_t at, std::size_t lane) {
-        const float move = delta[at] * weight(at), share = 1 / (1 + delta[at]);
-        sums[lane] += move;
-        slopes[lane] += move * share;
-        bends[lane] += move * share * share * share;
+      const std::size_t end = std::min(size, k + 32 * sum_lanes);  // 32 additions a lane: see sum_of
+      FourFloats sums[n_fours] = {}, slopes[n_fours] = {}, bends[n_fours] = {};
+      const auto add = [&]<class T>(std::size_t at, T& sum, T& slope, T& bend) {
+        T d;
+        std::memcpy(&d, delta.data() + at, sizeof d);
+        const T move = d * weights.template operator()<T>(at), share = 1 / (1 + d);
+        sum += move;
+        slope += move * share;
+        bend += move * share * share * share;
       };
-      for (; k + lanes <= end; k += lanes) {
-        for (std::size_t l = 0; l < lanes; ++l) add(k + l, l);
+      for (; k + sum_lanes <= end; k += sum_lanes) {
+#pragma GCC unroll 4
+        for (std::size_t f = 0; f < n_fours; ++f) add(k + 4 * f, sums[f], slopes[f], bends[f]);
       }
-      for (; k < end; ++k) add(k, 0);
+      float sum = sums[0][0], slope = slopes[0][0], bend = bends[0][0];
+      for (; k < end; ++k) add(k, sum, slope, bend);
+      sums[0][0] = sum;
+      slopes[0][0] = slope;
+      bends[0][0] = bend;
       all.moves += sum_of_lanes(sums);
       all.slope += sum_of_lanes(slopes);
       all.bend += sum_of_lanes(bends);
     }
   };
   if (point.x_sqs.empty()) {
-    add_up([](std::size_t) { return 1.0F; });
+    add_up([]<class T>(std::size_t) { return 1.0F; });
     return {all.moves / point.x_sq, all.slope / point.x_sq, all.bend / point.x_sq};
   }
-  add_up([&](std::size_t k) { return 1 / point.x_sqs[k]; });
+  add_up([&]<class T>(std::size_t k) {
+    T x_sq;
+    std::memcpy(&x_sq, point.x_sqs.data() + k, sizeof x_sq);
+    x_sq = 1 / x_sq;
+    return x_sq;
+  });
   return all;
 }
 

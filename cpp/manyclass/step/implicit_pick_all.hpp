@@ -92,11 +92,9 @@ struct ImplicitPickAll {
   static Labels labels_at(std::span<const float> labels, double mean, double c, double u) {
     const auto n = static_cast<double>(labels.size());
     const double middle = std::log(c) - u;  // the mean of log c q_l
-    double lowest = INFINITY, highest = -INFINITY;
-    for (const float z : labels) {
-      lowest = std::fmin(lowest, static_cast<double>(z) - mean);
-      highest = std::fmax(highest, static_cast<double>(z) - mean);
-    }
+    // Scores first, and then the mean: GCC 12 for ARM fails on a loop that finds both ends of the differences.
+    const auto [least, most] = std::ranges::minmax(labels);
+    const double lowest = static_cast<double>(least) - mean, highest = static_cast<double>(most) - mean;
     double sum = 0, shares = 0;
     const auto h = [&](double t) -> Probe {
       sum = shares = 0;

@@ -32,7 +32,7 @@ class AdaptiveSteps {
   // The rule takes gradients of the summed loss, N / B times the sum over a batch: `moves` are eta times those of one
   // point's share of the mean, or of its share of the batch's.
   template <class Slot, class Row, class Some>
-  void move(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch) {
+  void move(const Slot& slot, Row x, const Some& classes, std::span<float> moves, const Stretch& stretch, Isa isa) {
     const double to_sum = static_cast<double>(n_points_) / (stretch.eta * (settings_.mean_of_batch ? 1 : slot.batch));
     constexpr double most = std::numeric_limits<float>::max();
     const float rate = this->rate(slot, stretch);
@@ -47,7 +47,7 @@ class AdaptiveSteps {
       }
     }
     if (adaptive_.gradients) {
-      adaptive_.gradients->add(x, classes, moves.first(classes.size()));
+      adaptive_.gradients->add(x, classes, moves.first(classes.size()), isa);
     } else {
       model_.rows.add_adaptive(x, classes, moves.first(classes.size()), rate, adaptive_.squares);
     }

@@ -27,7 +27,7 @@ class EveryClass final : public ClassSource {
     for (std::size_t b = 0; b < points.size(); b += scored_points) {
       const std::size_t n = std::min(scored_points, points.size() - b);
       poll(n * settings_.classes.size() * settings_.classes.width());
-      run_with(settings_.isa, [&] { work.scores.score(settings_.classes, all_, points.subspan(b, n)); });
+      run_with(settings_.isa, [&](Isa isa) { work.scores.score(settings_.classes, all_, points.subspan(b, n), isa); });
       for (std::size_t p = 0; p < n; ++p) {
         work.places.assign(points[b + p].labels.begin(), points[b + p].labels.end());
         work.scores.gradient(settings_, points[b + p], eta, work.scores.of(p), work.places, alpha_, out[b + p]);

@@ -288,10 +288,10 @@ class BatchProx {
       }
     }
     Linear<Rows> features{problem_.model.rows, {}, problem_.model.scale};
-    run_with(settings_.isa, [&] {
+    run_with(settings_.isa, [&](Isa isa) {
       for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t k = 0; k < classes_.size(); ++k) moves_[k] = static_cast<float>(c_[k * n + i]);
-        features.add(problem_.x.row(points[i]), ClassList(classes_), std::span<float>(moves_));
+        features.add(problem_.x.row(points[i]), ClassList(classes_), std::span<float>(moves_), isa);
       }
     });
     if (problem_.model.intercept.empty()) return;

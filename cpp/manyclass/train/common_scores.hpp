@@ -16,7 +16,7 @@ namespace manyclass {
 class CommonScores {
  public:
   // Scores of at most scored_points points by the rows of W named in `ids`; for run_with.
-  void score(const VectorRows& classes, std::span<const Index> ids, std::span<const LabelPoint> points) {
+  void score(const VectorRows& classes, std::span<const Index> ids, std::span<const LabelPoint> points, Isa isa) {
     const std::size_t width = classes.width();
     columns_.assign(width * scored_points, 0.0F);
     for (std::size_t p = 0; p < points.size(); ++p) {
@@ -28,7 +28,7 @@ class CommonScores {
     const auto score_from = [&]<std::size_t Rows>(std::size_t c) {
       std::array<const float*, Rows> rows;
       for (std::size_t r = 0; r < Rows; ++r) rows[r] = classes[ids[c + r]].data();
-      score_rows<Rows>(rows, width, columns_.data(), tile);
+      score_rows<Rows>(isa, rows, width, columns_.data(), tile);
       for (std::size_t p = 0; p < points.size(); ++p) {
         for (std::size_t r = 0; r < Rows; ++r) scores_[p * n_ + c + r] = tile[r][p];
       }
@@ -50,12 +50,14 @@ class CommonScores {
     positives_.resize(places.size());
     positive_g_.resize(places.size());
     taken_.clear();
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const bool in_common = places[i] < n_;
-      positives_[i] = in_common ? z[places[i]] : settings.classes.dot(point.labels[i], point.phi);
-      if (in_common) taken_.push_back(places[i]);
-    }
-    run_with(settings.isa, [&] { out.largest_score = std::max(largest_of(z), largest_of(positives_)); });
+    run_with(settings.isa, [&](Isa isa) {
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        const bool in_common = places[i] < n_;
+        positives_[i] = in_common ? z[places[i]] : settings.classes.dot(point.labels[i], point.phi, isa);
+        if (in_common) taken_.push_back(places[i]);
+      }
+      out.largest_score = std::max(largest_of(z), largest_of(positives_));
+    });
     if (!(out.largest_score <= static_cast<float>(runaway))) return;
     if (settings.step != nullptr) {
       alpha_.assign(alpha.begin(), alpha.end());

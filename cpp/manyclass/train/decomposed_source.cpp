@@ -97,9 +97,9 @@ class Decomposed final : public ClassSource {
         work.listed.wrong.push_back(row.id);
       }
     }
-    run_with(settings_.isa, [&] {
-      score_labels(settings_.classes, point, work.listed);
-      score_wrong(settings_.classes, point, work.listed);
+    run_with(settings_.isa, [&](Isa isa) {
+      score_labels(settings_.classes, point, isa, work.listed);
+      score_wrong(settings_.classes, point, isa, work.listed);
     });
     listed_gradient(settings_, point, eta, work.listed, {}, out);
   }

@@ -228,15 +228,15 @@ class Posterior {
       work.moves[c] = -found.slopes[c];
     }
     const auto x = problem_.x.row(i);
-    problem_.model.add(x, classes, std::span<float>(work.moves));
-    collected_.add(squared(x, work.squares), classes, std::span<const float>(found.curvatures));
+    problem_.model.add(x, classes, std::span<float>(work.moves), settings_.isa);
+    collected_.add(squared(x, work.squares), classes, std::span<const float>(found.curvatures), settings_.isa);
   }
 
   void move_label(Index i, const Found& found, Work& work) {
     const auto x = problem_.x.row(i);
     const Index y = problem_.labels[static_cast<std::size_t>(i)];
     auto rise = static_cast<float>(sum(found.slopes));
-    problem_.model.add(x, ClassRange{y, 1}, std::span<float>(&rise, 1));
+    problem_.model.add(x, ClassRange{y, 1}, std::span<float>(&rise, 1), settings_.isa);
     collected_.add(squared(x, work.squares), y, static_cast<float>(sum(found.curvatures)));
   }
 

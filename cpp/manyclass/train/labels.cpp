@@ -60,10 +60,10 @@ class Labels {
       common_ = any ? source_->common(me) : std::span<const Index>{};
     }
     me.barrier();
-    run_with(settings_.isa, [&] {
-      if (!common_.empty()) move_common(me, size, run.stretch.eta);
-      move_listed(me, size, run.stretch.eta);
-      if (problem_.map.learns()) move_embeddings(me, size, run.stretch.eta_u);
+    run_with(settings_.isa, [&](Isa isa) {
+      if (!common_.empty()) move_common(me, size, run.stretch.eta, isa);
+      move_listed(me, size, run.stretch.eta, isa);
+      if (problem_.map.learns()) move_embeddings(me, size, run.stretch.eta_u, isa);
     });
   }
 
@@ -159,7 +159,7 @@ class Labels {
   void send_back(Member me, std::size_t begin, std::size_t end) {
     if (begin == end) return;
     const std::span<const Index> common = source_->common(me);
-    run_with(settings_.isa, [&] {
+    run_with(settings_.isa, [&](Isa isa) {
       std::fill_n(row_of(back_, begin).data(), (end - begin) * problem_.classes.width(), 0.0F);
       std::vector<std::size_t> full, thin;  // points by how many of the classes in common they move
       for (std::size_t b = begin; b < end; ++b) {
@@ -175,8 +175,8 @@ class Labels {
         for (const Index k : common.subspan(first, std::min(Factors::most, common.size() - first))) {
           rows.push_back(problem_.classes[k].data());
         }
-        for (std::size_t p = 0; p < full.size(); p += combined_rows) send_back_together(&full[p], first, rows);
-        for (const std::size_t b : thin) send_back_alone(b, first, rows);
+        for (std::size_t p = 0; p < full.size(); p += combined_rows) send_back_together(&full[p], first, rows, isa);
+        for (const std::size_t b : thin) send_back_alone(b, first, rows, isa);
       }
       for (std::size_t b = begin; b < end; ++b) {
         const ClassGradient& gradient = gradients_[b];
@@ -190,7 +190,7 @@ class Labels {
 
   // The parts of dL/dphi by the classes in common from the one at `first` on, `rows` of W: of combined_rows points, or
   // of one, whose zeros are left out.
-  void send_back_together(const std::size_t* points, std::size_t first, std::span<const float* const> rows) {
+  void send_back_together(const std::size_t* points, std::size_t first, std::span<const float* const> rows, Isa isa) {
     float* to[combined_rows];
     const float* factors[combined_rows];
     for (std::size_t p = 0; p < combined_rows; ++p) {
@@ -198,18 +198,18 @@ class Labels {
       factors[p] = gradients_[points[p]].common.data() + first;
     }
     const auto factor = [&](std::size_t c, std::size_t p) { return factors[p][c]; };
-    add_combinations(settings_.isa, to, factor, rows, problem_.classes.width());
+    add_combinations(isa, to, factor, rows, problem_.classes.width());
   }
 
-  void send_back_alone(std::size_t b, std::size_t first, std::span<const float* const> rows) {
+  void send_back_alone(std::size_t b, std::size_t first, std::span<const float* const> rows, Isa isa) {
     Factors some;
     for (std::size_t c = 0; c < rows.size(); ++c) some.add(gradients_[b].common[first + c], rows[c]);
-    some.add_to(row_of(back_, b));
+    some.add_to(row_of(back_, b), isa);
   }
 
   bool is_mine(Member me, Index row) const { return row % me.size() == me.rank(); }
 
-  void move_listed(Member me, std::size_t size, double eta) {
+  void move_listed(Member me, std::size_t size, double eta, Isa isa) {
     RowSteps& steps = steps_[static_cast<std::size_t>(me.rank())].classes;
     for (std::size_t b = 0; b < size; ++b) {
       const ClassGradient& gradient = gradients_[b];
@@ -219,11 +219,11 @@ class Labels {
         if (is_mine(me, k)) steps.add(k, gradient.g[c], points_[b].phi.data());
       }
     }
-    steps.descend(problem_.classes, eta);
+    steps.descend(problem_.classes, eta, isa);
   }
 
   // Classes in common are in no list, so that members may share them out in another way: by places.
-  void move_common(Member me, std::size_t size, double eta) {
+  void move_common(Member me, std::size_t size, double eta, Isa isa) {
     const auto [first, last] = me.share((common_.size() + combined_rows - 1) / combined_rows);
     const std::size_t end = std::min(last * combined_rows, common_.size());
     std::vector<std::size_t> cursors(size);
@@ -234,7 +234,7 @@ class Labels {
       std::ranges::fill(sums.moves, 0);
       for (std::size_t b = 0; b < size; b += some_points) {
         for (std::size_t r = 0; r < sums.n; r += combined_rows) {
-          add_gradients(b, std::min(some_points, size - b), c, r, cursors, sums);
+          add_gradients(b, std::min(some_points, size - b), c, r, cursors, sums, isa);
         }
       }
       for (std::size_t r = 0; r < sums.n; ++r) {
@@ -248,7 +248,7 @@ class Labels {
   // Adds what n points from b on ask of the combined_rows classes at the places c + r, ... Points that ask nothing of
   // any of them are left out.
   void add_gradients(std::size_t b, std::size_t n, std::size_t c, std::size_t r, std::span<std::size_t> cursors,
-                     CommonSums& sums) const {
+                     CommonSums& sums, Isa isa) const {
     const std::size_t width = sums.width, n_classes = std::min(combined_rows, sums.n - r);
     float factors[some_points][combined_rows];
     const float* vectors[some_points];
@@ -279,7 +279,7 @@ class Labels {
     float* to[combined_rows];
     for (std::size_t k = 0; k < combined_rows; ++k) to[k] = sums.values.data() + (r + k) * width;
     const auto factor = [&](std::size_t i, std::size_t k) { return factors[i][k]; };
-    add_combinations(settings_.isa, to, factor, std::span<const float* const>(vectors, n_asking), width);
+    add_combinations(isa, to, factor, std::span<const float* const>(vectors, n_asking), width);
   }
 
   // Whether a gradient's list stands for one over the classes in common, which then are all K in ascending order.
@@ -290,14 +290,14 @@ class Labels {
     return c < gradient.ids.size() && gradient.ids[c] == k ? gradient.g[c] : 0.0F;
   }
 
-  void move_embeddings(Member me, std::size_t size, double eta) {
+  void move_embeddings(Member me, std::size_t size, double eta, Isa isa) {
     RowSteps& steps = steps_[static_cast<std::size_t>(me.rank())].embeddings;
     for (std::size_t b = 0; b < size; ++b) {
       problem_.map.for_each_feature(points_[b].id, [&](Index j, float value) {
         if (is_mine(me, j)) steps.add(j, value, row_of(back_, b).data());
       });
     }
-    steps.descend(problem_.map.embeddings, eta);
+    steps.descend(problem_.map.embeddings, eta, isa);
   }
 
   struct Steps {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "manyclass/math/sums.hpp"
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/train/class_source.hpp"
 #include "manyclass/train/trainer.hpp"
@@ -42,43 +43,14 @@ struct ListedScores {
   LossMemory memory;
 };
 
-inline void score_labels(const VectorRows& classes, const LabelPoint& point, ListedScores& listed) {
+inline void score_labels(const VectorRows& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
   listed.positives.resize(point.labels.size());
-  for (std::size_t p = 0; p < point.labels.size(); ++p) {
-    listed.positives[p] = classes.dot(point.labels[p], point.phi);
-  }
+  classes.scores(point.labels, point.phi, isa, listed.positives);
 }
 
-inline void score_wrong(const VectorRows& classes, const LabelPoint& point, ListedScores& listed) {
-  constexpr std::size_t ahead = 8;  // rows on their way from memory
+inline void score_wrong(const VectorRows& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
   listed.negatives.resize(listed.wrong.size());
-  for (std::size_t c = 0; c < std::min(ahead, listed.wrong.size()); ++c) classes.prefetch(listed.wrong[c]);
-  for (std::size_t c = 0; c < listed.wrong.size(); ++c) {
-    if (c + ahead < listed.wrong.size()) classes.prefetch(listed.wrong[c + ahead]);
-    listed.negatives[c] = classes.dot(listed.wrong[c], point.phi);
-  }
-}
-
-// The largest magnitude; infinite where a score is no number.
-inline float largest_of(std::span<const float> scores) {
-  constexpr std::size_t lanes = line_floats;
-  float most[lanes] = {}, bad[lanes] = {};
-  const auto see = [&](std::size_t l, float z) {
-    const float size = std::fabs(z);
-    most[l] = size > most[l] ? size : most[l];
-    bad[l] += 0 * z;  // NaN for NaN and for infinities
-  };
-  std::size_t j = 0;
-  for (; j + lanes <= scores.size(); j += lanes) {
-    for (std::size_t l = 0; l < lanes; ++l) see(l, scores[j + l]);
-  }
-  for (; j < scores.size(); ++j) see(0, scores[j]);
-  float largest = 0, any_bad = 0;
-  for (std::size_t l = 0; l < lanes; ++l) {
-    largest = std::max(largest, most[l]);
-    any_bad += bad[l];
-  }
-  return any_bad == 0 ? largest : INFINITY;
+  classes.scores(listed.wrong, point.phi, isa, listed.negatives);
 }
 
 // Leaves the gradient with respect to the labels' and the listed classes' scores in `out`; `alpha` are the weights of

@@ -35,7 +35,7 @@ class OwnRows {
   // Moves, and then shrinks, those rows of a slot that are its own and among `mine`; the slot then asks nothing more of
   // them. Returns whether it has others there.
   template <class Model, class Row, class Slot>
-  bool move(Model& model, Row x, Slot& slot, Index label, ClassRange mine) const {
+  bool move(Model& model, Row x, Slot& slot, Index label, ClassRange mine, Isa isa) const {
     bool others = false;
     const auto move_one = [&](Index k, float rise, float* shrink) {
       if (k < mine.begin || k >= mine.end()) return false;
@@ -43,7 +43,7 @@ class OwnRows {
         others = true;
         return false;
       }
-      model.add(x, ClassRange{k, 1}, std::span<float>(&rise, 1));
+      model.add(x, ClassRange{k, 1}, std::span<float>(&rise, 1), isa);
       if (shrink != nullptr) {
         model.shrink(ClassRange{k, 1}, std::span<const float>(shrink, 1));
         *shrink = 1;

@@ -20,14 +20,28 @@ namespace manyclass {
 // A pair on its way: drawn some pairs before its step, so that its rows are in the cache by then.
 struct PairSlot {
   explicit PairSlot(std::size_t capacity)
-      : list(capacity), alpha(capacity), times(capacity), scores(capacity), g(capacity), scratch(2 * capacity) {}
+      : list(capacity),
+        alpha(capacity),
+        times(capacity),
+        scratch(2 * capacity),
+        scores((capacity + line_floats - 1) / line_floats * line_floats),
+        g(scores.size()) {}
 
   Index centre = 0;
   std::span<const Index> rows;
   std::span<const float> signs;  // of a tree
   std::vector<Index> list;
-  std::vector<float> alpha, times, scores, g, scratch;
+  std::vector<float> alpha, times, scratch;
+  std::vector<float> scores, g;  // whole lines, of which the rest has any numbers
 };
+
+// g_t = eta F(z_t) of n scores, and of others that fill the last vector: a loop over six numbers would not be one.
+inline void write_sigmoids(float eta, std::span<const float> z, std::size_t n, std::span<float> g) {
+  constexpr std::size_t some = 8;
+  for (std::size_t t = 0; t < n; t += some) {
+    for (std::size_t l = 0; l < some; ++l) g[t + l] = eta * sigmoid(z[t + l]);
+  }
+}
 
 // The loss of a pair is an estimate to watch: a sixteenth of the pairs shows it, and costs nothing.
 inline constexpr Offset pairs_per_loss = 16;
@@ -53,10 +67,10 @@ struct NegativeTargets {
     slot.rows = std::span<const Index>(slot.list).first(n);
   }
 
-  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, PairSlot& slot, Progress& progress) const {
+  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, Isa, PairSlot& slot, Progress& progress) const {
     const std::size_t n = slot.rows.size();
     slot.scores[0] = -slot.scores[0];
-    for (std::size_t t = 0; t < n; ++t) slot.g[t] = -eta * sigmoid(slot.scores[t]);
+    write_sigmoids(-eta, slot.scores, n, slot.g);
     slot.g[0] = -slot.g[0];
     if (progress.pairs % pairs_per_loss == 0) {
       for (std::size_t t = 0; t < n; ++t) progress.loss += static_cast<double>(softplus(slot.scores[t]));
@@ -78,10 +92,11 @@ struct TreeTargets {
     slot.signs = std::span<const float>(tree.signs).subspan(begin, size);
   }
 
-  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, PairSlot& slot, Progress& progress) const {
+  bool coefficients(const SkipGramProblem&, const Stretch&, float eta, Isa, PairSlot& slot, Progress& progress) const {
     const std::size_t n = slot.rows.size();
     for (std::size_t t = 0; t < n; ++t) slot.scores[t] *= -slot.signs[t];
-    for (std::size_t t = 0; t < n; ++t) slot.g[t] = eta * slot.signs[t] * sigmoid(slot.scores[t]);
+    write_sigmoids(eta, slot.scores, n, slot.g);
+    for (std::size_t t = 0; t < n; ++t) slot.g[t] *= slot.signs[t];
     if (progress.pairs % pairs_per_loss == 0) {
       for (std::size_t t = 0; t < n; ++t) progress.loss += static_cast<double>(softplus(slot.scores[t]));
       ++progress.loss_pairs;
@@ -96,7 +111,6 @@ struct SampledTargets {
   Frequency select;
   std::shared_ptr<const PointStep> step;
   std::span<double> carried;
-  Isa isa;
 
   std::size_t capacity() const { return select.capacity() + 1; }
 
@@ -107,13 +121,13 @@ struct SampledTargets {
     slot.rows = std::span<const Index>(slot.list).first(classes.size() + 1);
   }
 
-  bool coefficients(const SkipGramProblem& problem, const Stretch& stretch, float eta, PairSlot& slot,
+  bool coefficients(const SkipGramProblem& problem, const Stretch& stretch, float eta, Isa isa, PairSlot& slot,
                     Progress& progress) const {
     const std::size_t n = slot.rows.size() - 1;
     SampledPoint point{std::span<const float>(slot.scores).subspan(1, n),
                        std::span<const float>(slot.alpha).first(n),
                        static_cast<double>(slot.scores[0]),
-                       static_cast<double>(problem.input.norm_sq(slot.centre)),
+                       static_cast<double>(problem.input.norm_sq(slot.centre, isa)),
                        static_cast<double>(eta),
                        stretch.eta_u,
                        stretch.pass,

@@ -43,11 +43,11 @@ class PointRows {
 
   // Scores of some of a slot's classes. Rows of W that are read whole are so several at a time.
   template <class Some>
-  void score_some(const Slot& slot, const Some& classes, std::span<float> z) const {
+  void score_some(const Slot& slot, const Some& classes, std::span<float> z, [[maybe_unused]] Isa isa) const {
     const auto x = problem_.x.row(slot.point);
     if constexpr (whole_rows) {
       const float* const row = x.data();
-      problem_.model.rows.scores(std::span<const float* const>(&row, 1), classes, settings_.isa, z);
+      problem_.model.rows.scores(std::span<const float* const>(&row, 1), classes, isa, z);
       problem_.model.finish(classes, z);
     } else {
       problem_.model.scores(x, classes, z);
@@ -56,8 +56,8 @@ class PointRows {
 
   void score(Slot& slot) const {
     const auto x = problem_.x.row(slot.point);
-    run_with(settings_.isa, [&] {
-      score_some(slot, slot.classes, slot.scores);
+    run_with(settings_.isa, [&](Isa isa) {
+      score_some(slot, slot.classes, slot.scores, isa);
       if (slot.labelled) slot.label_score = problem_.model.score(x, label(slot.point));
     });
   }
@@ -79,10 +79,11 @@ class PointRows {
   }
 
   // The scores of a slot's classes that are among the classes `mine`: the same bits as those of all of them.
-  void score_part(Slot& slot, ClassRange mine) const {
+  void score_part(Slot& slot, ClassRange mine, Isa isa) const {
     const auto x = problem_.x.row(slot.point);
-    for_parts(slot.classes, mine,
-              [&](const auto& part, std::size_t c) { score_some(slot, part, slot.scores.subspan(c, part.size())); });
+    for_parts(slot.classes, mine, [&](const auto& part, std::size_t c) {
+      score_some(slot, part, slot.scores.subspan(c, part.size()), isa);
+    });
     if (label_in(slot, mine)) slot.label_score = problem_.model.score(x, label(slot.point));
   }
 
@@ -104,38 +105,39 @@ class PointRows {
   // `adaptively` is known where the code is compiled, so that the loops of plain steps stand alone.
   template <bool adaptively>
   void move_rows(const Slot& slot, const ClassLines& classes, std::span<float> moves, std::span<const float> shrinks,
-                 const Stretch& stretch) {
+                 const Stretch& stretch, Isa isa) {
     for_runs(classes, [&](ClassRange run, std::size_t c) {
       move_rows<adaptively>(slot, run, moves.subspan(c, run.size()),
-                            shrinks.empty() ? shrinks : shrinks.subspan(c, run.size()), stretch);
+                            shrinks.empty() ? shrinks : shrinks.subspan(c, run.size()), stretch, isa);
     });
   }
 
   // Moves the rows `classes` by `moves` times x, then shrinks them.
   template <bool adaptively, class Some>
   void move_rows(const Slot& slot, const Some& classes, std::span<float> moves, std::span<const float> shrinks,
-                 const Stretch& stretch) {
+                 const Stretch& stretch, Isa isa) {
     const auto x = problem_.x.row(slot.point);
     if constexpr (adaptively) {
-      adaptive().move(slot, x, classes, moves, stretch);
+      adaptive().move(slot, x, classes, moves, stretch, isa);
     } else {
-      problem_.model.add(x, classes, moves);
+      problem_.model.add(x, classes, moves, isa);
     }
     if (!shrinks.empty()) problem_.model.shrink(classes, shrinks);
   }
 
   template <bool adaptively>
-  void move_label(Slot& slot, const Stretch& stretch) {
+  void move_label(Slot& slot, const Stretch& stretch, Isa isa) {
     float rise = static_cast<float>(slot.move.label);
     const std::span<const float> shrink(&slot.label_shrink, settings_.ridge > 0 ? 1 : 0);
-    move_rows<adaptively>(slot, ClassRange{label(slot.point), 1}, std::span<float>(&rise, 1), shrink, stretch);
+    move_rows<adaptively>(slot, ClassRange{label(slot.point), 1}, std::span<float>(&rise, 1), shrink, stretch, isa);
   }
 
   // Moves those of a slot's rows `mine` that no other visit of its batch touches; returns whether there are others.
   bool move_own(const OwnRows& own, Slot& slot, ClassRange mine) {
     bool others = false;
-    run_with(settings_.isa,
-             [&] { others = own.move(problem_.model, problem_.x.row(slot.point), slot, label(slot.point), mine); });
+    run_with(settings_.isa, [&](Isa isa) {
+      others = own.move(problem_.model, problem_.x.row(slot.point), slot, label(slot.point), mine, isa);
+    });
     return others;
   }
 
@@ -154,13 +156,13 @@ class PointRows {
 
   // The part of a slot that falls on the classes `mine`.
   template <bool adaptively>
-  void apply_part(Slot& slot, ClassRange mine, const Stretch& stretch) {
+  void apply_part(Slot& slot, ClassRange mine, const Stretch& stretch, Isa isa) {
     const bool ridge = settings_.ridge > 0;
     for_parts(slot.classes, mine, [&](const auto& part, std::size_t c) {
       move_rows<adaptively>(slot, part, slot.moves.subspan(c, part.size()),
-                            ridge ? slot.shrinks.subspan(c, part.size()) : std::span<float>{}, stretch);
+                            ridge ? slot.shrinks.subspan(c, part.size()) : std::span<float>{}, stretch, isa);
     });
-    if (label_in(slot, mine)) move_label<adaptively>(slot, stretch);
+    if (label_in(slot, mine)) move_label<adaptively>(slot, stretch, isa);
   }
 
   // Moves what a slot has touched of the classes `mine` by the batch's gradient.

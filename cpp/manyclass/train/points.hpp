@@ -89,7 +89,7 @@ class Points {
     for (std::size_t s = 0; s < visits.size; ++s) {
       poll(select_.capacity() * line_floats);  // a class with some features
       if (s + prefetch_distance < visits.size) rows_.prefetch_part(slots[s + prefetch_distance], mine);
-      run_with(settings_.isa, [&] { rows_.score_part(slots[s], mine); });
+      run_with(settings_.isa, [&](Isa isa) { rows_.score_part(slots[s], mine, isa); });
     }
   }
 
@@ -148,15 +148,15 @@ class Points {
       if constexpr (Asked::in_common) {
         if (problem_.model.scale.empty()) return rows_.move_in_common(slots, visits.size, mine);
       }
-      run_with(settings_.isa, [&] {
+      run_with(settings_.isa, [&](Isa isa) {
         for (std::size_t s = 0; s < visits.size; ++s) {
-          if (!slots[s].moved) rows_.template apply_part<false>(slots[s], mine, run.stretch);
+          if (!slots[s].moved) rows_.template apply_part<false>(slots[s], mine, run.stretch, isa);
         }
       });
       return;
     }
-    run_with(settings_.isa, [&] {
-      for (std::size_t s = 0; s < visits.size; ++s) rows_.template apply_part<true>(slots[s], mine, run.stretch);
+    run_with(settings_.isa, [&](Isa isa) {
+      for (std::size_t s = 0; s < visits.size; ++s) rows_.template apply_part<true>(slots[s], mine, run.stretch, isa);
       for (std::size_t s = 0; s < visits.size; ++s) rows_.descend_part(slots[s], mine, run.stretch);
     });
   }
@@ -285,14 +285,14 @@ class Points {
     const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
     if (problem_.adaptive) {
       AdaptiveSteps<Rows>::join_label(slot, label(slot.point));
-      run_with(settings_.isa, [&] {
-        rows_.template move_rows<true>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
-        rows_.template move_label<true>(slot, stretch);
+      run_with(settings_.isa, [&](Isa isa) {
+        rows_.template move_rows<true>(slot, slot.classes, slot.moves.first(size), shrinks, stretch, isa);
+        rows_.template move_label<true>(slot, stretch, isa);
       });
     } else {
-      run_with(settings_.isa, [&] {
-        rows_.template move_rows<false>(slot, slot.classes, slot.moves.first(size), shrinks, stretch);
-        if (slot.labelled) rows_.template move_label<false>(slot, stretch);
+      run_with(settings_.isa, [&](Isa isa) {
+        rows_.template move_rows<false>(slot, slot.classes, slot.moves.first(size), shrinks, stretch, isa);
+        if (slot.labelled) rows_.template move_label<false>(slot, stretch, isa);
       });
     }
     if (ball) {

@@ -36,17 +36,22 @@ std::int32_t round_small(std::span<float> g, float step, Rng rng) {
 }
 
 // The Adagrad step of an array of weights along all of their gradients; lines of 16 zeros are only read.
-void descend(std::span<float> w, std::span<float> squares, std::span<const float> g, float rate, float offset) {
+void descend(std::span<float> w, std::span<float> squares, std::span<const float> g, float rate, float offset,
+             Isa isa) {
   rate = std::fmin(rate, most_adagrad);
-  for (std::size_t line = 0; line < w.size(); line += line_floats) {
-    const std::size_t end = std::min(line + line_floats, w.size());
-    int moved = 0;
-    for (std::size_t k = line; k < end; ++k) moved |= g[k] != 0 ? 1 : 0;
-    if (moved == 0) continue;
-    for (std::size_t k = line; k < end; ++k) {
-      squares[k] += g[k] * g[k];
-      w[k] -= rate * g[k] / std::sqrt(squares[k] + offset);
-    }
+  std::size_t k = 0;
+  for (; k + line_floats <= w.size(); k += line_floats) {
+    if (largest_of(g.subspan(k, line_floats)) == 0) continue;
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      alignas(line_bytes) float slopes[line_floats];
+      copy_line<Bytes>(g.data() + k, slopes);
+      adagrad_line<Bytes>(w.data() + k, squares.data() + k, slopes, rate, offset);
+    });
+  }
+  for (; k < w.size(); ++k) {
+    if (g[k] == 0) continue;
+    squares[k] += g[k] * g[k];
+    w[k] -= rate * g[k] / std::sqrt(squares[k] + offset);
   }
 }
 
@@ -81,7 +86,7 @@ class PostingsPolicy {
     for (std::size_t b = 0; b < visits.size; ++b) {
       const Index i = run.order[visits.begin + static_cast<Offset>(b)];
       if (!look_at(run, i, work)) return;
-      run_with(settings_.isa, [&] { move_classes(run, i, {0, problem_.n_classes()}, work.g); });
+      run_with(settings_.isa, [&](Isa isa) { move_classes(run, i, {0, problem_.n_classes()}, work.g, isa); });
       count(work, progress);
     }
   }
@@ -99,9 +104,9 @@ class PostingsPolicy {
   void move(Member me, const Run& run, Visits visits) {
     const auto [first, last] = me.share(bounds_.size() - 1);
     const ClassRange mine{bounds_[first], bounds_[last] - bounds_[first]};
-    run_with(settings_.isa, [&] {
+    run_with(settings_.isa, [&](Isa isa) {
       for (std::size_t b = 0; b < visits.size; ++b) {
-        move_classes(run, run.order[visits.begin + static_cast<Offset>(b)], mine, work_[b].g);
+        move_classes(run, run.order[visits.begin + static_cast<Offset>(b)], mine, work_[b].g, isa);
       }
     });
   }
@@ -172,12 +177,12 @@ class PostingsPolicy {
   }
 
   // Moves the weights of some classes.
-  void move_classes(const Run& run, Index i, ClassRange classes, std::span<const float> g) const {
+  void move_classes(const Run& run, Index i, ClassRange classes, std::span<const float> g, Isa isa) const {
     rows_.descend(problem_.x.row(i), classes, g, problem_.squares.sums, static_cast<float>(run.stretch.eta),
-                  problem_.squares.offset);
+                  problem_.squares.offset, isa);
     if (problem_.intercept_squares.sums.empty()) return;
     descend(at_classes(problem_.intercept, classes), at_classes(problem_.intercept_squares.sums, classes),
-            at_classes(g, classes), static_cast<float>(run.stretch.eta_u), problem_.intercept_squares.offset);
+            at_classes(g, classes), static_cast<float>(run.stretch.eta_u), problem_.intercept_squares.offset, isa);
   }
 
   static void count(const Work& work, Progress& progress) {

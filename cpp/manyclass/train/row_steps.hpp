@@ -28,8 +28,8 @@ class Factors {
     vectors_[n_] = vector;
     n_ += factor != 0;
   }
-  void add_to(std::span<float> sum) const {
-    add_combination(sum.data(), std::span(factors_).first(n_), std::span(vectors_).first(n_), sum.size());
+  void add_to(std::span<float> sum, Isa isa) const {
+    add_combination(isa, sum.data(), std::span(factors_).first(n_), std::span(vectors_).first(n_), sum.size());
   }
 
  private:
@@ -43,22 +43,22 @@ class RowGradient {
  public:
   explicit RowGradient(std::size_t width) : sum_(width) {}
 
-  void add(float factor, const float* vector) {
+  void add(float factor, const float* vector, Isa isa) {
     if (factor == 0) return;  // flushing for it would leave none, by which a row that nothing moves is known
-    if (some_.full()) flush();
+    if (some_.full()) flush(isa);
     some_.add(factor, vector);
   }
   // Moves the row by a step of size eta, if anything was added, and starts again.
-  void descend(const VectorRows& rows, Index k, double eta) {
+  void descend(const VectorRows& rows, Index k, double eta, Isa isa) {
     if (some_.size() == 0) return;  // a full one is flushed only when more comes
-    flush();
+    flush(isa);
     rows.descend(k, sum_, squared_norm(sum_), eta);
     std::ranges::fill(sum_, 0.0F);
   }
 
  private:
-  void flush() {
-    some_.add_to(sum_);
+  void flush(Isa isa) {
+    some_.add_to(sum_, isa);
     some_.clear();
   }
 
@@ -86,16 +86,16 @@ class RowSteps {
   }
 
   // Moves the rows and forgets what was added.
-  void descend(const VectorRows& rows, double eta) {
+  void descend(const VectorRows& rows, double eta, Isa isa) {
     constexpr std::size_t ahead = 4;  // rows on their way from memory: they come in no order
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       if (r + ahead < rows_.size()) rows.prefetch(rows_[r + ahead]);
       const Index row = rows_[r];
       Chain& chain = chains_[static_cast<std::size_t>(row)];
       for (std::size_t term = chain.first; term != none; term = terms_[term].next) {
-        gradient_.add(terms_[term].factor, terms_[term].vector);
+        gradient_.add(terms_[term].factor, terms_[term].vector, isa);
       }
-      gradient_.descend(rows, row, eta);
+      gradient_.descend(rows, row, eta, isa);
       chain.first = none;
     }
     rows_.clear();

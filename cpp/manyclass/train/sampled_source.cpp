@@ -45,9 +45,9 @@ class Sampled final : public ClassSource {
       poll(work.list.size() * settings_.classes.width());
       draw(points[b], points[b].labels, work);
       listed.wrong = work.drawn;
-      run_with(settings_.isa, [&] {
-        score_labels(settings_.classes, points[b], listed);
-        score_wrong(settings_.classes, points[b], listed);
+      run_with(settings_.isa, [&](Isa isa) {
+        score_labels(settings_.classes, points[b], isa, listed);
+        score_wrong(settings_.classes, points[b], isa, listed);
       });
       if (log_alpha_) weigh(listed.negatives, work.log_alpha);
       listed_gradient(settings_, points[b], eta, listed, work.drawn_alpha, out[b]);
@@ -82,7 +82,8 @@ class Sampled final : public ClassSource {
     }
     for (std::size_t b = 0; b < points.size(); b += scored_points) {
       const std::size_t size = std::min(scored_points, points.size() - b);
-      run_with(settings_.isa, [&] { work.scores.score(settings_.classes, work.drawn, points.subspan(b, size)); });
+      run_with(settings_.isa,
+               [&](Isa isa) { work.scores.score(settings_.classes, work.drawn, points.subspan(b, size), isa); });
       for (std::size_t p = 0; p < size; ++p) {
         const LabelPoint& point = points[b + p];
         work.of_labels.clear();

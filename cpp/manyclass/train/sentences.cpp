@@ -37,13 +37,13 @@ class Sentences {
 
   void make(const Run& run, Visits visits, Work& work, Progress& progress) const {
     const auto first = static_cast<std::size_t>(visits.begin);
-    run_with(settings_.isa, [&] {
-      for (std::size_t s = first; s < first + visits.size; ++s) sentence(s, run.stretch, work, progress);
+    run_with(settings_.isa, [&](Isa isa) {
+      for (std::size_t s = first; s < first + visits.size; ++s) sentence(s, run.stretch, isa, work, progress);
     });
   }
 
  private:
-  void sentence(std::size_t s, const Stretch& stretch, Work& work, Progress& progress) const {
+  void sentence(std::size_t s, const Stretch& stretch, Isa isa, Work& work, Progress& progress) const {
     const SkipGramText& text = problem_.text;
     Rng rng({settings_.seed, static_cast<std::uint64_t>(stretch.pass)}, s);
     const std::size_t n = keep_words(text, s, rng, work.words);
@@ -62,17 +62,17 @@ class Sentences {
         targets_.draw(rng, work.words[j], new_centre, work.drawn, slot);
         new_centre = false;
         for (const Index k : slot.rows) problem_.output.prefetch(k);
-        if (drawn - made > ahead) make(work.slots[made++ % (ahead + 1)], stretch, eta, progress);
+        if (drawn - made > ahead) make(work.slots[made++ % (ahead + 1)], stretch, eta, isa, progress);
       }
     }
-    while (made < drawn) make(work.slots[made++ % (ahead + 1)], stretch, eta, progress);
+    while (made < drawn) make(work.slots[made++ % (ahead + 1)], stretch, eta, isa, progress);
     progress.tokens += text.sentences[s + 1] - text.sentences[s];
   }
 
-  void make(PairSlot& slot, const Stretch& stretch, float eta, Progress& progress) const {
-    problem_.output.scores(problem_.input, slot.centre, slot.rows, slot.scores.data());
-    if (targets_.coefficients(problem_, stretch, eta, slot, progress)) {
-      problem_.output.move(problem_.input, slot.centre, slot.rows, slot.g.data());
+  void make(PairSlot& slot, const Stretch& stretch, float eta, Isa isa, Progress& progress) const {
+    problem_.output.scores(problem_.input, slot.centre, slot.rows, isa, slot.scores.data());
+    if (targets_.coefficients(problem_, stretch, eta, isa, slot, progress)) {
+      problem_.output.move(problem_.input, slot.centre, slot.rows, isa, slot.g.data());
     } else {
       ++progress.refused;
     }
@@ -106,7 +106,7 @@ std::unique_ptr<Trainer> hierarchical_trainer(const SkipGramProblem& problem, co
 
 std::unique_ptr<Trainer> sampled_trainer(const SkipGramProblem& problem, const Settings& settings, Frequency select,
                                          std::unique_ptr<const PointStep> step, std::span<double> carried) {
-  return trainer(problem, settings, SampledTargets{std::move(select), std::move(step), carried, settings.isa});
+  return trainer(problem, settings, SampledTargets{std::move(select), std::move(step), carried});
 }
 
 }  // namespace manyclass

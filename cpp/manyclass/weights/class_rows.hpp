@@ -55,7 +55,7 @@ class ClassRows {
   }
 
   template <class Classes>
-  void add(DenseRow x, const Classes& classes, std::span<const float> a)
+  void add(DenseRow x, const Classes& classes, std::span<const float> a, Isa)
     requires(!std::is_const_v<Float>)
   {
     for (std::size_t c = 0; c < classes.size(); ++c) {

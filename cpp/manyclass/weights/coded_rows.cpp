@@ -2,68 +2,19 @@
 #include "manyclass/weights/coded_rows.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "manyclass/core/vectors.hpp"
+#include "manyclass/weights/coded_lines.hpp"
+
 namespace manyclass {
 
 namespace {
-
-// By the compiler's own vectors, for the reason given in embedding_rows.hpp. They are passed by reference: how they
-// would be returned depends on the instruction set.
-using Line = float __attribute__((vector_size(line_floats * sizeof(float))));
-using Ints = std::int32_t __attribute__((vector_size(line_floats * sizeof(std::int32_t))));
-using Halves = std::int16_t __attribute__((vector_size(line_floats * sizeof(std::int16_t))));
-using Bytes = std::int8_t __attribute__((vector_size(line_floats)));
-
-// A half has 5 bits of exponent with bias 15 and 10 of mantissa m. Moved to where a float has the low bits of its
-// exponent (bias 127) and the high ones of its mantissa, they lack 127 - 15 in the exponent. A subnormal half is m 2^-24:
-// with the exponent of 2^-14 it is 2^-14 (1 + m 2^-10), 2^-14 too much. To multiply by 2^112 instead, subnormal halves
-// included, would make floats that are subnormal, on which processors take ten times as long. Weights are finite, so
-// that the exponent 31 does not occur.
-constexpr int mantissa_shift = 23 - 10;
-constexpr std::int32_t kept_bits = 0x0fffe000, one_exponent = 1 << 23, rebias = (127 - 15) * one_exponent;
-constexpr std::int32_t sign_bit = std::numeric_limits<std::int32_t>::min();  // that of a widened half, too
-constexpr float least_normal = 0x1p-14F;
-
-inline float value_of(float w) { return w; }
-inline float value_of(std::int8_t c) { return static_cast<float>(c); }
-inline float value_of(std::uint16_t half) {
-  const std::int32_t bits = (static_cast<std::int32_t>(half) << mantissa_shift) & kept_bits;
-  const float magnitude = bits < one_exponent ? std::bit_cast<float>(bits + rebias + one_exponent) - least_normal
-                                              : std::bit_cast<float>(bits + rebias);
-  return (half & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
-inline void read_line(const float* from, Line& to) { std::memcpy(&to, from, sizeof to); }
-// In two steps, because GCC 12 widens four times in one step number by number.
-inline void read_line(const std::int8_t* from, Line& to) {
-  Bytes bytes;
-  std::memcpy(&bytes, from, sizeof bytes);
-  to = __builtin_convertvector(__builtin_convertvector(__builtin_convertvector(bytes, Halves), Ints), Line);
-}
-inline void read_line(const std::uint16_t* from, Line& to) {
-  Halves halves;
-  std::memcpy(&halves, from, sizeof halves);
-  const Ints wide = __builtin_convertvector(halves, Ints);
-  const Ints bits = (wide << mantissa_shift) & kept_bits;
-  const Ints normal = bits + rebias, raised = normal + one_exponent;
-  Line subnormal;
-  std::memcpy(&subnormal, &raised, sizeof subnormal);
-  subnormal -= least_normal;
-  Ints as_bits;
-  std::memcpy(&as_bits, &subnormal, sizeof as_bits);
-  const Ints is_subnormal = bits < one_exponent;
-  const Ints found = (as_bits & is_subnormal) | (normal & ~is_subnormal) | (wide & sign_bit);
-  std::memcpy(&to, &found, sizeof to);
-}
 
 template <class Value>
 float scale_of(const Codes<Value>& codes, std::size_t row) {
@@ -76,13 +27,17 @@ class Features {
   Features(const Codes<Value>& codes, Index n_features)
       : codes_(codes), stride_(n_features == 0 ? 0 : codes.values.size() / static_cast<std::size_t>(n_features)) {}
 
-  void scores(SparseRow x, ClassRange classes, std::span<float> z) const {
+  void scores(SparseRow x, ClassRange classes, Isa isa, std::span<float> z) const {
     const auto first = static_cast<std::size_t>(classes.begin);
-    std::size_t c = 0;
-    for (; c + wide * line_floats <= z.size(); c += wide * line_floats) tile<wide>(x, first + c, z.data() + c);
-    for (; c + 4 * line_floats <= z.size(); c += 4 * line_floats) tile<4>(x, first + c, z.data() + c);
-    for (; c + line_floats <= z.size(); c += line_floats) tile<1>(x, first + c, z.data() + c);
-    if (c < z.size()) rest(x, first + c, z.subspan(c));
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      // Lines whose sums stay in registers beside what a line of halves is made by.
+      constexpr std::size_t some = std::min<std::size_t>(n_registers<Bytes> / 2 / parts_of_line<Bytes>, 4);
+      std::size_t c = 0;
+      for (; c + wide * line_floats <= z.size(); c += wide * line_floats) long_tile<Bytes>(x, first + c, z.data() + c);
+      for (; c + some * line_floats <= z.size(); c += some * line_floats) tile<Bytes, some>(x, first + c, z.data() + c);
+      for (; c + line_floats <= z.size(); c += line_floats) tile<Bytes, 1>(x, first + c, z.data() + c);
+      if (c < z.size()) rest(x, first + c, z.subspan(c));
+    });
   }
 
   static constexpr Index chunk = 4096;  // for the reason given in evaluate/tiles.hpp
@@ -91,19 +46,49 @@ class Features {
   // Long runs are summed row by row in a buffer that stays in the first-level cache, as in feature_rows.hpp.
   static constexpr std::size_t wide = 128;
 
-  template <std::size_t lines>
+  // z += value * row, of some lines.
+  template <std::size_t Bytes, std::size_t Lines>
+  static void add_lines(float value, const Value* row, Floats<Bytes> (&sums)[Lines]) {
+#pragma GCC unroll 16
+    for (std::size_t l = 0; l < Lines; ++l) {
+      Floats<Bytes> w;
+      read_line<Bytes>(row + l * line_floats, w);
+#pragma GCC unroll 4
+      for (std::size_t p = 0; p < parts_of_line<Bytes>; ++p) sums[l][p] += value * w[p];
+    }
+  }
+
+  template <std::size_t Bytes, std::size_t Lines>
   void tile(SparseRow x, std::size_t first, float* z) const {
-    Line sums[lines] = {};
+    Floats<Bytes> sums[Lines] = {};
+    for (std::size_t n = 0; n < x.indices.size(); ++n) add_lines<Bytes>(value_at(x, n), at(x.indices[n], first), sums);
+    write<Bytes>(sums, z);
+  }
+
+  template <std::size_t Bytes>
+  void long_tile(SparseRow x, std::size_t first, float* z) const {
+    std::fill_n(z, wide * line_floats, 0.0F);
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       const Value* row = at(x.indices[n], first);
       const float value = value_at(x, n);
-      for (std::size_t l = 0; l < lines; ++l) {
-        Line w;
-        read_line(row + l * line_floats, w);
-        sums[l] += value * w;
+      for (std::size_t c = 0; c < wide * line_floats; c += line_floats) {
+        Floats<Bytes> sums[1];
+        read_line<Bytes>(z + c, sums[0]);
+        add_lines<Bytes>(value, row + c, sums);
+        write<Bytes>(sums, z + c);
       }
     }
-    std::memcpy(z, sums, sizeof sums);
+  }
+
+  template <std::size_t Bytes, std::size_t Lines>
+  static void write(const Floats<Bytes> (&sums)[Lines], float* z) {
+#pragma GCC unroll 16
+    for (std::size_t l = 0; l < Lines; ++l) {
+#pragma GCC unroll 4
+      for (std::size_t p = 0; p < parts_of_line<Bytes>; ++p) {
+        std::memcpy(z + l * line_floats + p * Bytes / sizeof(float), &sums[l][p], Bytes);
+      }
+    }
   }
 
   void rest(SparseRow x, std::size_t first, std::span<float> z) const {
@@ -144,7 +129,7 @@ class Classes {
       float tile[rows_together * some];
       for (std::size_t c = 0; c < n; c += some) {
         const ClassRange part{classes[c], static_cast<Index>(std::min(some, n - c))};
-        widen(part, floats);
+        widen(part, isa, floats);
         const ClassRows<const float> rows(floats, static_cast<Index>(width_));
         rows.scores(x, ClassRange{0, part.count}, isa, tile);
         for (std::size_t i = 0; i < x.size(); ++i) std::copy_n(tile + i * part.size(), part.size(), &z[i * n + c]);
@@ -165,15 +150,20 @@ class Classes {
   }
 
   // The rows of some classes as floats, as if those were all, times nothing: the scales are those of the codes.
-  void widen(ClassRange classes, std::vector<float>& to) const {
+  void widen(ClassRange classes, Isa isa, std::vector<float>& to) const {
     const Value* from = codes_.values.data() + static_cast<std::size_t>(classes.begin) * width_;
     to.resize(classes.size() * width_);
     std::size_t j = 0;
-    for (; j + line_floats <= to.size(); j += line_floats) {
-      Line line;
-      read_line(from + j, line);
-      std::memcpy(to.data() + j, &line, sizeof line);
-    }
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      for (; j + line_floats <= to.size(); j += line_floats) {
+        Floats<Bytes> line;
+        read_line<Bytes>(from + j, line);
+#pragma GCC unroll 4
+        for (std::size_t p = 0; p < parts_of_line<Bytes>; ++p) {
+          std::memcpy(to.data() + j + p * Bytes / sizeof(float), &line[p], Bytes);
+        }
+      }
+    });
     for (; j < to.size(); ++j) to[j] = value_of(from[j]);
   }
 
@@ -193,18 +183,30 @@ class CodedPostings {
   CodedPostings(std::span<const Offset> indptr, std::span<const Id> ids, const Codes<Value>& codes, Index n_classes)
       : indptr_(indptr), ids_(ids), codes_(codes), n_classes_(n_classes) {}
 
-  void scores(SparseRow x, ClassRange classes, std::span<float> z) const {
+  void scores(SparseRow x, ClassRange classes, Isa isa, std::span<float> z) const {
     std::fill(z.begin(), z.end(), 0.0F);
     const Id* const ids = ids_.data();
     const Value* const s = codes_.values.data();
     float* const to = z.data() - classes.begin;
-    for (std::size_t n = 0; n < x.indices.size(); ++n) {
-      const auto j = static_cast<std::size_t>(x.indices[n]);
-      const auto [first, last] = range_of(j, classes);
-      const float value = x.values[n] * scale_of(codes_, j);
-      MANYCLASS_DISTINCT
-      for (std::size_t p = first; p < last; ++p) to[ids[p]] += value * value_of(s[p]);
-    }
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      for (std::size_t n = 0; n < x.indices.size(); ++n) {
+        const auto j = static_cast<std::size_t>(x.indices[n]);
+        const auto [first, last] = range_of(j, classes);
+        const float value = x.values[n] * scale_of(codes_, j);
+        std::size_t p = first;
+        for (; p + line_floats <= last; p += line_floats) {
+          Floats<Bytes> line;
+          read_line<Bytes>(s + p, line);
+          // Multiplied one by one as those of the rest are: which postings are the rest depends on the classes that are
+          // asked for, and a compiler may fuse these products.
+          float w[line_floats];
+          std::memcpy(w, line, sizeof w);
+#pragma GCC unroll 16
+          for (std::size_t l = 0; l < line_floats; ++l) to[ids[p + l]] += value * w[l];
+        }
+        for (; p < last; ++p) to[ids[p]] += value * value_of(s[p]);
+      }
+    });
   }
 
   static constexpr Index chunk = most_short_ids;  // for the reason given in evaluate/tiles.hpp
@@ -230,7 +232,7 @@ class CodedPostings {
 template <class Rows>
 CodedRows<CsrView>::Kernel sparse_kernel(const Rows& rows, Isa isa) {
   return [rows, isa](std::span<const SparseRow> x, ClassRange classes, std::span<float> z) {
-    run_with(isa, [&] { rows.scores(x.front(), classes, z); });  // one row, see CodedRows::together
+    run_with(isa, [&](Isa known) { rows.scores(x.front(), classes, known, z); });  // one row, see CodedRows::together
   };
 }
 
@@ -239,7 +241,7 @@ template <class Rows>
 CodedRows<DenseView>::Kernel dense_kernel(const Rows& rows, Isa isa, ClassRange chunk) {
   return [rows, isa, chunk](std::span<const DenseRow> x, ClassRange classes, std::span<float> z) {
     const ClassRange within{classes.begin - chunk.begin, classes.count};
-    run_with(isa, [&] { rows.scores(x, within, isa, z); });
+    run_with(isa, [&](Isa known) { rows.scores(x, within, known, z); });
   };
 }
 
@@ -270,7 +272,7 @@ CodedRows<DenseView> coded_classes(const AnyCodes& codes, Index n_features, Isa 
         if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(some)>, Codes<float>>) {
           made.of_many = [rows, n_features, isa](ClassRange chunk) -> CodedRows<DenseView>::Kernel {
             const auto floats = std::make_shared<std::vector<float>>();
-            run_with(isa, [&] { rows.widen(chunk, *floats); });
+            run_with(isa, [&](Isa known) { rows.widen(chunk, known, *floats); });
             const Classes widened(Codes<float>{*floats, rows.scales(chunk)}, n_features);
             return [kernel = dense_kernel(widened, isa, chunk), floats](std::span<const DenseRow> x, ClassRange classes,
                                                                         std::span<float> z) { kernel(x, classes, z); };

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "manyclass/core/simd.hpp"
+#include "manyclass/core/vectors.hpp"
 #include "manyclass/weights/class_range.hpp"
 
 namespace manyclass {
@@ -51,40 +52,12 @@ inline Value dot(const Value* x, const Value* w, std::size_t width) {
   return sums[0];
 }
 
-// Vectors of the compiler, for the reason given in embedding_rows.hpp.
-template <class Value, std::size_t Bytes>
-struct VectorOf;
-template <>
-struct VectorOf<float, 16> {
-  using Type = float __attribute__((vector_size(16)));
-};
-template <>
-struct VectorOf<float, 32> {
-  using Type = float __attribute__((vector_size(32)));
-};
-template <>
-struct VectorOf<float, 64> {
-  using Type = float __attribute__((vector_size(64)));
-};
-template <>
-struct VectorOf<double, 16> {
-  using Type = double __attribute__((vector_size(16)));
-};
-template <>
-struct VectorOf<double, 32> {
-  using Type = double __attribute__((vector_size(32)));
-};
-template <>
-struct VectorOf<double, 64> {
-  using Type = double __attribute__((vector_size(64)));
-};
-
 // The kernel for `Rows` rows and `Classes` classes, whose running sums fill the registers, as vectors of `Bytes`.
 template <class Value, std::size_t Bytes, std::size_t Rows, std::size_t Classes>
 class ProductTile {
   static constexpr std::size_t line = lanes_of<Value>, lanes = Bytes / sizeof(Value), parts = line / lanes;
   static constexpr std::size_t n_sums = Rows * Classes;
-  using Vector = typename VectorOf<Value, Bytes>::Type;
+  using Vector = manyclass::Vector<Value, Bytes>;
 
  public:
   static constexpr std::size_t rows = Rows, classes = Classes;
@@ -165,6 +138,22 @@ class ProductTile {
   }
 };
 
+// Writes z_c = x . row_of(c) for n rows of whole cache lines, bit for bit as dot() makes it.
+template <std::size_t Bytes, class RowOf>
+inline void score_rows_of_lines(const float* x, const RowOf& row_of, std::size_t n, std::size_t width, float* z) {
+  // Six rows are those of a pair of skip-gram with five negatives. Their sums fit the registers, but for SSE2.
+  constexpr std::size_t some = 6 * line_bytes / Bytes + 2 < n_registers<Bytes> ? 6 : 2;
+  const auto tile = [&]<std::size_t Rows>(std::size_t c) {
+    const float* w[Rows];
+    for (std::size_t r = 0; r < Rows; ++r) w[r] = row_of(c + r);
+    ProductTile<float, Bytes, 1, Rows>::write(&x, w, width, nullptr, nullptr, z + c, Rows);
+  };
+  std::size_t c = 0;
+  for (; c + some <= n; c += some) tile.template operator()<some>(c);
+  for (; some > 2 && c + 2 <= n; c += 2) tile.template operator()<2>(c);
+  if (c < n) tile.template operator()<1>(c);
+}
+
 // Most rows that are scored together: while four rows of weights are in the nearest cache, all of them are.
 inline constexpr std::size_t rows_together = 16;
 
@@ -183,14 +172,13 @@ class RowsTogether {
   // z[r * stride + c] = x_r . row_of(c), for n classes.
   template <class RowOf>
   void scores(const RowOf& row_of, std::size_t n, Isa isa, Value* z, std::size_t stride) const {
-    switch (isa) {  // as many sums as there are registers for: 32 of 64 bytes, 16 of 32, 16 of 16
-      case Isa::avx512:
-        return by<ProductTile<Value, 64, 4, 4>, ProductTile<Value, 64, 1, 4>>(row_of, n, z, stride);
-      case Isa::avx2:
-        return by<ProductTile<Value, 32, 2, 2>, ProductTile<Value, 32, 1, 4>>(row_of, n, z, stride);
-      case Isa::baseline:
-        return by<ProductTile<Value, 16, 1, 2>, ProductTile<Value, 16, 1, 2>>(row_of, n, z, stride);
-    }
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      // As many sums as leave registers for what is added: 16 vectors of 32 registers, 8 of 16.
+      constexpr std::size_t sums = n_registers<Bytes> / 2 / (line_bytes / Bytes);
+      constexpr std::size_t rows = sums == 16 ? 4 : sums == 2 ? 1 : 2;
+      by<ProductTile<Value, Bytes, rows, sums / rows>, ProductTile<Value, Bytes, 1, sums == 2 ? 2 : 4>>(row_of, n, z,
+                                                                                                        stride);
+    });
   }
 
  private:
@@ -238,34 +226,33 @@ class RowsTogether {
   std::size_t width_;
 };
 
-// Makes w_r += sum_p a[p * step + r] x_p in the order of p, for `Rows` rows and `Vectors` vectors of features from the
-// j-th on, which stay in registers while all points pass.
-template <class Value, std::size_t Bytes, std::size_t Rows, std::size_t Vectors>
-inline void add_tile(std::span<const Value* const> x, const Value* a, std::size_t step, std::size_t j,
-                     Value* const* w) {
+// Makes w_r += sum_p factor(p, r) x_p in the order of p, for `Rows` rows and `Vectors` vectors of features from the j-th
+// on, which stay in registers while all points pass. Vectors are copied one by one: what is copied as an array stays in
+// memory, and every addition is stored.
+template <class Value, std::size_t Bytes, std::size_t Rows, std::size_t Vectors, class Factor>
+inline void add_tile(std::span<const Value* const> x, const Factor& factor, std::size_t j, Value* const* w) {
   constexpr std::size_t lanes = Bytes / sizeof(Value);
-  using Vector = typename VectorOf<Value, Bytes>::Type;
-  Vector sums[Rows][Vectors];
-#pragma GCC unroll 4
+  Vector<Value, Bytes> sums[Rows][Vectors];
+#pragma GCC unroll 8
   for (std::size_t r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(&sums[r][v], w[r] + j + v * lanes, sizeof(Vector));
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(&sums[r][v], w[r] + j + v * lanes, Bytes);
   }
   for (std::size_t p = 0; p < x.size(); ++p) {
-    Vector of_point[Vectors];
-#pragma GCC unroll 4
-    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(&of_point[v], x[p] + j + v * lanes, sizeof(Vector));
-#pragma GCC unroll 4
+    Vector<Value, Bytes> of_point[Vectors];
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(&of_point[v], x[p] + j + v * lanes, Bytes);
+#pragma GCC unroll 8
     for (std::size_t r = 0; r < Rows; ++r) {
-      const Value factor = a[p * step + r];
-#pragma GCC unroll 4
-      for (std::size_t v = 0; v < Vectors; ++v) sums[r][v] += factor * of_point[v];
+      const Value by = factor(p, r);
+#pragma GCC unroll 8
+      for (std::size_t v = 0; v < Vectors; ++v) sums[r][v] += by * of_point[v];
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (std::size_t r = 0; r < Rows; ++r) {
-#pragma GCC unroll 4
-    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(w[r] + j + v * lanes, &sums[r][v], sizeof(Vector));
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < Vectors; ++v) std::memcpy(w[r] + j + v * lanes, &sums[r][v], Bytes);
   }
 }
 
@@ -289,9 +276,19 @@ inline void add_products_by(std::span<const Value* const> x, std::size_t width, 
     if (still == x.size()) return;
     Value* w[Rows];
     for (std::size_t r = 0; r < Rows; ++r) w[r] = row_of(c + r);
+    const auto factor = [&](std::size_t i, std::size_t r) { return a[i * stride + c + r]; };
     std::size_t j = first;
-    for (; j + tile <= last; j += tile) add_tile<Value, Bytes, Rows, vectors>(x, a + c, stride, j, w);
-    for (; j + lanes <= last; j += lanes) add_tile<Value, Bytes, Rows, 1>(x, a + c, stride, j, w);
+    for (; j + tile <= last; j += tile) add_tile<Value, Bytes, Rows, vectors>(x, factor, j, w);
+    for (; j + lanes <= last; j += lanes) add_tile<Value, Bytes, Rows, 1>(x, factor, j, w);
+    // What is left is less than a vector, and made by narrower ones before it is made number by number.
+    if (Bytes > 32 && j + 32 / sizeof(Value) <= last) {
+      add_tile<Value, 32, Rows, 1>(x, factor, j, w);
+      j += 32 / sizeof(Value);
+    }
+    if (Bytes > 16 && j + 16 / sizeof(Value) <= last) {
+      add_tile<Value, 16, Rows, 1>(x, factor, j, w);
+      j += 16 / sizeof(Value);
+    }
     for (; j < last; ++j) {
       for (std::size_t r = 0; r < Rows; ++r) {
         Value sum = w[r][j];
@@ -311,14 +308,7 @@ inline void add_products_by(std::span<const Value* const> x, std::size_t width, 
 template <class Value, class RowOf>
 inline void add_products(std::span<const Value* const> x, std::size_t width, const Value* a, std::size_t stride,
                          const RowOf& row_of, std::size_t n, Isa isa) {
-  switch (isa) {
-    case Isa::avx512:
-      return add_products_by<Value, 64>(x, width, a, stride, row_of, n);
-    case Isa::avx2:
-      return add_products_by<Value, 32>(x, width, a, stride, row_of, n);
-    case Isa::baseline:
-      return add_products_by<Value, 16>(x, width, a, stride, row_of, n);
-  }
+  with_vectors(isa, [&]<std::size_t Bytes>() { add_products_by<Value, Bytes>(x, width, a, stride, row_of, n); });
 }
 
 }  // namespace manyclass

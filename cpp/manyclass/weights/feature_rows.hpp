@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstring>
 #include <span>
 #include <type_traits>
 
 #include "manyclass/core/csr.hpp"
+#include "manyclass/core/vectors.hpp"
 #include "manyclass/weights/adapt.hpp"
 #include "manyclass/weights/class_range.hpp"
 
@@ -62,7 +64,7 @@ class FeatureRows {
     for (std::size_t n = 0; n < x.indices.size(); ++n) at(x.indices[n], k)[0] += a * x.values[n];
   }
 
-  void add(SparseRow x, ClassList classes, std::span<const float> a)
+  void add(SparseRow x, ClassList classes, std::span<const float> a, Isa)
     requires(!std::is_const_v<Float>)
   {
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
@@ -71,13 +73,27 @@ class FeatureRows {
     }
   }
 
-  void add(SparseRow x, ClassRange classes, std::span<const float> a)
+  void add(SparseRow x, ClassRange classes, std::span<const float> a, Isa isa)
     requires(!std::is_const_v<Float>)
   {
+    std::size_t first = 0;
+    // The number of factors, too, so that GCC sees that no line of one is read.
+    if (std::min(classes.size(), a.size()) >= line_floats && classes.size() <= most_added) {
+      with_vectors(isa, [&]<std::size_t Bytes>() {
+        constexpr std::size_t lines = std::min<std::size_t>(n_registers<Bytes> / 2 / (line_bytes / Bytes), 4);
+        for (; first + lines * line_floats <= classes.size(); first += lines * line_floats) {
+          add_lines<Bytes, lines>(x, classes[first], a.data() + first);
+        }
+        for (; first + line_floats <= classes.size(); first += line_floats) {
+          add_lines<Bytes, 1>(x, classes[first], a.data() + first);
+        }
+      });
+      if (first == classes.size()) return;
+    }
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       Float* row = at(x.indices[n], classes.begin);
       const float value = x.values[n];
-      for (std::size_t c = 0; c < classes.size(); ++c) row[c] += a[c] * value;
+      for (std::size_t c = first; c < classes.size(); ++c) row[c] += a[c] * value;
     }
   }
 
@@ -159,6 +175,29 @@ class FeatureRows {
     constexpr std::size_t seen = 512;  // floats: half a page. To ask for all of the row is slower than for nothing.
     for (std::size_t c = 0; c < seen; c += line_floats) __builtin_prefetch(next + c);
     for (std::size_t l = 0; l < wide; ++l) sums[l] += value * row[l];
+  }
+
+  // Classes up to which some lines are added to in all rows before the next ones: more of them are streams.
+  static constexpr std::size_t most_added = 8 * line_floats;
+
+  // row += a * value in some lines of classes, whose factors stay in registers while the features pass.
+  template <std::size_t Bytes, std::size_t Lines>
+  void add_lines(SparseRow x, Index begin, const float* a) {
+    constexpr std::size_t vectors = Lines * line_bytes / Bytes, lanes = Bytes / sizeof(float);
+    Vector<float, Bytes> factors[vectors];
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < vectors; ++v) std::memcpy(&factors[v], a + v * lanes, Bytes);
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      Float* row = at(x.indices[n], begin);
+      const float value = x.values[n];
+#pragma GCC unroll 8
+      for (std::size_t v = 0; v < vectors; ++v) {
+        Vector<float, Bytes> sum;
+        std::memcpy(&sum, row + v * lanes, Bytes);
+        sum += factors[v] * value;
+        std::memcpy(row + v * lanes, &sum, Bytes);
+      }
+    }
   }
 
   Float* at(Index j, Index k) const {

@@ -6,25 +6,19 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <utility>
 
 #include "manyclass/core/csr.hpp"
 #include "manyclass/core/lists.hpp"
+#include "manyclass/core/vectors.hpp"
 #include "manyclass/weights/class_range.hpp"
 #include "manyclass/weights/class_rows.hpp"
-
-// The classes of a posting are distinct, so that no step of a loop over them reads what another one wrote.
-#ifdef __clang__
-#define MANYCLASS_DISTINCT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define MANYCLASS_DISTINCT _Pragma("GCC ivdep")
-#else
-#define MANYCLASS_DISTINCT
-#endif
 
 namespace manyclass {
 
@@ -51,6 +45,21 @@ inline Postings postings_of(const Support& support, Index j, ClassRange range, I
 // products in between stay finite then.
 inline constexpr float most_adagrad = 0x1p45F;
 
+// Adagrad's step of a line of weights. In arrays of its own, as a compiler that has to think of their overlap makes the
+// steps one by one.
+template <std::size_t Bytes>
+inline void adagrad_line(float* weights, float* squares, const float (&slopes)[line_floats], float rate, float offset) {
+  alignas(line_bytes) float w[line_floats], sums[line_floats];
+  copy_line<Bytes>(weights, w);
+  copy_line<Bytes>(squares, sums);
+  for (std::size_t l = 0; l < line_floats; ++l) {
+    sums[l] += slopes[l] * slopes[l];
+    w[l] -= rate * slopes[l] / std::sqrt(sums[l] + offset);
+  }
+  copy_line<Bytes>(w, weights);
+  copy_line<Bytes>(sums, squares);
+}
+
 template <class Float>  // float, or const float for weights that are only read
 class PostingRows {
  public:
@@ -73,7 +82,8 @@ class PostingRows {
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       const auto [first, last] = postings_of(support_, x.indices[n], classes, n_classes_);
       const float value = x.values[n];
-      MANYCLASS_DISTINCT
+      // One number at a time: to gather and scatter is slower, by AVX-512, too.
+#pragma GCC unroll 4
       for (std::size_t p = first; p < last; ++p) to[ids[p]] += value * s[p];
     }
   }
@@ -81,30 +91,28 @@ class PostingRows {
   // s_jk -= rate g / sqrt(G + offset) with g = x_j g_k and G the sum of g^2 so far, this one included (Adagrad, with a
   // sum for each weight), of a range of classes. Most g_k are 0: their lines are read, not written.
   void descend(SparseRow x, ClassRange classes, std::span<const float> g, std::span<float> squares, float rate,
-               float offset) const
+               float offset, Isa isa) const
     requires(!std::is_const_v<Float>)
   {
     constexpr std::size_t lanes = line_floats;
     const Index* const ids = support_.ids.data();
     rate = std::fmin(rate, most_adagrad);
-    float some[lanes];
+    alignas(line_bytes) float some[lanes];
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       const auto [first, last] = postings_of(support_, x.indices[n], classes, n_classes_);
       const float value = std::clamp(x.values[n], -most_adagrad, most_adagrad);
       std::size_t p = first;
       for (; p + lanes <= last; p += lanes) {
-        int moved = 0;
+        std::uint32_t any = 0;
         for (std::size_t l = 0; l < lanes; ++l) {
-          some[l] = value * g[static_cast<std::size_t>(ids[p + l])];
-          moved |= some[l] != 0 ? 1 : 0;
+          some[l] = g[static_cast<std::size_t>(ids[p + l])];
+          any |= std::bit_cast<std::uint32_t>(some[l]) << 1;  // without the sign of a zero
         }
-        if (moved == 0) continue;
-        Float* const s = values_.data() + p;
-        float* const square = squares.data() + p;
-        for (std::size_t l = 0; l < lanes; ++l) {
-          square[l] += some[l] * some[l];
-          s[l] -= rate * some[l] / std::sqrt(square[l] + offset);
-        }
+        if (any == 0) continue;
+        for (float& slope : some) slope *= value;
+        with_vectors(isa, [&]<std::size_t Bytes>() {
+          adagrad_line<Bytes>(values_.data() + p, squares.data() + p, some, rate, offset);
+        });
       }
       for (; p < last; ++p) {
         const float slope = value * g[static_cast<std::size_t>(ids[p])];

@@ -5,7 +5,9 @@
 // functions are meant for run_with, where they are inlined and vectorised.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -15,73 +17,62 @@
 
 namespace manyclass {
 
-inline constexpr std::size_t scored_points = line_floats;  // as many points as their scores by one row fill a vector
+inline constexpr std::size_t scored_points = line_floats;  // as many points as their scores by one row fill a line
 inline constexpr std::size_t scored_rows = 8;              // as many running sums as stay in registers
 
-// Writes tile[r][p] = rows[r] . phi_p. `columns` holds phi_p as its p-th column, width x scored_points.
-template <std::size_t Rows>
-inline void score_rows(const std::array<const float*, Rows>& rows, std::size_t width, const float* columns,
-                       float (&tile)[scored_rows][scored_points]) {
-  using Line = VectorRows::Line;
-  Line sums[Rows] = {};
+// Writes tile[r][p] = rows[r] . phi_p for `Rows` rows. `columns` holds phi_p as its p-th column, width x scored_points.
+template <std::size_t Bytes, std::size_t Rows>
+inline void score_columns(const float* const* rows, std::size_t width, const float* columns,
+                          float (*tile)[scored_points]) {
+  constexpr std::size_t parts = line_bytes / Bytes, lanes = Bytes / sizeof(float);
+  Vector<float, Bytes> sums[Rows][parts] = {};
   for (std::size_t j = 0; j < width; ++j) {
-    Line column;
-    std::memcpy(&column, columns + j * scored_points, sizeof(Line));
-    for (std::size_t r = 0; r < Rows; ++r) sums[r] += rows[r][j] * column;
-  }
-  std::memcpy(tile, sums, sizeof(sums));
-}
-
-// The part of add_combination that covers `Lines` cache lines from column j on.
-template <std::size_t Lines>
-inline void add_combination_at(std::size_t j, float* to, std::span<const float> factors,
-                               std::span<const float* const> rows) {
-  using Line = VectorRows::Line;
-  Line sums[Lines];
-  std::memcpy(sums, to + j, sizeof(sums));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (std::size_t l = 0; l < Lines; ++l) {
-      Line row;
-      std::memcpy(&row, rows[i] + j + l * line_floats, sizeof(Line));
-      sums[l] += factors[i] * row;
+    Vector<float, Bytes> column[parts];
+#pragma GCC unroll 4
+    for (std::size_t p = 0; p < parts; ++p) std::memcpy(&column[p], columns + j * scored_points + p * lanes, Bytes);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < Rows; ++r) {
+      const float w = rows[r][j];
+#pragma GCC unroll 4
+      for (std::size_t p = 0; p < parts; ++p) sums[r][p] += w * column[p];
     }
   }
-  std::memcpy(to + j, sums, sizeof(sums));
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < Rows; ++r) {
+#pragma GCC unroll 4
+    for (std::size_t p = 0; p < parts; ++p) std::memcpy(tile[r] + p * lanes, &sums[r][p], Bytes);
+  }
+}
+
+// The same for as many rows as there are, at most scored_rows.
+template <std::size_t Rows>
+inline void score_rows(Isa isa, const std::array<const float*, Rows>& rows, std::size_t width, const float* columns,
+                       float (&tile)[scored_rows][scored_points]) {
+  with_vectors(isa, [&]<std::size_t Bytes>() {
+    // Registers hold the sums, the vectors of a column and a weight.
+    constexpr std::size_t together = std::min(Rows, std::bit_floor((n_registers<Bytes> - 6) / (line_bytes / Bytes)));
+    static_assert(Rows % together == 0);
+    for (std::size_t r = 0; r < Rows; r += together) {
+      score_columns<Bytes, together>(&rows[r], width, columns, &tile[r]);
+    }
+  });
 }
 
 // Makes to += sum_i factors[i] rows[i]. All have `width` floats, whole cache lines, and `to` is none of the rows.
-inline void add_combination(float* to, std::span<const float> factors, std::span<const float* const> rows,
+inline void add_combination(Isa isa, float* to, std::span<const float> factors, std::span<const float* const> rows,
                             std::size_t width) {
-  std::size_t j = 0;
-  for (; j + 8 * line_floats <= width; j += 8 * line_floats) add_combination_at<8>(j, to, factors, rows);
-  for (; j + 4 * line_floats <= width; j += 4 * line_floats) add_combination_at<4>(j, to, factors, rows);
-  for (; j < width; j += line_floats) add_combination_at<1>(j, to, factors, rows);
+  const auto factor = [&](std::size_t i, std::size_t) { return factors[i]; };
+  with_vectors(isa, [&]<std::size_t Bytes>() {
+    constexpr std::size_t lanes = Bytes / sizeof(float);
+    std::size_t j = 0;
+    for (; j + 8 * lanes <= width; j += 8 * lanes) add_tile<float, Bytes, 1, 8>(rows, factor, j, &to);
+    for (; j + 4 * lanes <= width; j += 4 * lanes) add_tile<float, Bytes, 1, 4>(rows, factor, j, &to);
+    for (; j + 2 * lanes <= width; j += 2 * lanes) add_tile<float, Bytes, 1, 2>(rows, factor, j, &to);
+    for (; j < width; j += lanes) add_tile<float, Bytes, 1, 1>(rows, factor, j, &to);
+  });
 }
 
 inline constexpr std::size_t combined_rows = 8;  // sums that are made together
-
-// The part of add_combinations that covers `Sums` sums and `Lines` cache lines from column j on. Lines are copied one by
-// one: what is copied as an array stays in memory, and every addition is stored.
-template <std::size_t Sums, std::size_t Lines, class Factor>
-inline void add_combinations_at(std::size_t j, float* const* to, std::size_t first, const Factor& factor,
-                                std::span<const float* const> rows) {
-  using Line = VectorRows::Line;
-  Line sums[Sums][Lines];
-  for (std::size_t r = 0; r < Sums; ++r) {
-    for (std::size_t l = 0; l < Lines; ++l) std::memcpy(&sums[r][l], to[first + r] + j + l * line_floats, sizeof(Line));
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    Line row[Lines];
-    for (std::size_t l = 0; l < Lines; ++l) std::memcpy(&row[l], rows[i] + j + l * line_floats, sizeof(Line));
-    for (std::size_t r = 0; r < Sums; ++r) {
-      const float by = factor(i, first + r);
-      for (std::size_t l = 0; l < Lines; ++l) sums[r][l] += by * row[l];
-    }
-  }
-  for (std::size_t r = 0; r < Sums; ++r) {
-    for (std::size_t l = 0; l < Lines; ++l) std::memcpy(to[first + r] + j + l * line_floats, &sums[r][l], sizeof(Line));
-  }
-}
 
 // Makes to[r] += sum_i factor(i, r) rows[i] for combined_rows sums r, each bit for bit as add_combination makes it.
 //
@@ -90,20 +81,24 @@ inline void add_combinations_at(std::size_t j, float* const* to, std::size_t fir
 template <class Factor>
 inline void add_combinations(Isa isa, float* const (&to)[combined_rows], const Factor& factor,
                              std::span<const float* const> rows, std::size_t width) {
-  std::size_t j = 0;
-  if (isa == Isa::avx512) {  // 32 registers of a line
-    for (; j + 3 * line_floats <= width; j += 3 * line_floats) add_combinations_at<8, 3>(j, to, 0, factor, rows);
-    for (; j + 2 * line_floats <= width; j += 2 * line_floats) add_combinations_at<8, 2>(j, to, 0, factor, rows);
-    for (; j < width; j += line_floats) add_combinations_at<8, 1>(j, to, 0, factor, rows);
-  } else if (isa == Isa::avx2) {  // 16 registers of half a line
-    for (; j < width; j += line_floats) {
-      for (std::size_t r = 0; r < combined_rows; r += 4) add_combinations_at<4, 1>(j, to, r, factor, rows);
+  with_vectors(isa, [&]<std::size_t Bytes>() {
+    constexpr std::size_t lanes = Bytes / sizeof(float);
+    const auto add = [&]<std::size_t Sums, std::size_t Vectors>(std::size_t j) {
+      for (std::size_t r = 0; r < combined_rows; r += Sums) {
+        const auto of_sum = [&](std::size_t i, std::size_t s) { return factor(i, r + s); };
+        add_tile<float, Bytes, Sums, Vectors>(rows, of_sum, j, to + r);
+      }
+    };
+    std::size_t j = 0;
+    if constexpr (Bytes == 64) {
+      for (; j + 3 * lanes <= width; j += 3 * lanes) add.template operator()<8, 3>(j);
+      for (; j + 2 * lanes <= width; j += 2 * lanes) add.template operator()<8, 2>(j);
+      for (; j < width; j += lanes) add.template operator()<8, 1>(j);
+    } else {
+      constexpr std::size_t sums = n_registers<Bytes> == 32 || Bytes == 32 ? 4 : 2;
+      for (; j < width; j += line_floats) add.template operator()<sums, line_bytes / Bytes>(j);
     }
-  } else {  // 16 registers of a quarter
-    for (; j < width; j += line_floats) {
-      for (std::size_t r = 0; r < combined_rows; r += 2) add_combinations_at<2, 1>(j, to, r, factor, rows);
-    }
-  }
+  });
 }
 
 }  // namespace manyclass

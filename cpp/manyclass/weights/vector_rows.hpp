@@ -5,22 +5,21 @@
 // data's scale.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 #include <span>
 
 #include "manyclass/core/types.hpp"
+#include "manyclass/core/vectors.hpp"
 #include "manyclass/weights/class_range.hpp"
+#include "manyclass/weights/dense_products.hpp"
 
 namespace manyclass {
 
 class VectorRows {
  public:
-  // A vector of the compiler, for the reason given in embedding_rows.hpp.
-  using Line = float __attribute__((vector_size(line_floats * sizeof(float))));
-
   VectorRows() = default;
   // `width` is the number of floats from row to row, a multiple of line_floats. `squares` has a number for each row, or
   // is empty.
@@ -38,21 +37,25 @@ class VectorRows {
     for (std::size_t j = 0; j < width_; j += line_floats) __builtin_prefetch(row + j);
   }
 
-  float dot(Index k, std::span<const float> v) const {
-    const float* row = at(k);
-    Line sums{};
-    for (std::size_t j = 0; j < width_; j += line_floats) {
-      Line a, b;
-      std::memcpy(&a, row + j, sizeof(Line));
-      std::memcpy(&b, v.data() + j, sizeof(Line));
-      sums += a * b;
-    }
-    float lanes[line_floats];
-    std::memcpy(lanes, &sums, sizeof(Line));
-    for (std::size_t half = line_floats / 2; half > 0; half /= 2) {
-      for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-    }
-    return lanes[0];
+  float dot(Index k, std::span<const float> v, Isa isa) const {
+    float sum = 0;
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      score_rows_of_lines<Bytes>(v.data(), [&](std::size_t) { return at(k); }, 1, width_, &sum);
+    });
+    return sum;
+  }
+
+  // Writes z_c = <row ids[c], v>, each as dot() makes it.
+  void scores(std::span<const Index> ids, std::span<const float> v, Isa isa, std::span<float> z) const {
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      constexpr std::size_t ahead = 8;  // rows on their way from memory
+      for (std::size_t c = 0; c < std::min(ahead, ids.size()); ++c) prefetch(ids[c]);
+      const auto row_of = [&](std::size_t c) {
+        if (c + ahead < ids.size()) prefetch(ids[c + ahead]);
+        return at(ids[c]);
+      };
+      score_rows_of_lines<Bytes>(v.data(), row_of, ids.size(), width_, z.data());
+    });
   }
 
   // Makes v += a times row k.
