@@ -7,7 +7,7 @@ from reference.flat import softmax
 from reference.problems import as_storage, planted
 from reference.steps import WITH_LABEL
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.registry import names
 from manyclass.training import passes
 
@@ -185,3 +185,14 @@ def test_racing_threads_learn_with_any_option(options, storage, seed):
     racing = softmax(n_jobs=2, **parameters).fit(as_storage(X, storage), y)
     assert np.isfinite(racing.coef_).all()
     assert racing.evaluate(X, y)["log_loss"] < 0.95 * np.log(40)
+
+
+def test_racing_threads_meet_no_row_whose_scale_is_multiplied_into_it(seed):
+    """A ridge by which scales fall below their bound every few passes: such a row's move was 2^40 times too long."""
+    X, y = np.random.default_rng(seed).standard_normal((400, 10)).astype(np.float32), np.arange(400) % 40
+    given = {"n_negatives": 16, "model": "linear", "alpha": 0.5, "learning_rate": 0.05, "max_iter": 1000}
+    solver = solvers.Implicit(parallel="hogwild", schedule="constant")
+    model = SoftmaxClassifier(solver=solver, n_jobs=2, random_state=seed, **given).fit(X, y)
+    assert model.n_iter_ == 1000
+    # Labels are random, so that no weight learns: log 40, less by what noise of steps of .05 may tell.
+    assert model.evaluate(X, y)["log_loss"] == pytest.approx(np.log(40), abs=0.1)

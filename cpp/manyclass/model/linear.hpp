@@ -15,6 +15,10 @@ namespace manyclass {
 // A scale below this one is multiplied into its row, which grows as the scale falls. So both stay far from the ends of
 // single precision, 2^-126 and 2^127.
 inline constexpr float smallest_scale = 0x1p-40F;
+// Threads that race must not meet a row whose scale is being multiplied into it: a move that was divided by the scale of
+// before is then 2^40 times too long. So they begin with scales of at least this, which no pass takes to the smallest
+// one unless it shrinks a row by a factor of a million.
+inline constexpr float smallest_at_start = 0x1p-20F;
 
 template <class Rows>
 struct Linear {
@@ -84,6 +88,15 @@ struct Linear {
       if (g[c] >= smallest_scale) continue;
       rows.multiply(classes[c], g[c]);
       g[c] = 1;
+    }
+  }
+
+  // Multiplies scales below `least` into their rows.
+  void fold(float least) {
+    for (std::size_t k = 0; k < scale.size(); ++k) {
+      if (scale[k] >= least) continue;
+      rows.multiply(static_cast<Index>(k), scale[k]);
+      scale[k] = 1;
     }
   }
 

@@ -179,6 +179,9 @@ class Loop final : public Trainer {
   Progress alone(const Run& run) {
     std::vector<Progress> parts(static_cast<std::size_t>(settings_.hogwild ? settings_.n_threads : 1));
     parts.front().loss = run.stretch.loss;
+    if constexpr (requires { policy_.begin_race(); }) {
+      if (parts.size() > 1) policy_.begin_race();
+    }
     const Offset at_a_time = policy_.visits_at_a_time();
     std::atomic<Offset> next{run.stretch.first};
     share_out(static_cast<int>(parts.size()), [&](int rank) {

@@ -57,6 +57,9 @@ class Points {
   };
 
   Work work() const { return {slots(static_cast<std::size_t>(visits_at_a_time())), scratch()}; }
+  // Before threads race.
+  void begin_race() { problem_.model.fold(smallest_at_start); }
+
   Offset visits_at_a_time() const {
     return static_cast<Offset>(
         std::clamp(most_drawn / std::max(select_.capacity(), std::size_t{1}), std::size_t{1}, ahead));
