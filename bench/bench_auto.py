@@ -1,7 +1,7 @@
 """What solver="auto" chooses: does its model of costs hold, and is its rate a good one? How well it predicts is in
 bench_quality.py.
 
-Costs: processor microseconds of a visit, one thread, the fastest of some passes, beside what `estimators.auto` says.
+Costs: processor microseconds of a visit, one thread, the fastest of some passes, beside what `choosing.rules` says.
 Rates: nats of test log-loss by which the automatic learning rate ends above the best of a grid; seconds are of its fit.
 
     python -m pytest bench/bench_auto.py
@@ -14,7 +14,7 @@ import pytest
 from conftest import digits
 
 from manyclass import SoftmaxClassifier, tune_learning_rate
-from manyclass.estimators.auto import EMBEDDED, EMBEDDED_DIM, Shape, embedded_cost, embeds, visit_cost
+from manyclass.choosing.rules import EMBEDDED, EMBEDDED_DIM, Shape, embedded_cost, embeds, visit_cost
 from manyclass.papers.data import load
 
 # Rows are enough for a second or two a pass.

@@ -6,7 +6,7 @@ round by round, so that the load is in all of them. A ratio is the median over t
 set over those by the wider one. Two libraries are compared by --other=FOLDER, which has another build of the package:
 its processes take turns with the installed one's.
 
-What is found stands in notes/isa.md:
+What is found stands in figures/isa.md:
 
     python -m pytest bench/bench_isa.py --data=real
 """

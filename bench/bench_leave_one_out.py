@@ -20,8 +20,10 @@ import numpy as np
 import pytest
 
 from manyclass import SoftmaxClassifier
-from manyclass.estimators import auto, plans, postings
-from manyclass.estimators.plans import Open
+from manyclass.choosing import pair_plans as postings
+from manyclass.choosing import plans
+from manyclass.choosing import rules as auto
+from manyclass.choosing.plans import Open
 from manyclass.papers.data import load
 
 RESULTS = Path(__file__).with_name("results") / "leave_one_out.jsonl"

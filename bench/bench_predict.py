@@ -19,6 +19,7 @@ from sklearn.preprocessing import normalize
 from manyclass import SoftmaxClassifier
 from manyclass.model.weights import LinearWeights
 from manyclass.search import class_index
+from manyclass.training.state import Features, State
 
 K_BEST, ROUNDS, RECALLS = 5, 3, (0.9, 0.95, 0.99)
 
@@ -64,10 +65,10 @@ def compare(timed, name, model, X, recall, more=""):
 
 
 def true_model(data):
-    model = SoftmaxClassifier(random_state=0)
-    model.classes_, model.n_features_in_ = np.arange(len(data.b_true)), data.W_true.shape[1]
-    model._weights = LinearWeights(data.W_true, data.b_true - data.b_true.mean(), False)
-    return model
+    weights = LinearWeights(data.W_true, data.b_true - data.b_true.mean(), False)
+    n_classes, n_features = data.W_true.shape
+    state = State(np.arange(n_classes), np.zeros(n_classes), Features(n_features, None), weights)
+    return SoftmaxClassifier(random_state=0)._taken(state)
 
 
 @pytest.fixture(scope="module", params=[0.4, 0.25, 0.15], ids=lambda noise: f"noise {noise}")

@@ -9,6 +9,7 @@ the predictions. Bits depend on the processor and the compiler, so both versions
 threads (`--jobs 2`) the deterministic mode must give the same digests.
 """
 
+import contextlib
 import hashlib
 import json
 import sys
@@ -21,7 +22,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SkipGram, SoftmaxClassifier, load, models, samplers, solvers
+from manyclass import (
+    AugmentReduceClassifier,
+    MarginClassifier,
+    SkipGram,
+    SoftmaxClassifier,
+    load,
+    models,
+    samplers,
+    solvers,
+)
 from manyclass.datasets import Stream
 
 JOBS = 2 if "--jobs" in sys.argv and sys.argv[sys.argv.index("--jobs") + 1] == "2" else 1
@@ -86,7 +96,7 @@ def told(model: Any, x: Any) -> dict[str, str]:
 def _has(model: Any, name: str) -> bool:
     try:
         return hasattr(model, name)
-    except Exception:  # noqa: BLE001 - a property may refuse with another error
+    except Exception:
         return False
 
 
@@ -138,10 +148,8 @@ def resumed(make: Callable[[], Any], data: Any) -> Callable[[Path], dict[str, st
             if len(seen) == 2:
                 raise RuntimeError("stopped")
 
-        try:
+        with contextlib.suppress(RuntimeError):
             make().fit(*data, checkpoint=folder / "run", every=1, callback=stop)
-        except RuntimeError:
-            pass
         return told(make().fit(*data, checkpoint=folder / "run", every=1, resume=True), data[0])
 
     return run
@@ -207,7 +215,11 @@ def runs() -> dict[str, Callable[[Path], dict[str, str]]]:
         found[f"fit {name}"], found[f"resumed {name}"] = fit(make, SPARSE), resumed(make, SPARSE)
         found[f"fit, partial {name}"] = partial(make, DENSE, first=True)
     lbfgs = maker(softmax, solver="lbfgs", alpha=1e-3)
-    found |= {"lbfgs": fit(lbfgs, DENSE), "lbfgs sparse": fit(lbfgs, SPARSE), "lbfgs, partial": partial(lbfgs, DENSE, first=True)}
+    found |= {
+        "lbfgs": fit(lbfgs, DENSE),
+        "lbfgs sparse": fit(lbfgs, SPARSE),
+        "lbfgs, partial": partial(lbfgs, DENSE, first=True),
+    }
     for name in ("block", "uniform", "frequency", "frequency_block", "all"):
         given = {**(few if name == "all" else own), "solver": "implicit", "sampler": name}
         found[f"sampler {name}"] = fit(maker(softmax, **given), LARGE)
@@ -222,59 +234,114 @@ def runs() -> dict[str, Callable[[Path], dict[str, str]]]:
         found[f"defaults fit, partial {name}"] = partial(plain, data, first=True)
         found[f"defaults stream {name}"] = stream(plain, data)
         found[f"defaults parts {name}"] = stream(plain, data, listed=True)
-        found[f"defaults saved {name}"], found[f"defaults evaluated {name}"] = saved(plain, data), evaluated(plain, data)
+        found[f"defaults saved {name}"], found[f"defaults evaluated {name}"] = (
+            saved(plain, data),
+            evaluated(plain, data),
+        )
         found[f"defaults warm {name}"], found[f"defaults resumed {name}"] = warm(plain, data), resumed(plain, data)
     for name in ("linear", "embedding", "sparse", "hybrid"):
         for kind, data in (("sparse", SPARSE), ("lists", LISTS)):
             make = maker(softmax, model=name)
             found[f"model {name} {kind}"] = fit(make, data)
-            found[f"model {name} {kind} partial"], found[f"model {name} {kind} on"] = partial(make, data), partial(make, data, True)
-            found[f"model {name} {kind} saved"], found[f"model {name} {kind} warm"] = saved(make, data), warm(make, data)
+            found[f"model {name} {kind} partial"], found[f"model {name} {kind} on"] = (
+                partial(make, data),
+                partial(make, data, True),
+            )
+            found[f"model {name} {kind} saved"], found[f"model {name} {kind} warm"] = (
+                saved(make, data),
+                warm(make, data),
+            )
             found[f"model {name} {kind} resumed"] = resumed(make, data)
     for rule in ("implicit", "scent", "umax", "sgd", "augment_reduce"):
         found[f"double sum {rule}"] = fit(maker(softmax, solver=rule, max_iter=3), LISTS)
     for rule in ("scent", "augment_reduce"):
         make = maker(softmax, solver=rule, model="embedding", dim=8, max_iter=3)
-        found[f"double sum {rule} embedding"], found[f"double sum {rule} on"] = fit(make, SPARSE), partial(make, SPARSE, True)
+        found[f"double sum {rule} embedding"], found[f"double sum {rule} on"] = (
+            fit(make, SPARSE),
+            partial(make, SPARSE, True),
+        )
     margins = {"loss": ("margin", "triplet"), "solver": ("adagrad", "sgd", "implicit"), "model": ("embedding",)}
     for name, values in margins.items():
         for value in values:
             make = maker(MarginClassifier, max_iter=3, **{name: value})
             found[f"margin {value}"], found[f"margin {value} lists"] = fit(make, DENSE), fit(make, LISTS)
-            found[f"margin {value} partial"], found[f"margin {value} on"] = partial(make, SPARSE), partial(make, LISTS, True)
+            found[f"margin {value} partial"], found[f"margin {value} on"] = (
+                partial(make, SPARSE),
+                partial(make, LISTS, True),
+            )
     make = maker(MarginClassifier, max_iter=3, calibration="temperature")
-    found |= {"margin calibrated": fit(make, LISTS), "margin calibrated one": evaluated(make, DENSE), "margin saved": saved(maker(MarginClassifier, max_iter=3), LISTS)}
+    found |= {
+        "margin calibrated": fit(make, LISTS),
+        "margin calibrated one": evaluated(make, DENSE),
+        "margin saved": saved(maker(MarginClassifier, max_iter=3), LISTS),
+    }
     found |= {"margin runs": fit(maker(MarginClassifier, max_iter=2, n_models=2, model="embedding", dim=8), LISTS)}
-    found |= {"margin stream": stream(maker(MarginClassifier, max_iter=2), SPARSE), "margin resumed": resumed(maker(MarginClassifier, max_iter=4), SPARSE)}
-    found |= {"margin warm": warm(maker(MarginClassifier, max_iter=2), SPARSE), "margin search": fit(maker(MarginClassifier, max_iter=3, sampler="search"), DENSE)}
+    found |= {
+        "margin stream": stream(maker(MarginClassifier, max_iter=2), SPARSE),
+        "margin resumed": resumed(maker(MarginClassifier, max_iter=4), SPARSE),
+    }
+    found |= {
+        "margin warm": warm(maker(MarginClassifier, max_iter=2), SPARSE),
+        "margin search": fit(maker(MarginClassifier, max_iter=3, sampler="search"), DENSE),
+    }
     for noise in ("normal", "logistic", "gumbel"):
         for solver in ("implicit", "sgd"):
             make = maker(AugmentReduceClassifier, noise=noise, solver=solver, max_iter=3, n_negatives=16)
-            found[f"A&R {noise} {solver}"], found[f"A&R {noise} {solver} evaluated"] = fit(make, DENSE), evaluated(make, DENSE)
-            found[f"A&R {noise} {solver} partial"], found[f"A&R {noise} {solver} on"] = partial(make, SPARSE), partial(make, SPARSE, True)
-            found[f"A&R {noise} {solver} warm"], found[f"A&R {noise} {solver} saved"] = warm(make, DENSE), saved(make, DENSE)
+            found[f"A&R {noise} {solver}"], found[f"A&R {noise} {solver} evaluated"] = (
+                fit(make, DENSE),
+                evaluated(make, DENSE),
+            )
+            found[f"A&R {noise} {solver} partial"], found[f"A&R {noise} {solver} on"] = (
+                partial(make, SPARSE),
+                partial(make, SPARSE, True),
+            )
+            found[f"A&R {noise} {solver} warm"], found[f"A&R {noise} {solver} saved"] = (
+                warm(make, DENSE),
+                saved(make, DENSE),
+            )
             found[f"A&R {noise} {solver} resumed"] = resumed(make, DENSE)
-            if noise != "gumbel":
-                found[f"A&R {noise} {solver} stream"] = stream(make, SPARSE)
+            found[f"A&R {noise} {solver} stream"] = stream(make, SPARSE)
     make = maker(AugmentReduceClassifier, local_step="monte_carlo", solver="sgd", max_iter=3, n_negatives=16)
     found["A&R monte carlo"] = fit(make, DENSE)
     found["A&R posterior"] = fit(maker(AugmentReduceClassifier, posterior="gaussian", alpha=1e-3, max_iter=3), DENSE)
     calibrated = maker(softmax, calibration="temperature")
-    found |= {f"calibrated {name}": fit(calibrated, data) for name, data in (("sparse", SPARSE), ("dense", DENSE), ("lists", LISTS))}
-    found |= {"runs": fit(maker(softmax, n_models=3, model="hybrid"), SPARSE), "runs, calibrated": fit(maker(softmax, n_models=2, model="embedding", dim=8, calibration="temperature"), LISTS)}
+    found |= {
+        f"calibrated {name}": fit(calibrated, data)
+        for name, data in (("sparse", SPARSE), ("dense", DENSE), ("lists", LISTS))
+    }
+    found |= {
+        "runs": fit(maker(softmax, n_models=3, model="hybrid"), SPARSE),
+        "runs, calibrated": fit(maker(softmax, n_models=2, model="embedding", dim=8, calibration="temperature"), LISTS),
+    }
     stops = maker(softmax, early_stopping=True, solver="implicit", max_iter=6, n_iter_no_change=2)
     found |= {"early stopping": fit(stops, SPARSE), "early stopping, resumed": resumed(stops, SPARSE)}
-    found |= {"grid": fit(maker(softmax, learning_rate="grid", solver="umax", max_iter=2), FEW), "balanced": fit(maker(softmax, class_weight="balanced"), DENSE)}
+    found |= {
+        "grid": fit(maker(softmax, learning_rate="grid", solver="umax", max_iter=2), FEW),
+        "balanced": fit(maker(softmax, class_weight="balanced"), DENSE),
+    }
     weights = np.linspace(0, 2, SPARSE[0].shape[0])
-    found |= {"weights": fit(plain, SPARSE, sample_weight=weights), "weights lists": fit(plain, LISTS, sample_weight=weights)}
+    found |= {
+        "weights": fit(plain, SPARSE, sample_weight=weights),
+        "weights lists": fit(plain, LISTS, sample_weight=weights),
+    }
     start = {"coef_init": np.full((40, 12), 0.01), "intercept_init": np.zeros(40)}
     found["start"] = fit(maker(softmax, solver="implicit", max_iter=2), DENSE, **start)
-    found["adaptive"] = fit(maker(softmax, **{**own, "solver": solvers.SGD(schedule="adaptive"), "alpha": 0.0, "learning_rate": "auto"}), SPARSE)
+    found["adaptive"] = fit(
+        maker(softmax, **{**own, "solver": solvers.SGD(schedule="adaptive"), "alpha": 0.0, "learning_rate": "auto"}),
+        SPARSE,
+    )
     found["max_norm"] = fit(maker(softmax, **{**own, "solver": solvers.SGD(max_norm=2.0)}), DENSE)
     found["half life"] = partial(plain, SPARSE, first=True, half_life=500.0)
     found["two passes"] = partial(plain, LISTS, first=True, n_passes=2, learning_rate=0.1)
-    found["max_memory"] = stream(maker(softmax, model="embedding", dim=8, max_iter=2), SPARSE, max_memory="300MB", classes=np.arange(60))
-    found["hashed"] = stream(maker(softmax, max_iter=2, solver="implicit"), sparse_rows(1500, 200_000, 60), max_memory="150MB", classes=np.arange(60))
+    found["max_memory"] = stream(
+        maker(softmax, model="embedding", dim=8, max_iter=2), SPARSE, max_memory="300MB", classes=np.arange(60)
+    )
+    found["hashed"] = stream(
+        maker(softmax, max_iter=2, solver="implicit"),
+        sparse_rows(1500, 200_000, 60),
+        max_memory="150MB",
+        classes=np.arange(60),
+    )
     found["pruned"] = fit(maker(softmax, model=models.Sparse(prune=0.3)), SPARSE)
     found |= {"new features": wider, "new classes": new_classes, "skip-gram": skip_gram}
     return found
@@ -311,12 +378,16 @@ def main() -> None:
             warnings.simplefilter("ignore")
             try:
                 found[name] = run(Path(folder))
-            except Exception as error:  # noqa: BLE001 - a refusal is a result, too
+            except Exception as error:
                 found[name] = {"error": f"{type(error).__name__}: {error}".replace(folder, "FOLDER")}
     if what == "write":
         path.write_text(json.dumps(found, indent=1), "utf-8")
         errors = {name: of["error"] for name, of in found.items() if "error" in of}
-        print(f"{len(found)} runs, {len(errors)} of them refused", *(f"{k}: {v[:150]}" for k, v in errors.items()), sep="\n")
+        print(
+            f"{len(found)} runs, {len(errors)} of them refused",
+            *(f"{k}: {v[:150]}" for k, v in errors.items()),
+            sep="\n",
+        )
         return
     known, wrong = json.loads(path.read_text("utf-8")), 0
     for name in (name for name in known if only in name):
@@ -324,7 +395,9 @@ def main() -> None:
         differ = [key for key in known[name].keys() | here.keys() if known[name].get(key) != here.get(key)]
         if differ:
             wrong += 1
-            print(f"{name}: {', '.join(sorted(differ))} differ" + (f" ({here['error'][:200]})" if "error" in here else ""))
+            print(
+                f"{name}: {', '.join(sorted(differ))} differ" + (f" ({here['error'][:200]})" if "error" in here else "")
+            )
     print(f"{len(found)} runs, {wrong} differ")
     sys.exit(1 if wrong else 0)
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from reference.core_step import isas
 from reference.problems import as_storage, planted
 from reference.rng import Rng
+from reference.states import with_weights
 from scipy.special import logsumexp
 from sklearn.base import clone
 
@@ -232,7 +233,8 @@ def test_predictions_do_not_depend_on_threads_and_repeat(small, seed):
     ):
         np.testing.assert_array_equal(a[:70], b)
     model.set_params(random_state=8)
-    model._weights = LinearWeights(model._weights.matrix, model._weights.intercept, model._weights.sparse)
+    same = model._weights
+    with_weights(model, LinearWeights(same.matrix, same.intercept, same.sparse))
     other_std = model.predict_top_k(X, 5, approximate=True, recall=0.8, return_std=True)[2]
     assert (other_std != answers[0][2]).any()
 

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
-from manyclass.estimators import auto
-from manyclass.estimators.auto import (
+from manyclass.choosing import rules as auto
+from manyclass.choosing.rules import (
     BY_HAND,
     EMBEDDED,
     PRIOR,

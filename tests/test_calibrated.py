@@ -11,16 +11,16 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, metrics
+from manyclass.classifiers.base import uncalibrated_confidence
 from manyclass.cli.parser import main
-from manyclass.estimators.calibration import (
+from manyclass.model.weights import LinearWeights
+from manyclass.training.calibration import (
     Calibration,
     calibrated,
     label_log_losses,
     n_held_out,
     rows_to_hold_out,
 )
-from manyclass.estimators.ensemble import uncalibrated_confidence
-from manyclass.model.weights import LinearWeights
 from manyclass.training.plan import Labels
 
 K, D = 12, 5

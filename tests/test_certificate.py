@@ -8,7 +8,7 @@ from scipy.special import xlogy
 
 from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.checks import csr_parts
-from manyclass.estimators.certificate import balance
+from manyclass.classifiers.certificate import balance
 
 N, D, K = 120, 6, 9
 

@@ -10,9 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from test_settle_points import BASE as PLAN
 
 from manyclass import SoftmaxClassifier
-from manyclass.estimators import auto, trials, tuning
-from manyclass.estimators.trials import Trials, best_ridge
-from manyclass.estimators.tuning import search_grid, tune_learning_rate
+from manyclass.choosing import rules as auto
+from manyclass.choosing import trials
+from manyclass.choosing.trials import Trials, best_ridge
+from manyclass.classifiers import tuning
+from manyclass.classifiers.tuning import search_grid, tune_learning_rate
 from manyclass.model.weights import LinearWeights
 from manyclass.search.class_index import ClassIndex, class_rows, queries, recall_error
 from manyclass.search.spherical import SphericalClusterIndex

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 import manyclass
 from manyclass import SoftmaxClassifier, load_xmc, models, samplers, solvers
+from manyclass.classifiers.saving import load_notes
 from manyclass.cli import fit, main, parser
 from manyclass.cli.arguments import LEFT_OUT, converter, documented_parameters
 from manyclass.datasets import first_label, l2_normalize, save_csr
-from manyclass.estimators.files import load_notes
 
 K, D = 12, 8
 

@@ -8,7 +8,7 @@ import pytest
 from test_cli import run, the_error, write_data
 
 import manyclass
-from manyclass.estimators.files import load_notes
+from manyclass.classifiers.saving import load_notes
 
 
 @pytest.fixture

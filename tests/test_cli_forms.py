@@ -15,9 +15,9 @@ from test_cli import run, table, the_error
 
 import manyclass
 from manyclass import SoftmaxClassifier
+from manyclass.classifiers.saving import load_notes
 from manyclass.cli.sources import form_of_line
 from manyclass.datasets import TextVectorizer, save_csr
-from manyclass.estimators.files import load_notes
 
 TEXTS = ["a cat sat", "the dog barked", "the car drove", "a bus drove", "cats and dogs", "cars, buses"]
 KINDS = ["animal", "animal", "vehicle", "vehicle", "animal", "vehicle"]

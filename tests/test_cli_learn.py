@@ -7,8 +7,8 @@ from test_cli_estimators import UNUSED, write_several
 
 import manyclass
 from manyclass import load_xmc
+from manyclass.classifiers.saving import load_notes
 from manyclass.datasets import first_label, l2_normalize
-from manyclass.estimators.files import load_notes
 
 
 @pytest.fixture

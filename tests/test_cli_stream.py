@@ -7,8 +7,8 @@ from test_cli import run, the_error, write_data
 
 import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier
+from manyclass.classifiers.saving import load_notes
 from manyclass.datasets import Stream, l2_normalize
-from manyclass.estimators.files import load_notes
 
 OPTIONS = ("--solver", "implicit", "--learning-rate", 0.5, "--max-iter", 2, "--random-state", 0)
 

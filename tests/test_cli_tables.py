@@ -11,7 +11,7 @@ from test_cli_forms import QUICK, as_table, output_of, write_table
 
 import manyclass
 from manyclass import SoftmaxClassifier
-from manyclass.estimators.files import load_notes
+from manyclass.classifiers.saving import load_notes
 
 pandas = pytest.importorskip("pandas")
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core
-from manyclass.estimators.files import file_bytes, weight_tensors
+from manyclass.classifiers.files import file_bytes, weight_tensors
 from manyclass.model.coded import LARGEST_HALF, CodedWeights, Codes
 from manyclass.model.compress import coded, coded_bytes, magnitude_bar
 from manyclass.model.postings import SparseWeights
@@ -28,6 +28,10 @@ def problem(seed=0):
     Y = np.eye(K, dtype=int)[y]
     Y[np.arange(len(y)), rng.integers(K, size=len(y))] = 1
     return X, y, sp.csr_array(Y)
+
+
+def bytes_of_file(model):
+    return file_bytes(model._model(model._fitted))
 
 
 # Kinds of model by what stores their weights: the estimator, whether X is sparse, whether a row has several labels.
@@ -179,7 +183,7 @@ def test_the_original_stays_as_it_is(kind):
     small = model.compress("int8")
     assert pickle.dumps(model) == before
     assert model._weights is weights
-    assert small._squares is None
+    assert small._fitted.squares is None
     assert small is not model
 
 
@@ -340,12 +344,12 @@ def test_storage_that_cannot_drop_says_why(kind):
 @pytest.mark.parametrize("kind", DROPS)
 def test_a_file_is_as_small_as_asked_for(tmp_path, kind, dtype):
     model, *_ = fitted(kind)
-    whole = file_bytes(model.compress("float32"))
-    least = file_bytes(model.compress("int8" if dtype == "auto" else dtype, prune=0.95)) + 1024
+    whole = bytes_of_file(model.compress("float32"))
+    least = bytes_of_file(model.compress("int8" if dtype == "auto" else dtype, prune=0.95)) + 1024
     for most in np.linspace(least, 1.1 * whole + 1024, 7).astype(int):
         small = model.compress(dtype, max_bytes=int(most))
         small.save(tmp_path / "m")
-        assert os.path.getsize(tmp_path / "m") == file_bytes(small) <= most
+        assert os.path.getsize(tmp_path / "m") == bytes_of_file(small) <= most
         if dtype != "auto":
             assert small.storage()["weight_dtype"] == dtype
     assert model.compress("auto", max_bytes=10**6).storage()["weight_dtype"] == "float16"
@@ -353,7 +357,7 @@ def test_a_file_is_as_small_as_asked_for(tmp_path, kind, dtype):
 
 def test_the_least_compression_that_fits_is_taken():
     model, *_ = fitted("pairs")
-    by_dtype = {dtype: file_bytes(model.compress(dtype)) + 1024 for dtype in DTYPES}
+    by_dtype = {dtype: bytes_of_file(model.compress(dtype)) + 1024 for dtype in DTYPES}
     n_pairs = len(model._weights.values)
     for most, dtype, all_pairs in (
         (by_dtype["float16"], "float16", True),

@@ -7,8 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.estimators import auto, contest
-from manyclass.estimators.trials import Sample
+from manyclass.choosing import model_trials as contest
+from manyclass.choosing import rules as auto
+from manyclass.choosing.trials import Sample
+from manyclass.classifiers import softmax
+from manyclass.parts import Parameters
 
 K = 60
 MODELS = ("linear", "hybrid")
@@ -46,7 +49,7 @@ def losses(monkeypatch):
 
     def tell(*values):
         outcomes = iter(values)
-        monkeypatch.setattr(contest, "_loss", lambda *_: next(outcomes))
+        monkeypatch.setattr(softmax, "_loss_of_fit", lambda *_: next(outcomes))
 
     return tell
 
@@ -69,8 +72,8 @@ def test_each_model_is_tried_at_both_sizes_and_the_report_tells(problem):
 
 
 def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes(problem, monkeypatch):
-    tried, loss = [], contest._loss
-    monkeypatch.setattr(contest, "_loss", lambda model, *data: tried.append(model.n_models) or loss(model, *data))
+    tried, loss = [], softmax._loss_of_fit
+    monkeypatch.setattr(softmax, "_loss_of_fit", lambda own, *data: tried.append(own["n_models"]) or loss(own, *data))
     costs = []
     for given, runs in (({}, 3), ({"n_models": 1}, 1)):
         tried.clear()
@@ -79,14 +82,17 @@ def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes(problem, monkeypatch
         costs.append([line["predicted_seconds"] for line in lines(model) if line["value"] == "hybrid"])
         assert model.resolved_params_.get("n_models", 1) in (1, runs)
     assert costs[0] == pytest.approx(3 * np.array(costs[1]))
-    assert contest.runs_of(SoftmaxClassifier(dim=5), object(), None) == 1
+    assert contest.runs_of(Parameters.of(SoftmaxClassifier(dim=5)), object(), None) == 1
 
 
-def test_a_trial_calls_classes_as_the_fit_does():
+def test_a_trial_calls_classes_as_the_fit_does(monkeypatch):
     seen = []
 
     class Told:
         resolved_params_, n_iter_, max_iter = {}, 1, 1
+
+        def __sklearn_clone__(self):
+            return self
 
         def fit(self, x, y, sample_weight):
             seen.append(list(y))
@@ -96,7 +102,8 @@ def test_a_trial_calls_classes_as_the_fit_does():
             return {"log_loss": 1.0}
 
     sample = Sample(None, np.array([1, 0]), None, None, np.array([1]), None, np.array([3, 5]))
-    assert contest._loss(Told(), sample, np.array(["c", "e"])) == 1.0
+    monkeypatch.setattr(softmax, "SoftmaxClassifier", Told)
+    assert softmax._loss_of_fit({}, sample, np.array(["c", "e"])) == 1.0
     assert seen == [["e", "c"], ["e"]]
 
 
@@ -160,7 +167,7 @@ def test_where_a_linear_model_would_be_too_large_the_hybrid_is_not_tried(problem
 
 
 def test_embeddings_are_tried_where_rows_would_meet_too_many_weights(problem, monkeypatch):
-    monkeypatch.setattr("manyclass.estimators.fitting.least_count", lambda met: None)
+    monkeypatch.setattr("manyclass.classifiers.softmax_planner.least_count", lambda met: None)
     assert {line["value"] for line in lines(fit(problem))} == {"linear", "embedding"}
     monkeypatch.setattr(auto, "MOST_EXACT", math.inf)  # small, where embeddings alone are no better
     assert lines(fit(problem)) == []

@@ -15,13 +15,14 @@ import dask.array as da
 from distributed import Client, LocalCluster, get_worker
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.dask import DaskSoftmaxClassifier, seats
+from manyclass.choosing.softmax_plans import settle_points
+from manyclass.dask import DaskSoftmaxClassifier, stored_blocks
 from manyclass.dask.blocks import best_of, look, simulate_blocks
 from manyclass.dask.costs import takes_exact_steps
-from manyclass.dask.seats import Block
 from manyclass.dask.shards import Shard, Whole
-from manyclass.estimators.settle import settle_points
+from manyclass.dask.stored_blocks import Block
 from manyclass.model.weights import LinearWeights
+from manyclass.parts import Parameters
 from manyclass.training.passes import Schedule
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -67,7 +68,7 @@ def thirds(X, labels):
 def plan_of(X, labels, **more):
     local = SoftmaxClassifier(**model(**more))
     chosen = local.check_parameters()
-    return settle_points(local, chosen, X, labels, N_CLASSES, candidates=False, timed=False).plan
+    return settle_points(Parameters.of(local), chosen, X, labels, N_CLASSES, candidates=False, timed=False).plan
 
 
 def test_three_workers_make_what_one_process_makes_that_simulates_them(fitted, data):
@@ -104,7 +105,7 @@ def test_sampled_steps_of_three_workers_are_those_of_one_process(client, data, s
 
 
 def pieces_of(n_bytes):
-    seats.PIECE_BYTES = n_bytes
+    stored_blocks.PIECE_BYTES = n_bytes
 
 
 def test_solver_auto_takes_exact_steps_where_classes_are_few_and_samples_where_they_are_many(client, data):
@@ -192,7 +193,7 @@ def test_a_block_of_a_random_model_agrees_with_all_scores(seed):
 
 
 ALIVE, MOST, LOCK = {}, {}, threading.Lock()  # bytes of arrays with weights, by worker
-SEAT_AT_ZERO, GIVE_PIECE = seats.seat_at_zero, seats.give_piece
+SEAT_AT_ZERO, GIVE_PIECE = stored_blocks.seat_at_zero, stored_blocks.give_piece
 
 
 def counted(made):
@@ -219,9 +220,9 @@ def counted_piece(*given):
 
 def test_a_worker_never_holds_two_blocks(data, monkeypatch):
     """By a counter of the arrays that hold weights, not by what the process takes."""
-    monkeypatch.setattr(seats, "PIECE_BYTES", 1 << 12)
-    monkeypatch.setattr(seats, "seat_at_zero", counted_seat)
-    monkeypatch.setattr(seats, "give_piece", counted_piece)
+    monkeypatch.setattr(stored_blocks, "PIECE_BYTES", 1 << 12)
+    monkeypatch.setattr(stored_blocks, "seat_at_zero", counted_seat)
+    monkeypatch.setattr(stored_blocks, "give_piece", counted_piece)
     wide = da.from_array(data[0], chunks=(CHUNK, -1)).map_blocks(widened, meta=sp.csr_matrix((0, 0)))
     own = model(solver="implicit", n_negatives=9, max_iter=2)
     given = {"threads_per_worker": 1, "dashboard_address": ":0"}
@@ -232,5 +233,5 @@ def test_a_worker_never_holds_two_blocks(data, monkeypatch):
     assert len(MOST) == 3
     # Two pieces that move, and those that the scheduler has not let go of yet: one or two on a quiet machine, up to ten
     # were seen at a load of 8 on two cores. A second block would be all sixteen.
-    pieces = [(most / block - 1) * seats.MOST_PIECES for most in MOST.values()]
-    assert max(pieces) < seats.MOST_PIECES - 0.1, pieces
+    pieces = [(most / block - 1) * stored_blocks.MOST_PIECES for most in MOST.values()]
+    assert max(pieces) < stored_blocks.MOST_PIECES - 0.1, pieces

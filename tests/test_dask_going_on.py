@@ -13,11 +13,11 @@ from distributed import Client
 from reference.dask_rows import N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts, two_workers
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
+from manyclass.choosing.softmax_plans import settle_points
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
-from manyclass.dask.intake import couplings, size_of
+from manyclass.dask.checking import couplings, size_of
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.simulation import simulate
-from manyclass.estimators.settle import settle_points
 from manyclass.training.validation import fork, held_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -76,7 +76,7 @@ def test_partial_fit_of_one_worker_is_that_of_one_machine_bit_for_bit(client, ro
     np.testing.assert_array_equal(found.classes_, local.classes_)
     np.testing.assert_array_equal(there.class_count_, local.class_count_)
     np.testing.assert_array_equal(found.loss_curve_, local.loss_curve_)
-    assert there._history == local._history
+    assert there._fitted.history == local._fitted.history
     assert repr(there.resolved_params_) == repr(local.resolved_params_)
     assert there.resolved_params_
     # It goes on on one machine, too.

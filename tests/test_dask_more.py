@@ -18,12 +18,12 @@ from reference.dask_rows import CHUNK, N_CLASSES, N_FEATURES, N, equal, halves, 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
 from manyclass.dask.batches import FLOOR, merge
-from manyclass.dask.intake import couplings, size_of
+from manyclass.dask.checking import couplings, size_of
 from manyclass.dask.merging import Curvature
+from manyclass.dask.partial_fit import settle_batches_of
 from manyclass.dask.rows import Leg, Part
 from manyclass.dask.shards import Whole
 from manyclass.dask.simulation import simulate
-from manyclass.estimators.assembled import settle_batches_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -114,7 +114,7 @@ def test_two_workers_make_what_one_process_makes_that_simulates_them(client, row
     found = kind(**given, n_merges=n_merges, client=client).fit(dX, dY)
     shards = halves(X, Y.indices, Y.indptr)
     local = LOCAL[kind](**given)
-    plan = settle_batches_of(local, X, N_CLASSES).plan
+    plan = settle_batches_of(local._plans(), X, N_CLASSES).plan
     whole = Whole(np.bincount(Y.indices, minlength=N_CLASSES).astype(float), 2, N_FEATURES, n, False)
     coupling = couplings([size_of(shard) for shard in shards], fit_intercept=True)
     weights, curve = simulate(plan, whole, shards, coupling, n_merges)
@@ -126,7 +126,7 @@ def test_two_workers_make_what_one_process_makes_that_simulates_them(client, row
 
 def test_a_merge_of_margins_is_by_who_moved_a_weight_and_by_the_sum_of_squares(rows):
     local = MarginClassifier(learning_rate=0.5, random_state=0)
-    plan = settle_batches_of(local, rows[0], N_CLASSES).plan
+    plan = settle_batches_of(local._plans(), rows[0], N_CLASSES).plan
     assert plan.adagrad
     none = Curvature(sp.csr_array((2, 16)), np.zeros(0), 1, (1.0, 1.0))
     part = Part(np.zeros((2, 16), np.float32), squares=np.array([4.0, 4.0], np.float32))

@@ -17,8 +17,9 @@ from test_label_training import ROUNDING_OF_A_VISIT, D, K, N, some_problem
 
 from manyclass import SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.estimators.plans import U_RATES
-from manyclass.estimators.settle import settle_batches
+from manyclass.choosing.plans import U_RATES
+from manyclass.choosing.softmax_plans import settle_batches
+from manyclass.parts import Parameters
 from manyclass.registry import names, parts
 from manyclass.training.plan import DoubleSum
 
@@ -293,14 +294,18 @@ PLANS = [
 @pytest.mark.parametrize(("solver", "given", "expected"), PLANS, ids=str)
 def test_each_parameter_changes_its_own_field_of_the_plan(solver, given, expected):
     owner = SoftmaxClassifier(solver=solver, model="embedding", **given)
-    found = settle_batches(owner, owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False).plan
+    found = settle_batches(
+        Parameters.of(owner), owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False
+    ).plan
     assert found.double_sum == expected
     assert (found.source, found.sampler, found.adagrad, found.implicit) == ("sampled", "frequency", True, False)
 
 
 def test_all_classes_are_seen_where_that_is_asked_for():
     owner = SoftmaxClassifier(solver="implicit", sampler="all")
-    plan = settle_batches(owner, owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False).plan
+    plan = settle_batches(
+        Parameters.of(owner), owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False
+    ).plan
     # Proximal steps are plain ones, of size 1 / (mean |x|^2 + 1); that of u is what it is point by point.
     assert (plan.source, plan.adagrad, plan.implicit, plan.schedule.learning_rate) == ("exact", False, False, 0.2)
     assert plan.double_sum == replace(U, rule="implicit", step=U_RATES["implicit"] / 0.2)

@@ -1,5 +1,7 @@
 """Several runs made into one model: its scores are the mean of theirs, whatever the weights are made of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
-from manyclass.estimators import auto
+from manyclass.choosing import rules as auto
 from manyclass.model.weights import LinearWeights
 
 MODELS = {
@@ -157,8 +159,8 @@ def test_a_mean_goes_on_as_each_of_its_models_would(seed):
     one = clone(HYBRID).set_params(random_state=seed, n_models=1).fit(X, y)
     both = clone(HYBRID).set_params(random_state=seed).fit(X, y, max_seconds=100)
     assert np.array_equal(one.decision_function(X), both.decision_function(X))
-    both._weights = both._weights.add_to_mean(both._weights, 1)
-    both.resolved_params_ = {**both.resolved_params_, "n_models": 2}
+    mean = replace(both._fitted, weights=both._weights.add_to_mean(both._weights, 1))
+    both._taken(mean.with_told(params={**both.resolved_params_, "n_models": 2}))
     for _ in range(3):
         for model in (one, both):
             model.partial_fit(X, y)

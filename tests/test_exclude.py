@@ -1,17 +1,21 @@
 """predict_top_k without what a row is not to get, what is searched, and how many labels predict gives."""
 
+import json
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference.problems import near_vertices, planted
+from reference.states import state_of
 from sklearn.base import clone
 from sklearn.metrics import f1_score
 from test_approximate import model_of as clustered_model
 from test_approximate import points
+from test_persist import rewrite
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.estimators import exclusion
+from manyclass.classifiers import exclusion
 from manyclass.model.weights import LinearWeights
 from manyclass.search import class_index
 
@@ -177,10 +181,8 @@ def test_a_search_excludes_too(seen_share, monkeypatch, seed):
 
 def planted_weights(n_classes, n_features, *, sparse):
     """A model of zero weights: what is chosen depends on shapes only."""
-    model = SoftmaxClassifier(random_state=0)
-    model._weights = LinearWeights.zeros(n_classes, n_features, sparse=sparse)
-    model.classes_, model.n_features_in_ = np.arange(n_classes), n_features
-    return model
+    weights = LinearWeights.zeros(n_classes, n_features, sparse=sparse)
+    return SoftmaxClassifier(random_state=0)._taken(state_of(weights))
 
 
 def test_an_index_over_wide_sparse_weights_is_never_built(seed):
@@ -308,9 +310,15 @@ def test_a_saved_model_predicts_the_same_labels(name, mmap, tmp_path, seed):
     loaded = manyclass.load(tmp_path / "m", mmap=mmap)
     assert loaded.threshold_ == model.threshold_
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    del loaded.threshold_
-    loaded._take_beside_weights({"labels": {"multilabel_": 1, "n_labels_": 2}}, {})  # as older files have it
-    assert (loaded.predict(X).sum(axis=1) == 2).all()
+
+    def older(metadata):
+        description = json.loads(metadata["model"])
+        kept = {name: value for name, value in description["labels"].items() if name not in ("threshold_", "n_labels_")}
+        description["labels"] = {**kept, "n_labels_": 2}
+        return metadata | {"model": json.dumps(description)}
+
+    rewrite(tmp_path / "m", metadata=older)
+    assert (manyclass.load(tmp_path / "m", mmap=mmap).predict(X).sum(axis=1) == 2).all()
 
 
 @SEVERAL

@@ -21,11 +21,11 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.estimators.continued import Kept, KeptRows
-from manyclass.estimators.files import weight_tensors
+from manyclass.classifiers.files import weight_tensors
 from manyclass.model.weights import LinearWeights
 from manyclass.special import utility_probabilities
 from manyclass.training.blend import best_scales
+from manyclass.training.calls import Kept, KeptRows
 from manyclass.training.loop import _PointPasses
 from manyclass.training.plan import Labels
 from manyclass.training.seen import Carried

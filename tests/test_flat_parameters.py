@@ -6,7 +6,7 @@ from test_version_1 import parameters
 
 import manyclass
 from manyclass import samplers, solvers
-from manyclass.estimators.version_1 import parameters_today
+from manyclass.classifiers.version_1 import parameters_today
 
 MISSING = object()
 

@@ -10,7 +10,7 @@ from test_epoch import small_problem
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
-from manyclass.estimators import forgetting
+from manyclass.training import forgetting
 
 N_ROWS, N_PARTS, N_FIRST, N_CLASSES, N_FEATURES = 300, 20, 6, 8, 4
 
@@ -115,7 +115,7 @@ def test_sums_of_squares_fade(model, several, seed):
     faded = copy.deepcopy(model).partial_fit(X[:30], Y[:30], learning_rate=1e-9, half_life=15)
 
     def of_classes(model):
-        squares = getattr(model._squares, "mapped", model._squares)
+        squares = getattr(model._fitted.squares, "mapped", model._fitted.squares)
         return squares.classes if hasattr(squares, "classes") else squares.values
 
     # Both have added the squared gradients of the same rows at nearly the same weights: those of a hybrid's embeddings

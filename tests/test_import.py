@@ -81,7 +81,7 @@ def test_ctrl_c_while_the_command_loads_ends_without_a_traceback(tmp_path):
 def test_names_that_load_late_are_there_as_if_they_had_been_loaded():
     assert set(manyclass.__all__) <= set(dir(manyclass))
     from_the_top = python("-c", "from manyclass import *; print(SoftmaxClassifier, load, solvers.__name__)")
-    assert "estimators.softmax.SoftmaxClassifier" in from_the_top.stdout, from_the_top.stderr
+    assert "classifiers.softmax.SoftmaxClassifier" in from_the_top.stdout, from_the_top.stderr
     chain = "import manyclass; print(manyclass.words.vectors.WordVectors is manyclass.WordVectors)"
     assert python("-c", chain).stdout == "True\n"
     wrong = python("-c", "import manyclass; manyclass.SoftmaxClasifier").stderr
@@ -107,7 +107,7 @@ def test_a_misspelt_name_is_an_error_of_types(tmp_path):
     root = Path(__file__).resolve().parents[1]
     command = [sys.executable, "-m", "mypy", "--config-file", root / "pyproject.toml", program]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert 'Revealed type is "manyclass.estimators.softmax.SoftmaxClassifier"' in done.stdout
+    assert 'Revealed type is "manyclass.classifiers.softmax.SoftmaxClassifier"' in done.stdout
     assert 'Module has no attribute "SoftmaxClasifier"' in done.stdout
 
 

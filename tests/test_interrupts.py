@@ -15,6 +15,7 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.states import with_weights
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import (
@@ -81,9 +82,8 @@ def with_classes(model, X, n_classes):
     """A model of so many classes, by hand: no training of it is timed."""
     fitted = model.fit(X[:60], np.arange(60) % 3)
     weights = fitted._weights
-    fitted._weights = type(weights)(rows(n_classes, X.shape[1]), np.zeros(n_classes, np.float32), False)
-    fitted.classes_ = np.arange(n_classes)
-    return fitted
+    made = type(weights)(rows(n_classes, X.shape[1]), np.zeros(n_classes, np.float32), False)
+    return with_weights(fitted, made)
 
 
 def evaluation(n_jobs):
@@ -104,8 +104,8 @@ def long_rows(n_jobs):
     at = np.arange(n + 1, dtype=np.int32) * d, np.tile(np.arange(d, dtype=np.int32), n)
     X = sp.csr_array((np.ones(n * d, np.float32), at[1], at[0]), shape=(n, d))
     model = SoftmaxClassifier(model="linear", solver="implicit", max_iter=1, n_jobs=n_jobs).fit(X[:3], [0, 1, 2])
-    model._weights = type(model._weights)(np.ones((d, n_classes), np.float32), np.zeros(n_classes, np.float32), True)
-    model.classes_ = np.arange(n_classes)
+    made = type(model._weights)(np.ones((d, n_classes), np.float32), np.zeros(n_classes, np.float32), True)
+    with_weights(model, made)
     return lambda: model.predict_top_k(X, 5)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from reference.states import renamed
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from sklearn.base import clone
@@ -21,7 +22,7 @@ from sklearn.exceptions import NotFittedError
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.estimators.files import load_notes, save_model
+from manyclass.classifiers.saving import load_notes, save_model
 from manyclass.model import tensor_file
 from manyclass.parts import Part
 
@@ -62,7 +63,8 @@ LABELS = {
 @pytest.mark.parametrize("options", [{}, {"early_stopping": True}, {"learning_rate": "grid"}])
 def test_a_loaded_model_knows_what_was_chosen_for_it(tmp_path, options):
     model, _ = fitted(sparse=True, **options)
-    model.learning_rate_table_[1e9] = np.inf  # a trial that diverged
+    rates = {**model.learning_rate_table_, 1e9: np.inf}  # a trial that diverged
+    model._taken(model._fitted.with_told(rates=rates))
     model.save(tmp_path / "m")
     loaded = manyclass.load(tmp_path / "m")
     for name in ("alpha_path_", "learning_rate_table_", "best_iter_"):
@@ -262,9 +264,7 @@ def test_what_the_format_lacks_is_refused_before_anything_is_written(tmp_path):
 
 
 def _with_classes(model, classes):
-    copy = pickle.loads(pickle.dumps(model))
-    copy.classes_ = classes
-    return copy
+    return renamed(pickle.loads(pickle.dumps(model)), classes)
 
 
 def _objects(values):

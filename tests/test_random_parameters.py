@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from drawn import checks, classifiers, data, parameters, pool
 from drawn.__main__ import summary
+from reference.states import renamed
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import (
@@ -92,13 +93,13 @@ def nan_model(model):
     model._weights.intercept[0] = np.nan
 
 
-def short_curve(model):
-    model.loss_curve_ = model.loss_curve_[:-1]
+def short_classes(model):
+    renamed(model, model.classes_[:-1])
 
 
 @pytest.mark.parametrize(
     ("plant", "said"),
-    [(nan_model, "intercept has 1 of"), (short_curve, "loss_curve_ has"), (lambda model: None, None)],
+    [(nan_model, "intercept has 1 of"), (short_classes, "classes_ has"), (lambda model: None, None)],
 )
 def test_a_wrong_model_is_told(plant, said):
     rng = np.random.default_rng(0)

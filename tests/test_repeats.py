@@ -11,11 +11,10 @@ from scipy.special import log_softmax
 import manyclass
 from manyclass import SoftmaxClassifier, models
 from manyclass.checks import seed_from
-from manyclass.estimators.base import Points
-from manyclass.estimators.history import Features
-from manyclass.estimators.postings import features_of_classes
 from manyclass.training import blend, repeats
 from manyclass.training.plan import HybridPlan
+from manyclass.training.repeats import features_of_classes
+from manyclass.training.state import Features, Points
 
 K, GROUP, HELD = 240, 6, 3  # items, those of a group, and items of a history: each is in 25 rows of 2,000
 NEVER, OFTEN = 0.0, 0.8  # how often the next item is one of the history

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from manyclass.estimators import auto
-from manyclass.estimators.ridge import cross_validated_ridge, folds
-from manyclass.estimators.trials import Trials
+from manyclass.choosing import rules as auto
+from manyclass.choosing.ridge_trials import cross_validated_ridge, folds
+from manyclass.choosing.trials import Trials
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.plan import FullBatchPlan, Watch
 from manyclass.training.validation import fork
@@ -63,7 +63,7 @@ def test_a_ridge_is_taken_that_is_clearly_better_than_1_over_n(seed):
 
 def test_a_ridge_that_is_better_by_chance_is_not_taken(seed, monkeypatch):
     X, y = noise(seed)
-    monkeypatch.setattr("manyclass.estimators.ridge.standard_error", lambda *_: 1e3)
+    monkeypatch.setattr("manyclass.choosing.ridge_trials.standard_error", lambda *_: 1e3)
     alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 2, seed)
     assert alpha == auto.PRIOR / 100 != min(tried, key=tried.get)
 

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from manyclass import SoftmaxClassifier, samplers, solvers
+from manyclass.choosing.softmax_plans import settle_points
 from manyclass.dask.blocks import (
     log_sums_at_zero,
     lost_log_sums,
@@ -19,7 +20,8 @@ from manyclass.dask.blocks import (
     turn,
 )
 from manyclass.dask.rows import Leg
-from manyclass.dask.seats import (
+from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.stored_blocks import (
     Kept,
     block_in,
     bounds_of,
@@ -31,8 +33,7 @@ from manyclass.dask.seats import (
     seat_at_zero,
     take_piece,
 )
-from manyclass.dask.shards import Shard, Whole
-from manyclass.estimators.settle import settle_points
+from manyclass.parts import Parameters
 
 N_FEATURES, N_CLASSES = 6, 11
 
@@ -48,7 +49,7 @@ def plan_of(X, labels, n_classes, **more):
     }
     local = SoftmaxClassifier(**{**own, **more})
     chosen = local.check_parameters()
-    return settle_points(local, chosen, X, labels, n_classes, candidates=False, timed=False).plan
+    return settle_points(Parameters.of(local), chosen, X, labels, n_classes, candidates=False, timed=False).plan
 
 
 def problem(seed, *, sparse, n=1, label=None, weights=None):
@@ -252,7 +253,7 @@ def test_a_part_is_never_more_than_v_and_rows_keep_those_of_other_blocks(seed):
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
-    monkeypatch.setattr("manyclass.dask.seats.PIECE_BYTES", 64)
+    monkeypatch.setattr("manyclass.dask.stored_blocks.PIECE_BYTES", 64)
     whole = Whole(np.ones(50), 3, 7, 50, sparse)
     assert n_pieces(whole) > 1
     rng = np.random.default_rng(seed)

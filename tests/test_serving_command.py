@@ -15,10 +15,10 @@ from test_serving import dense as dense  # fixtures
 from test_serving import server as server
 
 from manyclass import MarginClassifier
+from manyclass.classifiers.approximate_index import build_index
+from manyclass.classifiers.saving import save_model
 from manyclass.cli import main
 from manyclass.datasets import l2_normalize
-from manyclass.estimators.files import save_model
-from manyclass.estimators.index import build_index
 from manyclass.search import class_index
 from manyclass.serving import Predictor, Server
 

@@ -17,8 +17,10 @@ from manyclass import (
     solvers,
 )
 from manyclass.checks import seed_from
-from manyclass.estimators import auto, plans
-from manyclass.estimators.settle import settle_batches
+from manyclass.choosing import plans
+from manyclass.choosing import rules as auto
+from manyclass.choosing.softmax_plans import settle_batches
+from manyclass.parts import Parameters
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import BatchesPlan, PointsPlan
@@ -65,7 +67,7 @@ EXACT = MORE | {"adagrad": False, **schedule(1.0, 1.5)}
 
 def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
     owner = SoftmaxClassifier(**{"model": "embedding", "random_state": 0} | parameters)
-    return settle_batches(owner, owner.check_parameters(), x, n_classes, embeds=embeds)
+    return settle_batches(Parameters.of(owner), owner.check_parameters(), x, n_classes, embeds=embeds)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ MARGIN = replace(
 
 def margin(**parameters):
     owner = MarginClassifier(**{"random_state": 0} | parameters)
-    return owner._settle(owner.check_parameters(), ONES, K).plan
+    return owner._plans().settle(ONES, K).plan
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_a_margin_searches_64_classes_by_default():
     assert plans.MARGIN_BUDGET == 64
     owner = MarginClassifier(sampler="search")
     X = np.ones((200, 2), dtype=np.float32)
-    assert owner._settle(owner.check_parameters(), X, 100).plan.budget == 64
+    assert owner._plans().settle(X, 100).plan.budget == 64
 
 
 @pytest.mark.parametrize(
@@ -294,7 +296,7 @@ UTILITY = PointsPlan(
 def utility(**parameters):
     """The plan without its utility, and that."""
     owner = AugmentReduceClassifier(**{"random_state": 0} | parameters)
-    plan = owner._plan(owner.check_parameters(), np.full(N, 4.0, dtype=np.float32), K)
+    plan = owner._plans().plan(owner.check_parameters(), np.full(N, 4.0, dtype=np.float32), K)
     return replace(plan, utility=None), plan.utility
 
 
@@ -323,8 +325,14 @@ def utility(**parameters):
             {"sampler": samplers.HeadTail(n_head=3, refresh=2)},
             {"sampler": "head_tail", "options": {}, "n_head": 3, "refresh": 2},
         ),
-        ({"posterior": "gaussian", "alpha": 0.5}, {"sampler": "uniform", "options": {}, "alpha": 0.5}),
-        ({"posterior": "gaussian", "alpha": 0.5, "sampler": "all"}, {"sampler": "all", "options": {}, "alpha": 0.5}),
+        (
+            {"posterior": "gaussian", "alpha": 0.5},
+            {"posterior": True, "sampler": "uniform", "options": {}, "alpha": 0.5},
+        ),
+        (
+            {"posterior": "gaussian", "alpha": 0.5, "sampler": "all"},
+            {"posterior": True, "sampler": "all", "options": {}, "alpha": 0.5},
+        ),
     ],
     ids=str,
 )

@@ -9,8 +9,10 @@ import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.estimators import auto, settle
-from manyclass.estimators.settle import settle_full_batch, settle_points
+from manyclass.choosing import rules as auto
+from manyclass.choosing import softmax_plans as settle
+from manyclass.choosing.softmax_plans import settle_full_batch, settle_points
+from manyclass.parts import Parameters
 from manyclass.registry import names, parts
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import FullBatchPlan, PointsPlan
@@ -57,7 +59,7 @@ def settled(x=None, *, candidates=False, timed=False, **parameters):
     owner = SoftmaxClassifier(**{"solver": "implicit", "random_state": 0} | parameters)
     x = np.ones((N, D), dtype=np.float32) if x is None else x
     chosen = owner.check_parameters()
-    return settle_points(owner, chosen, x, LABELS, K, candidates=candidates, timed=timed)
+    return settle_points(Parameters.of(owner), chosen, x, LABELS, K, candidates=candidates, timed=timed)
 
 
 def steps(rate, u_rate, name="exponential", decay=DECAY):
@@ -330,7 +332,7 @@ FULL = FullBatchPlan(loss="softmax", alpha=1 / N, tol=1e-6, max_iter=10_000, fit
 def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes):
     owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
     x = np.ones((N, D), dtype=np.float32)
-    found = settle_full_batch(owner, owner.check_parameters(), x, LABELS, K, timed=False)
+    found = settle_full_batch(Parameters.of(owner), owner.check_parameters(), x, LABELS, K, timed=False)
     assert found.plan == replace(FULL, **changes)
     assert found.params.pop("model").get_params() == {"scaling": "none"}
     opened = {"alpha": 1 / N, "max_iter": 10_000}
@@ -353,4 +355,4 @@ def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes
 def test_full_passes_refuse_what_is_of_steps(parameters, message):
     owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
     with pytest.raises(ValueError, match=re.escape(message)):
-        settle_full_batch(owner, owner.check_parameters(), np.ones((N, D)), LABELS, K, timed=False)
+        settle_full_batch(Parameters.of(owner), owner.check_parameters(), np.ones((N, D)), LABELS, K, timed=False)

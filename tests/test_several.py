@@ -7,7 +7,10 @@ from scipy.special import logsumexp
 from test_postings import indicator, some_rows
 
 from manyclass import SoftmaxClassifier
-from manyclass.estimators import auto, postings
+from manyclass.choosing import pair_plans as postings
+from manyclass.choosing import rules as auto
+from manyclass.classifiers.data import points_of
+from manyclass.parts import Parameters
 from manyclass.training import blend
 from manyclass.training.plan import Labels
 
@@ -89,8 +92,8 @@ def test_embeddings_beside_pairs_have_the_loss_of_the_number_of_labels(n_labels,
     X, _ = some_rows(0)
     P = [np.arange(n_labels)] * len(X)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
-    points = model._points(X, indicator(P, 12))
-    settled = postings.settle_hybrid(model, model.check_parameters(), points, timed=False)
+    points = points_of(model._caller(), X, indicator(P, 12), None, None, several=True)
+    settled = postings.settle_hybrid(Parameters.of(model), model.check_parameters(), points, timed=False)
     assert settled.plan.embeddings.loss == loss
 
 

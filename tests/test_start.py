@@ -231,7 +231,7 @@ def test_fits_of_other_models_begin_warm_too(name, seed):
     warm.fit(X, Y)
     assert warm.n_iter_ == first.n_iter_
     np.testing.assert_array_equal(warm.class_count_, first.class_count_)
-    assert warm._history.n_points == len(X)
+    assert warm._fitted.history.n_points == len(X)
     # It goes on: at first its loss is that with which the last fit ended, and not that of weights of 0.
     assert warm.loss_curve_[0] < first.loss_curve_[0]
     assert warm.loss_curve_[-1] < first.loss_curve_[-1] * 1.05
@@ -271,8 +271,8 @@ def test_sums_of_squares_go_on_in_a_warm_fit(seed):
     for name in ("embedding", "margin"):
         X, y = warm_data(seed, False)
         model = clone(WARM[name][0]).set_params(warm_start=True, random_state=0).fit(X, y)
-        before = model._squares.classes
-        assert (model.fit(X, y)._squares.classes > before).all()
+        before = model._fitted.squares.classes
+        assert (model.fit(X, y)._fitted.squares.classes > before).all()
 
 
 def test_a_warm_fit_is_watched(seed):

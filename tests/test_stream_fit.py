@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, solvers
+from manyclass.classifiers.streams import is_stream
 from manyclass.datasets import Stream
-from manyclass.estimators.streams import is_stream
 
 N, D, K = 400, 24, 8
 STEPS = {"learning_rate": 0.5, "random_state": 0}
@@ -21,6 +21,7 @@ MODELS = {
     "embedding": SoftmaxClassifier(model="embedding", dim=4, **STEPS),
     "margin": MarginClassifier(**STEPS),
     "probit": AugmentReduceClassifier(**STEPS),
+    "gumbel": AugmentReduceClassifier(noise="gumbel", **STEPS),  # whose rows carry one number, not two
 }
 
 

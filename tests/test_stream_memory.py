@@ -12,9 +12,9 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils import murmurhash3_32
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
+from manyclass.classifiers import memory
+from manyclass.classifiers.memory import Footprint, bytes_from, fitted_in
 from manyclass.datasets import Stream
-from manyclass.estimators import memory
-from manyclass.estimators.memory import Footprint, bytes_from, fitted_in
 from manyclass.model.hashing import FeatureHash
 
 N, D, K = 600, 3000, 40
@@ -123,7 +123,7 @@ def test_inner_products_are_right_in_the_mean(seed):
 def test_features_are_hashed_where_w_does_not_fit(model, rows, tmp_path):
     X, y = rows
     few_features(model, X, y)
-    n_rows = model._hashing.n_rows
+    n_rows = model._fitted.hashing.n_rows
     assert n_rows < D
     assert model.n_features_in_ == D
     shape = (model.embedding_ if model.get_params().get("model") == "embedding" else model.coef_.T).shape
@@ -134,7 +134,7 @@ def test_features_are_hashed_where_w_does_not_fit(model, rows, tmp_path):
     np.testing.assert_array_equal(model.predict(wide), model.predict(X))
     model.save(tmp_path / "model")
     other = load(tmp_path / "model")
-    assert other._hashing == model._hashing
+    assert other._fitted.hashing == model._fitted.hashing
     assert other.n_features_in_ == D
     np.testing.assert_array_equal(other.predict_top_k(X, 3)[1], model.predict_top_k(X, 3)[1])
     for one in (model, other):
@@ -163,12 +163,12 @@ def test_partial_fit_begins_hashed_and_goes_on_so(rows):
     stream = Stream(X, y, rows=200, shuffle=False)
     model.partial_fit(stream, classes=np.arange(K), max_memory=FEW)
     loop = SoftmaxClassifier(solver="implicit", learning_rate=1.0, random_state=0)
-    hashed = model._hashing.apply(X)
+    hashed = model._fitted.hashing.apply(X)
     for first in range(0, N, 200):
         loop.partial_fit(hashed[first : first + 200], y[first : first + 200], classes=np.arange(K))
     np.testing.assert_array_equal(model.coef_, loop.coef_)
     model.partial_fit(stream, max_memory="1GiB")
-    assert model._hashing.n_rows == loop.coef_.shape[1]
+    assert model._fitted.hashing.n_rows == loop.coef_.shape[1]
     failing = SoftmaxClassifier(random_state=0)
     with pytest.raises(ValueError, match="part 1 of the stream"):
         failing.partial_fit(Stream(X, np.zeros(N)), classes=[0.0], max_memory=FEW)
@@ -183,7 +183,7 @@ def test_names_of_hashed_features_are_compared(rows):
     enough = found.with_features(150).total(100)
     model = SoftmaxClassifier(solver="implicit", random_state=0, max_iter=1)
     model.fit(Stream(frame, y, rows=100), classes=np.arange(K), max_memory=int(enough) + 1)
-    assert model._hashing.n_rows < 300
+    assert model._fitted.hashing.n_rows < 300
     wider = frame.assign(g=1.0)
     assert model.predict(wider).shape == (N,)
     with pytest.raises(ValueError, match="feature 0 is 'g'; the model has 'f0' there"):
@@ -237,7 +237,7 @@ import json, resource, sys
 import numpy as np
 from manyclass import SoftmaxClassifier
 from manyclass.datasets import Stream
-from manyclass.estimators.memory import bytes_from
+from manyclass.classifiers.memory import bytes_from
 path, max_memory, hashed = sys.argv[1:]
 warm = SoftmaxClassifier(solver="implicit", random_state=0, max_iter=1)  # what is loaded late is loaded now
 warm.fit(np.eye(20, dtype=np.float32), np.arange(20) % 4)
@@ -246,7 +246,7 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 model = SoftmaxClassifier(solver="implicit", learning_rate=0.3, random_state=0, max_iter=2)
 model.fit(stream, max_memory=max_memory)
 added = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-n_rows = None if model._hashing is None else model._hashing.n_rows
+n_rows = None if model._fitted.hashing is None else model._fitted.hashing.n_rows
 print(json.dumps([added, bytes_from(max_memory), n_rows, len(model.classes_)]))
 """
 

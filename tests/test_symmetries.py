@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.estimators import auto
+from manyclass.choosing import rules as auto
 from manyclass.registry import names
 
 N, D, K = 48, 6, 9

@@ -247,7 +247,7 @@ def test_q_moves_at_least_by_the_share_of_the_wrong_classes_that_a_step_sees(n_n
     model = AugmentReduceClassifier(
         noise="gumbel", local_step=solvers.Natural(floor=asked), n_negatives=n_negatives, sampler=sampler
     )
-    plan = model._plan(model.check_parameters(), np.ones(9, dtype=np.float32), 7)
+    plan = model._plans().plan(model.check_parameters(), np.ones(9, dtype=np.float32), 7)
     assert plan.utility.floor == pytest.approx(floor)
 
 

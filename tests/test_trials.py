@@ -10,10 +10,10 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.estimators import auto, trials
-from manyclass.estimators.settle import points_plan
-from manyclass.estimators.trials import COLUMNS, Report, Sample, whole_classes
-from manyclass.estimators.tuning import walk
+from manyclass.choosing import rules as auto
+from manyclass.choosing import trials
+from manyclass.choosing.softmax_plans import points_plan
+from manyclass.choosing.trials import COLUMNS, Report, Sample, walk, whole_classes
 
 K = 60
 

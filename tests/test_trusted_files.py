@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from reference.states import renamed
 from scipy import sparse
 from test_persist import fitted, rewrite
 
@@ -148,7 +149,7 @@ def test_each_error_in_a_word2vec_file_has_its_name_and_is_short(body, message, 
 def test_labels_of_a_model_take_no_more_memory_than_its_file_allows_and_are_not_cut(tmp_path):
     for dtype, message in (("<U200000000", "take more than the file"), ("<U1", "one has ")):
         model = fitted()[0]
-        model.classes_ = np.array([f"label {k}" for k in range(len(model.classes_))])
+        renamed(model, [f"label {k}" for k in range(len(model.classes_))])
         model.save(tmp_path / "m")
 
         def change(metadata, dtype=dtype):
@@ -181,7 +182,7 @@ def test_weights_that_are_not_finite_are_neither_written_nor_read(value, tmp_pat
     with pytest.raises(ValueError, match="the weights are not finite, because training diverged"):
         model.save(tmp_path / "m")
     assert os.listdir(tmp_path) == []
-    monkeypatch.setattr("manyclass.estimators.files.is_finite", lambda array: True)
+    monkeypatch.setattr("manyclass.classifiers.files.is_finite", lambda array: True)
     model.save(tmp_path / "m")
     monkeypatch.undo()
     with pytest.raises(ValueError, match=f"^{re.escape(str(tmp_path / 'm'))} is damaged: 'weights' has numbers that"):

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.estimators.version_1 import parameters_today
+from manyclass.classifiers.version_1 import parameters_today
 
 FOLDER = Path(__file__).parent / "data" / "version_1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())

@@ -18,12 +18,12 @@ from manyclass.version import __version__
 
 if TYPE_CHECKING:
     from manyclass import models, samplers, solvers
+    from manyclass.classifiers.margin import MarginClassifier
+    from manyclass.classifiers.saving import load
+    from manyclass.classifiers.softmax import SoftmaxClassifier
+    from manyclass.classifiers.tuning import tune_learning_rate
+    from manyclass.classifiers.utility import AugmentReduceClassifier
     from manyclass.datasets import load_xmc
-    from manyclass.estimators.files import load
-    from manyclass.estimators.margin import MarginClassifier
-    from manyclass.estimators.softmax import SoftmaxClassifier
-    from manyclass.estimators.tuning import tune_learning_rate
-    from manyclass.estimators.utility import AugmentReduceClassifier
     from manyclass.search.decomposed import DecomposedIndex
     from manyclass.search.spherical import SphericalClusterIndex
     from manyclass.words.skip_gram import SkipGram
@@ -48,16 +48,16 @@ __all__ = [
 
 # scikit-learn and SciPy take most of a second to load, so a name is loaded where it is first used (PEP 562).
 _HOMES = {
-    "AugmentReduceClassifier": "estimators.utility",
+    "AugmentReduceClassifier": "classifiers.utility",
     "DecomposedIndex": "search.decomposed",
-    "MarginClassifier": "estimators.margin",
+    "MarginClassifier": "classifiers.margin",
     "SkipGram": "words.skip_gram",
-    "SoftmaxClassifier": "estimators.softmax",
+    "SoftmaxClassifier": "classifiers.softmax",
     "SphericalClusterIndex": "search.spherical",
     "WordVectors": "words.vectors",
-    "load": "estimators.files",
+    "load": "classifiers.saving",
     "load_xmc": "datasets",
-    "tune_learning_rate": "estimators.tuning",
+    "tune_learning_rate": "classifiers.tuning",
 }
 
 

@@ -7,7 +7,7 @@ with the kernels of Gaussian processes. A string stands for the object of that n
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -170,19 +170,65 @@ def resolve_part(parameter: str, value: Any, choices: Mapping[str, type[Part]], 
     raise ValueError(f"{parameter} is {value!r}; it must be one of {_listed(choices)} or an object of {where}{hint}")
 
 
+class Parameters(Mapping[str, Any]):
+    """The parameters of an estimator as a fit takes them: frozen, with the name of its class and its defaults.
+
+    Below the estimators all choices and trainings see these and no estimator.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the class.
+    values, defaults : mapping of str to object
+        By the names of the parameters.
+    """
+
+    def __init__(self, kind: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self._values, self._defaults = dict(values), dict(defaults)
+
+    @classmethod
+    def of(cls, owner: BaseEstimator) -> Parameters:
+        """Those of an estimator or a part."""
+        signature = inspect.signature(type(owner)).parameters
+        defaults = {name: parameter.default for name, parameter in signature.items()}
+        return cls(type(owner).__name__, owner.get_params(deep=False), defaults)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def changed(self, **values: Any) -> Parameters:
+        """Return them with other values; raises KeyError for a name that there is not."""
+        for name in values.keys() - self._values.keys():
+            raise KeyError(name)
+        return Parameters(self.kind, {**self._values, **values}, self._defaults)
+
+    def default(self, name: str) -> Any:
+        """What a parameter is where nothing is said."""
+        return self._defaults[name]
+
+    def is_auto(self, name: str) -> bool:
+        """Whether a parameter is left open; one that there is not is."""
+        value = self._values.get(name, "auto")
+        return isinstance(value, str) and value == "auto"
+
+
 class Given:
-    """The parameters of an object, each of which is taken by what it has an effect on.
+    """Parameters, each of which is taken by what it has an effect on.
 
     What was set and is not taken would be without effect; `refuse_rest` raises for it. So a combination of parameters
     works or raises, and no list of what is ignored has to be kept.
     """
 
-    def __init__(self, owner: BaseEstimator, prefix: str = "") -> None:
-        self._owner, self._prefix = owner, prefix
-        self._values: dict[str, Any] = owner.get_params(deep=False)
-        self._defaults: dict[str, Any] = {
-            name: parameter.default for name, parameter in inspect.signature(type(owner)).parameters.items()
-        }
+    def __init__(self, owner: BaseEstimator | Parameters, prefix: str = "") -> None:
+        self._values = owner if isinstance(owner, Parameters) else Parameters.of(owner)
+        self._prefix = prefix
         self._taken: set[str] = set()
 
     def take(self, name: str, otherwise: Any = None) -> Any:
@@ -197,13 +243,12 @@ class Given:
 
     def is_auto(self, name: str) -> bool:
         """Whether a parameter is left open."""
-        value = self._values.get(name, "auto")
-        return isinstance(value, str) and value == "auto"
+        return self._values.is_auto(name)
 
     def refuse_rest(self, why: str) -> None:
         """Raise ValueError for the first parameter that was set and not taken; `why` ends with a verb's subject."""
         for name, value in self._values.items():
-            default = self._defaults[name]
+            default = self._values.default(name)
             if name not in self._taken and not same(value, default):
                 raise ValueError(f"{self._prefix}{name} is {value!r}, which has no effect {why}; leave it {default!r}")
 

@@ -15,7 +15,7 @@ import traceback
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -26,9 +26,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
+from manyclass.classifiers.base import state_of, with_state
+from manyclass.classifiers.approximate_index import build_index
+from manyclass.classifiers.exclusion import excluded
 from manyclass.datasets import l2_normalize
-from manyclass.estimators.exclusion import excluded
-from manyclass.estimators.index import build_index
+from manyclass.training.state import Features
 
 try:
     import prometheus_client
@@ -129,8 +131,9 @@ class Predictor:
 
     def __init__(self, model: Any, limits: Limits, k: int, *, normalize: bool = False) -> None:
         check_number("k", k, low=1, high=limits.max_k, integer=True)
-        self._model = copy.copy(model)
-        vars(self._model).pop("feature_names_in_", None)  # rows of requests have no names to compare with them
+        state = state_of(model)
+        unnamed = Features(state.features.n, None)  # rows of requests have no names to compare with them
+        self._model = with_state(copy.copy(model), replace(state, features=unnamed))
         self._vectorizer: Any = getattr(model, "vectorizer_", None)
         self._normalize = normalize
         self._recall = 0.0  # 0: there is no index

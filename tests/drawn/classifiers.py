@@ -14,7 +14,7 @@ from drawn import data
 from drawn.checks import Found, finite, forgo, observed
 from drawn.parameters import parameters, positive
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.estimators.files import weight_tensors
+from manyclass.classifiers.files import weight_tensors
 
 ESTIMATORS = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
 FEW = 50  # rows that are predicted
@@ -107,8 +107,10 @@ class Case:
             finite(self.found, f"{when}: {name}", tensor)
         if not self.found.warned:
             finite(self.found, f"{when}: loss_curve_", model.loss_curve_)
-        if len(model.loss_curve_) != model.n_iter_:
-            self.found.fault(f"{when}: n_iter_ is {model.n_iter_}, loss_curve_ has {len(model.loss_curve_)}")
+        n_classes = model._weights.n_classes
+        for name in ("classes_", "class_count_"):
+            if len(getattr(model, name)) != n_classes:
+                self.found.fault(f"{when}: {name} has {len(getattr(model, name))}, the weights {n_classes} classes")
         few = max(1, min(FEW, data.MOST_SCORES // len(model.classes_)))
         observed(self.found, f"predictions {when}", lambda: self.predictions(model, self.x[:few], when), refuses=False)
 

@@ -1,6 +1,6 @@
 """Estimators from flat options, one name for each: what the slow twins take, and tests that go through many options.
 
-The names are those of format version 1 of saved models, `manyclass.estimators.version_1`. An option without effect on
+The names are those of format version 1 of saved models, `manyclass.classifiers.version_1`. An option without effect on
 what is trained is left out there, so that one set of options serves all solvers of a test.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.estimators.version_1 import parameters_today
+from manyclass.classifiers.version_1 import parameters_today
 from manyclass.solvers import SOLVERS
 
 # With solver="auto" nothing of a step can be set.

@@ -11,12 +11,12 @@ import json
 import os
 from typing import Any
 
+from manyclass.classifiers.saving import load, load_notes, save_model
 from manyclass.cli.data import DATA, Expected, Labelled, add_data_options, apply_notes, features, labelled, read
 from manyclass.cli.evaluate import as_text, evaluated
 from manyclass.cli.messages import check_writable, print_table, waiting
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import is_word2vec, word_vectors
-from manyclass.estimators.files import load, load_notes, save_model
 from manyclass.model.coded import DTYPES
 from manyclass.model.compress import bytes_of
 

@@ -19,10 +19,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
+from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.cli.arguments import add_progress, shows_progress
 from manyclass.cli.messages import waiting
 from manyclass.datasets import Planted, make_planted
-from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.metrics import top_k_accuracy
 from manyclass.model.weights import LinearWeights
 from manyclass.solvers import Implicit

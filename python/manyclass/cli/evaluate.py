@@ -23,6 +23,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import metrics
+from manyclass.classifiers.base import LinearClassifier, uncalibrated_confidence
+from manyclass.classifiers.saving import load, load_notes
 from manyclass.cli.data import (
     DATA,
     Expected,
@@ -38,9 +40,6 @@ from manyclass.cli.data import (
 )
 from manyclass.cli.messages import note, print_table, waiting
 from manyclass.datasets import first_label
-from manyclass.estimators.base import LinearClassifier
-from manyclass.estimators.ensemble import uncalibrated_confidence
-from manyclass.estimators.files import load, load_notes
 
 PLACES = (1, 3, 5)  # k of P@k and its kin
 LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can tell

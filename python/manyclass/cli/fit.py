@@ -25,6 +25,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass.checks import check_number, n_threads_from
+from manyclass.classifiers.base import with_classes
+from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.saving import save_model
+from manyclass.classifiers.softmax import SoftmaxClassifier
+from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli.arguments import (
     add_checkpoints,
     add_parameters,
@@ -49,10 +54,6 @@ from manyclass.cli.evaluate import as_text, evaluated
 from manyclass.cli.messages import check_writable, note, print_table, waiting
 from manyclass.cli.streams import add_stream_options, labels_in, notes_of_stream, stream_of
 from manyclass.datasets import TextVectorizer, first_label
-from manyclass.estimators.files import save_model
-from manyclass.estimators.margin import MarginClassifier
-from manyclass.estimators.softmax import SoftmaxClassifier
-from manyclass.estimators.utility import AugmentReduceClassifier
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
 from manyclass.training.checkpoint import Checkpoints
@@ -260,7 +261,7 @@ def _fit(model: Any, rows: Labelled, more: dict[str, Any], *, several: bool) -> 
     Y.sort_indices()
     interrupted = was_interrupted(lambda: model.fit(rows.X, Y, **more))
     # Names instead of the numbers of columns, which are sorted as the names are.
-    model.classes_ = _plain(rows.labels[used])
+    with_classes(model, _plain(rows.labels[used]))
     return interrupted
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from manyclass.classifiers.files import FORMAT
+from manyclass.classifiers.saving import load, load_notes
 from manyclass.cli.data import DATA, Data, Expected, add_data_options, read
 from manyclass.cli.messages import print_table, waiting
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import is_binary_word2vec, is_word2vec, word_vectors
-from manyclass.estimators.files import FORMAT, load, load_notes
 from manyclass.model.tensor_file import open_tensors
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from manyclass.classifiers.saving import load, load_notes, save_model
 from manyclass.cli.arguments import add_progress, shows_progress
 from manyclass.cli.codes import INTERRUPTED
 from manyclass.cli.data import DATA, Expected, Labelled, add_data_options, apply_notes, features, labelled, read
@@ -32,7 +33,6 @@ from manyclass.cli.evaluate import as_text, evaluated
 from manyclass.cli.messages import check_writable, note, print_table, waiting
 from manyclass.cli.streams import Rows, add_stream_options, as_classes, stream_of
 from manyclass.datasets import Stream, first_label
-from manyclass.estimators.files import load, load_notes, save_model
 from manyclass.training.interrupts import was_interrupted
 
 

@@ -21,10 +21,10 @@ import joblib
 import numpy as np
 
 from manyclass.checks import check_number
+from manyclass.classifiers.saving import load, load_notes
 from manyclass.cli.data import Expected, add_data_options, apply_notes, features, read, rows_of
 from manyclass.cli.info import describe_model
 from manyclass.cli.messages import note, waiting
-from manyclass.estimators.files import load, load_notes
 
 K = 5
 RECALL = 0.95

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.classifiers.saving import load
+from manyclass.classifiers.several_labels import class_vectors
 from manyclass.cli.sources import is_safetensors
-from manyclass.estimators.files import load
-from manyclass.estimators.labels import class_vectors
 from manyclass.model.tensor_file import open_tensors
 from manyclass.words.small import FORMAT
 from manyclass.words.vectors import WordVectors

@@ -57,7 +57,7 @@ Faults
 
 Where to look
     `rows`, `batches` and `blocks` are what a shard does, and know nothing of Dask; `by_rows` and `by_blocks` let a
-    cluster do it, in the `rounds` that both share; `crew` has the workers, and `refusals` what is refused.
+    cluster do it, in the `rounds` that both share; `workers` has the workers, and `refusals` what is refused.
 
 Not here: embeddings, weights on pairs, calibration, "head_tail" and searches; early stopping but of one label a row.
 """

@@ -47,8 +47,8 @@ from scipy.special import logsumexp
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.dask.rows import Leg, Report
-from manyclass.dask.seats import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
 from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
 from manyclass.training.plan import PointsPlan

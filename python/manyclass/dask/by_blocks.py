@@ -8,15 +8,15 @@ from typing import Any
 
 from distributed import get_worker
 
-from manyclass.dask import intake, seats
-from manyclass.dask.answers import told_of
+from manyclass.choosing.softmax_plans import Settled
+from manyclass.dask import checking, stored_blocks
 from manyclass.dask.blocks import lost_log_sums, place_in_block, turn
 from manyclass.dask.costs import takes_exact_steps
-from manyclass.dask.crew import Crew, LostWorkerError
 from manyclass.dask.loading import Loaded
+from manyclass.dask.predictions import told_of
 from manyclass.dask.rounds import Training, same
 from manyclass.dask.rows import Leg, Report
-from manyclass.estimators.settle import Settled
+from manyclass.dask.workers import Crew, LostWorkerError
 from manyclass.solvers import Exact, Implicit
 from manyclass.training.plan import PointsPlan
 
@@ -27,7 +27,7 @@ def solver_on_blocks(owner: Any, loaded: Loaded) -> Any:
         return None
     crew = loaded.crew
     [n_classes] = crew.gather([crew.submit(0, len, loaded.classes[0])])
-    [(n_rows, stored, _)] = crew.gather([crew.submit(loaded.largest, intake.size_of, loaded.shards[loaded.largest])])
+    [(n_rows, stored, _)] = crew.gather([crew.submit(loaded.largest, checking.size_of, loaded.shards[loaded.largest])])
     return Exact() if takes_exact_steps(n_classes, stored / n_rows) else Implicit()
 
 
@@ -57,12 +57,12 @@ class BlocksTraining(Training):
 
     def __init__(self, crew: Crew, loaded: Loaded, plan: PointsPlan, n_merges: int) -> None:
         self.crew, self.loaded, self.plan, self.n_merges = crew, loaded, replace(plan, verbose=0), n_merges
-        [self.n_pieces] = crew.gather([crew.submit(0, seats.n_pieces, loaded.whole[0])])
+        [self.n_pieces] = crew.gather([crew.submit(0, stored_blocks.n_pieces, loaded.whole[0])])
         self.standing = self._at_zero()
 
     def _at_zero(self) -> Standing:
         n = len(self.loaded.shards)
-        made = [self.crew.submit(at, seats.seat_at_zero, self.loaded.whole[0], at) for at in range(n)]
+        made = [self.crew.submit(at, stored_blocks.seat_at_zero, self.loaded.whole[0], at) for at in range(n)]
         return Standing(made, [], [None] * n)
 
     def _round(self, leg: Leg) -> list[Report]:
@@ -95,13 +95,15 @@ class BlocksTraining(Training):
         crew, whole, held, n = self.crew, self.loaded.whole[0], self.standing.seats, len(before)
         for piece in range(self.n_pieces):
             given = [
-                crew.submit(at, seats.give_piece, whole, held[at], (at + inner) % n, piece, *before[at])
+                crew.submit(at, stored_blocks.give_piece, whole, held[at], (at + inner) % n, piece, *before[at])
                 for at in range(n)
             ]
             taken = []
             for at in range(n):
                 number, after = (at + inner + 1) % n, (at + 1) % n
-                taken.append(crew.submit(at, seats.take_piece, whole, held[at], number, piece, given[after], given[at]))
+                taken.append(
+                    crew.submit(at, stored_blocks.take_piece, whole, held[at], number, piece, given[after], given[at])
+                )
             let_go(given)
             before = [[taken[at], taken[at - 1]] for at in range(n)]
         return before
@@ -115,7 +117,7 @@ class BlocksTraining(Training):
         for at, both in enumerate(kept):
             ready, written = before[at], both
             for piece in range(self.n_pieces):
-                given = crew.submit(at, seats.give_piece, whole, self.standing.seats[at], at, piece, *ready)
+                given = crew.submit(at, stored_blocks.give_piece, whole, self.standing.seats[at], at, piece, *ready)
                 ready = written = [
                     crew.submit(at + on, write_piece, whole, one, at, piece, given, written[on])
                     for on, one in enumerate(both)
@@ -143,7 +145,9 @@ class BlocksTraining(Training):
             after: list[Any] = []
             for piece in range(self.n_pieces):
                 read = crew.submit(at + on, read_piece, whole, both[on], at, piece, *after)
-                after = [crew.submit(at, seats.take_piece, whole, self.standing.seats[at], at, piece, read, *after)]
+                after = [
+                    crew.submit(at, stored_blocks.take_piece, whole, self.standing.seats[at], at, piece, read, *after)
+                ]
             put.append(after)
             self.standing.seats[at] = crew.submit(at, same_after, self.standing.seats[at], *after)
         self.standing.log_sums = [
@@ -183,19 +187,19 @@ def turned_report(turned: Any) -> Report:
     return report
 
 
-def kept_on_disk(*_after: Any) -> seats.Kept:
+def kept_on_disk(*_after: Any) -> stored_blocks.Kept:
     """A file in the folder of this worker."""
-    return seats.Kept(get_worker().local_directory)
+    return stored_blocks.Kept(get_worker().local_directory)
 
 
-def write_piece(whole: Any, kept: seats.Kept, number: int, piece: int, values: Any, *_after: Any) -> None:
+def write_piece(whole: Any, kept: stored_blocks.Kept, number: int, piece: int, values: Any, *_after: Any) -> None:
     """Write a piece of a block to a copy."""
-    kept.write(seats.bounds_of(whole, number, piece).start, values)
+    kept.write(stored_blocks.bounds_of(whole, number, piece).start, values)
 
 
-def read_piece(whole: Any, kept: seats.Kept, number: int, piece: int, *_after: Any) -> Any:
+def read_piece(whole: Any, kept: stored_blocks.Kept, number: int, piece: int, *_after: Any) -> Any:
     """A piece of a block from a copy."""
-    return kept.read(seats.bounds_of(whole, number, piece))
+    return kept.read(stored_blocks.bounds_of(whole, number, piece))
 
 
 def same_after(one: Any, *_after: Any) -> Any:
@@ -203,9 +207,9 @@ def same_after(one: Any, *_after: Any) -> Any:
     return one
 
 
-def finished(plan: PointsPlan, whole: Any, seat: Any, number: int, scaling: Any) -> seats.Block:
+def finished(plan: PointsPlan, whole: Any, seat: Any, number: int, scaling: Any) -> stored_blocks.Block:
     """The block as a model has it."""
-    return seats.finished_block(whole, seat, number, place_in_block(plan, whole, number), scaling)
+    return stored_blocks.finished_block(whole, seat, number, place_in_block(plan, whole, number), scaling)
 
 
 def _sum_of(reports: Sequence[Report], n: int) -> Report:

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from manyclass.dask import intake
-from manyclass.dask.answers import Found, model_of
-from manyclass.dask.crew import Crew
-from manyclass.dask.going_on import Origin, parts_to_go_on, pick
+from manyclass.choosing.softmax_plans import Settled
+from manyclass.dask import checking
 from manyclass.dask.loading import Loaded
 from manyclass.dask.merging import Curvature
+from manyclass.dask.partial_fit import Origin, parts_to_go_on, pick
+from manyclass.dask.predictions import Found, model_of
 from manyclass.dask.rounds import Training, same
 from manyclass.dask.rows import Leg, Report, added, held_out_loss
 from manyclass.dask.simulation import Best, way_of
-from manyclass.estimators.settle import Settled
+from manyclass.dask.workers import Crew
 from manyclass.training.plan import BatchesPlan, PointsPlan
 
 
@@ -58,8 +58,8 @@ class RowsTraining(Training):
         self.bends: list[Any] = [None] * len(loaded.shards)
         self.of_parts: list[Any] = [None] * len(loaded.shards)
         if not self.alone:
-            sizes = crew.gather([crew.submit(at, intake.size_of, own) for at, own in enumerate(loaded.shards)])
-            self.coupling = intake.couplings(sizes, fit_intercept=plan.fit_intercept)
+            sizes = crew.gather([crew.submit(at, checking.size_of, own) for at, own in enumerate(loaded.shards)])
+            self.coupling = checking.couplings(sizes, fit_intercept=plan.fit_intercept)
             self._measure(range(len(loaded.shards)))
             self._sum_up(range(len(loaded.shards)))
         parts = self._first_parts(loaded.origin)
@@ -120,7 +120,7 @@ class RowsTraining(Training):
             sparse_labels=loaded.sparse_labels if loaded.several else None,
         )
         all_know = (loaded.whole[0], loaded.classes[0], loaded.counts[0], loaded.scaling[0])
-        given = (owner, origin.steps is not None, origin.facts, found, now.model, all_know)
+        given = (owner, origin.call is not None, origin.facts, found, now.model, all_know)
         made = self.crew.submit(loaded.largest, model_of, *given, loaded.shards[loaded.largest])
         return [made] if self.alone else [made, self.crew.submit(loaded.largest + 1, same, made)]
 

@@ -16,20 +16,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 
 from manyclass.checks import check_choice, check_number
-from manyclass.dask import answers
+from manyclass.classifiers.base import planner_of
+from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.partial_fit import check_can_go_on
+from manyclass.classifiers.softmax import SoftmaxClassifier
+from manyclass.classifiers.targets import check_targets, sorted_classes
+from manyclass.dask import predictions
 from manyclass.dask.by_blocks import BlocksTraining, solver_on_blocks
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.collections import aligned, homes, parts_of
-from manyclass.dask.crew import Crew, LostWorkerError
-from manyclass.dask.going_on import Origin
 from manyclass.dask.loading import Loaded
+from manyclass.dask.partial_fit import Origin, without_weights
 from manyclass.dask.refusals import DIVISIONS, check_memory, check_settled, check_supported, divides_classes
 from manyclass.dask.rounds import MOST_LOSSES, Round
-from manyclass.estimators.assembled import without_weights
-from manyclass.estimators.continued import Steps, check_can_go_on
-from manyclass.estimators.margin import MarginClassifier
-from manyclass.estimators.softmax import SoftmaxClassifier
-from manyclass.estimators.targets import check_targets, sorted_classes
+from manyclass.dask.workers import Crew, LostWorkerError
+from manyclass.training.calls import Call
 
 
 def with_client(local: type) -> Callable[..., None]:
@@ -73,7 +74,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         state = dict(super().__getstate__())
         state["client"] = None
         if "_model" in state:
-            state["_model"] = answers.LocalModel(self.to_local())
+            state["_model"] = predictions.LocalModel(self.to_local())
         return state
 
     def __sklearn_clone__(self) -> Any:
@@ -150,13 +151,13 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         check_number("n_passes", n_passes, low=1, integer=True)
         if learning_rate is not None:
             check_number("learning_rate", learning_rate, low=0, open_low=True)
-        owner, steps = self._owner(), Steps(int(n_passes), learning_rate)
+        owner, call = self._owner(), Call(int(n_passes), learning_rate)
         owner.check_parameters()
-        check_can_go_on(owner)
+        check_can_go_on(planner_of(owner).parameters)
         parts = aligned(X, y, sample_weight, labels)
-        return self._train(X, parts, lambda: self._origin(owner, steps, classes), None, np.inf)
+        return self._train(X, parts, lambda: self._origin(call, classes), None, np.inf)
 
-    def _origin(self, owner: Any, steps: Steps, classes: ArrayLike | None) -> Origin:
+    def _origin(self, call: Call, classes: ArrayLike | None) -> Origin:
         """What a call begins with."""
         model, own = self.__dict__.get("_model"), self.__dict__.get("classes_")
         known = own if own is not None else None
@@ -164,16 +165,16 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
             check_targets(classes, several=False)
             known = sorted_classes(np.asarray(classes).ravel(), own, "classes")[0]
         if model is None:
-            return Origin(steps, known)
-        if isinstance(model, answers.BlocksModel):
+            return Origin(call, known)
+        if isinstance(model, predictions.BlocksModel):
             raise ValueError("the model was trained with division='rows and classes'; partial_fit needs one by rows")
         there = model.held()
-        if isinstance(model, answers.LocalModel):
-            return Origin(steps, known, there, without_weights(there, owner))
+        if isinstance(model, predictions.LocalModel):
+            return Origin(call, known, there, without_weights(there))
         crew = Crew(self.client_, [])
         crew.places = sorted(crew.some_live())
-        [facts] = crew.gather([crew.submit_where_it_is(there, without_weights, there, owner)])
-        return Origin(steps, known, there, facts)
+        [facts] = crew.gather([crew.submit_where_it_is(there, without_weights, there)])
+        return Origin(call, known, there, facts)
 
     def _train(
         self, X: Any, parts: list[list[Any]], origin: Callable[[], Origin], callback: Any, seconds: float
@@ -223,12 +224,12 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         )
         curve, told = training.fit(callback, max_seconds)
         futures = training.model(owner, settled, curve)
-        model: Any = answers.RemoteModel(client, tuple(futures))
+        model: Any = predictions.RemoteModel(client, tuple(futures))
         if by_blocks:
-            model = answers.BlocksModel.of(client, futures, len(loaded.shards))
-        before = [] if origin.facts is None else origin.facts.loss_curve_.tolist()
+            model = predictions.BlocksModel.of(client, futures, len(loaded.shards))
+        before = [] if origin.facts is None else origin.facts.curve.tolist()
         self._take(model, crew, loaded, [*before, *curve], told)
-        if isinstance(training, RowsTraining) and hasattr(owner, "early_stopping") and origin.steps is None:
+        if isinstance(training, RowsTraining) and hasattr(owner, "early_stopping") and origin.call is None:
             self.validation_curve_ = np.array(training.watch.curve)
             self.best_iter_ = training.watch.best_iter or len(curve)
 
@@ -243,7 +244,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         self.loss_curve_ = np.array(curve)
         self.n_iter_ = len(curve)
         self.work_ = told.workers
-        self.division_ = "rows and classes" if isinstance(model, answers.BlocksModel) else "rows"
+        self.division_ = "rows and classes" if isinstance(model, predictions.BlocksModel) else "rows"
         self.shards_ = loaded.numbers
         self._model = model
 
@@ -325,7 +326,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         sums = [model.sums(part) for part in aligned(X, y, sample_weight, labels)]
         client = self.client_
         crew = Crew(client, [])
-        return answers.means_of(crew.gather(client.compute(sums)))
+        return predictions.means_of(crew.gather(client.compute(sums)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the share of rows whose label is predicted; of several labels, with exactly the right ones."""

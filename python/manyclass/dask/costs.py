@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from manyclass.dask.seats import pieces_of
-from manyclass.estimators.auto import MOST_EXACT, NEGATIVES_SAMPLED, Shape, visit_cost
+from manyclass.choosing.rules import MOST_EXACT, NEGATIVES_SAMPLED, Shape, visit_cost
+from manyclass.dask.stored_blocks import pieces_of
 
 BYTES = 4  # of a weight
 # Of the scheduler for a task: bench/bench_scale.py on a machine that did nothing else.

@@ -8,11 +8,12 @@ import dask
 import numpy as np
 from sklearn.base import clone
 
-from manyclass.dask import intake
-from manyclass.dask.crew import Crew, LostWorkerError
-from manyclass.dask.going_on import Origin, counts_after, counts_to_draw_by, fits, scaling_of_call, settle_call
-from manyclass.dask.intake import Told
-from manyclass.estimators.assembled import by_batches, weights_of
+from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.softmax_planner import asks_for_batches
+from manyclass.dask import checking
+from manyclass.dask.checking import Told
+from manyclass.dask.partial_fit import Origin, counts_after, counts_to_draw_by, fits, scaling_of_call, settle_call
+from manyclass.dask.workers import Crew, LostWorkerError
 from manyclass.training.validation import fork
 
 
@@ -41,7 +42,7 @@ class Loaded:
         self.origin = origin = Origin() if origin is None else origin
         self.random = np.random.RandomState() if owner.random_state is None else fork(owner.random_state)
         rows = [self._rows(at) for at in range(len(numbers))]
-        told = crew.gather([crew.submit(at, intake.tell, own) for at, own in enumerate(rows)])
+        told = crew.gather([crew.submit(at, checking.tell, own) for at, own in enumerate(rows)])
         kept = [at for at, one in enumerate(told) if one is not None]
         if not kept:
             raise ValueError("X has no rows whose weight is above 0; at least two are needed")
@@ -51,14 +52,16 @@ class Loaded:
         _check_alike(self.told)
         first = self.told[0]
         self.several, self.sparse_labels = first.n_columns > 0, first.sparse_labels
-        self.by_batches = by_batches(owner, several=self.several)
+        self.by_batches = isinstance(owner, MarginClassifier) or asks_for_batches(
+            owner.check_parameters(), self.several
+        )
         self._check_owner()
         self.largest = int(np.argmax([one.n_rows for one in self.told]))
-        labels = [crew.submit(at, intake.classes_of, own, origin.known) for at, own in enumerate(rows)]
-        self.classes = crew.everywhere(intake.all_classes, labels, self.several)
+        labels = [crew.submit(at, checking.classes_of, own, origin.known) for at, own in enumerate(rows)]
+        self.classes = crew.everywhere(checking.all_classes, labels, self.several)
         self.split = [self._split(at, own) for at, own in enumerate(rows)]
         n_held = crew.gather(
-            [crew.submit(at, intake.count, mask) for at, mask in enumerate(self.split) if mask is not None]
+            [crew.submit(at, checking.count, mask) for at, mask in enumerate(self.split) if mask is not None]
         )
         if owner_stops(owner) and not any(n_held):
             raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
@@ -66,8 +69,8 @@ class Loaded:
         self.n_rows = [one.n_rows - n for one, n in zip(self.told, self.n_held, strict=True)]
         self._count(rows)
         of_largest = self._weigh(self.largest, rows[self.largest])
-        given = (owner, origin.facts) if origin.steps is not None else (owner,)
-        scale = intake.scaling_of if origin.steps is None else scaling_of_call
+        given = (owner, origin.facts) if origin.call is not None else (owner,)
+        scale = checking.scaling_of if origin.call is None else scaling_of_call
         self.scaling = crew.everywhere(
             _no_scaling if self.by_batches else scale, *given, rows[self.largest], of_largest
         )
@@ -89,78 +92,78 @@ class Loaded:
         if self.by_batches and owner_stops(owner):
             raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
         if self.origin.facts is not None:
-            fits(self.origin.facts, self.by_batches, self.told[0].n_features, self.several)
+            fits(owner, self.origin.facts, self.by_batches, self.told[0].n_features, self.several)
 
     def _count(self, rows: list[Any]) -> None:
         """Count the rows of each class, and make what all workers know."""
         crew, origin, classes = self.crew, self.origin, self.classes[0]
-        counts = [crew.submit(at, intake.counts_of, own, classes) for at, own in enumerate(rows)]
-        given = crew.everywhere(intake.sum_counts, counts)
+        counts = [crew.submit(at, checking.counts_of, own, classes) for at, own in enumerate(rows)]
+        given = crew.everywhere(checking.sum_counts, counts)
         trained = given
         if any(self.n_held):
             kept = [self._kept(at, own) for at, own in enumerate(rows)]
-            counts = [crew.submit(at, intake.counts_of, own, classes) for at, own in enumerate(kept)]
-            trained = crew.everywhere(intake.sum_counts, counts)
+            counts = [crew.submit(at, checking.counts_of, own, classes) for at, own in enumerate(kept)]
+            trained = crew.everywhere(checking.sum_counts, counts)
         self.counts = crew.everywhere(counts_after, origin.facts, classes, crew.submit(0, _first, given[0]))
         to_draw_by = crew.submit(0, _first, trained[0])
-        if origin.steps is not None:
+        if origin.call is not None:
             to_draw_by = crew.submit(0, counts_to_draw_by, self.counts[0])
         first = self.told[0]
         sparse = first.sparse and not self.by_batches
         if origin.facts is not None:
-            sparse = bool(weights_of(origin.facts).sparse)
+            sparse = bool(origin.facts.weights.sparse)
         shape = (len(rows), first.n_features, sum(self.n_rows), sparse, origin.history.n_fit > 0)
-        self.whole = crew.everywhere(intake.whole_of, to_draw_by, *shape)
-        mean = None if origin.steps is None else 1.0
+        self.whole = crew.everywhere(checking.whole_of, to_draw_by, *shape)
+        mean = None if origin.call is None else 1.0
         if self.several and mean is None:
             mean = sum(one.weight for one in self.told) / sum(one.n_rows for one in self.told)
-        self.factors = crew.everywhere(intake.class_weights, self.owner, given[0], trained[0], classes, mean)
+        self.factors = crew.everywhere(checking.class_weights, self.owner, given[0], trained[0], classes, mean)
 
     def _split(self, at: int, rows: Any) -> Any:
         """The rows of a worker that are held out, as a future of a mask; None without early stopping."""
         if not owner_stops(self.owner):
             return None
         given = (rows, self.classes[0], self.random, self.owner.validation_fraction, at)
-        return self.crew.submit(at, intake.hold_out, *given)
+        return self.crew.submit(at, checking.hold_out, *given)
 
     def _kept(self, at: int, rows: Any) -> Any:
         """The rows of a worker to train on."""
         mask = self.split[at]
-        return rows if mask is None else self.crew.submit(at, intake.part_of, rows, mask, False)
+        return rows if mask is None else self.crew.submit(at, checking.part_of, rows, mask, False)
 
     def _weigh(self, at: int, rows: Any) -> Any:
-        return self.crew.submit(at, intake.weigh_rows, rows, self.factors[0], self.classes[0])
+        return self.crew.submit(at, checking.weigh_rows, rows, self.factors[0], self.classes[0])
 
     def _held(self, at: int, rows: Any) -> Any:
         """The rows of a worker that are held out; None where there are none."""
         if not self.n_held[at]:
             return None
-        own = self.crew.submit(at, intake.part_of, rows, self.split[at], True)
+        own = self.crew.submit(at, checking.part_of, rows, self.split[at], True)
         given = (own, self.classes[0], self._weigh(at, own), self.scaling[0], at, 0)
-        return self.crew.submit(at, intake.shard_of, *given)
+        return self.crew.submit(at, checking.shard_of, *given)
 
     def _rows(self, at: int) -> Any:
-        own = [dask.delayed(intake.pack, pure=False)(*self.parts[number]) for number in self.numbers[at]]
+        own = [dask.delayed(checking.pack, pure=False)(*self.parts[number]) for number in self.numbers[at]]
         packed = self.crew.compute(at, own)
-        return self.crew.submit(at, intake.stack, self.owner, packed)
+        return self.crew.submit(at, checking.stack, self.owner, packed)
 
     def _shard(self, at: int, rows: Any) -> Any:
         own = self._kept(at, rows)
         first = self.origin.history.n_points + sum(self.n_rows[:at])
-        like = None if self.origin.facts is None else weights_of(self.origin.facts)
+        like = None if self.origin.facts is None else self.origin.facts.weights
         like = None if self.by_batches else like
         given = (own, self.classes[0], self._weigh(at, own), self.scaling[0], at, first, like)
-        return self.crew.submit(at, intake.shard_of, *given)
+        return self.crew.submit(at, checking.shard_of, *given)
 
     def settle(self, solver: Any = None) -> Any:
         """Return the future of what "auto" stands for; `solver` where it is not the estimator's."""
         owner = self.owner if solver is None else clone(self.owner).set_params(solver=solver)
         shard, n, origin = self.shards[self.largest], sum(self.n_rows), self.origin
-        if origin.steps is not None:
-            given = (owner, origin.facts, shard, self.classes[0], n, origin.steps, self.by_batches)
+        if origin.call is not None:
+            given = (owner, origin.facts, shard, self.classes[0], n, origin.call, self.by_batches)
             return self.crew.submit(self.largest, settle_call, *given)
         n_classes = self.crew.submit(self.largest, len, self.classes[0])
-        return self.crew.submit(self.largest, intake.settle_on, owner, shard, n_classes, n, self.by_batches)
+        return self.crew.submit(self.largest, checking.settle_on, owner, shard, n_classes, n, self.by_batches)
 
     def restore(self, moved: list[int], lost: frozenset[str]) -> None:
         """Make the shards of lost workers again; raises LostWorkerError where what all know is lost with them."""

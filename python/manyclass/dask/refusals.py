@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyclass.dask.crew import least_memory
 from manyclass.dask.loading import Loaded
+from manyclass.dask.workers import least_memory
 from manyclass.training.plan import BatchesPlan
 
 
@@ -50,7 +50,7 @@ def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
     separable = name in ("auto", "exact", "implicit")
     if division == "rows and classes":
         _check_on_blocks(owner, loaded, separable=separable)
-    if division != "auto" or loaded.by_batches or any(loaded.n_held) or loaded.origin.steps is not None:
+    if division != "auto" or loaded.by_batches or any(loaded.n_held) or loaded.origin.call is not None:
         return division == "rows and classes"
     crew = loaded.crew
     whole = _bytes_of_w(loaded) * COPIES_OF_W
@@ -85,7 +85,7 @@ def _check_on_blocks(owner: Any, loaded: Loaded, *, separable: bool) -> None:
             "division is 'rows and classes', which is for one label a row and the log-loss, point by point; several "
             "labels, margins and 'adagrad' need division='rows'"
         )
-    if any(loaded.n_held) or loaded.origin.steps is not None:
+    if any(loaded.n_held) or loaded.origin.call is not None:
         raise ValueError("division is 'rows and classes'; early_stopping and partial_fit need division='rows'")
     if isinstance(owner.solver, str):
         return

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.dask.crew import Crew, LostWorkerError
+from manyclass.choosing.softmax_plans import Settled
 from manyclass.dask.loading import Loaded
 from manyclass.dask.rows import Leg, Report
-from manyclass.estimators.settle import Settled
+from manyclass.dask.workers import Crew, LostWorkerError
 from manyclass.training.passes import warn_user
 
 MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill three

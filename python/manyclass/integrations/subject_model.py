@@ -15,9 +15,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_choice
-from manyclass.estimators.files import load, load_notes, save_model
-from manyclass.estimators.margin import MarginClassifier
-from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.classifiers.base import with_classes
+from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.saving import load, load_notes, save_model
+from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.model.weights import Doubles, Ids
 from manyclass.solvers import SOLVERS
 
@@ -156,7 +157,7 @@ class SubjectModel:
         if len(subjects) < 2:
             raise ValueError(f"the documents have {len(subjects)} subjects beside words; at least two are needed")
         estimator.fit(X[~held], Y[~held][:, subjects])
-        estimator.classes_ = subjects
+        with_classes(estimator, subjects)
         unseen = held if held.any() else ~held
         slope, offset = _logistic(estimator, X[unseen], Y[unseen])
         return cls(estimator, slope, offset)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import manyclass.metrics._ranking as _ranking
 from manyclass.checks import check_number
-from manyclass.metrics import _ranking
 from manyclass.metrics.inputs import best_predictions, label_rows, single_labels
 
 

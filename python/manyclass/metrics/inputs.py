@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+import manyclass.metrics._ranking as _ranking
 from manyclass.checks import check_number
-from manyclass.metrics import _ranking
 
 MOST_LABELS = 2**31 - 1  # positions are int32
 

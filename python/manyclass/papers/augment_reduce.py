@@ -25,8 +25,8 @@ from scipy.special import log_softmax
 from manyclass import solvers
 from manyclass.bounds import one_vs_each
 from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
-from manyclass.estimators.softmax import SoftmaxClassifier
-from manyclass.estimators.utility import AugmentReduceClassifier
+from manyclass.classifiers.softmax import SoftmaxClassifier
+from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.papers import published
 from manyclass.papers.data import Problem, Scale
 from manyclass.papers.data import load as load_data

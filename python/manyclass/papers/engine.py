@@ -24,7 +24,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass.estimators.parameters import decode_parameters, encode_parameters
+from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.papers.machine import machine
 from manyclass.papers.report import Report, Table
 from manyclass.training.progress import progress_bar

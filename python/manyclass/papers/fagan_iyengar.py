@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from manyclass import solvers
-from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data

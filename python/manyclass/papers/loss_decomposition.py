@@ -24,9 +24,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import samplers, solvers
+from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.datasets import l2_normalize, load_xmc
-from manyclass.estimators.margin import MarginClassifier
-from manyclass.estimators.softmax import SoftmaxClassifier
 from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run

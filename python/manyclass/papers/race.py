@@ -25,8 +25,8 @@ from sklearn.base import clone
 
 from manyclass import solvers
 from manyclass.checks import canonical_csr
-from manyclass.estimators.settle import automatic_rates
-from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.choosing.softmax_plans import automatic_rates
+from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run

@@ -28,7 +28,7 @@ from scipy.special import log_softmax
 from manyclass import solvers
 from manyclass.bounds import Bound, VariationalBound, bouchard, one_vs_each, predictive_scores, weight_distance
 from manyclass.bounds.closed_forms import maximum_likelihood_scores
-from manyclass.estimators.softmax import SoftmaxClassifier
+from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data

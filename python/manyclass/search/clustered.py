@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.brief import brief_requests, get_named, get_routing
 from manyclass.checks import check_choice, check_number, n_threads_from, set_named
+from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.model.file_parts import check_version, finite, reading, warn_of_unread
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of

@@ -17,7 +17,7 @@ from manyclass.model.weights import LARGEST_SCORE, Doubles, Floats, Ids, Matrix,
 from manyclass.training.plan import Labels
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
-# than 1,000 by a loss (bench/notes/hybrid.md).
+# than 1,000 by a loss (bench/decisions.md).
 MOST_HELD_OUT, SHARE_HELD_OUT = 1000, 0.05
 MOST_HELD_OUT_FOR_ONE = 300  # for one number: 1,000 of eurlex57k give the same log-loss, and cost a tenth of a point
 FEWEST_ROWS = 20  # below, none are held out, and both scales are 1

@@ -40,6 +40,7 @@ from sklearn.utils import check_random_state
 from manyclass.checks import check_flag, check_number, outer_level
 from manyclass.model.file_parts import check_version, finite, non_negative, reading
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.parts import Parameters
 from manyclass.version import __version__
 
 FORMAT, FORMAT_VERSION = "manyclass checkpoint", 1
@@ -264,29 +265,26 @@ class Checkpoints:
             )
         return made
 
-    def seeded(self, model: Any, data: Mapping[str, Any]) -> Any:
-        """Note what a fit is made of; return a copy of the estimator, as far as it is fitted, with a number as seed.
+    def seeded(self, parameters: Parameters, data: Mapping[str, Any]) -> Parameters:
+        """Note what a fit is made of; return its parameters with a number as seed.
 
-        The seed is the estimator's own if it is a number, else that of the checkpoints, or of a new fit, drawn.
+        The seed is their own if it is a number, else that of the checkpoints, or of a new fit, drawn.
 
         Parameters
         ----------
-        model : estimator
+        parameters : Parameters
         data : mapping of str to arrays, matrices, numbers or None
         """
-        own, given = model.get_params(deep=False), model.random_state
+        given = parameters["random_state"]
         seed = int(given) if isinstance(given, int | np.integer) else self._seed_there() if self.resumes else None
         if seed is None:
             seed = int(check_random_state(given).randint(np.iinfo(np.int32).max))
         self._fit = {
-            **{name: _told(value) for name, value in own.items() if name not in OF_A_RUN},
+            **{name: _told(value) for name, value in parameters.items() if name not in OF_A_RUN},
             "random_state": seed,
             **{name: digest(value) for name, value in data.items()},
         }
-        seeded = object.__new__(type(model))
-        seeded.__dict__.update(vars(model))
-        seeded.random_state = seed
-        return seeded
+        return parameters.changed(random_state=seed)
 
     def stage(self, plan: Any) -> Stage:
         """Return the file of the next training of the fit, which is made as the plan says."""

@@ -1,6 +1,6 @@
 """What a training needs to know beside the data: frozen, typed, and with nothing left open.
 
-An estimator makes a plan of its parameters (estimators/plans.py) and hands it down; training knows no estimator.
+An estimator makes a plan of its parameters (choosing/plans.py) and hands it down; training knows no estimator.
 """
 
 from __future__ import annotations
@@ -128,6 +128,8 @@ class PointsPlan(Plan):
     max_norm : float or None
     hogwild : bool
     utility : Utility or None
+    posterior : bool
+        Whether a Gaussian posterior of W is trained.
     """
 
     solver: str
@@ -145,6 +147,7 @@ class PointsPlan(Plan):
     max_norm: float | None = None
     hogwild: bool = False
     utility: Utility | None = None
+    posterior: bool = field(default=False, repr=False)  # checkpoints know a plan by its repr; parameters say this
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,8 @@ class BatchesPlan(Plan):
     dim : int or None
         Of embeddings; None: a linear model.
     relu : bool
+    finds_scale : bool
+        Whether held-out rows tell the scale that makes the scores of margins those of a softmax.
     """
 
     loss: str
@@ -227,6 +232,7 @@ class BatchesPlan(Plan):
     warm_up: int = 1
     dim: int | None
     relu: bool = False
+    finds_scale: bool = field(default=False, repr=False)  # as `posterior` in `PointsPlan`
 
 
 @dataclass(frozen=True, kw_only=True)

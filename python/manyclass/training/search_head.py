@@ -14,7 +14,7 @@ from manyclass.model.weights import Floats, Ids, LinearWeights, Matrix
 from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 
-# A recall of 0.95 takes four times as many probes (bench/notes/selections.md), and a class that is missed adds no bias.
+# A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.
 HEAD_RECALL = 0.8
 
 

@@ -102,14 +102,14 @@ class HybridSquares:
 Squares = MappedSquares | PostingSquares | HybridSquares
 
 
-def saved_squares(squares: Squares | None, *, of_pairs: bool) -> dict[str, NDArray[Any]]:
-    """Those that a file holds, by their names; those of pairs, which make it half as long again, only if asked for."""
+def saved_squares(squares: Squares | None) -> dict[str, NDArray[Any]]:
+    """Those that a file holds, by their names, so that a model that is read learns on as the one that was written."""
     mapped = squares.mapped if isinstance(squares, HybridSquares) else squares
     postings = squares.postings if isinstance(squares, HybridSquares) else squares
     found: dict[str, NDArray[Any]] = {}
     if isinstance(mapped, MappedSquares):
         found |= {"squares.embeddings": mapped.embeddings, "squares.classes": mapped.classes}
-    if isinstance(postings, PostingSquares) and of_pairs:
+    if isinstance(postings, PostingSquares):
         found |= {"squares.values": postings.values, "squares.intercept": postings.intercept}
         found["squares.offset"] = np.array([postings.offset])
     return {name: array for name, array in found.items() if len(array)}

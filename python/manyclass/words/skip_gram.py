@@ -39,9 +39,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.brief import brief_requests, fit_transformed, get_named, get_routing, set_container
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from, set_named
+from manyclass.help_lines import brief_requests, fit_transformed, get_named, get_routing, set_container
 from manyclass.model.tensor_file import PathLike
+from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.words.continued import known_words, rates_of_call
 from manyclass.words.corpus import Corpus, Documents, read_corpus
@@ -184,7 +185,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         checkpoints = Checkpoints.of(checkpoint, every, resume)
         corpus = read_corpus(X, self.min_count)
         if checkpoints is None:
-            state = SkipGramState(self._start(corpus, plan))
+            state = SkipGramState(self._start(corpus, plan, self.random_state))
         else:
             words = np.array(corpus.words, dtype=object)
             data = {
@@ -192,7 +193,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
                 "sentences": corpus.sentences,
                 "words": words,
             }
-            state = SkipGramState(checkpoints.seeded(self, data)._start(corpus, plan))
+            seed = checkpoints.seeded(Parameters.of(self), data)["random_state"]
+            state = SkipGramState(self._start(corpus, plan, seed))
         trained = train(plan, state, callback, checkpoints)
         self._keep(state, trained, going_on=False)
         self._n_fit = int(self.counts_.sum())
@@ -222,7 +224,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         plan = replace(self._plan(), max_iter=int(n_passes))
         known = known_words(self, plan)
         corpus = read_corpus(X, self.min_count, known)
-        state = SkipGramState(self._start(corpus, plan), n_iter=len(self.loss_curve_) if known else 0)
+        n_iter = len(self.loss_curve_) if known else 0
+        state = SkipGramState(self._start(corpus, plan, self.random_state), n_iter=n_iter)
         if known:
             state.model.put(self.vocabulary_, self.vectors_, self.context_vectors_)
         rates = rates_of_call(plan, learning_rate, sum(known.values()), len(corpus.tokens), self._n_fit)
@@ -230,13 +233,13 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         self._keep(state, trained, going_on=bool(known))
         return self
 
-    def _start(self, corpus: Corpus, plan: SkipGramPlan) -> TextModel:
+    def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> TextModel:
         return TextModel.start(
             corpus,
             Windows(self.window, self.shrink_window, self.sample, self.sample_rule),
             dim=self.dim,
             has_tree=plan.objective.has_tree,
-            seed=seed_from(self.random_state),
+            seed=seed_from(random_state),
             n_threads=n_threads_from(self.n_jobs),
         )
 

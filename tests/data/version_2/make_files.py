@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,10 +34,11 @@ from manyclass import (
     samplers,
     solvers,
 )
+from manyclass.choosing import rules as auto
 from manyclass.datasets import TextVectorizer, load_csr, save_csr
 from manyclass.datasets.binary_csr import CsrFiles
-from manyclass.estimators import auto
 from manyclass.model.hashing import FeatureHash
+from manyclass.training.state import Features
 
 FOLDER = Path(__file__).parent
 N, D, K = 60, 6, 5
@@ -95,7 +97,8 @@ def fitted() -> Iterator[tuple[str, Any]]:
     yield "partly", SoftmaxClassifier(solver="adagrad", **COMMON).partial_fit(X, y, classes=np.arange(K))
     hashing = FeatureHash(4, seed=1)
     hashed = SoftmaxClassifier(solver="implicit", **COMMON).fit(hashing.apply(X), y)
-    hashed._hashing, hashed.n_features_in_ = hashing, D  # as of a stream whose weights have no room in memory
+    # As of a stream whose weights have no room in memory.
+    hashed._taken(replace(hashed._fitted, hashing=hashing, features=Features(D, None)))
     yield "hashed", hashed
     vectorizer = TextVectorizer(analyzer="char_wb", min_n=2, max_n=2, max_features=9)
     texts = SoftmaxClassifier(**COMMON).fit(vectorizer.fit_transform(TEXTS), np.arange(len(TEXTS)) % 4)

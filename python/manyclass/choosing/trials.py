@@ -1,0 +1,410 @@
+"""Short trials on the user's own rows: which rows they see, what they may cost, and the table of what they found.
+
+A step size is tried on *whole classes*, all rows of some randomly drawn ones. Among random rows a class has fewer rows
+than it will have in the fit, and its weights want larger steps: on nine sets of first labels a pick on random rows
+costs up to 0.43 nats of test log-loss, one on whole classes 0.05 (bench/decisions.md).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from manyclass import _core
+from manyclass.choosing import rules as auto
+from manyclass.choosing.plans import mean_square
+from manyclass.model.weights import Doubles, Ids, Matrix
+from manyclass.training.passes import Schedule, warn_user
+from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.points import fit_points, row_norms_sq
+from manyclass.training.validation import fork, held_out
+from manyclass.training.weighting import some_of
+
+EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
+FURTHEST = 6  # no grid goes on beyond 10^+-6
+VALIDATION = 0.1  # share of the points on which ridges and rates are compared
+COLUMNS = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")
+
+
+T = TypeVar("T")
+
+
+class Report(list[dict[str, Any]]):
+    """What was tried before a fit, a dict for each trial, in the order of the trials; printed it is a table.
+
+    The keys of a dict are `parameter`, the one that was tried, and its `value`; `log_loss`, in nats, on rows held out,
+    infinite where training diverged; `rows`, `classes` and `passes` of the trial; `predicted_seconds`, by the model of
+    costs that decides, and `seconds` of the processor that were measured, which decide nothing; and whether it was
+    `chosen`.
+    """
+
+    def __repr__(self) -> str:
+        """The table, a line for each trial."""
+        lines = [list(COLUMNS), *([_cell(line.get(name)) for name in COLUMNS] for line in self)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)
+
+    def encoded(self) -> list[dict[str, Any]]:
+        """Return the lines as JSON has them, which knows no infinity: null."""
+        return [{key: None if value == math.inf else value for key, value in line.items()} for line in self]
+
+    @classmethod
+    def decoded(cls, lines: list[dict[str, Any]]) -> Report:
+        """Return what `encoded` was made of."""
+        return cls({key: math.inf if value is None else value for key, value in line.items()} for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "*" if value else ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass
+class Trials:
+    """What is tried before one fit.
+
+    Attributes
+    ----------
+    budget : float
+        Predicted seconds that all trials together may take.
+    verbose : bool
+        Whether each trial is told on the standard error stream as it ends.
+    report : Report
+    spent : float
+        Predicted seconds of those in the report.
+    """
+
+    budget: float
+    verbose: bool = False
+    report: Report = field(default_factory=Report)
+    spent: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """Predicted seconds that may still be spent."""
+        return self.budget - self.spent
+
+    def make(
+        self, parameter: str, value: Any, train: Callable[[], float], *, predicted: float, size: tuple[int, int, int]
+    ) -> float:
+        """Run one trial, which returns its log-loss, and note it; `size` is its rows, classes and passes."""
+        begin = time.process_time()
+        loss = train()
+        self.note(parameter, value, loss, predicted=predicted, seconds=time.process_time() - begin, size=size)
+        return loss
+
+    def note(
+        self, parameter: str, value: Any, loss: float, *, predicted: float, seconds: float, size: tuple[int, int, int]
+    ) -> None:
+        """Add a trial that was made to the report; see `make`."""
+        self.spent += predicted
+        values = (parameter, value, loss, *size, predicted, seconds, False)
+        self.report.append(dict(zip(COLUMNS, values, strict=True)))
+        if self.verbose:
+            rows, classes, passes = size
+            told = f"trying {parameter}={_cell(value)}: log-loss {loss:.4f} on rows held out"
+            of = f"{rows} rows of {classes} classes, {passes} passes"
+            print(f"{told} ({of}; {seconds:.2f} s, predicted {predicted:.2f})", file=sys.stderr, flush=True)
+
+    def choose(self, parameter: str, *values: Any, since: int = 0) -> None:
+        """Note which value of a parameter was chosen, of the lines of the report from `since` on.
+
+        Of several the middle is meant.
+        """
+        for line in self.report[since:]:
+            if line["parameter"] == parameter:
+                line["chosen"] = line["value"] in values
+
+
+def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> NDArray[np.intp]:
+    """Draw classes until they have `n_rows` rows, and return all of their rows, in order.
+
+    Where these are few, for classes so large that fewer than LEAST_CLASSES make up the rows, that would be another
+    problem than that of all classes: then the rows are random ones of all classes.
+    """
+    counts = np.bincount(labels)
+    order = random.permutation(len(counts))
+    n_drawn = 1 + int(np.searchsorted(np.cumsum(counts[order]), n_rows))
+    if n_drawn >= len(counts):
+        return np.arange(len(labels))
+    if n_drawn < auto.LEAST_CLASSES:
+        return np.sort(random.permutation(len(labels))[:n_rows])
+    drawn = np.zeros(len(counts), dtype=bool)
+    drawn[order[:n_drawn]] = True
+    return np.flatnonzero(drawn[labels])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a trial, to train on and held out, their classes numbered anew, and the weights of each part.
+
+    `classes` are the numbers that they have otherwise.
+    """
+
+    x: Matrix
+    labels: Ids
+    weights: Doubles | None
+    x_out: Matrix
+    labels_out: Ids
+    weights_out: Doubles | None
+    classes: Ids
+
+    @property
+    def n_classes(self) -> int:
+        """How many they are."""
+        return len(self.classes)
+
+    @classmethod
+    def of(
+        cls,
+        x: Matrix,
+        labels: Ids,
+        weights: Doubles | None,
+        rows: NDArray[np.intp],
+        random: np.random.RandomState,
+        share: float = VALIDATION,
+    ) -> Sample | None:
+        """Hold out a share of some rows; None where they are of one class, or no class has two of them."""
+        classes, positions = np.unique(labels[rows], return_inverse=True)
+        numbered: Ids = positions.astype(np.int32)
+        if len(classes) < 2 or len(classes) == len(rows):
+            return None
+        held = held_out(numbered, share, random)
+        kept, out = rows[~held], rows[held]
+        return cls(
+            x[kept],
+            numbered[~held],
+            some_of(weights, kept),
+            x[out],
+            numbered[held],
+            some_of(weights, out),
+            classes,
+        )
+
+    def loss(self, plan: PointsPlan, heading: str = "") -> float:
+        """Train by a plan and return the log-loss on the rows held out, in nats; infinite where training diverged.
+
+        `heading` stands before the progress that a plan with `verbose` shows.
+        """
+        watch = Watch(heading=heading)
+        train = partial(fit_points, plan, self.x, self.labels, self.n_classes, watch, weights=self.weights)
+        model, curve = quietly(train)
+        losses, _ = model.log_losses(self.x_out, self.labels_out, plan.n_threads)
+        loss = float(np.average(losses, weights=self.weights_out))
+        return loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf
+
+    def cost(self, plan: PointsPlan, shape: auto.Shape) -> float:
+        """Predict the seconds of `loss`, with `shape` that of all the data."""
+        here = replace(shape, n_samples=len(self.labels), n_classes=self.n_classes)
+        visits = auto.visit_cost(here, auto.n_drawn(plan)) * len(self.labels) * plan.max_iter
+        return 1e-6 * (visits + auto.visit_cost(here, None) * len(self.labels_out))
+
+
+def with_rate(plan: PointsPlan, factor: float, *, u_follows: bool) -> PointsPlan:
+    """Return the plan with its step size multiplied; that of u follows where it is tied."""
+    schedule = plan.schedule
+    u_rate = schedule.u_learning_rate * (factor if u_follows else 1.0)
+    return replace(
+        plan, schedule=replace(schedule, learning_rate=factor * schedule.learning_rate, u_learning_rate=u_rate)
+    )
+
+
+# Passes of which each is summed; what millions of more passes add to it is found by their means, to a part in 500.
+SUMMED = 1000
+
+
+def sum_of_steps(plan: PointsPlan) -> float:
+    """Return the sum of the step sizes of all passes, that of the first being 1."""
+
+    def step(n_pass: int) -> float:
+        return _core.step_size(plan.schedule.name, 1.0, plan.schedule.decay, n_pass)
+
+    total, first = sum(step(n_pass) for n_pass in range(min(SUMMED, plan.max_iter))), SUMMED
+    while first < plan.max_iter:
+        last = min(first + first // 10, plan.max_iter)
+        total += (last - first) * (step(first) + step(last - 1)) / 2
+        first = last
+    return total
+
+
+def best_rate(
+    trials: Trials,
+    plan: PointsPlan,
+    x: Matrix,
+    labels: Ids,
+    shape: auto.Shape,
+    random_state: Any,
+    weights: Doubles | None,
+    *,
+    u_follows: bool,
+) -> PointsPlan:
+    """Return the plan with the step size that two passes over whole classes make the best one.
+
+    It is tried as multiples of the one that the plan has, which is kept where no trial can be made or all diverge. A
+    fit of more passes gets less of it, so that the sum of its steps is at most `auto.SUM_OF_STEPS` times the pick.
+    """
+    n_rows = auto.rows_to_try(trials.left, shape, plan)
+    if n_rows < auto.FEWEST_TO_TRY:
+        return plan
+    random = fork(random_state)
+    sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random), random)
+    if sample is None:
+        return plan
+    short = replace(
+        plan,
+        max_iter=auto.TRIAL_PASSES,
+        schedule=Schedule("exponential", plan.schedule.learning_rate, plan.schedule.u_learning_rate, auto.TRIAL_DECAY),
+        averaging="none",
+        share_classes=None,
+        hogwild=False,  # the choice does not depend on threads
+        verbose=0,
+    )
+    cost, size = sample.cost(short, shape), (len(sample.labels), sample.n_classes, short.max_iter)
+
+    def factor(exponent: float) -> float:
+        return float(auto.RATE_RATIO**exponent)
+
+    def loss(exponent: int) -> float:
+        trial = with_rate(short, factor(exponent), u_follows=u_follows)
+        rate = trial.schedule.learning_rate
+        return trials.make("learning_rate", rate, lambda: sample.loss(trial), predicted=cost, size=size)
+
+    tried = walk(loss, auto.FIRST_RATES, auto.FURTHEST_RATE, lambda: trials.left >= cost)
+    least = min(tried.values())
+    if not math.isfinite(least):
+        return plan
+    good = [exponent for exponent in tried if tried[exponent] <= auto.AS_GOOD * least]
+    chosen = (with_rate(short, factor(exponent), u_follows=u_follows).schedule.learning_rate for exponent in good)
+    trials.choose("learning_rate", *chosen)
+    best = (min(good) + max(good)) / 2
+    return with_rate(plan, factor(best) * min(1.0, auto.SUM_OF_STEPS / sum_of_steps(plan)), u_follows=u_follows)
+
+
+def best_ridge(
+    trials: Trials,
+    plan: PointsPlan,
+    x: Matrix,
+    labels: Ids,
+    shape: auto.Shape,
+    random_state: Any,
+    weights: Doubles | None,
+) -> tuple[float, dict[float, float]]:
+    """Return the ridge of smallest log-loss on points held out, and the log-losses of all that were tried."""
+    sample = Sample.of(x, labels, weights, np.arange(len(labels)), fork(random_state))
+    tried: dict[float, float] = {}
+    if sample is None:
+        return plan.alpha, tried
+    unit = mean_square(row_norms_sq(x))
+    cost, size = sample.cost(plan, shape), (len(sample.labels), sample.n_classes, plan.max_iter)
+    for number, ridge in enumerate(auto.RIDGES, 1):
+        trial = replace(plan, alpha=ridge * unit)
+        train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(auto.RIDGES)}")
+        tried[trial.alpha] = trials.make("alpha", trial.alpha, train, predicted=cost, size=size)
+        # Past the valley, which has one bottom, larger ones are not tried.
+        if auto.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:
+            break
+    best = min(tried, key=lambda alpha: tried[alpha])
+    trials.choose("alpha", best)
+    return best, tried
+
+
+# Grids of step sizes
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """What `tune_learning_rate` found.
+
+    Attributes
+    ----------
+    rates : ndarray of shape (n_rates,)
+        Step sizes, ascending.
+    losses : ndarray of shape (n_rates,)
+        Exact log-loss by the criterion, in nats, or of a MarginClassifier the error; infinite where training diverged.
+    best : float
+        The rate of the smallest one.
+    """
+
+    rates: Doubles
+    losses: Doubles
+    best: float
+
+    @property
+    def table(self) -> dict[float, float]:
+        """Loss by rate."""
+        return dict(zip(self.rates.tolist(), self.losses.tolist(), strict=True))
+
+
+def search_grid(loss: Callable[[int], float], scale: float) -> LearningRates:
+    """Try 10^k / scale for each exponent k of the grid, and beyond its ends while the best one is there."""
+    tried = walk(loss, EXPONENTS, (-FURTHEST, FURTHEST))
+    best = min(tried, key=lambda exponent: tried[exponent])
+    if not math.isfinite(tried[best]):
+        raise ValueError(
+            f"no learning rate from {10.0 ** min(tried) / scale:g} to {10.0 ** max(tried) / scale:g} trains; scale X"
+        )
+    if abs(best) == FURTHEST:
+        warn_user(f"the best learning rate, {10.0**best / scale:g}, is the last one tried")
+    order = sorted(tried)
+    rates = np.array([10.0**exponent / scale for exponent in order])
+    return LearningRates(rates, np.array([tried[exponent] for exponent in order]), float(10.0**best / scale))
+
+
+def walk(
+    loss: Callable[[int], float],
+    first: Iterable[int],
+    furthest: tuple[int, int],
+    goes_on: Callable[[], bool] = lambda: True,
+) -> dict[int, float]:
+    """Return the losses of the first exponents, and of further ones while the best is at an end of those tried.
+
+    Parameters
+    ----------
+    loss : callable
+        Of an exponent; infinite where training diverged.
+    first : iterable of int
+        Neighbours, in order.
+    furthest : pair of int
+        The last exponents that are tried downwards and upwards.
+    goes_on : callable
+        Asked before each but the first; False ends the walk.
+    """
+    tried: dict[int, float] = {}
+    for exponent in first:
+        if tried and not goes_on():
+            return tried
+        tried[exponent] = loss(exponent)
+    while True:
+        best = min(tried, key=lambda exponent: tried[exponent])
+        low, high = min(tried), max(tried)
+        # Where all diverged it is a smaller one that is wanted.
+        if best == low or not math.isfinite(tried[best]):
+            further = low - 1
+        elif best == high:
+            further = high + 1
+        else:
+            return tried
+        if not furthest[0] <= further <= furthest[1] or not goes_on():
+            return tried
+        tried[further] = loss(further)
+
+
+def quietly(train: Callable[[], T]) -> T:
+    """Train without telling that it diverged; Ctrl-C, which training takes for the end of a fit, ends the search."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        result = train()
+    if any("interrupted" in str(w.message) for w in caught):
+        raise KeyboardInterrupt
+    return result

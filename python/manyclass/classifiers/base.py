@@ -1,0 +1,574 @@
+"""What every classifier shares: one fitted state, trainings that replace it, predictions, evaluation, saving."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
+
+from manyclass.checks import check_choice, check_number, n_threads_from, outer_level, seed_from, set_named
+from manyclass.classifiers.compress import check_not_compressed, compress
+from manyclass.classifiers.data import Caller, points_of, rows_of, some_rows
+from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
+from manyclass.classifiers.files import Model, unknown_kind, write_model
+from manyclass.classifiers.fit_stream import fit_stream
+from manyclass.classifiers.partial_fit import checked_call, go_on
+from manyclass.classifiers.planner import Planner
+from manyclass.classifiers.runs import fit_runs, parameters_of_fit
+from manyclass.classifiers.streams import Parts, is_stream, refuse_with_stream, refuse_without_stream, train_on_stream
+from manyclass.classifiers.targets import check_targets, find_positions, positions_of, unseen_error
+from manyclass.help_lines import brief_requests, get_named, get_routing
+from manyclass.model.coded import stored
+from manyclass.model.kinds import Weights
+from manyclass.model.tensor_file import PathLike
+from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
+from manyclass.parts import Parameters
+from manyclass.search import class_index
+from manyclass.search.byte_copy import ByteCopy, copies
+from manyclass.training.calibration import Calibration
+from manyclass.training.checkpoint import Checkpoints
+from manyclass.training.growth import NewFeatures, Starts
+from manyclass.training.passes import Callback, summarize
+from manyclass.training.plan import Watch
+from manyclass.training.state import Points, State
+from manyclass.training.weighting import ClassWeight, checked_weights, weights_left
+
+Unseen = Literal["drop", "error"]
+
+
+class Passes(NamedTuple):
+    """What `fit` was given that looks on while it makes its passes."""
+
+    callback: Callback | None
+    max_seconds: float | None
+    checkpoint: PathLike | None
+    every: str | int
+    resume: bool
+
+    def watch(self) -> Watch:
+        """Check it; raises ValueError as `fit` does."""
+        checkpoints = Checkpoints.of(self.checkpoint, self.every, self.resume)
+        return Watch.of(self.callback, self.max_seconds, checkpoints)
+
+
+class LinearClassifier(ClassifierMixin, BaseEstimator):
+    """An estimator that holds the state of a fitted model, or none, and answers for it.
+
+    A subclass has its parameters, a class of planners, and `fit`. Every training gives a new state, which takes the
+    place of the one before at once: one that fails leaves the model as it was.
+    """
+
+    __metadata_request__score: ClassVar = {"unseen": UNUSED}  # the same for all rows
+
+    class_weight: ClassWeight
+    n_jobs: int | None
+    random_state: Any
+    verbose: Any
+    warm_start: bool
+    _planner: ClassVar[type[Planner]]
+
+    compress = compress
+    set_params = set_named
+    get_params = get_named
+    get_metadata_routing = get_routing
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Say of each method that scikit-learn makes here what it does in a line."""
+        super().__init_subclass__(**kwargs)
+        brief_requests(cls)
+
+    # The state
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_state" in self.__dict__
+
+    @property
+    def _fitted(self) -> State:
+        """The state; raises NotFittedError, an AttributeError, where there is none."""
+        try:
+            state: State = self.__dict__["_state"]
+        except KeyError:
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+                "using this estimator."
+            ) from None
+        return state
+
+    def _taken(self, state: State) -> Self:
+        """Take a state over."""
+        self.__dict__["_state"] = state
+        return self
+
+    @property
+    def _weights(self) -> Weights:
+        return self._fitted.weights
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Distinct labels, sorted, (n_classes,)."""
+        return self._fitted.classes
+
+    @property
+    def class_count_(self) -> Doubles:
+        """Rows of each class so far, (n_classes,), float64."""
+        return self._fitted.counts
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features."""
+        return self._fitted.features.n
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of features, (n_features,), where X has some; else an AttributeError."""
+        names = self._fitted.features.names
+        if names is None:
+            raise AttributeError("X had no names of features")
+        return names
+
+    @property
+    def loss_curve_(self) -> Doubles:
+        """The loss of each pass, (n_iter,), float64."""
+        return self._fitted.curve
+
+    @property
+    def n_iter_(self) -> int:
+        """Passes."""
+        return len(self._fitted.curve)
+
+    @property
+    def calibration_(self) -> Calibration | None:
+        """How probabilities were calibrated, or None."""
+        return self._fitted.calibration
+
+    # Training
+
+    def check_parameters(self) -> Any:
+        """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
+        return self._plans().check()
+
+    def _plans(self) -> Planner:
+        return self._planner(Parameters.of(self), self._caller())
+
+    def _caller(self) -> Caller:
+        return Caller(type(self).__name__, self.__sklearn_tags__())
+
+    def _fit(
+        self,
+        data: tuple[Any, Any, ArrayLike | None],
+        given: Callable[[Points], Any],
+        passes: Passes,
+        named: Mapping[str, ArrayLike | None] = MappingProxyType({}),
+        **of_stream: Any,
+    ) -> Self:
+        """Fit to X, y and sample_weight.
+
+        `given` makes of the points what a run is given beside them, of arguments that are `named`.
+        """
+        X, y, sample_weight = data
+        planner = self._plans()
+        if is_stream(X, y):
+            whole = {"callback": passes.callback, "checkpoint": passes.checkpoint}
+            refuse_with_stream(sample_weight=sample_weight, **named, **whole)
+            return self._taken(fit_stream(planner, X, max_seconds=passes.max_seconds, **of_stream))
+        refuse_without_stream(**of_stream)
+        planner.check()
+        watch = passes.watch()
+        points = points_of(planner.caller, X, y, sample_weight, self.class_weight, several=planner.several)
+        before, beside = self._warm_state(), given(points)
+        parameters = parameters_of_fit(planner.parameters, watch, points, **named)
+
+        def run(own: Parameters, some: Points, watch: Watch) -> State:
+            return planner.run(own, some, watch, beside, before)
+
+        noise = parameters.get("noise", "gumbel")
+        state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
+        return self._taken(planner.labelled(state, trained))
+
+    def _warm_state(self) -> State | None:
+        """What a fit with warm_start begins at, where there is a model."""
+        if not self.warm_start or not self.__sklearn_is_fitted__():
+            return None
+        check_not_compressed(self._weights, "fit with warm_start=True")
+        return self._fitted
+
+    def partial_fit(
+        self,
+        X: Data | Parts,
+        y: Any = None,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_passes: int = 1,
+        learning_rate: float | None = None,
+        half_life: float | None = None,
+        new_classes: Starts | None = None,
+        new_features: NewFeatures = "error",
+        max_memory: int | str | None = None,
+    ) -> Self:
+        """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.classifiers.partial_fit)`.
+
+        Parameters
+        ----------
+        X, y, classes, max_memory : as in fit, new labels becoming classes; classes are labels to come, or None
+        sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
+        n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule
+        half_life, new_classes, new_features : float, rows after which one counts half; dict, first weights; "grow"
+        """
+        call = checked_call(n_passes, learning_rate, half_life, new_classes)
+        planner, state = self._plans(), self.__dict__.get("_state")
+        if not is_stream(X, y):
+            refuse_without_stream(max_memory=max_memory)
+            return self._taken(go_on(planner, state, (X, y, sample_weight), classes, call, new_features))
+        refuse_with_stream(sample_weight=sample_weight)
+        for after in train_on_stream(planner, state, X, classes, max_memory, call, new_features):
+            self._taken(after)
+        return self
+
+    # Predictions
+
+    @property
+    def coef_(self) -> Any:
+        """Weights, (n_classes, n_features), float32; a view, of a sparse model a `scipy.sparse.csc_array`."""
+        return self._weights.coef
+
+    @property
+    def intercept_(self) -> Floats:
+        """Intercepts, (n_classes,), float32."""
+        return self._weights.intercept
+
+    def _validated(self, X: Data) -> Matrix:
+        return rows_of(self._caller_for_rows(), self._fitted, X)
+
+    def _caller_for_rows(self) -> Caller:
+        # Tags take as long as the prediction of a row; the check of rows asks for none that depends on parameters.
+        return Caller(type(self).__name__, _TAGS_OF_ROWS)
+
+    def decision_function(self, X: Data) -> Floats:
+        """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; of two classes the difference, a 1d array."""
+        x = self._validated(X)
+        scores = self._weights.scores(x, n_threads_from(self.n_jobs))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    # What depends on the distribution of a label given its scores; a subclass replaces it. Classes rank by their scores
+    # under every independent, identically distributed noise.
+
+    def _log_probabilities(self, x: Matrix) -> Doubles:
+        """Log-probabilities of all classes."""
+        z = self._weights.scores(x, n_threads_from(self.n_jobs)).astype(np.float64)
+        z -= z.max(axis=1, keepdims=True)
+        z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
+        return z
+
+    def _log_losses(self, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
+        """Log-loss of each point, and the rank of its label (0: predicted), of scores times a factor."""
+        weights, scale = self._weights.scaled(factor)
+        return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale)
+
+    def _top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats]:
+        """Positions and log-probabilities of the k best classes of each point, best first."""
+        return self._weights.top_k(x, k, n_threads_from(self.n_jobs))
+
+    def _stated(self, log_p: Any) -> Any:
+        """What is told of log-probabilities of the softmax."""
+        return log_p
+
+    def predict_log_proba(self, X: Data) -> Doubles:
+        """Return the log-probabilities of all classes, (n_samples, n_classes), float64, in nats."""
+        stated: Doubles = self._stated(self._log_probabilities(self._validated(X)))
+        return stated
+
+    def predict_proba(self, X: Data) -> Doubles:
+        """Return probabilities, (n_samples, n_classes), float64; rows sum to one, but of several calibrated labels."""
+        log_proba = self.predict_log_proba(X)
+        return np.exp(log_proba, out=log_proba)
+
+    def predict(self, X: Data) -> NDArray[Any]:
+        """Return the most probable label of each point; of equals, the first in `classes_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), with the dtype of `classes_`
+        """
+        x = self._validated(X)
+        best, _ = self._top_k(x, 1)
+        labels: NDArray[Any] = self.classes_[best[:, 0]]
+        return labels
+
+    @overload
+    def predict_top_k(
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = ...,
+        approximate: bool = ...,
+        recall: float = ...,
+        return_std: Literal[False] = ...,
+    ) -> tuple[NDArray[Any], Floats]: ...
+
+    @overload
+    def predict_top_k(
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = ...,
+        approximate: bool = ...,
+        recall: float = ...,
+        return_std: Literal[True],
+    ) -> tuple[NDArray[Any], Floats, Doubles]: ...
+
+    def predict_top_k(
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = None,
+        approximate: bool = False,
+        recall: float = 0.95,
+        return_std: bool = False,
+    ) -> tuple[NDArray[Any], Floats] | tuple[NDArray[Any], Floats, Doubles]:
+        """Return the k most probable labels of each row, and their log-probabilities, best first.
+
+        Parameters
+        ----------
+        X, k : {array-like, sparse matrix} of shape (n_samples, n_features), and int in [1, n_classes]
+        exclude : lists of labels that rows are not to get, or matrix (n_samples, n_classes), 0 but for these, or None
+        approximate, recall, return_std : bool, float in ]0, 1], bool, default=False, 0.95, False
+            Search an index for this share of the best where that is faster; `help(manyclass.search.class_index)`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, k); missing where exclude leaves fewer: -1, NaN, "", NaT or else None
+        log_probabilities, std : float32 like labels, nats, -inf if missing; float64, by rows, how far these may err
+        """
+        x = self._validated(X)
+        check_number("k", k, low=1, high=len(self.classes_), integer=True)
+        check_number("recall", recall, low=0, open_low=True, high=1)
+        if approximate and self._not_softmax():
+            raise ValueError(f"approximate=True needs the probabilities of a softmax; {self._not_softmax()}")
+        if approximate and self._is_copied(x, int(k), float(recall)):
+
+            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                return self._best_of_copy(some, width)
+        elif approximate and self._searches(x, int(k), float(recall)):
+            index, n_threads = self._class_index(), n_threads_from(self.n_jobs)
+
+            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                return index.top_k(self._mapped(some), width, float(recall), n_threads)
+        else:
+
+            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                return *self._top_k(some, width), np.zeros(some.shape[0])
+
+        positions, found, std = self._best(x, int(k), exclude, best)
+        labels, log_probabilities = labels_at(self.classes_, positions), self._stated(found).astype(np.float32)
+        return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
+
+    def _best(self, x: Matrix, k: int, exclude: Exclude, best: Best) -> tuple[Ids, Floats, Doubles]:
+        """The k best classes of each row, without those that it is not to get."""
+        if exclude is None:
+            return best(x, k)
+        pattern = excluded(exclude, x.shape[0], self.classes_)
+        return best_but(x, k, pattern, len(self.classes_), best, in_place=self._draws_by_place())
+
+    def _is_copied(self, x: Matrix, k: int, recall: float) -> bool:
+        """Whether so few rows are answered by an 8-bit copy of W, and not by an index tuned for what is asked."""
+        if len(self.classes_) <= class_index.EXACT_CLASSES or not copies(self._weights, x.shape[0]):
+            return False
+        return not (self._has_index() and recall < 1 and self._kept_index[1].probes(k, recall))
+
+    def _best_of_copy(self, x: Matrix, k: int) -> tuple[Ids, Floats, Doubles]:
+        """Positions and log-probabilities of the k best classes, and the standard errors of the latter."""
+        if getattr(self, "_kept_copy", (None,))[0] is not self._weights:
+            self._kept_copy = (self._weights, ByteCopy(self._weights, n_threads_from(self.n_jobs)))
+        found: tuple[Ids, Floats, Doubles] | None = self._kept_copy[1].top_k(x, k)
+        return (*self._top_k(x, k), np.zeros(x.shape[0])) if found is None else found
+
+    def _searches(self, x: Matrix, k: int, recall: float) -> bool:
+        """Whether an index is predicted to be faster than scoring all classes; warns of why not."""
+        if len(self.classes_) <= class_index.EXACT_CLASSES:
+            return False
+        made = self._kept_index[1] if self._has_index() else None
+        slower = class_index.slower(self._weights, x, made.probes(k, recall) if made else None, recall)
+        if slower:
+            warnings.warn(f"approximate=True is not followed: {slower}", UserWarning, stacklevel=outer_level())
+        return not slower
+
+    def _mapped(self, x: Matrix) -> Matrix:
+        """The features that W is multiplied with."""
+        return x
+
+    def _not_softmax(self) -> str:
+        """Why probabilities are not those of a softmax of the scores, or nothing."""
+        return ""
+
+    def _has_index(self) -> bool:
+        """Whether there is an index over the weights of the last fit."""
+        return getattr(self, "_kept_index", (None,))[0] is self._weights
+
+    def _draws_by_place(self) -> bool:
+        """Whether predictions are made of draws that depend on a row's place in X."""
+        return False
+
+    def _class_index(self) -> class_index.ClassIndex:
+        """Return the index over the weights of the last fit, made at its first use."""
+        if not self._has_index():
+            n_threads = n_threads_from(self.n_jobs)
+            index = class_index.ClassIndex(self._weights, seed_from(self.random_state), n_threads)
+            self._kept_index = (self._weights, index)
+        return self._kept_index[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For copies and joblib: all but the index and the 8-bit copy, which can be made again.
+        return {
+            name: value for name, value in super().__getstate__().items() if name not in ("_kept_index", "_kept_copy")
+        }
+
+    def evaluate(
+        self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
+    ) -> dict[str, float]:
+        """Return the exact mean "log_loss" in nats, "error", "top5_error" and "n_unseen", without an (N, K) array.
+
+        Means are weighted by `sample_weight`. Points whose label was not seen in fit are left out and counted, or with
+        unseen="error" refused by a ValueError, as is a y of another length than X.
+        """
+        x = self._validated(X)
+        weights = checked_weights(sample_weight, x.shape[0])
+        positions, seen = self._seen(y, x, unseen)
+        weights = weights_left(weights, seen, "has a label seen in fit")
+        found = summarize(*self._log_losses(some_rows(x, seen), positions), weights)
+        return {**found, "n_unseen": x.shape[0] - len(seen)}
+
+    def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
+        """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning."""
+        x = self._validated(X)
+        weights = checked_weights(sample_weight, x.shape[0])
+        positions, seen = self._seen(y, x, unseen)
+        if len(seen) < x.shape[0]:
+            warnings.warn(
+                f"{x.shape[0] - len(seen)} of {x.shape[0]} points have labels unseen in fit and are left out of the "
+                "score; unseen='error' refuses them",
+                UserWarning,
+                stacklevel=outer_level(),
+            )
+        weights = weights_left(weights, seen, "has a label seen in fit")
+        return float(np.average(self._top_k(some_rows(x, seen), 1)[0][:, 0] == positions, weights=weights))
+
+    def _seen(self, y: Any, x: Matrix, unseen: Unseen) -> tuple[Ids, NDArray[np.intp]]:
+        """Positions of the labels seen in fit, and their rows; raises ValueError as `evaluate` does."""
+        check_choice("unseen", unseen, ("drop", "error"))
+        labels = self._labels_given(y, x)
+        positions = find_positions(labels, self.classes_, "y")
+        seen = np.flatnonzero(positions >= 0)
+        if len(seen) < len(labels) and unseen == "error":
+            raise unseen_error(labels, positions, "y")
+        if len(seen) == 0:
+            raise ValueError("no row has a label that the model has seen")
+        return positions[seen], seen
+
+    def _labels_given(self, y: Any, x: Matrix) -> NDArray[Any]:
+        check_targets(y, several=False)
+        y = np.asarray(y)
+        if y.ndim != 1 or len(y) != x.shape[0]:
+            raise ValueError(f"X has {x.shape[0]} rows, y has shape {y.shape}; it must be ({x.shape[0]},)")
+        labels: NDArray[Any] = y
+        return labels
+
+    def _labels_of(self, y: ArrayLike, x: Matrix) -> Ids:
+        return positions_of(self._labels_given(y, x), self.classes_, "y")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings."""
+        self._save(path)
+
+    def _save(self, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+        write_model(self._model(self._fitted), path, notes)
+
+    def _model(self, state: State) -> Model:
+        """What a file has of the estimator, with a state."""
+        kind = type(self).__name__
+        if not type(self).__module__.startswith("manyclass."):  # a caller's own class may have the name of one of ours
+            raise unknown_kind(kind)
+        return Model(kind, self.get_params(deep=False), state, getattr(self, "vectorizer_", None))
+
+    def storage(self) -> dict[str, Any]:
+        """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
+        state = self._fitted
+        found = stored(state.weights)
+        return found if state.hashing is None else {**found, "hashed_features": state.hashing.n_rows}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+_TAGS_OF_ROWS = BaseEstimator().__sklearn_tags__()
+_TAGS_OF_ROWS.input_tags.sparse = True
+
+
+# What other rooms ask of an estimator, and what they make of it
+
+
+def state_of(model: LinearClassifier) -> State:
+    """Return the state of a fitted estimator; raises NotFittedError, an AttributeError, where there is none."""
+    return model._fitted
+
+
+def planner_of(model: LinearClassifier) -> Planner:
+    """Return what makes plans by the estimator's parameters."""
+    return model._plans()
+
+
+def caller_of(model: LinearClassifier) -> Caller:
+    """Return who asks for a check of data in the estimator's name."""
+    return model._caller()
+
+
+Fitted = TypeVar("Fitted", bound=LinearClassifier)
+
+
+def with_state(model: Fitted, state: State) -> Fitted:
+    """Give an estimator a state, and return it."""
+    return model._taken(state)
+
+
+def with_classes(model: Fitted, classes: NDArray[Any]) -> Fitted:
+    """Call the classes of a fitted estimator otherwise, in their order, and return it."""
+    return model._taken(replace(model._fitted, classes=classes))
+
+
+def uncalibrated_confidence(model: LinearClassifier, X: Data, labels: ArrayLike) -> Doubles:
+    """Return the probability that a label of each row would have without the calibration of a model of one label a row.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    labels : array-like of shape (n_samples,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), float64
+    """
+    x, calibration = model._validated(X), model.calibration_
+    factor = 1.0 if calibration is None else calibration.temperature
+    losses, _ = model._log_losses(x, model._labels_of(labels, x), factor)
+    confidence: Doubles = np.exp(-losses)
+    return confidence

@@ -1,0 +1,147 @@
+"""Small models: `compress` makes a copy for predictions, with weights in fewer bits and, if asked for, fewer of them.
+
+``model.compress(dtype="auto", *, prune=0.0, max_bytes=None)`` returns a fitted model of the same class with the same
+methods; the one that it is called on stays as it is. Scores are computed from the small weights as they stand in
+memory or in a mapped file.
+
+Parameters of the call:
+
+dtype : {"auto", "float32", "float16", "int8"}
+    "float16" has 11 bits of precision, so that a weight is off by 1/2048 of itself at most (or by 3e-8 below 6e-5).
+    "int8" has 127 steps between 0 and the largest magnitude in a row of the storage: a weight is off by half a step. A
+    row is that of a feature where weights stand by feature (sparse data) or on pairs, that of a class over dense data
+    and over embeddings, that of a feature in a table of embeddings. "float32" leaves weights as they are, for pruning
+    alone. "auto" is "float16", or with `max_bytes` the first of float16, int8 and int8 with pruning that fits.
+prune : float in [0, 1[
+    The share of the weights that is dropped, those of least magnitude: of the pairs of a sparse or hybrid model; of all
+    weights of a linear model of sparse data, which then are pairs, too; or of the embeddings, those of least norm, as
+    fastText's quantize does. A linear model of dense data has nothing that could be left out of memory: a ValueError.
+max_bytes : int, or text such as "10MB" or "1GiB"
+    Most bytes of the file that `save` then writes, labels and a `vectorizer_` included. More is pruned than `prune`
+    says where that is needed; a ValueError if nothing fits.
+
+Intercepts stay float32. What trains on does not work from such weights: `partial_fit` and `warm_start=True` say so,
+`fit` trains anew. Keep the original for them. `coef_` and `embedding_` are float32 copies, made at each call.
+
+The file is as that of any model, in version 3 of the format, which writes "coded" as the layout: arrays
+"coded.rows", "coded.embeddings" and "coded.values" are F32, F16 or I8, with float32 "....scales" beside those that are
+I8; "coded.features" are the features that have embeddings, "coded.indptr" and "coded.classes" the pairs by feature.
+How much is lost, and how fast it is, stands in bench/figures/small_models.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from sklearn.base import clone
+
+from manyclass.checks import check_choice, check_number
+from manyclass.classifiers.files import file_bytes, weight_tensors
+from manyclass.model.coded import DTYPES, CodedWeights, Dtype
+from manyclass.model.compress import bytes_of, coded, coded_bytes, most_kept, n_droppable
+from manyclass.model.kinds import Trained
+from manyclass.model.weights import LinearWeights
+from manyclass.training.state import State
+
+Fitted = TypeVar("Fitted")
+HEADER_BYTES = 1024  # by which names and numbers in the header of a file may differ
+
+
+def compress(
+    model: Fitted,
+    dtype: Literal["auto", "float32", "float16", "int8"] = "auto",
+    *,
+    prune: float = 0.0,
+    max_bytes: int | str | None = None,
+) -> Fitted:
+    """Return a copy for predictions whose weights take fewer bytes; see `help(manyclass.classifiers.compress)`."""
+    check_choice("dtype", dtype, ("auto", *DTYPES))
+    check_number("prune", prune, low=0)
+    if prune >= 1:
+        raise ValueError(f"prune is {prune!r}; it must be below 1, as some weights have to stay")
+    most = None if max_bytes is None else bytes_of(max_bytes)
+    given: Any = model
+    state: State = given._fitted
+    weights: Any = state.weights
+    check_not_compressed(weights, "compress")
+    if state.variances is not None:
+        raise ValueError(
+            "posterior is 'gaussian', whose variances take as much as the weights and cannot be compressed; fit with "
+            "posterior='point'"
+        )
+    n_kept = _kept_share(weights, "float16" if dtype == "auto" else dtype, float(prune))
+    # Without what only training needs.
+    state = replace(state, squares=None, history=state.history.without_scaling())
+    if most is None:
+        made = coded(weights, *_smaller("float16" if dtype == "auto" else dtype, weights, n_kept))
+    else:
+        beside = file_bytes(given._model(state)) + HEADER_BYTES
+        beside -= sum(array.nbytes for array in weight_tensors(weights).values())
+        made = coded(weights, *_fitting(weights, dtype, n_kept, most, beside))
+    copied: Any = clone(given)
+    copied.__dict__.update({name: own for name, own in given.__getstate__().items() if name not in given.get_params()})
+    return copied._taken(replace(state, weights=made))  # type: ignore[no-any-return]
+
+
+def check_not_compressed(weights: Any, what: str) -> None:
+    """Raise ValueError where weights are those of a compressed model."""
+    if isinstance(weights, CodedWeights):
+        raise ValueError(
+            f"{what} needs the weights that were trained; this model was compressed, to {weights.dtype}, and is for "
+            f"predictions: keep the original, call {what} on it"
+            f"{' with other arguments' if what == 'compress' else ' and compress that again'}"
+        )
+
+
+def _kept_share(weights: Trained, dtype: Dtype, prune: float) -> int | None:
+    """How many weights `prune` leaves; None: all."""
+    if prune == 0:
+        return None
+    n = n_droppable(weights)
+    n_kept = n - int(prune * n)
+    if n_kept < 1:
+        raise ValueError(f"prune is {prune!r}, which leaves none of {n}; it must be less")
+    if isinstance(weights, LinearWeights):
+        whole, listed = coded_bytes(weights, dtype), coded_bytes(weights, dtype, _n_stored(weights, n_kept))
+        if listed >= whole:
+            of_one = coded_bytes(weights, dtype, 2) - coded_bytes(weights, dtype, 1)
+            least = 1 - (whole - coded_bytes(weights, dtype, 1)) / (of_one * n)
+            raise ValueError(
+                f"prune is {prune!r}; what it leaves would take {listed} bytes as pairs of a feature and a class, and "
+                f"all weights take {whole}: leave it 0, or let it be at least {np.ceil(least * 1000) / 1000:g}"
+            )
+    return n_kept
+
+
+def _n_stored(weights: LinearWeights, n_kept: int) -> int:
+    """Weights of 0 are no pairs."""
+    return min(n_kept, int(np.count_nonzero(weights.matrix)))
+
+
+def _smaller(dtype: Dtype, weights: Trained, n_kept: int | None) -> tuple[Dtype, int | None]:
+    """The arguments of `coded`: as pairs where most weights are 0 and that takes less."""
+    if n_kept is None and isinstance(weights, LinearWeights) and weights.sparse:
+        n = _n_stored(weights, n_droppable(weights))
+        if coded_bytes(weights, dtype, n) < coded_bytes(weights, dtype):
+            return dtype, n
+    return dtype, n_kept
+
+
+def _fitting(weights: Trained, dtype: str, n_kept: int | None, most: int, beside: int) -> tuple[Dtype, int | None]:
+    """The least compression whose file takes `most` bytes, `beside` of them for what is not weights."""
+    tried: list[Dtype] = ["float16", "int8"] if dtype == "auto" else [own for own in DTYPES if own == dtype]
+    for own in tried:
+        chosen = _smaller(own, weights, n_kept)
+        if coded_bytes(weights, *chosen) + beside <= most:
+            return chosen
+    last = tried[-1]
+    whole = coded_bytes(weights, *_smaller(last, weights, n_kept)) + beside
+    try:
+        return last, most_kept(weights, last, most - beside)
+    except ValueError as error:
+        raise ValueError(
+            f"max_bytes is {most}; nothing fits: as {last} the file takes {whole} bytes, {beside} of them for labels "
+            f"and all that is not weights, and {str(error).removeprefix('prune: ')}"
+        ) from error

@@ -1,0 +1,298 @@
+"""The data of a caller, checked and in the types of the core, as points of a training or as rows to predict."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+
+from manyclass.checks import as_they_are, canonical_csr, validated_data
+from manyclass.classifiers.targets import BINARIZER, check_targets, sorted_classes
+from manyclass.model.hashing import FeatureHash
+from manyclass.model.weights import Data, Matrix
+from manyclass.training.plan import Labels
+from manyclass.training.state import Features, Points, State
+from manyclass.training.weighting import (
+    ClassWeight,
+    counting,
+    mean_of,
+    normalized,
+    raw_weights,
+    taken,
+    times_class_weight,
+)
+
+
+class _Noted(BaseEstimator):
+    """What scikit-learn's check notes the features of X on, or compares them with."""
+
+    tags: Tags
+
+    def __sklearn_tags__(self) -> Tags:
+        return self.tags
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks for a check of data: the name of an estimator's class, for messages, and its tags."""
+
+    name: str
+    tags: Tags
+
+    def noted(self, features: Features | None = None) -> Any:
+        """Return what scikit-learn's check takes for the estimator, with features that are known before."""
+        made = type(self.name, (_Noted,), {})()
+        made.tags = self.tags
+        if features is not None:
+            made.n_features_in_ = features.n
+            if features.names is not None:
+                made.feature_names_in_ = features.names
+        return made
+
+
+# Rows to predict
+
+
+def as_matrix(X: Any) -> Matrix:
+    """Checked data in the types of the core."""
+    return canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
+
+
+def as_rows(X: Data) -> Any:
+    """X, or of a sparse row, which is what `X[0]` is of a `csr_array`, the matrix of one row.
+
+    A dense vector is left to scikit-learn's check, which asks whether it is a row or a column.
+    """
+    given: Any = X
+    return sp.csr_array(given.reshape(1, -1)) if bool(sp.issparse(given)) and given.ndim == 1 else given
+
+
+def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
+    """Sorted rows of x; x itself, which may be large, where they are all of them."""
+    return x if len(rows) == x.shape[0] else x[rows]
+
+
+def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
+    """Check rows for predictions by a state, and hash their features where its own are."""
+    given = as_rows(X)
+    features, hashing = state.features, state.hashing
+    if hashing is None and features.names is None:  # else a warning of names may be due
+        rows = as_they_are(given, features.n)
+        if rows is not None:
+            return rows
+    noted = caller.noted(features if hashing is None else None)
+    x = as_matrix(
+        validated_data(noted, given, accept_sparse="csr", dtype=np.float32, order="C", reset=hashing is not None)
+    )
+    if hashing is None:
+        return x
+    features.wider(Features.of(noted))  # which compares names
+    return hashing.apply(x)
+
+
+# Points of a training
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a part of a stream has to fit.
+
+    Attributes
+    ----------
+    classes : ndarray of labels
+        Those that y need not have.
+    state : State or None
+        The model that goes on.
+    hashing : FeatureHash or None
+        Of the features of a stream that begins.
+    """
+
+    classes: NDArray[Any]
+    state: State | None = None
+    hashing: FeatureHash | None = None
+
+
+def points_of(
+    caller: Caller,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    class_weight: ClassWeight,
+    *,
+    several: bool,
+    known: Known | None = None,
+) -> Points:
+    """Check the data of a training.
+
+    Rows of weight 0 are left out as if they had not been given, with the labels that no other row has, and so are rows
+    of an indicator matrix without a label. With what is `known` before, the data are a part of a stream: weights stay
+    as they are.
+
+    Parameters
+    ----------
+    caller : Caller
+    X, y, sample_weight : what `fit` was given
+    class_weight : dict, "balanced" or None
+    several : bool
+        Whether y may be an indicator matrix.
+    known : Known or None
+
+    Raises
+    ------
+    ValueError
+        For what `fit` documents.
+    """
+    check_targets(y, several=several)
+    if several and is_indicator(y):
+        return _points_of_several(caller, X, y, sample_weight, class_weight, known)
+    noted, reset = _noted(caller, known)
+    if several:
+        check_targets(y, several=False)
+    X, y = validated_data(noted, X, y, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
+    with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+        check_classification_targets(y)
+    n_given: int = np.shape(X)[0]
+    weights = raw_weights(sample_weight, n_given)
+    rows = counting(weights)
+    y, weights = (y if rows is None else y[rows]), taken(weights, rows)
+    there = None if known is None else known.classes
+    classes, labels = sorted_classes(y, there)
+    weights = times_class_weight(weights, class_weight, labels, classes)
+    left = counting(weights)
+    if left is not None:  # a class of weight 0 has no rows left
+        rows, weights = left if rows is None else rows[left], taken(weights, left)
+        classes, labels = sorted_classes(classes[labels[left]], there)
+    if len(classes) < 2:
+        where = "" if rows is None else " in rows whose weight is above 0"
+        raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
+    x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
+    return Points(
+        x if rows is None else x[rows],
+        Labels.single(labels.astype(np.int32)),
+        classes,
+        features,
+        weights=normalized(weights) if known is None else weights,
+        rows=rows,
+        mean_weight=mean_of(weights),
+        n_given=n_given,
+        hashing=hashing,
+    )
+
+
+def _points_of_several(
+    caller: Caller, X: Any, y: Any, sample_weight: ArrayLike | None, class_weight: ClassWeight, known: Known | None
+) -> Points:
+    """The points of an indicator matrix that have labels and a weight above 0."""
+    if class_weight is not None:
+        raise ValueError(
+            f"class_weight is {class_weight!r}, which is for one label a row; with an indicator matrix y "
+            "leave it None and give fit a sample_weight"
+        )
+    noted, reset = _noted(caller, known)
+    X = validated_data(noted, X, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
+    lists = indicator_lists(y, X.shape[0])
+    if lists.shape[1] < 2:
+        raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
+    weights, has_labels = raw_weights(sample_weight, X.shape[0]), np.diff(lists.indptr) > 0
+    rows = counting(has_labels.astype(np.float64) if weights is None else has_labels * weights)
+    if not has_labels.any():
+        raise ValueError("y has no label in any row")
+    if rows is not None and len(rows) == 0:
+        raise ValueError("y has no label in any row whose weight is above 0")
+    x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
+    classes = labels_of_columns(lists.shape[1], None if known is None else known.classes)
+    if rows is not None:
+        x, lists, weights = x[rows], lists[rows], taken(weights, rows)
+    labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
+    return Points(
+        x,
+        labels,
+        classes,
+        features,
+        several=True,
+        sparse_labels=sp.issparse(y),
+        weights=normalized(weights) if known is None else weights,
+        rows=rows,
+        hashing=hashing,
+    )
+
+
+def _noted(caller: Caller, known: Known | None) -> tuple[Any, bool]:
+    """What the check notes features on, and whether it is new; else it compares them with those of the model."""
+    fitted = known is not None and known.state is not None and known.state.hashing is None
+    return (caller.noted(known.state.features), False) if fitted else (caller.noted(), True)  # type: ignore[union-attr]
+
+
+def _hashed(x: Matrix, features: Features, known: Known | None) -> tuple[Matrix, Features, FeatureHash | None]:
+    """Return checked rows, what is known of their features, and what hashes those of a stream."""
+    hashing = None if known is None else known.hashing if known.state is None else known.state.hashing
+    if known is None or hashing is None:
+        return x, features, None
+    before = features if known.state is None else known.state.features
+    return hashing.apply(x), before.wider(features), hashing
+
+
+# Indicator matrices
+
+
+def is_indicator(y: Any) -> bool:
+    """Whether y is a matrix of labels rather than a label for each point."""
+    if sp.issparse(y):
+        return True
+    shape = np.asarray(y).shape
+    return len(shape) == 2 and shape[1] != 1
+
+
+def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any]:
+    """The classes that the columns of an indicator matrix stand for: their numbers, or classes that are known."""
+    numbers = np.arange(n_columns)
+    if known is None:
+        return numbers
+    if len(known) > n_columns:
+        raise ValueError(f"y has {n_columns} columns; it must have a column for each of {len(known)} classes")
+    if len(known) == n_columns:
+        return known
+    if known.dtype.kind not in "iu" or not np.array_equal(known, numbers[: len(known)]):
+        raise ValueError(
+            f"y has {n_columns} columns, and {len(known)} classes are known by other names than their numbers; name "
+            "the labels of all columns by classes="
+        )
+    return numbers
+
+
+def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
+    """Return an indicator matrix as CSR with sorted, distinct columns and nothing but ones.
+
+    Raises
+    ------
+    ValueError
+        If it has another number of rows, or values other than 0 and 1.
+    """
+    given: Any = y if sp.issparse(y) else np.asarray(y)
+    if given.dtype.kind not in "biufc":
+        raise ValueError(f"y has shape {given.shape} and dtype {given.dtype}; {BINARIZER}")
+    matrix = sp.csr_array(given)
+    if matrix.ndim != 2 or matrix.shape[0] != n_samples:
+        raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
+    if not np.isin(matrix.data, (0, 1)).all():
+        at = int(np.flatnonzero(~np.isin(matrix.data, (0, 1)))[0])
+        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
+        raise ValueError(
+            f"y has shape {matrix.shape} and holds {matrix.data[at]:g}; a matrix of labels holds 0 and 1, which row "
+            f"{row} does not, and one label for each point is a 1d array; {BINARIZER}"
+        )
+    matrix = canonical_csr(matrix)
+    if not np.isin(matrix.data, (0, 1)).all():
+        raise ValueError("y holds an entry more than once; an indicator matrix of labels holds each once")
+    if not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    return matrix

@@ -1,0 +1,164 @@
+"""The best classes of each row without those that a caller excludes, such as what a user has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass.classifiers.targets import find_positions
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+
+Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | None
+Pattern = tuple[NDArray[np.int64], NDArray[np.int64]]  # row pointers, and the sorted positions of each row
+# Rows and a number of classes to the positions, values and standard errors of the best ones.
+Best = Callable[[Matrix, int], tuple[Ids, Floats, Doubles]]
+
+BLOCK_CELLS = 1 << 20  # classes found at a time: 20 MB with what is made of them
+
+
+def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
+    """Return which classes each row is not to get.
+
+    Parameters
+    ----------
+    exclude : matrix of shape (n_rows, n_classes), or sequence of n_rows arrays of labels
+        Of a matrix the entries that are not 0. Labels that are no classes are never returned, and left out here.
+    n_rows : int
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    indptr : ndarray of shape (n_rows + 1,), int64
+    positions : ndarray, int64
+        Sorted and distinct in each row.
+
+    Raises
+    ------
+    ValueError
+        If it has another shape or number of rows, labels of another kind than the classes, or is dense with
+        values other than 0 and 1.
+    """
+    if sp.issparse(exclude) or (isinstance(exclude, np.ndarray) and exclude.shape == (n_rows, len(classes))):
+        return _of_matrix(exclude, (n_rows, len(classes)))
+    if len(exclude) != n_rows:
+        raise ValueError(f"exclude has {len(exclude)} lists of labels; X has {n_rows} rows")
+    given = [np.asarray(labels) for labels in exclude]
+    for row, labels in enumerate(given):
+        if labels.ndim != 1:
+            raise ValueError(
+                f"exclude[{row}] is {exclude[row]!r}; it must be a list of labels, one list for each row of X, or "
+                f"exclude a matrix of shape {(n_rows, len(classes))}"
+            )
+    found = [find_positions(labels, classes, f"exclude[{row}]") for row, labels in enumerate(given)]
+    sets = [np.unique(positions[positions >= 0]) for positions in found]
+    indptr = np.zeros(n_rows + 1, dtype=np.int64)
+    np.cumsum([len(some) for some in sets], out=indptr[1:])
+    return indptr, np.concatenate([*sets, np.zeros(0, np.int64)]).astype(np.int64)
+
+
+def _of_matrix(exclude: Any, shape: tuple[int, int]) -> Pattern:
+    given = exclude.reshape(1, -1) if exclude.ndim == 1 else exclude
+    if given.shape != shape:
+        raise ValueError(f"exclude has shape {given.shape}; it must be {shape}: rows of X by classes")
+    if not sp.issparse(given) and not np.isin(given, (0, 1)).all():
+        value = given[~np.isin(given, (0, 1))][0]
+        raise ValueError(
+            f"exclude has shape {shape}, that of an indicator matrix, and holds {value!r}; it must hold 0 and 1, or be "
+            "a list of arrays of labels"
+        )
+    matrix = sp.csr_array(given, copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return np.asarray(matrix.indptr, dtype=np.int64), np.asarray(matrix.indices, dtype=np.int64)
+
+
+def best_but(
+    x: Matrix, k: int, pattern: Pattern, n_classes: int, best: Best, *, in_place: bool = False
+) -> tuple[Ids, Floats, Doubles]:
+    """Return the k best classes of each row that are not excluded: what `best` gives for k, and as many as excluded.
+
+    Rows are taken together by how many they exclude, up to the next power of two, so that a row with many
+    does not make the others' lists long; lists of `BLOCK_CELLS` classes are in memory at a time.
+
+    Parameters
+    ----------
+    x : csr_array or ndarray of shape (n_rows, n_features)
+    k : int
+    pattern : tuple
+        See `excluded`.
+    n_classes : int
+    best : callable
+    in_place : bool, default=False
+        Whether what `best` finds for a row depends on its place in x: then all rows are asked for at once.
+
+    Returns
+    -------
+    positions : ndarray of shape (n_rows, k), int32
+        -1 where fewer than k classes are left.
+    values : ndarray of shape (n_rows, k), float32
+        -inf there.
+    std : ndarray of shape (n_rows,), float64
+    """
+    indptr, wrong = pattern
+    counts = np.diff(indptr)
+    extra = np.where(counts > 0, 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64), 0)
+    widths = np.minimum(n_classes, k + extra)
+    if in_place:
+        widths = np.full(len(counts), widths.max(initial=k))
+    ids = np.full((len(counts), k), -1, dtype=np.int32)
+    values = np.full((len(counts), k), -np.inf, dtype=np.float32)
+    std = np.zeros(len(counts))
+    for width in np.unique(widths):
+        of_width = np.flatnonzero(widths == width)
+        step = len(counts) if in_place else max(1, BLOCK_CELLS // int(width))
+        for first in range(0, len(of_width), step):
+            rows = of_width[first : first + step]
+            found, scores, std[rows] = best(x[rows], int(width))
+            bad = _contained(found, indptr, wrong, rows, n_classes)
+            kept = np.argsort(bad, axis=1, kind="stable")[:, :k]
+            left = ~np.take_along_axis(bad, kept, axis=1)
+            ids[rows] = np.where(left, np.take_along_axis(found, kept, axis=1), -1)
+            values[rows] = np.where(left, np.take_along_axis(scores, kept, axis=1), -np.inf)
+    return ids, values, std
+
+
+def _contained(
+    found: Ids, indptr: NDArray[np.int64], wrong: NDArray[np.int64], rows: NDArray[np.intp], n_classes: int
+) -> NDArray[np.bool_]:
+    """Whether each class found is among those that its row excludes."""
+    pieces = [wrong[indptr[row] : indptr[row + 1]] + at * n_classes for at, row in enumerate(rows)]
+    keys = np.concatenate([*pieces, np.array([np.iinfo(np.int64).max])])  # sorted, as the rows of positions are
+    asked = found + n_classes * np.arange(len(rows), dtype=np.int64)[:, np.newaxis]
+    within: NDArray[np.bool_] = keys[np.searchsorted(keys, asked)] == asked
+    return within
+
+
+def labels_at(classes: NDArray[Any], positions: Ids) -> NDArray[Any]:
+    """Return the labels of positions; where there is none (-1), what stands for a missing label.
+
+    That is -1 among integers, NaN among floats, the empty string, NaT among dates and time spans; unsigned integers,
+    booleans and objects become objects with None.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+    positions : ndarray of any shape, int32
+
+    Returns
+    -------
+    ndarray of the shape of `positions`
+    """
+    labels: NDArray[Any] = classes[positions]
+    missing = positions < 0
+    if not missing.any():
+        return labels
+    kind = classes.dtype.kind
+    if kind not in "ifUmM":
+        labels = labels.astype(object)
+    fill = {"i": -1, "f": np.nan, "U": ""}.get(kind)
+    labels[missing] = classes.dtype.type("NaT") if kind in "mM" else fill
+    return labels

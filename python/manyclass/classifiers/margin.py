@@ -1,0 +1,310 @@
+"""MarginClassifier: the max-margin loss of one or several labels, with search for the classes that matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.metaestimators import available_if
+
+from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
+from manyclass.choosing.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.choosing.rules import EMBEDDED_DIM
+from manyclass.choosing.softmax_plans import Settled, opened_batches
+from manyclass.classifiers.base import Passes, Unseen
+from manyclass.classifiers.exclusion import Exclude, labels_at
+from manyclass.classifiers.partial_fit import go_on_warm
+from manyclass.classifiers.planner import Planner, Settlement, resolved
+from manyclass.classifiers.runs import check_composed
+from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.classifiers.streams import Parts
+from manyclass.model.tensor_file import PathLike
+from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
+from manyclass.models import MODELS
+from manyclass.parts import Given, Parameters, Part, resolve_part
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import SOLVERS
+from manyclass.training.calls import Call
+from manyclass.training.checkpoint import EVERY
+from manyclass.training.passes import Callback
+from manyclass.training.plan import Watch
+from manyclass.training.state import Points, State
+from manyclass.training.train import train
+from manyclass.training.weighting import ClassWeight, check_class_weight
+
+LOSSES = ("margin", "triplet")
+MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
+MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
+MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
+
+
+class MarginPlanner(Planner):
+    """Of MarginClassifier."""
+
+    several: ClassVar[bool] = True
+    trains_log_odds: ClassVar[bool] = False
+
+    def check(self) -> Chosen:
+        """See `Planner`."""
+        own = self.parameters
+        check_choice("loss", own["loss"], LOSSES)
+        check_flag("warm_start", own["warm_start"])
+        check_composed(own)
+        check_class_weight(own["class_weight"])
+        check_number("smoothing", own["smoothing"], low=0)
+        check_number("max_iter", own["max_iter"], low=1, integer=True)
+        check_loop_numbers(own)
+        return Chosen(
+            resolve_part("solver", own["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
+            resolve_part("sampler", own["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
+            resolve_part("model", own["model"], MARGIN_MODELS, "manyclass.models"),
+        )
+
+    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Any, state: State | None) -> State:
+        """See `Planner`."""
+        own = replace(self, parameters=parameters)
+        if state is not None:
+            return go_on_warm(own, state, points, watch)
+        settled = own.settle(points.x, points.n_classes)
+        return train(None, points, settled.plan, watch).with_told(params=settled.params)
+
+    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+        """See `Planner`."""
+        own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
+        return Settlement(own.settle(points.x, points.n_classes), points)
+
+    def settle(self, x: Matrix, n_classes: int) -> Settled:
+        """Return the plan, and what parameters left open became in it."""
+        own, chosen, given = self.parameters, self.check(), Given(self.parameters)
+        for name in ("solver", "sampler", "model", "loss", "class_weight", "warm_start"):
+            given.take(name)
+        smoothing = float(given.take("smoothing")) if own["loss"] == "margin" else 0.0
+        assert chosen.solver is not None
+        assert chosen.model is not None
+        embeds = chosen.model.name == "embedding"
+        if chosen.solver.name == "implicit" and (own["loss"] != "margin" or embeds):
+            raise ValueError(
+                "solver='implicit' needs loss='margin' and no embeddings; they are "
+                f"{own['loss']!r} and {own['model']!r}"
+            )
+        plan = batches_plan(
+            given,
+            chosen,
+            x,
+            n_classes,
+            loss=own["loss"],
+            smoothing=smoothing,
+            open_=Open(n_negatives=256, max_iter=10, decay=0.9),
+            dim=int(given.take("dim", EMBEDDED_DIM)) if embeds else None,
+            relu=embeds and chosen.model.get_params()["activation"] == "relu",
+            source=batch_source(chosen.sampler, n_classes, sampled=False, draws=SAMPLERS["uniform"]()),
+        )
+        given.refuse_rest("here")
+        return Settled(plan, opened_batches(own, plan, chosen.solver))
+
+
+def _nothing(points: Points) -> None:
+    """A margin's run is given nothing beside its data."""
+
+
+def _gives_probabilities(model: MarginClassifier) -> bool:
+    if model.calibration is None if not hasattr(model, "_weights") else model.calibration_ is None:
+        raise AttributeError("MarginClassifier has no probabilities without calibration; set calibration='temperature'")
+    return True
+
+
+class MarginClassifier(LabelClassifier):
+    r"""Linear or one-hidden-layer classifier by the smoothed max-margin loss (Yen et al., ICML 2018).
+
+    Minimises the mean over points of
+
+    .. math:: L_\mu(z, P) = \max_{\alpha \in C} \langle z + 1_N, \alpha\rangle - \frac\mu2 |\alpha|^2,
+        \qquad z = W \phi(x) + b,
+
+    P being a point's labels, N the other classes and C the bi-simplex (eq. 10-11; see `manyclass.losses`), by
+    minibatches. With :math:`\mu = 0` it is :math:`[\max_{j \in N, k \in P} 1 + z_j - z_k]_+`. :math:`\phi(x)` is x or,
+    with model="embedding", the sum of its embeddings. Only classes near the margin have gradients: a search finds them.
+
+    Parameters
+    ----------
+    loss : {"margin", "triplet"}, default="margin"
+        "triplet" sums :math:`[1 + z_j - z_k]_+` over all pairs instead (eq. 7).
+    smoothing : float, default=1.0
+        :math:`\mu \ge 0`, of the margin. Yen et al. take 1 for one label, 5 for several.
+    solver : {"adagrad", "sgd", "implicit"} or object of manyclass.solvers, default="adagrad"
+        "adagrad": each row of W and embedding has its own step size, learning_rate over the root of the sum of squared
+        gradients, times decay ** pass. "sgd": plain minibatches. "implicit": the proximal step, in closed form: that of
+        the margin smoothed by :math:`\mu + \eta|\phi(x)|^2`; for loss="margin" without embeddings. Of their parameters,
+        schedule, decay, batch_size (None: 32, n_classes / 16 up to 512 classes), share_classes and shuffle are used.
+    sampler : str or object of manyclass.samplers, default="all"
+        Which wrong classes a step sees: "all", drawn ones ("uniform", "frequency", ...), or the best by "search".
+    n_negatives : int or "auto", default="auto"
+        Classes that are drawn; "auto" is 256.
+    model : {"linear", "embedding"} or object of manyclass.models, default="linear"
+        See `SoftmaxClassifier`.
+    dim : int or "auto", default="auto"
+        Length of the embeddings; "auto": 192.
+    learning_rate : float or "auto", default="auto"
+        > 0, half for embeddings. "auto": 1 / root mean square of rows' lengths ("adagrad") or 1 / mean square.
+    max_iter : int, default=10
+        Passes over the data.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes; see `SoftmaxClassifier`.
+    fit_intercept : bool, default=True
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores. Results do not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the embeddings, the visiting order, the draws and the index.
+    verbose : int, default=0
+        Above 0: a progress bar.
+    calibration : {"temperature"} or None, default=None
+        Make probabilities of scores by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
+    n_models : int, default=1
+        Mean of the scores of so many runs that differ by their seed; see `SoftmaxClassifier`.
+    warm_start : bool, default=False
+        `fit` begins at the weights of the last fit; see `help(manyclass.classifiers.partial_fit)`.
+
+    Attributes
+    ----------
+    classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
+    multilabel_, n_labels_, threshold_ : bool, int, float: indicator y, mean labels a row, score of as many, or None
+    coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
+    loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
+    resolved_params_ : dict, what parameters left open became
+    calibration_, n_iter_, n_features_in_, feature_names_in_ : Calibration or None, int, int, names of features
+
+    Notes
+    -----
+    Scores are no log-probabilities, and there is no `predict_proba`, unless calibration="temperature" makes both.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyclass import MarginClassifier
+    >>> X = np.eye(3, dtype=np.float32)[[0, 1, 2] * 20]
+    >>> MarginClassifier(random_state=0).fit(X, [5, 6, 7] * 20).predict(X[:3]).tolist()
+    [5, 6, 7]
+    """
+
+    _planner = MarginPlanner
+
+    def __init__(
+        self,
+        *,
+        loss: Literal["margin", "triplet"] = "margin",
+        smoothing: float = 1.0,
+        solver: Literal["adagrad", "sgd", "implicit"] | Part = "adagrad",
+        sampler: Literal["all", "uniform", "frequency", "block", "frequency_block", "search"] | Part = "all",
+        n_negatives: int | Literal["auto"] = "auto",
+        model: Literal["linear", "embedding"] | Part = "linear",
+        dim: int | Literal["auto"] = "auto",
+        learning_rate: float | Literal["auto"] = "auto",
+        max_iter: int = 10,
+        class_weight: ClassWeight = None,
+        fit_intercept: bool = True,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        calibration: Literal["temperature"] | None = None,
+        n_models: int = 1,
+        warm_start: bool = False,
+    ) -> None:
+        self.loss = loss
+        self.smoothing = smoothing
+        self.solver = solver
+        self.sampler = sampler
+        self.n_negatives = n_negatives
+        self.model = model
+        self.dim = dim
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.calibration = calibration
+        self.n_models = n_models
+        self.warm_start = warm_start
+
+    def fit(
+        self,
+        X: Data | Parts,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
+        callback: Callback | None = None,
+        max_seconds: float | None = None,
+        checkpoint: PathLike | None = None,
+        every: str | int = EVERY,
+        resume: bool = False,
+    ) -> Self:
+        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
+        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
+            Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
+        sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
+        callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        """
+        passes = Passes(callback, max_seconds, checkpoint, every, resume)
+        return self._fit((X, y, sample_weight), _nothing, passes, classes=classes, max_memory=max_memory)
+
+    def predict_top_k(  # type: ignore[override]
+        self, X: Data, k: int, *, exclude: Exclude = None
+    ) -> tuple[NDArray[Any], Floats]:
+        """Return the k labels of highest score with their scores, best first.
+
+        Parameters
+        ----------
+        X, k : {array-like, sparse matrix} of shape (n_samples, n_features); int in [1, n_classes]
+        exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
+            What a row is not to get: see `SoftmaxClassifier.predict_top_k`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
+        scores : ndarray of shape (n_samples, k), float32; -inf where exclude leaves fewer than k labels
+        """
+        x = self._validated(X)
+        check_number("k", k, low=1, high=len(self.classes_), integer=True)
+
+        def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            found, log_probabilities = self._top_k(some, width)
+            if self.calibration_ is not None:
+                return found, self._stated(log_probabilities).astype(np.float32), np.zeros(len(found))
+            shift = self._weights.log_normalizers(some, n_threads_from(self.n_jobs))
+            return found, (log_probabilities + shift[:, np.newaxis]).astype(np.float32), shift
+
+        positions, scores, _ = self._best(x, int(k), exclude, best)
+        return labels_at(self.classes_, positions), scores
+
+    def evaluate(
+        self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
+    ) -> dict[str, float]:
+        """Return exact means over rows, "error" and "top5_error", and "n_unseen", the rows left out; of an indicator
+        matrix "error", "precision_at_1", "precision_at_3" and "precision_at_5", over the rows that have labels.
+
+        Parameters
+        ----------
+        X, y, sample_weight : data, their labels and weights, as in fit
+        unseen : {"drop", "error"}, default="drop"
+            Rows whose label was not seen in fit are left out, or refused by a ValueError.
+        """
+        found = super().evaluate(X, y, sample_weight, unseen=unseen)
+        if self.calibration_ is None:
+            found.pop("log_loss", None)
+        return found
+
+    # Scores of a margin are no log-probabilities: without calibration there is neither of these.
+
+    predict_proba = available_if(_gives_probabilities)(LabelClassifier.predict_proba)
+    predict_log_proba = available_if(_gives_probabilities)(LabelClassifier.predict_log_proba)

@@ -1,0 +1,209 @@
+"""Training that goes on: `partial_fit` with new rows, and new classes, of a model that is there or begins with them.
+
+Rows of a call are visited once, or n_passes times, by the steps that `fit` would make, those of "implicit" where `fit`
+makes passes over all rows ("lbfgs"). What a call begins at:
+
+- Weights of new classes are 0, or what `new_classes` says, their intercepts as if the old ones, less the logarithms of
+  their counts, went for them; features may come, too, by `new_features`: see `help(manyclass.training.growth)`.
+- Parameters that were left open are what the first training made of them, as `resolved_params_` has it.
+- The step size is that of the schedule of `fit`, wound back by the share that new rows have: to its beginning where
+  there are as many as the model has seen, and hardly at all for a few; the passes of the call go through what then is
+  left of it. A stream that began without `fit` keeps the first step size.
+- u of the double sum: the mean log-normaliser of a few of the rows, less the score of the row's own label. It is as
+  good as the exact value there, where log K loses 0.05 nats a call. In a stream without `fit` it is log K, as in `fit`.
+
+By minibatches and on pairs (several labels, embeddings, searches, margins) there is more:
+
+- Adagrad's sums go on; those of a new class, or a new pair of a feature and a class, begin at 0.
+- A file holds these sums, so that a model that is read learns on as the one that was saved; those of pairs make it half
+  as long again, and `compress` leaves them out.
+- A pair of the new rows gets a weight if `min_count` of these rows have it; weights that were pruned come back so.
+- A search makes its index from the weights that are there, anew in each call; only a first call warms up.
+- The parts of a hybrid go on apart, by the losses and on the scales that each was trained with: in the sum, a loss of
+  one part alone would undo its scale. The scales of the sum stay those of the fit, found on rows held out. In a stream
+  without they are found anew on the rows of each call before it is trained on (bench/decisions.md).
+
+`half_life` makes old rows fade, for data that drift: see `help(manyclass.training.forgetting)`.
+Instead of arrays, X may be a stream of parts: see `help(manyclass.classifiers.streams)`.
+
+Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it
+gives at once, and what one pass of `fit` gives, where nothing depends on the rows to come: with all classes named, a
+step size by number, shuffle=False, and a sampler that does not count frequencies; parts end where batches do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass.checks import check_number
+from manyclass.classifiers.compress import check_not_compressed
+from manyclass.classifiers.data import Known, is_indicator, points_of
+from manyclass.classifiers.planner import Planner
+from manyclass.classifiers.runs import is_composed
+from manyclass.classifiers.targets import check_targets, sorted_classes
+from manyclass.model.hashing import FeatureHash
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import LinearWeights, Matrix
+from manyclass.parts import Parameters
+from manyclass.training.calls import Call
+from manyclass.training.growth import NewFeatures, Starts, check_starts, widened
+from manyclass.training.plan import Watch
+from manyclass.training.state import Points, State
+from manyclass.training.train import train
+
+
+def checked_call(
+    n_passes: int,
+    learning_rate: float | None,
+    half_life: float | None,
+    new_classes: Starts | None,
+) -> Call:
+    """Return what a call of `partial_fit` was given, checked."""
+    check_number("n_passes", n_passes, low=1, integer=True)
+    for name, value in (("learning_rate", learning_rate), ("half_life", half_life)):
+        if value is not None:
+            check_number(name, value, low=0, open_low=True)
+    check_starts(new_classes)
+    return Call(int(n_passes), learning_rate, half_life, new_classes)
+
+
+def go_on(
+    planner: Planner,
+    state: State | None,
+    data: tuple[Any, Any, ArrayLike | None],
+    classes: ArrayLike | None,
+    call: Call,
+    new_features: NewFeatures = "error",
+    hashing: FeatureHash | None = None,
+) -> State:
+    """Return the state after a call with X, y and sample_weight; `hashing` is that of a stream which begins."""
+    X, y, sample_weight = data
+    planner.check()
+    check_can_go_on(planner.parameters, state)
+    if state is not None:
+        if planner.several:
+            _check_same_kind(state, y)
+        state = widened(state, X, new_features, planner.caller.name)
+    known = Known(_known(state, classes), state, hashing)
+    weight = planner.parameters["class_weight"]
+    points = points_of(planner.caller, X, y, sample_weight, weight, several=planner.several, known=known)
+    _check_columns(points, classes)
+    found = planner.settle_call(state, points, call)
+    after = train(state, found.points, found.settled.plan, call=call, scaling=found.scaling)
+    if state is None:
+        after = after.with_told(**found.settled.told)
+    return planner.labelled(after, points, state)
+
+
+def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> State:
+    """Make a fit that begins at a model which is not linear of one label a row.
+
+    Raises
+    ------
+    ValueError
+        If the data are not of the kind of the last fit, or lack one of its classes.
+    """
+    check_features(state, points)
+    if points.several != state.several:
+        told = ("one label a row", "several labels a row")
+        raise ValueError(
+            f"warm_start is True and y has {told[points.several]}; the last fit had {told[state.several]}: set it to "
+            "False"
+        )
+    gone = np.setdiff1d(state.classes, points.classes)
+    if len(gone):
+        raise ValueError(
+            f"warm_start is True and y lacks {gone.tolist()[0]!r}, a class of the last fit; this model keeps its "
+            "classes: use partial_fit, or set warm_start to False"
+        )
+    part = planner.parameters["model"]
+    if getattr(part, "prune", 0) > 0:
+        raise ValueError(f"prune is {part.prune!r}; a fit that begins warm drops no weights: set warm_start to False")
+    call = Call(whole=True)
+    found = planner.settle_call(state, points, call)
+    return train(state, found.points, found.settled.plan, watch, call=call, scaling=found.scaling)
+
+
+def check_features(state: State, points: Points) -> None:
+    """Raise ValueError where a fit that begins warm has another number of features than the model."""
+    if state.features.n != points.x.shape[1]:
+        raise ValueError(
+            f"warm_start is True and X has {points.x.shape[1]} features; the last fit had {state.features.n}"
+        )
+
+
+def check_can_go_on(parameters: Parameters, state: State | None = None) -> None:
+    """Refuse compressed weights, and parameters that need all rows at once."""
+    check_not_compressed(None if state is None else state.weights, "partial_fit")
+    if is_composed(parameters):
+        name = "calibration" if parameters["n_models"] in (1, "auto") else "n_models"
+        raise ValueError(
+            f"{name} is {parameters[name]!r}; partial_fit trains one model and holds no rows out: leave it "
+            f"{1 if name == 'n_models' else None!r}"
+        )
+    if parameters.get("early_stopping", False):
+        raise ValueError("early_stopping is True; partial_fit holds no rows out: set it to False")
+    weight = parameters["class_weight"]
+    if isinstance(weight, str):
+        raise ValueError(
+            f"class_weight is {weight!r}, which counts all rows; with partial_fit it must be None or a dict"
+        )
+
+
+def _known(state: State | None, classes: ArrayLike | None) -> NDArray[Any]:
+    """The classes of a call that y need not have."""
+    own = np.zeros(0, dtype=np.int64) if state is None else state.classes
+    if classes is None:
+        return np.asarray(own)
+    check_targets(classes, several=False)
+    named = np.asarray(classes)
+    if named.ndim != 1 or not len(named):
+        raise ValueError(f"classes has shape {np.shape(classes)}; it must be a list of one or more labels")
+    return sorted_classes(named, own if len(own) else None, "classes")[0]
+
+
+def _check_same_kind(state: State, y: Any) -> None:
+    """Refuse several labels a row for a model of one, and the reverse."""
+    check_targets(y)
+    several = is_indicator(y)
+    if state.several != several:
+        told = ("one label a row", "an indicator matrix of labels")
+        raise ValueError(f"y has {told[several]}; the model was trained with {told[state.several]}")
+
+
+def _check_columns(points: Points, classes: ArrayLike | None) -> None:
+    """Refuse names of an indicator matrix's columns that are not sorted."""
+    if points.several and classes is not None and not np.array_equal(np.asarray(classes), points.classes):
+        raise ValueError(
+            "classes are not sorted or not distinct; with an indicator matrix y they are the labels of its columns, "
+            "in the order of classes_"
+        )
+
+
+# What linear models of one label a row share
+
+
+def as_stored(weights: LinearWeights | None, x: Matrix) -> Matrix:
+    """The rows as the weights' storage needs them: sparse data train feature-major weights, dense data others."""
+    if weights is None or weights.sparse == isinstance(x, sp.csr_array):
+        return x
+    return sp.csr_array(x) if weights.sparse else np.ascontiguousarray(x.toarray())  # type: ignore[union-attr]
+
+
+def scaled_for_call(
+    state: State | None, points: Points, *, scales: bool, centre: bool
+) -> tuple[Points, FeatureScaling | None]:
+    """Return the points as training sees them, scaled as those of the model or, of a first call, by its own rows."""
+    weights = None if state is None else state.weights
+    x: Matrix = as_stored(weights, points.x)  # type: ignore[arg-type]
+    scaling = None if state is None else state.history.scaling
+    if scaling is not None:
+        scaling = scaling.widened(x, centre=centre, weights=points.weights)
+    elif scales:  # a stream begins, or a model of an older file goes on
+        scaling = FeatureScaling.of(x, centre=centre, weights=points.weights)
+    return replace(points, x=x if scaling is None else scaling.apply(x)), scaling

@@ -1,0 +1,163 @@
+"""From a class of estimators with its parameters to states: what fits, calls of `partial_fit` and streams ask of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from manyclass.checks import n_threads_from
+from manyclass.choosing.softmax_plans import Settled, is_open
+from manyclass.classifiers.data import Caller
+from manyclass.model.scaling import FeatureScaling
+from manyclass.parts import Parameters
+from manyclass.training.calibration import Calibration
+from manyclass.training.calls import Call
+from manyclass.training.plan import Watch
+from manyclass.training.state import Points, State
+
+# Rows that a threshold is found on: so many, fewer where there are many classes, which takes a part of a pass.
+MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What a call trains with: a plan, and the points as it sees them, scaled where there is a scaling."""
+
+    settled: Settled
+    points: Points
+    scaling: FeatureScaling | None = None
+
+
+@dataclass(frozen=True)
+class Planner(ABC):
+    """The choices of a class of estimators, by parameters and data; it holds no model.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    caller : Caller
+        For checks of data.
+    several : bool
+        Whether rows may have several labels.
+    trains_log_odds : bool
+        Whether e^z is a probability but for its normaliser.
+    """
+
+    parameters: Parameters
+    caller: Caller
+
+    several: ClassVar[bool] = False
+    trains_log_odds: ClassVar[bool] = True
+
+    @abstractmethod
+    def check(self) -> Any:
+        """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
+
+    @abstractmethod
+    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Any, state: State | None) -> State:
+        """Make one run of a fit.
+
+        Parameters
+        ----------
+        parameters : Parameters
+            Those of the run.
+        points, watch : Points and Watch
+        given : object
+            What `fit` was given beside the data.
+        state : State or None
+            What it begins at.
+        """
+
+    @abstractmethod
+    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+        """Return what a call trains with."""
+
+    @property
+    def carries_two(self) -> bool:
+        """Whether the rows of a linear model carry two numbers from pass to pass: a location and a scale."""
+        return False
+
+    def changed(self, **values: Any) -> Planner:
+        """Return it with other parameters."""
+        return replace(self, parameters=self.parameters.changed(**values))
+
+    def labelled(self, state: State, points: Points, before: State | None = None) -> State:
+        """Return a state with the number of labels that it predicts, and their threshold.
+
+        Parameters
+        ----------
+        state : State
+        points : Points
+            Those of its training.
+        before : State or None
+            What a call went on from.
+        """
+        if not self.several:
+            return state
+        goes_on = before is not None or state.history.n_fit == 0
+        if goes_on:  # the counts are of all calls
+            n_labels = float(state.counts.sum()) / state.history.n_counting
+        else:
+            n_labels = float(np.average(np.diff(points.labels.indptr), weights=points.weights))
+        state = replace(state, n_labels=max(1, round(n_labels)), threshold=None)
+        if before is not None and len(points.labels) < LEAST_ROWS:  # too few rows to find another
+            return replace(state, threshold=before.threshold)
+        if not points.several:
+            return state
+        return replace(state, threshold=self._best_threshold(state, points))
+
+    def _best_threshold(self, state: State, points: Points) -> float | None:
+        """The threshold that gives some of the rows as many labels as they have; None if `n_labels` each fit better."""
+        weights, n_labels, calibration = state.weights, state.n_labels, state.calibration
+        n_threads, n_classes = n_threads_from(self.parameters["n_jobs"]), weights.n_classes
+        n_some = min(len(points.labels), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes))
+        rows = np.linspace(0, len(points.labels) - 1, n_some).astype(np.intp)
+        x, (indptr, ids) = points.x[rows], (points.labels.indptr, points.labels.ids)
+        true = {(at, k) for at, row in enumerate(rows) for k in ids[indptr[row] : indptr[row + 1]].tolist()}
+        best, log_p = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)
+        values: NDArray[np.floating[Any]] = log_p
+        probable = self.trains_log_odds or calibration is not None
+        if not probable:
+            values = log_p + weights.log_normalizers(x, n_threads)[:, np.newaxis]
+        right = np.array([[(at, k) in true for k in row] for at, row in enumerate(best.tolist())])
+        r = np.ones((n_some, 1)) if points.weights is None else points.weights[rows, np.newaxis]
+        n_true = float(np.diff(indptr)[rows] @ r[:, 0])  # all counts are of weighted rows
+        order = np.argsort(-values, axis=None, kind="stable")
+        ordered = values.ravel()[order]
+        last = int(np.searchsorted(np.cumsum(np.broadcast_to(r, values.shape).ravel()[order]), n_true))
+        if last + 1 >= ordered.size or not np.isfinite(ordered).all():
+            return None
+        limit = (float(ordered[last]) + float(ordered[last + 1])) / 2
+        above = values > limit
+        above[:, 0] = True
+        # F = 2 |right and found| / (|found| + |true|), over all rows together.
+        of_threshold = (r * (right & above)).sum() / ((r * above).sum() + n_true)
+        of_count = (r * right[:, :n_labels]).sum() / (n_labels * r.sum() + n_true)
+        if of_threshold <= of_count:
+            return None
+        return _stated(limit, calibration) if probable else limit
+
+
+def _stated(limit: float, calibration: Calibration | None) -> float:
+    return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
+
+
+def resolved(parameters: Parameters, state: State) -> Parameters:
+    """Return the parameters, those left open being what a fit has made of them; what is set since then counts."""
+    found, told = state.told.params, {}
+    if (n_models := found.get("n_models", 1)) > 1:  # their mean is one model, with the columns of all
+        found = {**found, "n_models": 1, "dim": n_models * found.get("dim", parameters["dim"])}
+        parameters = parameters.changed(dim="auto")
+    for name, value in found.items():
+        given = parameters[name]
+        if is_open(given) or given == getattr(value, "name", ""):
+            told[name] = value
+        elif getattr(given, "name", None) == getattr(value, "name", ""):  # a part of its own numbers, some left open
+            own, set_by_hand = value.get_params(), given.get_params()
+            told[name] = clone(given).set_params(**{key: own[key] for key in own if is_open(set_by_hand[key])})
+    return parameters.changed(**told)

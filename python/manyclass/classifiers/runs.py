@@ -1,0 +1,235 @@
+"""Fits of several models made into one: the mean of runs that differ by their seed, calibrated on held-out rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manyclass.checks import check_number, n_threads_from
+from manyclass.choosing import rules as auto
+from manyclass.model.weights import Doubles
+from manyclass.parts import Parameters
+from manyclass.training.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
+from manyclass.training.interrupts import was_interrupted
+from manyclass.training.passes import warn_user
+from manyclass.training.plan import Watch
+from manyclass.training.squares import HybridSquares
+from manyclass.training.state import History, Points, State
+from manyclass.training.validation import fork
+
+FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction
+# The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
+# rows is worth 0.02 to 0.04 nats on bibtex, delicious and eurlex57k, and fits of so few rows are short; T is that of
+# the first fit, which is as good for the second one (bench/decisions.md).
+MOST_WITHOUT = 0.03
+
+Run = Callable[[Parameters, Points, Watch], State]  # makes one run, by parameters that ask for no more
+
+
+def check_composed(parameters: Parameters) -> None:
+    """Raise ValueError or TypeError for a `calibration` or `n_models` that there is not."""
+    check_calibration(parameters["calibration"])
+    if parameters["warm_start"] and is_composed(parameters):
+        raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
+    if not _leaves_open(parameters):
+        check_number("n_models", parameters["n_models"], low=1, integer=True)
+
+
+def _leaves_open(parameters: Parameters) -> bool:
+    """Whether the number of runs is left to the first one, where a class has that choice."""
+    return parameters.is_auto("n_models") and parameters.default("n_models") == "auto"
+
+
+def is_composed(parameters: Parameters) -> bool:
+    """Whether what is set asks for more than one run."""
+    several = not (_leaves_open(parameters) or parameters["n_models"] == 1)
+    return bool(several or parameters["calibration"] is not None)
+
+
+def parameters_of_fit(parameters: Parameters, watch: Watch, points: Points, **named: ArrayLike | None) -> Parameters:
+    """Return the parameters of a fit, with the seed of its checkpoints where there are some.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    watch : Watch
+        With or without checkpoints, which are told what the fit is made of.
+    points : Points
+    **named : array-like or None
+        What else `fit` was given.
+    """
+    if watch.checkpoints is None:
+        return parameters
+    data = {
+        "X": points.x,
+        "y": np.concatenate([points.labels.indptr, points.labels.ids]),
+        "classes": points.classes,
+        "sample_weight": points.weights,
+        "limit of seconds": bool(np.isfinite(watch.max_seconds)),  # with one, "auto" tries less
+        **{name: None if given is None else np.asarray(given) for name, given in named.items()},
+    }
+    return watch.checkpoints.seeded(parameters, data)
+
+
+def fit_runs(
+    parameters: Parameters, points: Points, watch: Watch, run: Run, *, noise: str = "gumbel", warm: bool = False
+) -> tuple[State, Points]:
+    """Fit as `n_models` and `calibration` say.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    points, watch : Points and Watch
+        Seconds are those of all runs together, in equal parts; a callback that stops a run, or Ctrl-C, ends the fit
+        with the runs so far. n_models="auto" adds none with a limit of seconds, or where the first one was ended.
+    run : callable
+        Makes one run.
+    noise : str
+        Of the utilities.
+    warm : bool
+        Whether the run begins at the weights of the last fit; then it is the only one.
+
+    Returns
+    -------
+    state : State
+    points : Points
+        Those that it was trained on.
+    """
+    if not is_composed(parameters):
+        state = run(parameters, points, watch)
+        if not warm and _leaves_open(parameters):
+            state = _Runs(parameters, watch, run, 1).added_to(state, points)
+        return state, points
+    if parameters["calibration"] is None:
+        return _Runs(parameters, watch, run, 1).mean(points), points
+    n_classes, several = points.n_classes, points.several
+    n_rows = n_held_out(len(points.labels), n_classes, parameters.get("validation_fraction", FRACTION))
+    held = rows_to_hold_out(points.labels, n_rows, fork(parameters["random_state"]))
+    again = bool(held.mean() > MOST_WITHOUT)
+    runs = _Runs(parameters, watch, run, 1 + again)
+    some, kept = points.some(np.flatnonzero(held)), points.some(np.flatnonzero(~held))
+    state = runs.mean(kept)
+    found = calibrated(
+        state.weights,
+        some.x,
+        some.labels,
+        some.weights,
+        n_threads_from(parameters["n_jobs"]),
+        several=several,
+        noise=noise,
+    )
+    if again and not runs.ended:
+        state, kept = runs.mean(points, state), points
+    if not several:
+        state.weights.multiply_scores(1 / found.temperature)  # type: ignore[union-attr]
+    return replace(_final(state, kept), calibration=found), kept
+
+
+def _final(state: State, points: Points) -> State:
+    """A state that does not go on: without what only training needs."""
+    history = History.of_fit(len(points.labels), n_labels=points.labels.mean)
+    return replace(state, history=history, squares=None)
+
+
+class _Runs:
+    """Runs of a fit: their seeds, and the time that they share."""
+
+    def __init__(self, parameters: Parameters, watch: Watch, run: Run, n_rounds: int) -> None:
+        self._parameters, self._watch, self._make = parameters, watch, run
+        self._open = _leaves_open(parameters)
+        self._asked = 1 if self._open else parameters["n_models"]
+        self._begin, self._left = time.perf_counter(), n_rounds * self._asked
+        self.ended = False
+        most = max(self._asked, auto.MOST_RUNS) - 1
+        self._others = fork(parameters["random_state"]).randint(0, np.iinfo(np.int32).max, size=most).tolist()
+
+    def mean(self, points: Points, as_in: State | None = None) -> State:
+        """Return a state whose scores are the mean of those of the runs; the first one in all else.
+
+        What the first run has chosen is not chosen again, nor what `as_in`, the mean of other runs, has: T is that of
+        these choices.
+        """
+        first = self._run(0, {} if as_in is None else as_in.told.params, points, self._asked)
+        if as_in is not None:
+            was = as_in.told
+            first = first.with_told(params=was.params, report=was.report, alpha_path=was.alpha_path, rates=was.rates)
+        return self.added_to(first, points)
+
+    def added_to(self, first: State, points: Points) -> State:
+        """Make the runs that are still to be made, and return the mean in the place of the first one."""
+        chosen = first.told.params
+        n_models = self._runs_after(first) if self._open else self._asked
+        weights, curves = first.weights, [first.curve]
+        for n in range(1, n_models):
+            if self.ended:
+                break
+            if n == 1:
+                self._check_seeds_matter(chosen, n_models)
+            try:
+                other = self._run(n, chosen, points, n_models)
+            except KeyboardInterrupt:
+                warn_user("training was interrupted; the model is the mean of the runs so far")
+                break
+            weights = weights.add_to_mean(other.weights, n)  # type: ignore[union-attr, arg-type]
+            curves.append(other.curve)
+        if len(curves) == 1:
+            return first
+        state = replace(first, weights=weights, curve=_mean_curve(curves))
+        if not self._open:
+            return _final(state, points)
+        squares = first.squares
+        if isinstance(squares, HybridSquares):
+            squares = squares.of_more_pairs(first.weights.postings, weights.postings)  # type: ignore[union-attr]
+        return replace(state, squares=squares).with_told(params={**chosen, "n_models": len(curves)})
+
+    def _runs_after(self, first: State) -> int:
+        """What n_models="auto" stands for."""
+        told, parameters = first.told, self._parameters
+        ended = len(first.curve) < told.params.get("max_iter", parameters["max_iter"])
+        if ended or np.isfinite(self._watch.max_seconds) or not parameters.is_auto("dim"):
+            return 1
+        return int(told.params.get("n_models", told.n_runs))
+
+    def _run(self, number: int, chosen: Mapping[str, Any], points: Points, n_models: int) -> State:
+        seed = self._others[number - 1] if number else self._parameters["random_state"]
+        own = self._parameters.changed(**{**chosen, "n_models": 1, "calibration": None, "random_state": seed})
+        if not own.get("early_stopping", True):
+            own = own.changed(validation_fraction=FRACTION)  # it is that of calibration, and has no effect on a run
+        passed = time.perf_counter() - self._begin
+        seconds = max(0.0, self._watch.max_seconds - passed) / max(1, self._left)
+        self._left -= 1
+        heading = f"model {number + 1}/{n_models}, " if n_models > 1 else ""
+        watch = replace(self._watch, max_seconds=seconds, heading=heading)
+        if watch.callback is not None:
+            watch = replace(watch, callback=self._called)
+        made: list[State] = []
+        if was_interrupted(lambda: made.append(self._make(own, points, watch))):
+            warn_user("training was interrupted; the model is the one reached so far")
+            self.ended = True
+        return made[0]
+
+    def _called(self, state: Any) -> bool:
+        assert self._watch.callback is not None
+        self.ended = bool(self._watch.callback(state))
+        return self.ended
+
+    def _check_seeds_matter(self, chosen: Mapping[str, Any], n_models: int) -> None:
+        solver = chosen.get("solver", self._parameters["solver"])
+        if getattr(solver, "name", solver) == "lbfgs":
+            raise ValueError(
+                f"n_models is {n_models}, which has no effect with solver='lbfgs', whose optimum does not depend on "
+                'the seed ("auto" takes it for few data); leave it 1, or name another solver'
+            )
+
+
+def _mean_curve(curves: list[Doubles]) -> Doubles:
+    """The mean loss of each pass; a run that has ended counts by its last one."""
+    n = max(map(len, curves))
+    full = [np.concatenate([curve, np.repeat(curve[-1:], n - len(curve))]) for curve in curves if len(curve)]
+    mean: Doubles = np.mean(full, axis=0) if full else np.zeros(0)
+    return mean

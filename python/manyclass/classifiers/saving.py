@@ -1,0 +1,112 @@
+"""Fitted models on disk and back: what knows the classes of estimators beside the form of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from manyclass.classifiers.files import open_model, read_model
+from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.softmax import SoftmaxClassifier
+from manyclass.classifiers.utility import AugmentReduceClassifier
+from manyclass.model.file_parts import reading
+from manyclass.model.tensor_file import PathLike
+
+Classifier = SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier
+
+CLASSES: dict[str, type[Classifier]] = {
+    cls.__name__: cls for cls in (AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier)
+}
+
+
+def save_model(model: Classifier, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted model, see `SoftmaxClassifier.save`.
+
+    Parameters
+    ----------
+    model : SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
+        A `manyclass.datasets.TextVectorizer` that it has as `vectorizer_` is saved with it.
+    path : str or path-like
+    notes : mapping of str to what JSON holds, optional
+        Kept in the file for `load_notes`; the model does not use them.
+
+    Raises
+    ------
+    NotFittedError
+        If the model is not fitted.
+    TypeError
+        If labels, parameters, notes or the vectorizer are of a type that the format lacks; nothing is written then.
+    ValueError
+        If the weights are not finite, or the vectorizer has another number of columns than the model has features.
+    OSError
+        If the file cannot be written; an older file of this name stays as it was.
+    """
+    if CLASSES.get(type(model).__name__) is not type(model):
+        raise TypeError(f"model is a {type(model).__name__}; it must be one of {', '.join(CLASSES)}")
+    model._save(path, notes)
+
+
+def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier:
+    """Load a model that an estimator's `save` has written.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file. Nothing in it is executed.
+    mmap : bool, default=False
+        Map the weights instead of reading them: they are read from the disk where a prediction needs them, shared
+        between processes, and `coef_` is read-only. The file must stay as it is while the model is in use (`save`
+        puts a new file in its place and does no harm). Numbers that are not finite, for which a model that is read is
+        refused, are found by the first prediction that they change, which raises ValueError with the file's name.
+
+    Returns
+    -------
+    SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
+        What was saved, fitted; predictions are bit for bit those of the saved one. With a `vectorizer_` where that one
+        had one. What a newer version of this package has added to the file is left unread, with a UserWarning.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a model of this package, truncated, inconsistent, of a newer format, or with a parameter that
+        the constructor's class does not take; the message names the file.
+    OSError
+        If it cannot be read.
+    """
+    file = open_model(path)
+    with reading(file):
+        found = read_model(file, mmap)
+        cls = CLASSES[found.kind]
+        unknown = sorted(set(found.parameters) - set(cls._get_param_names()))
+        if unknown:
+            raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
+        model: Classifier = cls(**found.parameters)
+        model.check_parameters()
+    model._taken(found.state)
+    if found.vectorizer is not None:
+        model.vectorizer_ = found.vectorizer
+    return model
+
+
+def load_notes(path: PathLike) -> dict[str, Any]:
+    """Read what `save_model` was given as notes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The model file.
+
+    Returns
+    -------
+    dict
+        The notes; empty if there were none.
+
+    Raises
+    ------
+    ValueError
+        As `load` does.
+    OSError
+        If the file cannot be read.
+    """
+    return dict(json.loads(open_model(path).metadata["notes"]))

@@ -1,0 +1,271 @@
+"""SoftmaxClassifier: multinomial logistic regression for very many classes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils import Tags
+
+from manyclass.checks import n_threads_from
+from manyclass.choosing.softmax_plans import BATCH_SOLVERS
+from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
+from manyclass.classifiers.base import Passes
+from manyclass.classifiers.certificate import duality_gap
+from manyclass.classifiers.compress import check_not_compressed
+from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.classifiers.softmax_planner import Asked, SoftmaxPlanner
+from manyclass.classifiers.streams import Parts
+from manyclass.classifiers.tuning import tune_learning_rate
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.tensor_file import PathLike
+from manyclass.model.weights import Data, Doubles, Ids, LinearWeights, Matrix
+from manyclass.models import ModelName
+from manyclass.parts import Parameters, Part
+from manyclass.samplers import SamplerName
+from manyclass.solvers import SolverName
+from manyclass.training.checkpoint import EVERY
+from manyclass.training.passes import Callback
+from manyclass.training.start import Start
+from manyclass.training.state import Points
+from manyclass.training.weighting import ClassWeight, counting, normalized, raw_weights, taken, times_class_weight
+
+
+class SoftmaxClassifier(LabelClassifier):
+    r"""Softmax (multinomial logistic) regression by stochastic gradients whose cost is independent of K.
+
+    Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, rows
+    weighted by `sample_weight`, and a ridge on W, over W and intercepts; `help(manyclass.solvers)` tells how (Fagan &
+    Iyengar 2018), `help(manyclass.choosing.rules)` what "auto" is: of several labels P, `manyclass.models.Hybrid`.
+    In minibatches it is the cross-entropy :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2).
+
+    Parameters
+    ----------
+    solver : str or object of manyclass.solvers, default="auto"
+        How a step is made; "auto": "lbfgs" for few data, else "exact" or "implicit"; several labels: "adagrad".
+    sampler : str or object of manyclass.samplers, default="auto"
+        Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
+    n_negatives : int or "auto", default="auto"
+        Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
+    model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
+        Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `help(manyclass.models)`.
+    dim : int or "auto", default="auto"
+        Length of the embeddings; "auto" is 192, of each run.
+    alpha : float or "auto", default="auto"
+        Ridge per point, alpha/2 ||W||^2, W being of scaled features; "auto" with solver="auto": found on held-out rows.
+    learning_rate : float, "auto" or "grid", default="auto"
+        Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
+    max_iter : int or "auto", default="auto"
+        Passes over the data, "auto": 2 to 20; iterations of "lbfgs", which ends before "auto" is over.
+    early_stopping : bool, default=False
+        Stop when the log-loss of points held out falls no more; return the best. For linear models of one label a row.
+    validation_fraction : float, default=0.1
+        Share of the points that is held out, in ]0, 1[. One point of each class always stays for training.
+    n_iter_no_change : int, default=5
+        Passes without a lower held-out loss after which early_stopping stops.
+    class_weight : dict, "balanced" or None, default=None
+        What weights of rows are multiplied by; "balanced": n_samples / (n_classes * number of the class's rows).
+    fit_intercept : bool, default=True
+        Learn one intercept per class (a feature that is always 1).
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the visiting order, the class order and the draws.
+    verbose : int, default=0
+        Above 0: a progress bar with the running loss, class updates per second and the time left.
+    calibration : {"temperature"} or None, default=None
+        Divide scores by the best temperature for held-out rows; see `help(manyclass.training.calibration)`.
+    n_models : int or "auto", default="auto"
+        Mean of the scores of so many runs that differ by their seed, kept as one model; "auto": at most 3.
+    warm_start : bool, default=False
+        `fit` begins at the weights of the last fit, with what it chose; see `help(manyclass.classifiers.partial_fit)`.
+
+    Attributes
+    ----------
+    classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
+    coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
+    loss_curve_ : ndarray of shape (n_iter,), float64, log-loss in training, in nats, of drawn classes from below
+    n_iter_, best_iter_, n_features_in_, feature_names_in_ : int, passes, the one (from 1) that was kept; names if X has
+    resolved_params_, auto_report_ : dict, what parameters left open became; list of dict, what was tried for it
+    alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
+    multilabel_, n_labels_, threshold_, calibration_ : bool, int, float or None, `Calibration` or None
+        Whether y was an indicator matrix; its mean number of labels a row; the probability of the best micro-F1.
+
+    Examples
+    --------
+    >>> from manyclass import SoftmaxClassifier, solvers
+    >>> X, y = [[1, 0, 0], [0, 1, 0], [0, 0, 1]] * 20, ["ant", "bee", "cow"] * 20
+    >>> SoftmaxClassifier(solver=solvers.UMax(delta=2.0), random_state=0).fit(X, y).predict(X[:3]).tolist()
+    ['ant', 'bee', 'cow']
+    """
+
+    _planner = SoftmaxPlanner
+
+    @property
+    def alpha_path_(self) -> dict[float, float]:
+        """Held-out log-losses by ridge, where some were tried."""
+        return dict(self._fitted.told.alpha_path)
+
+    @property
+    def learning_rate_table_(self) -> dict[float, float]:
+        """Held-out log-losses by step size, where a grid of them was tried."""
+        return dict(self._fitted.told.rates)
+
+    @property
+    def auto_report_(self) -> Report:
+        """A line for each trial; printed it is a table."""
+        return Report(self._fitted.told.report)
+
+    @property
+    def validation_curve_(self) -> Doubles:
+        """Held-out log-losses by pass, of early stopping."""
+        return self._fitted.told.validation_curve
+
+    @property
+    def best_iter_(self) -> int:
+        """The pass, from 1, whose weights were kept."""
+        return self._fitted.told.best_iter
+
+    def __init__(
+        self,
+        *,
+        solver: SolverName | Part = "auto",
+        sampler: SamplerName | Part = "auto",
+        n_negatives: int | Literal["auto"] = "auto",
+        model: ModelName | Part = "auto",
+        dim: int | Literal["auto"] = "auto",
+        alpha: float | Literal["auto"] = "auto",
+        learning_rate: float | Literal["auto", "grid"] = "auto",
+        max_iter: int | Literal["auto"] = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        class_weight: ClassWeight = None,
+        fit_intercept: bool = True,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        calibration: Literal["temperature"] | None = None,
+        n_models: int | Literal["auto"] = "auto",
+        warm_start: bool = False,
+    ) -> None:
+        self.solver = solver
+        self.sampler = sampler
+        self.n_negatives = n_negatives
+        self.model = model
+        self.dim = dim
+        self.alpha = alpha
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.calibration = calibration
+        self.n_models = n_models
+        self.warm_start = warm_start
+
+    def fit(
+        self,
+        X: Data | Parts,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
+        candidates: ArrayLike | None = None,
+        coef_init: ArrayLike | None = None,
+        intercept_init: ArrayLike | None = None,
+        callback: Callback | None = None,
+        max_seconds: float | None = None,
+        checkpoint: PathLike | None = None,
+        every: str | int = EVERY,
+        resume: bool = False,
+    ) -> Self:
+        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
+        y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
+            Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
+        sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
+        candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
+        coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row
+        callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        """
+        named = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
+        passes = Passes(callback, max_seconds, checkpoint, every, resume)
+
+        def asked(points: Points) -> Asked:
+            shape = points.n_classes, points.x.shape[1]
+            start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
+            return Asked(candidates, start, _tried_rates, _loss_of_fit)
+
+        return self._fit((X, y, sample_weight), asked, passes, named, classes=classes, max_memory=max_memory)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        solver = self.solver if isinstance(self.solver, str) else getattr(self.solver, "name", "")
+        # Proximal steps of several labels carry u.
+        carries_v = solver == "implicit" and getattr(self.solver, "formulation", "auto") == "raman"
+        tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS) and not carries_v
+        return tags
+
+    def certificate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
+        """Return "primal" (mean log-loss + alpha/2 ||W||^2, W of scaled features), "dual", below its least, and "gap".
+
+        Parameters
+        ----------
+        X, y, sample_weight : the training data, as a rule, of one label a row; passed over three to eleven times
+        """
+        check_not_compressed(self._weights, "certificate")
+        if not isinstance(self._weights, LinearWeights):
+            raise ValueError(
+                "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"
+            )
+        x, model = self._validated(X), self._weights
+        labels = self._labels_of(y, x)
+        weights = times_class_weight(raw_weights(sample_weight, x.shape[0]), self.class_weight, labels, self.classes_)
+        rows = counting(weights)
+        if rows is not None:
+            x, labels, weights = x[rows], labels[rows], taken(weights, rows)
+        weights = normalized(weights)
+        if getattr(self.resolved_params_.get("model", self.model), "scaling", "none") == "standard":
+            scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)
+            x, model = scaling.apply(x), scaling.unfold(model)
+        return duality_gap(
+            model,
+            x,
+            labels,
+            weights=weights,
+            alpha=self.resolved_params_.get("alpha", self.alpha),
+            fit_intercept=self.fit_intercept,
+            n_threads=n_threads_from(self.n_jobs),
+        )
+
+
+def _tried_rates(parameters: Parameters, x: Matrix, labels: Ids, weights: Doubles | None) -> LearningRates:
+    """Try step sizes for parameters of which nothing else is open."""
+    random_state = parameters["random_state"]
+    return tune_learning_rate(
+        SoftmaxClassifier(**parameters), x, labels, sample_weight=weights, random_state=random_state
+    )
+
+
+def _loss_of_fit(parameters: Parameters, sample: Sample, classes: NDArray[Any]) -> float:
+    """Fit, and return the log-loss on rows held out, in nats; infinite where the fit ended early."""
+    model = clone(SoftmaxClassifier(**parameters))
+    quietly(lambda: model.fit(sample.x, classes[sample.labels], sample_weight=sample.weights))
+    if model.n_iter_ < model.resolved_params_.get("max_iter", model.max_iter):
+        return np.inf
+    loss = model.evaluate(sample.x_out, classes[sample.labels_out], sample_weight=sample.weights_out)["log_loss"]
+    return float(loss) if np.isfinite(loss) else np.inf

@@ -1,0 +1,466 @@
+"""AugmentReduceClassifier: multinomial probit, logistic and softmax regression for very many classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manyclass import _core
+from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
+from manyclass.choosing.plans import check_loop_numbers, part_of, utility_points_plan
+from manyclass.choosing.softmax_plans import Settled
+from manyclass.classifiers.base import LinearClassifier, Passes
+from manyclass.classifiers.partial_fit import scaled_for_call
+from manyclass.classifiers.planner import Planner, Settlement
+from manyclass.classifiers.runs import check_composed, is_composed
+from manyclass.classifiers.softmax_planner import warm_start_of
+from manyclass.classifiers.streams import Parts
+from manyclass.model.tensor_file import PathLike
+from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix, below_the_best
+from manyclass.parts import Given, Parameters, Part, resolve_part
+from manyclass.registry import names
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, PosteriorName
+from manyclass.training.calls import Call
+from manyclass.training.checkpoint import EVERY
+from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
+from manyclass.training.passes import Callback
+from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.points import row_norms_sq
+from manyclass.training.posterior import predictive_tiles
+from manyclass.training.start import Start
+from manyclass.training.state import Points, State
+from manyclass.training.train import First, train
+from manyclass.training.weighting import ClassWeight, check_class_weight
+
+ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
+UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
+GAINS = ("gain", "gain_power", "floor")  # of local steps
+UtilitySampler = Literal["auto", "block", "uniform", "all", "frequency", "frequency_block", "head_tail"]
+UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
+
+
+@dataclass(frozen=True)
+class ChosenUtility:
+    """The parts of an AugmentReduceClassifier; no sampler: "auto", no posterior: a point estimate."""
+
+    solver: Part
+    sampler: Part | None
+    local: Part
+    posterior: Part | None
+
+
+def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
+    """Return the family of q; there is none to choose for Gumbel noise."""
+    noise = parameters["noise"]
+    local = resolve_part("local_step", parameters["local_step"], LOCAL_STEPS, "manyclass.solvers")
+    asked = local.get_params()
+    auto = TIGHTEST.get(noise, noise) if local.name == "natural" else noise
+    name = auto if asked["family"] == "auto" else asked["family"]
+    n_nodes = BASES[name].n_nodes if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
+    return LocalFamily.of(noise, name, n_nodes, n_classes)
+
+
+class UtilityPlanner(Planner):
+    """Of AugmentReduceClassifier."""
+
+    @property
+    def carries_two(self) -> bool:
+        """See `Planner`: of Gumbel noise q is known but for one number."""
+        return bool(self.parameters["noise"] != "gumbel")
+
+    def check(self) -> ChosenUtility:
+        """See `Planner`."""
+        own = self.parameters
+        check_choice("noise", own["noise"], names("noise"))
+        check_class_weight(own["class_weight"])
+        check_flag("warm_start", own["warm_start"])
+        check_number("max_iter", own["max_iter"], low=1, integer=True)
+        check_number("alpha", own["alpha"], low=0)
+        check_loop_numbers(own)
+        local = resolve_part("local_step", own["local_step"], LOCAL_STEPS, "manyclass.solvers")
+        if own["noise"] == "gumbel":
+            if local.name != "natural":
+                raise ValueError(f"local_step is {local.name!r}; with noise='gumbel' it must be 'natural'")
+            of_local = Given(local, "local_step: ")
+            for name in GAINS:
+                of_local.take(name)
+            of_local.refuse_rest("with noise='gumbel'")
+        point = isinstance(own["posterior"], str) and own["posterior"] == "point"
+        posterior = (
+            None if point else resolve_part("posterior", own["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
+        )
+        check_composed(own)
+        if posterior is not None and is_composed(own):
+            name, value = ("n_models", own["n_models"]) if own["n_models"] != 1 else ("calibration", own["calibration"])
+            raise ValueError(
+                f"{name} is {value!r}; with posterior='gaussian', which averages over draws of W by itself, leave it "
+                f"{own.default(name)!r}"
+            )
+        return ChosenUtility(
+            resolve_part("solver", own["solver"], UTILITY_SOLVERS, "manyclass.solvers"),
+            part_of("sampler", own["sampler"], UTILITY_SAMPLERS, "manyclass.samplers"),
+            local,
+            posterior,
+        )
+
+    def run(
+        self, parameters: Parameters, points: Points, watch: Watch, given: Start | None, state: State | None
+    ) -> State:
+        """See `Planner`."""
+        own, start = replace(self, parameters=parameters), given
+        if start is None and state is not None:
+            start = warm_start_of(state, points)
+        plan = own.plan(own.check(), row_norms_sq(points.x), points.n_classes)
+        return train(None, points, plan, watch, first=First(start))
+
+    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+        """See `Planner`."""
+        chosen = self.check()
+        if chosen.posterior is not None:
+            raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
+        points, _ = scaled_for_call(state, points, scales=False, centre=False)
+        return Settlement(Settled(self.plan(chosen, row_norms_sq(points.x), points.n_classes), {}), points)
+
+    def plan(self, chosen: ChosenUtility, x_sq: Floats, n_classes: int) -> PointsPlan:
+        """Return the plan for points with these squared norms."""
+        own = self.parameters
+        given = Given(own)
+        for name in ("solver", "sampler", "noise", "local_step", "posterior", "class_weight", "warm_start"):
+            given.take(name)
+        family = None if own["noise"] == "gumbel" else family_of(own, n_classes)
+        sampler = chosen.sampler
+        if chosen.posterior is not None:
+            given.take("verbose")
+            sampler = self._posterior_sampler(chosen)
+        rates = {"implicit": 1.0, "sgd": 0.01 if own["noise"] == "normal" else 1.0, "adaptive": ADAPTIVE_RATE}
+        plan = utility_points_plan(
+            given, chosen.solver, sampler, (own["noise"], chosen.local, family), x_sq, n_classes, rates
+        )
+        given.refuse_rest("here")
+        return replace(plan, posterior=chosen.posterior is not None)
+
+    def _posterior_sampler(self, chosen: ChosenUtility) -> Part:
+        """The sampler of the posterior's training, which has only some of the options."""
+        own, params = self.parameters, chosen.solver.get_params()
+        if chosen.solver.name != "implicit" or not own["alpha"] > 0 or chosen.local.name != "natural":
+            raise ValueError(
+                "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are "
+                f"{chosen.solver.name!r}, {own['alpha']!r} and {chosen.local.name!r}"
+            )
+        of_local = Given(chosen.local, "local_step: ")
+        for name in ("family", "n_nodes"):
+            of_local.take(name)
+        of_local.refuse_rest("with posterior='gaussian'")
+        for name in ("averaging", "parallel", "share_classes", "shuffle"):
+            default = type(chosen.solver)().get_params()[name]
+            if params[name] not in (default, "none"):
+                raise ValueError(f"{name} is {params[name]!r}, which has no effect with posterior='gaussian'")
+        if params["schedule"] == "adaptive":
+            raise ValueError("schedule is 'adaptive'; with posterior='gaussian' choose another")
+        sampler = chosen.sampler or SAMPLERS["uniform"]()
+        if sampler.name not in ("uniform", "all"):
+            raise ValueError(f"sampler is {sampler.name!r}; with posterior='gaussian' it must be 'uniform' or 'all'")
+        return sampler
+
+
+class AugmentReduceClassifier(LinearClassifier):
+    r"""Multinomial probit, logistic and softmax regression by augment and reduce (Ruiz et al. 2018).
+
+    The label is the class of the largest utility, :math:`y = \arg\max_k x \cdot w_k + b_k + \epsilon_k`, the noise
+    :math:`\epsilon_k` being independent with density :math:`\phi` and distribution function :math:`\Phi`. With
+    :math:`d_k = x \cdot (w_k - w_y) + b_k - b_y`, training maximises the mean over points of the bound
+
+    .. math:: \log p(y) \ge E_q\Bigl[\log\phi(\epsilon) + \sum_{k \ne y} \log\Phi(\epsilon - d_k)\Bigr] + H(q)
+
+    over W and a distribution q for each point. The sum over classes stands outside of any logarithm, so that a few
+    sampled classes give an unbiased gradient, and a step costs the same for any number of classes. Predictions and
+    `evaluate` use the probabilities of the model themselves, by quadrature, and not the bound.
+
+    Parameters
+    ----------
+    noise : {"normal", "logistic", "gumbel"}, default="normal"
+        Multinomial probit, multinomial logistic in the sense of the paper, or the softmax (for which
+        `SoftmaxClassifier` has more solvers).
+    solver : {"implicit", "sgd"} or object of manyclass.solvers, default="implicit"
+        How W moves: by a proximal step at the new q, linearised and solved in closed form (exactly for the softmax),
+        which bears large step sizes; or along the gradient, as in the paper. Of their parameters, schedule, decay,
+        averaging, batch_size, share_classes, shuffle and parallel are used; "adaptive" is the paper's schedule, for
+        "sgd" without ridge and averaging.
+    local_step : {"natural", "monte_carlo"} or object of manyclass.solvers, default="natural"
+        How q moves at a visit. "natural": along the natural gradient with expectations by quadrature, by a share
+        (1 + t)^-0.9 at the t-th visit, though at least the share of the classes that a step sees (all of the way if it
+        sees all). For Gumbel noise q is known but for one number, which moves likewise. "monte_carlo": the paper's
+        Algorithm 2, a gradient step of size 0.01 (1 + t)^-0.9 on the location and the scale log(1 + e^gamma) from one
+        draw of q, the gradient of W from another; not for noise="gumbel". `Natural(family=..., n_nodes=...)` sets the
+        family of q and the nodes of its Gauss rule.
+    sampler : str or object of manyclass.samplers, default="auto"
+        Which wrong classes a step sees; see `SoftmaxClassifier`. "auto" is "frequency_block", and distinct uniform
+        classes with a posterior.
+    n_negatives : int or "auto", default="auto"
+        Classes per step; "auto" is 64.
+    posterior : {"point", "gaussian"} or `manyclass.solvers.Gaussian`, default="point"
+        What is kept of W: the maximum of the bound (with the ridge), or a Gaussian posterior with diagonal covariance
+        under the prior of precision n_samples alpha; needs alpha > 0. It is trained on one thread: batches of
+        `batch_size` points (None: 16) share n_negatives distinct uniform classes, or all. Predictions then average
+        probabilities over draws of the scores, `coef_` holds the means and `elbo_curve_` has the divergence from the
+        prior in it. Takes the memory of W three times more.
+    alpha : float, default=0.0
+        Ridge per point: the objective is the mean of -bound + alpha/2 ||W||^2, a Gaussian prior of precision
+        n_samples alpha; intercepts are not penalised. A step shrinks the rows that it touches.
+    learning_rate : float or "auto", default="auto"
+        Step size on the gradient of the *mean* bound, > 0; it does not depend on n_samples. "auto" is c divided by the
+        mean of \|x_i\|^2 (plus 1 with an intercept), c being 1, but 0.01 for "sgd" with normal noise, whose gradients
+        grow with the scores; with schedule="adaptive" it is 0.02.
+    max_iter : int, default=20
+        Passes over the data.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes; see `SoftmaxClassifier`.
+    fit_intercept : bool, default=True
+        Learn one intercept per class (a feature that is always 1).
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the visiting order, the class order and the draws.
+    verbose : int, default=0
+        Above 0: a progress bar with the running loss, class updates per second and the time left.
+    calibration : {"temperature"} or None, default=None
+        Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
+    n_models : int, default=1
+        Mean of the utilities of so many runs that differ by their seed; see `SoftmaxClassifier`.
+    warm_start : bool, default=False
+        `fit` begins at the weights of the last fit, q at its first value.
+
+    Attributes
+    ----------
+    classes_, class_count_ : ndarrays of shape (n_classes,), distinct labels, sorted, and rows of each so far
+    coef_, intercept_ : ndarray of shape (n_classes, n_features) and (n_classes,), float32, views
+    coef_var_ : ndarray of shape (n_classes, n_features), float32, posterior variances, with posterior="gaussian"
+    elbo_curve_ : ndarray of shape (n_iter,), float64
+        Mean over each pass of the bound in nats per point, at the weights of the visit and q after its local step, from
+        the selected classes (which q has just moved towards: an optimistic estimate unless all are selected). `elbo`
+        gives the exact value.
+    loss_curve_ : ndarray of shape (n_iter,), float64, minus `elbo_curve_`
+    n_iter_ : int, passes completed
+    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features,) where X has names
+
+    Notes
+    -----
+    Memory beside the weights: 16 bytes per point for q. The utilities of a probit model with unit variances are
+    identified up to a constant per point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyclass import AugmentReduceClassifier
+    >>> X = np.eye(3, dtype=np.float32)[[0, 1, 2] * 20]
+    >>> y = np.array(["ant", "bee", "cow"] * 20)
+    >>> model = AugmentReduceClassifier(noise="normal", random_state=0).fit(X, y)
+    >>> model.predict(X[:3]).tolist()
+    ['ant', 'bee', 'cow']
+    >>> bool(model.elbo(X, y) <= -model.evaluate(X, y)["log_loss"])
+    True
+    """
+
+    _planner = UtilityPlanner
+
+    @property
+    def _variances(self) -> Floats | None:
+        return self._fitted.variances
+
+    def __init__(
+        self,
+        *,
+        noise: Literal["normal", "logistic", "gumbel"] = "normal",
+        solver: Literal["implicit", "sgd"] | Part = "implicit",
+        local_step: LocalStepName | Part = "natural",
+        sampler: UtilitySampler | Part = "auto",
+        n_negatives: int | Literal["auto"] = "auto",
+        posterior: PosteriorName | Part = "point",
+        alpha: float = 0.0,
+        learning_rate: float | Literal["auto"] = "auto",
+        max_iter: int = 20,
+        class_weight: ClassWeight = None,
+        fit_intercept: bool = True,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        calibration: Literal["temperature"] | None = None,
+        n_models: int = 1,
+        warm_start: bool = False,
+    ) -> None:
+        self.noise = noise
+        self.solver = solver
+        self.local_step = local_step
+        self.sampler = sampler
+        self.n_negatives = n_negatives
+        self.posterior = posterior
+        self.alpha = alpha
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.calibration = calibration
+        self.n_models = n_models
+        self.warm_start = warm_start
+
+    def fit(
+        self,
+        X: Data | Parts,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        classes: ArrayLike | None = None,
+        max_memory: int | str | None = None,
+        coef_init: ArrayLike | None = None,
+        intercept_init: ArrayLike | None = None,
+        callback: Callback | None = None,
+        max_seconds: float | None = None,
+        checkpoint: PathLike | None = None,
+        every: str | int = EVERY,
+        resume: bool = False,
+    ) -> Self:
+        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
+            Sparse data train feature-major weights, dense data class-major ones.
+        y : array-like of shape (n_samples,)
+            Labels of any sortable type, two or more.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of losses, >= 0, by their ratios: a row of weight 2 counts as two, one of weight 0 is left out. With
+            posterior="gaussian" their sum is the number of observations, which says how wide the posterior is.
+        coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
+            Start, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
+        callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
+        max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
+        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
+        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+
+        Returns
+        -------
+        self
+        """
+        named = {"coef_init": coef_init, "intercept_init": intercept_init}
+        passes = Passes(callback, max_seconds, checkpoint, every, resume)
+
+        def start(points: Points) -> Start | None:
+            shape = points.n_classes, points.x.shape[1]
+            found = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
+            given = (callback, max_seconds, found, checkpoint, self._warm_state())
+            if self._plans().check().posterior is not None and any(one is not None for one in given):
+                raise ValueError(
+                    "posterior='gaussian' knows no callback, max_seconds, coef_init or checkpoint; they must be None"
+                )
+            return found
+
+        return self._fit((X, y, sample_weight), start, passes, named, classes=classes, max_memory=max_memory)
+
+    @property
+    def elbo_curve_(self) -> Doubles:
+        """Mean bound of each pass, of shape (``n_iter_``,), in nats per point."""
+        return -self.loss_curve_
+
+    def elbo(self, X: Data, y: ArrayLike) -> float:
+        """Return the bound itself: its mean over points, in nats, with the best q of each and all classes.
+
+        Never above the mean log-probability, -`evaluate(X, y)["log_loss"]`, but by rounding; equal to it for Gumbel
+        noise, whose q is exact. Takes O(n_classes) time a point, some hundred times that of scoring them. Raises
+        ValueError as evaluate(X, y, unseen="error") does, and with posterior="gaussian".
+
+        Parameters
+        ----------
+        X, y : data and their labels, as in fit
+
+        Returns
+        -------
+        float
+        """
+        if self._variances is not None:
+            raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")
+        if self.noise == "gumbel":
+            return -self.evaluate(X, y)["log_loss"]
+        x = self._validated(X)
+        labels, family = self._labels_of(y, x), family_of(Parameters.of(self), len(self.classes_))
+        total = 0.0
+        n_threads = n_threads_from(self.n_jobs)
+        for first, scores in self._weights.score_tiles(x, n_threads):
+            some = labels[first : first + len(scores)]
+            total += float(best_bounds(self.noise, scores, some, family, n_threads).sum())
+        return total / max(1, len(labels))
+
+    @property
+    def coef_var_(self) -> Floats:
+        """Posterior variances of the weights, (n_classes, n_features), float32; a view. With posterior="gaussian"."""
+        if self._variances is None:
+            raise AttributeError(f"coef_var_ needs posterior='gaussian'; it is {self.posterior!r}")
+        return LinearWeights(self._variances, self._weights.intercept, self._weights.sparse).coef
+
+    def _predictive(self, x: Matrix) -> Iterator[tuple[int, Doubles]]:
+        """Posterior-mean probabilities of all classes, some points at a time; the same draws at every call."""
+        means, variances = self._fitted.weights, self._fitted.variances
+        assert isinstance(means, LinearWeights)
+        assert variances is not None
+        return predictive_tiles(
+            self.noise,
+            means,
+            variances,
+            x,
+            n_draws=self._n_draws(),
+            seed=0,
+            n_threads=n_threads_from(self.n_jobs),
+        )
+
+    def _n_draws(self) -> int:
+        return 32 if isinstance(self.posterior, str) else int(self.posterior.get_params()["n_draws"])
+
+    def _log_probabilities(self, x: Matrix) -> Doubles:
+        if self._variances is not None:
+            p = np.concatenate([p for _, p in self._predictive(x)])
+            with np.errstate(divide="ignore"):
+                np.log(p, out=p)
+            return p
+        if self.noise == "gumbel":
+            return super()._log_probabilities(x)
+        n_threads = n_threads_from(self.n_jobs)
+        psi = below_the_best(self._weights.scores(x, n_threads))
+        log_p: Doubles = _core.utility_probabilities(noise=self.noise, psi=psi, log=True, n_threads=n_threads)
+        return log_p
+
+    def _log_losses(self, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
+        if self._variances is None:
+            weights, scale = self._weights.scaled(factor)
+            return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale, self.noise)
+        losses, ranks = [], []
+        for first, p in self._predictive(x):
+            own = np.take_along_axis(p, labels[first : first + len(p), np.newaxis], axis=1)
+            losses.append(-np.log(np.maximum(own[:, 0], np.finfo(np.float64).tiny)))
+            ranks.append((p > own).sum(axis=1))
+        return np.concatenate(losses), np.concatenate(ranks).astype(np.int32)
+
+    def _top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats]:
+        if self._variances is None:
+            return self._weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
+        classes, log_p = [], []
+        for _, p in self._predictive(x):
+            best = np.argsort(-p, axis=1, kind="stable")[:, :k]
+            classes.append(best.astype(np.int32))
+            with np.errstate(divide="ignore"):
+                log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
+        return np.concatenate(classes), np.concatenate(log_p)
+
+    def _draws_by_place(self) -> bool:
+        return self._variances is not None
+
+    def _not_softmax(self) -> str:
+        if self._variances is not None:
+            return "posterior is 'gaussian', whose predictions average over draws of all scores"
+        return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"

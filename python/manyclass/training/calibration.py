@@ -1,0 +1,308 @@
+r"""Calibrated probabilities: a temperature, and with several labels an offset, by the log-loss of held-out rows.
+
+One label a row
+    :math:`p_k \propto e^{z_k / T}`, of augment and reduce the probabilities of the utilities :math:`z_k / T`. The
+    log-loss is convex in 1/T under every noise with a log-concave density, which normal, logistic and Gumbel noise
+    have: p(y) integrates that density over the convex set of (noise, 1/T) where y has the largest utility, and an
+    integral of a log-concave function over some of its variables is log-concave in the others (Prékopa). W and b are
+    divided by T, so that a calibrated model is a model as any other.
+Several labels
+    :math:`P(l \in P \mid x) = 1 / (1 + e^{-(v_l / T + c)})`, Platt's scaling with two numbers that all labels share, of
+    :math:`v_l = z_l - \log \sum_k e^{z_k}`: convex in 1/T and c. Labels are counted by a histogram of v, so that its
+    cost is that of scoring the rows once.
+
+Without a calibration, a softmax that was fitted on several labels states p_l, which sum to one over all labels: the
+share that a label has of a row's labels. As the probability that it is among them it is too small, by about their
+number.
+
+Held-out rows are drawn by random_state, a tenth or `validation_fraction` and at most 4,096, so that every label keeps a
+row in training. Where they are more than 3 % of the rows, the model is then fitted once more, on all rows, with T and c
+as they are: better by 0.02 to 0.04 nats in twice the time. Else the model is that of the other rows.
+
+What else was tried, and how much it gives, is in bench/decisions.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit
+
+from manyclass import _core
+from manyclass.checks import check_choice
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix, times
+from manyclass.training.plan import Labels
+
+CALIBRATIONS = ("temperature",)
+# Temperatures outside of [1/100, 100] say that the held-out rows are too few, or the scores all equal.
+MOST = 100.0
+# That of margins is near to log K / T, which is 70 on bibtex.
+MOST_OFFSET = 1e4
+# 1/T within this share of the best: the standard error of 4,096 rows is some ten times as much.
+PRECISION = 1e-3
+# Held-out rows: one or two numbers are found well by so many, which then are no loss to training ...
+MOST_ROWS, LEAST_ROWS = 4096, 256
+# ... and fewer where there are many classes, so that all scores of these rows stay in 256 MB up to 262,144 classes.
+ROWS_CELLS = 1 << 26
+KEPT_CELLS = 1 << 28  # scores that are kept; more are computed again whenever they are needed
+LINEAR = 1e-3  # odds up to which a logarithm is a sum of two terms
+# Bins of v, over ]-60, largest]: 0.01 wide, where the logistic function is straight to 1e-5; e^-60 labels are none.
+LOWEST, BINS = -60.0, 8192
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the probabilities of a model were calibrated.
+
+    Attributes
+    ----------
+    temperature : float
+        T, what scores are divided by.
+    offset : float
+        c, of several labels; else 0.
+    n_rows : int
+        Held-out rows that it was found on.
+    uncalibrated_log_loss, log_loss : float
+        Of these rows, in nats, with T = 1 and with T; of several labels the sum over all labels of a row.
+    """
+
+    temperature: float
+    offset: float
+    n_rows: int
+    uncalibrated_log_loss: float
+    log_loss: float
+
+    def log_odds(self, log_p: Any) -> Any:
+        """Return log P / (1 - P) of labels that a softmax gives these log-probabilities; float64."""
+        return np.asarray(log_p, dtype=np.float64) / self.temperature + self.offset
+
+    def log_probabilities(self, log_p: Any) -> Any:
+        """Return log P of the same labels, float64."""
+        return -np.logaddexp(0.0, -self.log_odds(log_p))
+
+    def uncalibrated(self, log_p: Any) -> Any:
+        """Return the log-probabilities of the softmax of labels with these log P: `log_probabilities` undone."""
+        log_p = np.asarray(log_p, dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            return np.minimum((log_p - np.log(-np.expm1(log_p)) - self.offset) * self.temperature, 0)
+
+    def limit(self, p: float) -> float:
+        """Return the log-probability of the softmax above which P is above `p`, in [0, 1]; infinite at its ends."""
+        with np.errstate(divide="ignore"):
+            return float((np.log(p) - np.log1p(-p) - self.offset) * self.temperature)
+
+    def encoded(self) -> dict[str, float]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def decoded(cls, found: Mapping[str, Any] | None) -> Calibration | None:
+        """Return what `encoded` gave; None for None.
+
+        Raises
+        ------
+        ValueError
+            If the numbers are not those of a calibration.
+        """
+        if found is None:
+            return None
+        made = cls(**found)
+        if not (np.isfinite(list(asdict(made).values())).all() and made.temperature > 0):
+            raise ValueError(f"calibration is {found!r}; its numbers must be finite and its temperature above 0")
+        return made
+
+
+def check_calibration(calibration: Any) -> None:
+    """Raise ValueError unless it is None or a way of calibration."""
+    if calibration is not None:
+        check_choice("calibration", calibration, CALIBRATIONS)
+
+
+def n_held_out(n_samples: int, n_classes: int, fraction: float) -> int:
+    """Rows to hold out: a share of all, but no more than pay."""
+    return max(1, min(round(fraction * n_samples), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes)))
+
+
+def rows_to_hold_out(labels: Labels, n_rows: int, random: np.random.RandomState) -> NDArray[np.bool_]:
+    """Draw rows so that of every label at least one row stays for training.
+
+    Raises
+    ------
+    ValueError
+        If there is no such row.
+    """
+    order = random.permutation(len(labels))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    of_entry = np.repeat(place, np.diff(labels.indptr))  # when the row of each label of a row is drawn
+    first = np.full(int(labels.ids.max()) + 1, len(order), dtype=np.int64)
+    np.minimum.at(first, labels.ids, of_entry)
+    free = np.ones(len(order), dtype=bool)
+    free[first[first < len(order)]] = False
+    if not free.any():
+        raise ValueError(
+            "calibration holds out rows all of whose labels other rows have, too, and there is none; leave it None"
+        )
+    held = np.zeros(len(order), dtype=bool)
+    held[order[free][:n_rows]] = True
+    return held
+
+
+def calibrated(
+    weights: Any,
+    x: Matrix,
+    labels: Labels,
+    sample_weight: Doubles | None,
+    n_threads: int,
+    *,
+    several: bool,
+    noise: str = "gumbel",
+) -> Calibration:
+    """Find T, and of several labels c, on rows that the weights were not fitted on.
+
+    Parameters
+    ----------
+    weights : LinearWeights or MappedWeights
+        Or others with `score_tiles`.
+    x, labels : held-out rows and their labels
+    sample_weight : ndarray of shape (n_rows,) or None
+    n_threads : int
+    several : bool
+        Whether a row may have several labels.
+    noise : str
+        Of the utilities.
+    """
+    tiles = _kept(lambda: weights.score_tiles(x, n_threads), x.shape[0] * weights.n_classes)
+    r = np.ones(x.shape[0]) if sample_weight is None else sample_weight
+    if several:
+        return _platt(tiles, labels, r)
+
+    def loss(log_factor: float) -> float:
+        factor = float(np.exp(log_factor))
+        losses = [
+            _log_losses(times(scores, factor), labels.ids[first : first + len(scores)], noise, n_threads)
+            for first, scores in tiles()
+        ]
+        return float(np.average(np.concatenate(losses), weights=r))
+
+    ends = (-np.log(MOST), np.log(MOST))
+    found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": PRECISION})
+    before = loss(0.0)
+    # The search ends beside 0 where 0 is best.
+    log_factor, after = (float(found.x), float(found.fun)) if found.fun < before else (0.0, before)
+    return Calibration(float(np.exp(-log_factor)), 0.0, x.shape[0], before, after)
+
+
+Tiles = Callable[[], Iterator[tuple[int, Floats]]]
+
+
+def _kept(tiles: Tiles, n_cells: int) -> Tiles:
+    """The same tiles at every call, from memory unless there are too many."""
+    if n_cells > KEPT_CELLS:
+        return tiles
+    kept = list(tiles())
+    return lambda: iter(kept)
+
+
+def _log_losses(scores: Floats, labels: Ids, noise: str, n_threads: int) -> Doubles:
+    """-log p(y) of scores that may be overwritten."""
+    rows = np.arange(len(scores))
+    if noise != "gumbel":
+        at = np.ascontiguousarray(labels[:, np.newaxis])
+        psi = scores.astype(np.float64)
+        log_p = _core.utility_probabilities_at(noise=noise, psi=psi, classes=at, log=True, n_threads=n_threads)
+        losses: Doubles = -log_p[:, 0]
+        return losses
+    scores -= scores.max(axis=1, keepdims=True)
+    own = scores[rows, labels].astype(np.float64)
+    np.exp(scores, out=scores)
+    summed: Doubles = np.log(scores.sum(axis=1, dtype=np.float64)) - own
+    return summed
+
+
+def _platt(tiles: Tiles, labels: Labels, r: Doubles) -> Calibration:
+    """Both numbers of the logistic function, by a histogram of v over all labels of all rows."""
+    width, counts, before = -LOWEST / BINS, np.zeros(BINS), 0.0
+    own, of_own = np.empty(len(labels.ids)), np.repeat(r, np.diff(labels.indptr))
+    for first, scores in tiles():
+        v = log_softmax(scores)
+        indptr = labels.indptr[first : first + len(v) + 1]
+        ids, rows = labels.ids[indptr[0] : indptr[-1]], np.repeat(np.arange(len(v)), np.diff(indptr))
+        own[indptr[0] : indptr[-1]] = v[rows, ids]
+        before += v.shape[1] * float(r[first : first + len(v)] @ _mean_of_labels(v, rows, ids, calibrated=False))
+        above = np.maximum(v, np.float32(LOWEST)) - np.float32(LOWEST)  # v may be -1e38
+        bins = np.minimum(above * np.float32(1 / width), BINS - 1).astype(np.int32)
+        weights = np.broadcast_to(r[first : first + len(v), np.newaxis], v.shape)
+        counts += np.bincount(bins.ravel(), weights=weights.ravel(), minlength=BINS)
+        at = slice(indptr[0], indptr[-1])
+        counts -= np.bincount(bins[rows, ids], weights=of_own[at], minlength=BINS)
+    middle = LOWEST + width * (np.arange(BINS) + 0.5)
+    total = of_own.sum()
+
+    def loss(numbers: Doubles) -> tuple[float, Doubles]:
+        a, c = numbers
+        others, right = a * middle + c, a * own + c
+        value = counts @ np.logaddexp(0, others) + of_own @ np.logaddexp(0, -right)
+        wrong, missed = counts * expit(others), of_own * expit(-right)
+        slopes = np.array([wrong @ middle - missed @ own, wrong.sum() - missed.sum()])
+        return float(value / total), slopes / total
+
+    # The start is that of a softmax whose probabilities, times the number of labels of a row, are those of its labels.
+    start = np.array([1.0, np.log(total / r.sum())])
+    bounds = [(1 / MOST, MOST), (-MOST_OFFSET, MOST_OFFSET)]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-12, "gtol": 1e-8})
+    a, c = (float(number) for number in found.x)
+    n = float(r.sum())
+    return Calibration(1 / a, c, len(r), before / n, float(found.fun * total / n))
+
+
+def log_softmax(scores: Floats) -> Floats:
+    """Scores less the logarithm of the sum of their exponentials, by rows: a copy."""
+    v: Floats = scores - scores.max(axis=1, keepdims=True)
+    v -= np.log(np.exp(v).sum(axis=1, keepdims=True, dtype=np.float64)).astype(np.float32)
+    return v
+
+
+def label_log_losses(weights: Any, x: Matrix, lists: Any, calibration: Calibration | None, n_threads: int) -> Doubles:
+    """Return the mean over all labels of -log P or -log (1 - P) of each row, in nats.
+
+    Without a calibration P is what the softmax gives a label, as if it were its probability.
+    """
+    found = np.empty(x.shape[0])
+    for first, scores in weights.score_tiles(x, n_threads):
+        log_odds, at = log_softmax(scores), slice(first, first + len(scores))
+        if calibration is not None:
+            log_odds /= np.float32(calibration.temperature)
+            log_odds += np.float32(calibration.offset)
+        own = lists[at]
+        rows = np.repeat(np.arange(len(scores)), np.diff(own.indptr))
+        found[at] = _mean_of_labels(log_odds, rows, own.indices, calibrated=calibration is not None)
+    return found
+
+
+def _mean_of_labels(t: Floats, own_rows: Any, own_ids: Any, *, calibrated: bool) -> Doubles:
+    """`t` is log P / (1 - P) where `calibrated`, else log P; rows have the labels `own_ids`."""
+    with np.errstate(over="ignore"):  # infinite odds are among the large ones, whose logarithms are taken
+        odds = np.exp(t)
+    # log(1 + e) = e - e^2 / 2 + ..., and -log(1 - e) = e + e^2 / 2 + ...: what is left out is below e / 3e6.
+    rows, columns = np.nonzero(odds > LINEAR)
+    large = t[rows, columns].astype(np.float64)
+    odds[rows, columns] = 0
+    square = np.einsum("ij,ij->i", odds, odds, dtype=np.float64) / 2
+    total = odds.sum(axis=1, dtype=np.float64) - (square if calibrated else -square)
+    total += np.bincount(rows, np.logaddexp(0, large) if calibrated else _minus_log_rest(large), minlength=len(t))
+    own = t[own_rows, own_ids].astype(np.float64)
+    total -= np.bincount(own_rows, own if calibrated else own + _minus_log_rest(own), minlength=len(t))
+    mean: Doubles = total / t.shape[1]
+    return mean
+
+
+def _minus_log_rest(log_p: Doubles) -> Doubles:
+    """-log(1 - p); log p in float32 is not nearer to 0 than its rounding."""
+    rest: Doubles = -np.log(-np.expm1(np.minimum(log_p, -float(np.finfo(np.float32).eps))))
+    return rest

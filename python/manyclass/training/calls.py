@@ -1,0 +1,204 @@
+"""What a call that trains on begins at, and what it is told beside its plan: passes, step sizes, rows that fade."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass.model.weights import Doubles, Floats
+from manyclass.training.forgetting import faded, left_of_old_rows
+from manyclass.training.growth import Starts
+from manyclass.training.passes import Schedule
+from manyclass.training.plan import Plan
+from manyclass.training.seen import Carried
+from manyclass.training.squares import Squares
+from manyclass.training.state import History, Points, State
+
+MOST_KEPT = float(np.finfo(np.float32).max)
+
+
+class Kept:
+    """What the rows of a stream carry from pass to pass, by their numbers, in single precision: see `Carried`.
+
+    Parameters
+    ----------
+    n_rows : int
+        Of the stream; 0: unknown.
+    of_utility : bool
+        Whether there is a `local_scale`, too.
+    """
+
+    def __init__(self, n_rows: int, *, of_utility: bool) -> None:
+        self.arrays = [np.full(n_rows, np.nan, dtype=np.float32) for _ in range(1 + of_utility)]
+
+    def grow(self, n_rows: int) -> None:
+        """Make room for so many rows; NaN stands for those that were not visited."""
+        for at, array in enumerate(self.arrays):
+            if n_rows > len(array):  # by a half more, so that all parts together copy each row a few times
+                more = np.full(max(n_rows - len(array), len(array) // 2), np.nan, dtype=np.float32)
+                self.arrays[at] = np.concatenate([array, more])
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Those of a part, whose rows have these numbers."""
+
+    kept: Kept
+    numbers: NDArray[np.int64]
+
+    def of(self, rows: NDArray[np.int64] | None) -> Carried:
+        """Return what these of the rows of the part carry; empty arrays where one is visited for the first time."""
+        numbers = self.numbers if rows is None else self.numbers[rows]
+        self.kept.grow(int(numbers.max(initial=-1)) + 1)
+        found = [array[numbers].astype(np.float64) for array in self.kept.arrays]
+        if np.isnan(found[0]).any():
+            return Carried(np.zeros(0), np.zeros(0))
+        return Carried(found[0], found[1] if len(found) > 1 else np.zeros(0))
+
+    def put(self, rows: NDArray[np.int64] | None, carried: Carried) -> None:
+        """Keep what they carry after a visit."""
+        numbers = self.numbers if rows is None else self.numbers[rows]
+        for array, values in zip(self.kept.arrays, (carried.u, carried.local_scale), strict=False):
+            array[numbers] = np.clip(values, -MOST_KEPT, MOST_KEPT)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a training that goes on is told beside its plan.
+
+    Attributes
+    ----------
+    n_passes : int
+        Passes over its rows.
+    learning_rate : float or None
+        A step size instead of that of the schedule, which goes on.
+    half_life : float or None
+        Rows after which an old one counts half; None: never.
+    new_classes : mapping or None
+        What new classes begin at, by label.
+    whole : bool
+        Whether all passes of the plan are made: a fit that begins at the weights that are there.
+    of_fit : int or None
+        The pass, from 0, of a `fit` from a stream, of which the rows are a part; its step size is that of this pass. In
+        later passes than the first the rows were counted before.
+    n_visits : int
+        Rows visited in such a fit so far.
+    kept : KeptRows or None
+        What the rows carry from pass to pass of it.
+    """
+
+    n_passes: int = 1
+    learning_rate: float | None = None
+    half_life: float | None = None
+    new_classes: Starts | None = None
+    whole: bool = False
+    of_fit: int | None = None
+    n_visits: int = 0
+    kept: KeptRows | None = None
+
+    @property
+    def counted(self) -> bool:
+        """Whether the rows were seen, and counted, in an earlier pass."""
+        return self.of_fit is not None and self.of_fit > 0
+
+
+@dataclass(frozen=True)
+class Before:
+    """A state as it is for the rows of a call: among all classes of the call, old rows having faded.
+
+    Attributes
+    ----------
+    weights : Weights or None
+        Of the model's own classes; None: there is no model.
+    position : ndarray of shape (n_classes_before,)
+        Where these classes stand among all of the call.
+    counts : ndarray of shape (n_classes,)
+        Rows of each class.
+    history : History
+    squares : Squares or None
+        Of the model's own classes.
+    n_visits : int
+        Visits of rows so far, by which draws are named.
+    counted : bool
+        Whether `counts` has the rows of the call already.
+    """
+
+    weights: Any
+    position: NDArray[np.intp]
+    counts: Doubles
+    history: History = field(default_factory=History)
+    squares: Squares | None = None
+    n_visits: int = 0
+    counted: bool = False
+
+    @classmethod
+    def of(cls, state: State | None, classes: NDArray[Any], n_points: int, call: Call) -> Before:
+        """What a state is for a call of so many points of these classes; None: there is no model."""
+        if state is None:
+            return cls(None, np.zeros(0, dtype=np.intp), np.zeros(len(classes)))
+        position = np.searchsorted(classes, state.classes)
+        if call.whole:  # the rows of a fit are all that counts
+            return cls(state.weights, position, np.zeros(len(classes)), state.history, state.squares)
+        left = left_of_old_rows(n_points, call.half_life)
+        counts = np.zeros(len(classes))
+        counts[position] = left * state.counts
+        squares = state.squares if call.half_life is None else faded(state.squares, left)
+        history = state.history.faded(left)
+        n_visits = call.n_visits if call.counted else history.n_points
+        return cls(state.weights, position, counts, history, squares, n_visits, call.counted)
+
+    def counts_after(self, points: Points) -> Doubles:
+        """Rows of each class, those of a call's points included."""
+        if self.counted:
+            return self.counts
+        counts: Doubles = self.counts + np.bincount(points.labels.ids, minlength=len(self.counts))
+        return counts
+
+    def counts_with(self, points: Points) -> Doubles:
+        """The same, but 1 for a class that only `classes` names: such a class is drawn like one with a row."""
+        return np.maximum(self.counts_after(points), 1.0)
+
+
+def passes_of_call(plan: Plan, history: History, call: Call, n_points: int) -> dict[str, Any]:
+    """The fields of a plan that say how many passes a call makes, and with what step sizes; of a whole fit none."""
+    if call.whole:
+        return {}
+    schedule = plan.schedule
+    if schedule.name == "adaptive":
+        raise ValueError(
+            "schedule is 'adaptive', whose steps are on the sum over all rows, which a stream does not know; with "
+            "partial_fit choose another"
+        )
+    if call.of_fit is not None:
+        rate, u_rate = schedule.at(call.of_fit)
+        return {"max_iter": 1, "schedule": Schedule("exponential", rate, u_rate, 1.0)}
+    first, last = schedule.at(0), schedule.at(plan.max_iter)
+    if history.n_fit == 0:
+        last = first
+    else:
+        new = min(1.0, n_points / max(1.0, history.n_counting))
+        first = schedule.at(round(plan.max_iter * (1 - new)))
+    if call.learning_rate is not None:
+        of_u = first[1] / first[0] if first[0] > 0 else 1.0
+        first = last = (call.learning_rate, of_u * call.learning_rate)
+    falls = min(1.0, last[0] / first[0]) if first[0] > 0 else 1.0  # huge features have steps of size 0
+    middle = falls ** (0.5 / call.n_passes)  # of the part that falls to the first pass
+    schedule = Schedule("exponential", first[0] * middle, first[1] * middle, falls ** (1 / call.n_passes))
+    return {"max_iter": call.n_passes, "schedule": schedule}
+
+
+def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> None:
+    """Begin new classes at the mean of the old intercepts less the logarithms of counts, plus those of their own.
+
+    `counts`, above 0, are those of all rows.
+    """
+    old = np.zeros(len(counts), dtype=bool)
+    old[before.position] = True
+    counted = old & (before.counts > 0)
+    if not counted.any():
+        return
+    level = float(np.mean(intercept[counted] - np.log(before.counts[counted])))
+    intercept[~old] = (level + np.log(counts[~old])).astype(np.float32)

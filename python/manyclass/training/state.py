@@ -1,0 +1,301 @@
+"""What a training takes and gives: points, and the state of a model. All of it is frozen.
+
+A fit begins a state and trains it, `partial_fit` trains the one that is there, a model file is one written to disk, and
+growth, forgetting, calibration and means of several runs are functions from states to states. An estimator holds one
+state; whatever fails leaves it with the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number
+from manyclass.model.hashing import FeatureHash
+from manyclass.model.kinds import Weights
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import Doubles, Floats, Matrix
+from manyclass.training.calibration import Calibration
+from manyclass.training.plan import Labels
+from manyclass.training.squares import Squares
+from manyclass.training.weighting import some_of
+
+
+@dataclass(frozen=True)
+class Features:
+    """How many features a fit saw, and their names where X has some."""
+
+    n: int
+    names: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, checked: Any) -> Features:
+        """What scikit-learn's check has noted on an estimator."""
+        return cls(int(checked.n_features_in_), getattr(checked, "feature_names_in_", None))
+
+    def wider(self, other: Features) -> Features:
+        """Return those that are more, of features that are hashed by their places; a ValueError for other names."""
+        if self.names is not None and other.names is not None:
+            n = min(self.n, other.n)
+            differ = np.flatnonzero(self.names[:n] != other.names[:n])
+            if len(differ):
+                at = differ[0]
+                raise ValueError(
+                    f"feature {at} is {other.names[at]!r}; the model has {self.names[at]!r} there, and its features "
+                    "are hashed by their places: new ones must come behind the others"
+                )
+        return other if other.n > self.n else self
+
+
+@dataclass(frozen=True)
+class History:
+    """How much a model has seen.
+
+    Attributes
+    ----------
+    n_points : int
+        Rows that it was trained on, each counted once a call.
+    n_counting : float
+        What they count now that old ones have faded; without half_life, as many.
+    n_fit : int
+        Those of its last `fit`; 0 of a stream that began without one.
+    scaling : FeatureScaling or None
+        That of the features which training sees, where it scales them.
+    n_labels : float
+        Labels a row in the first training, by which a hybrid has the loss of its embeddings; 0: unknown.
+    """
+
+    n_points: int = 0
+    n_fit: int = 0
+    n_counting: float = 0.0
+    scaling: FeatureScaling | None = None
+    n_labels: float = 0.0
+
+    def without_scaling(self) -> History:
+        """Return it for a model that does not go on."""
+        return replace(self, scaling=None)
+
+    def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """As a file holds it: what JSON has, and arrays by their names; a scale that all features share is a number."""
+        numbers = ("n_points", "n_fit", "n_counting", "n_labels")
+        found: dict[str, Any] = {name: getattr(self, name) for name in numbers}
+        if self.scaling is None:
+            return found, {}
+        shift, scale = self.scaling.shift, self.scaling.scale
+        if not shift.any() and np.all(scale == scale[0]) and np.isfinite(scale[0]):
+            return {**found, "scale": float(scale[0])}, {}
+        return found, {"scaling.shift": shift, "scaling.scale": scale}
+
+    @classmethod
+    def decoded(cls, found: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], n_features: int) -> History:
+        """Return what `encoded` was; of a file without it, which is an older one, that nothing was seen."""
+        numbers = {name: found.get(name, 0) for name in ("n_points", "n_fit")}
+        for name, value in numbers.items():
+            check_number(name, value, low=0, integer=True)
+        reals = {"n_counting": found.get("n_counting", numbers["n_points"]), "n_labels": found.get("n_labels", 0.0)}
+        for name, value in reals.items():
+            check_number(name, value, low=0)
+            reals[name] = float(value)
+        scaling = None
+        if "scale" in found:
+            check_number("scale", found["scale"], low=0, open_low=True)
+            shared = (np.broadcast_to(np.float64(value), n_features) for value in (0.0, found["scale"]))
+            scaling = FeatureScaling(*shared)
+        elif "scaling.scale" in arrays:
+            scaling = FeatureScaling(arrays["scaling.shift"], arrays["scaling.scale"])
+        return cls(**numbers, **reals, scaling=scaling)
+
+    @classmethod
+    def of_fit(cls, n_points: int, scaling: FeatureScaling | None = None, n_labels: float = 0.0) -> History:
+        """That of a model after a fit of so many rows."""
+        return cls(n_points, n_points, float(n_points), scaling, n_labels)
+
+    def faded(self, factor: float) -> History:
+        """The same, rows seen so far counting so much of what they did."""
+        return replace(self, n_counting=self.n_counting * factor)
+
+    def gone_on(self, n_points: int, scaling: FeatureScaling | None, n_labels: float) -> History:
+        """That after a call with so many rows; the number of labels is kept from the first training."""
+        return replace(
+            self,
+            n_points=self.n_points + n_points,
+            n_counting=self.n_counting + n_points,
+            scaling=scaling,
+            n_labels=self.n_labels or n_labels,
+        )
+
+
+@dataclass(frozen=True)
+class Points:
+    """The checked data of a training.
+
+    Attributes
+    ----------
+    x : csr_array or ndarray of shape (n_samples, n_features), float32
+    labels : Labels
+        Positions among `classes`.
+    classes : ndarray of shape (n_classes,)
+    features : Features
+    several : bool
+        Whether y was an indicator matrix, and
+    sparse_labels : bool
+        a sparse one.
+    weights : ndarray of shape (n_samples,), float64, or None
+        Of the points, positive with mean 1, or as they are in a part of a stream; None where all are equal.
+    rows : ndarray of int or None
+        Which rows of X the points are; None: all.
+    mean_weight : float
+        What the weights were divided by.
+    n_given : int
+        Rows of X.
+    hashing : FeatureHash or None
+        What x was hashed by.
+    """
+
+    x: Matrix
+    labels: Labels
+    classes: NDArray[Any]
+    features: Features
+    several: bool = False
+    sparse_labels: bool = False
+    weights: Doubles | None = None
+    rows: NDArray[np.int64] | None = None
+    mean_weight: float = 1.0
+    n_given: int = 0
+    hashing: FeatureHash | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    def some(self, rows: NDArray[np.int64]) -> Points:
+        """Return some of the points."""
+        lists = sp.csr_array((np.ones(len(self.labels.ids)), self.labels.ids, self.labels.indptr))[rows]
+        return replace(
+            self,
+            x=self.x[rows],
+            labels=Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32)),
+            weights=some_of(self.weights, rows),
+            rows=rows if self.rows is None else self.rows[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a model came to be, beside what it is.
+
+    Attributes
+    ----------
+    params : mapping of str to object
+        What parameters that were left open became.
+    report : list of dict
+        A line for each trial.
+    alpha_path, rates : mapping of float to float
+        Held-out log-losses by ridge and by learning rate.
+    validation_curve : ndarray of shape (n_passes,), float64
+        Of early stopping.
+    best_iter : int
+        The pass, from 1, whose weights were kept.
+    n_runs : int
+        What n_models="auto" stands for.
+    """
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    report: list[dict[str, Any]] = field(default_factory=list)
+    alpha_path: Mapping[float, float] = field(default_factory=dict)
+    rates: Mapping[float, float] = field(default_factory=dict)
+    validation_curve: Doubles = field(default_factory=lambda: np.zeros(0))
+    best_iter: int = 0
+    n_runs: int = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """A model, with all that a training needs to go on from it.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Distinct labels, sorted.
+    counts : ndarray of shape (n_classes,), float64
+        Rows of each so far, faded where there is a half-life.
+    features : Features
+    weights : Weights
+    history : History
+        Rows seen, and the scaling of features that training sees.
+    curve : ndarray of shape (n_passes,), float64
+        The loss of each pass.
+    squares : Squares or None
+        Adagrad's sums.
+    variances : ndarray or None
+        Of a Gaussian posterior, stored as its means are.
+    hashing : FeatureHash or None
+        Of the features, where W would not fit into memory.
+    calibration : Calibration or None
+    several, sparse_labels : bool
+        Whether rows have several labels, and whether their indicator matrix was sparse.
+    n_labels : int
+        The rounded mean number of labels a row.
+    threshold : float or None
+        The probability, or score, above which labels are predicted; None: `n_labels` are.
+    told : Told
+    """
+
+    classes: NDArray[Any]
+    counts: Doubles
+    features: Features
+    weights: Weights
+    history: History = field(default_factory=History)
+    curve: Doubles = field(default_factory=lambda: np.zeros(0))
+    squares: Squares | None = None
+    variances: Floats | None = None
+    hashing: FeatureHash | None = None
+    calibration: Calibration | None = None
+    several: bool = False
+    sparse_labels: bool = False
+    n_labels: int = 1
+    threshold: float | None = None
+    told: Told = field(default_factory=Told)
+
+    @classmethod
+    def of_fit(
+        cls,
+        points: Points,
+        weights: Weights,
+        curve: list[float],
+        *,
+        scaling: FeatureScaling | None = None,
+        squares: Squares | None = None,
+        variances: Floats | None = None,
+        told: Told | None = None,
+    ) -> State:
+        """Return what a fit to these points has found."""
+        return cls(
+            classes=points.classes,
+            counts=np.bincount(points.labels.ids, minlength=points.n_classes).astype(np.float64),
+            features=points.features,
+            weights=weights,
+            history=History.of_fit(len(points.labels), scaling, points.labels.mean),
+            curve=np.array(curve),
+            squares=squares,
+            variances=variances,
+            hashing=points.hashing,
+            several=points.several,
+            sparse_labels=points.sparse_labels,
+            told=Told(best_iter=len(curve)) if told is None else told,
+        )
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    def with_told(self, **more: Any) -> State:
+        """Return it with other fields of `told`."""
+        return replace(self, told=replace(self.told, **more))
