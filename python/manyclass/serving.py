@@ -26,8 +26,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
-from manyclass.classifiers.base import state_of, with_state
 from manyclass.classifiers.approximate_index import build_index
+from manyclass.classifiers.base import state_of, with_state
 from manyclass.classifiers.exclusion import excluded
 from manyclass.datasets import l2_normalize
 from manyclass.training.state import Features
