@@ -21,8 +21,7 @@ import pytest
 
 from manyclass import SoftmaxClassifier
 from manyclass.choosing import pair_plans as postings
-from manyclass.choosing import plans
-from manyclass.choosing import rules as auto
+from manyclass.choosing import plans, rules
 from manyclass.choosing.plans import Open
 from manyclass.papers.data import load
 
@@ -38,14 +37,14 @@ LINEAR = (
 CONSTANTS = {
     "first move of pairs": ("hybrid", postings, "FIRST_MOVE", (7.2, 2.4, 21.6)),
     "passes of embeddings": (
-        "hybrid", auto, "EMBEDDED", tuple(Open(1024, n, decay) for n, decay in ((4, 0.5), (3, 0.4), (6, 0.6)))
+        "hybrid", rules, "EMBEDDED", tuple(Open(1024, n, decay) for n, decay in ((4, 0.5), (3, 0.4), (6, 0.6)))
     ),
-    "columns of embeddings": ("hybrid", auto, "EMBEDDED_DIM", (192, 128, 256)),
-    "sampled passes": ("implicit", auto, "PASSES_SAMPLED", (12, 6, 20)),
-    "sampled classes": ("implicit", auto, "NEGATIVES_SAMPLED", (256, 128, 512)),
-    "as good a step": ("implicit", auto, "AS_GOOD", (1.005, 1.0, 1.01)),
-    "sum of steps": ("implicit", auto, "SUM_OF_STEPS", (2.0, 1.0, 4.0)),
-    "last step": ("implicit", auto, "LAST_STEP", (0.0125, 0.05, 0.003125)),
+    "columns of embeddings": ("hybrid", rules, "EMBEDDED_DIM", (192, 128, 256)),
+    "sampled passes": ("implicit", rules, "PASSES_SAMPLED", (12, 6, 20)),
+    "sampled classes": ("implicit", rules, "NEGATIVES_SAMPLED", (256, 128, 512)),
+    "as good a step": ("implicit", rules, "AS_GOOD", (1.005, 1.0, 1.01)),
+    "sum of steps": ("implicit", rules, "SUM_OF_STEPS", (2.0, 1.0, 4.0)),
+    "last step": ("implicit", rules, "LAST_STEP", (0.0125, 0.05, 0.003125)),
     "step of u": ("implicit", plans.U_RATES, "implicit", (30.0, 3.0, 300.0)),
     "rule for u": ("implicit", None, "solver", ("implicit", "scent", "ema", "scgd", "bregman")),
 }  # fmt: skip

@@ -4,11 +4,11 @@
     python bench/busy_threads.py --all                            # every solver
     python bench/busy_threads.py --loads 0 10 --cases skip-gram
 
-Wall seconds of a case with one thread, and how many times as long two take, at each load: so many other processes that
-do nothing but count. The goal is 1.1 at most. Each figure is the median of rounds; in a round one thread, two by OpenMP
-and two of the standard library take turns, so that all meet the same load. Each runs in a child of a fork. OpenMP gives
-no team to the thread that forked, which has threads of the standard library there; a new thread of the child has
-OpenMP's. With --seconds the processor's seconds are told, too. POSIX only.
+For each case and load it prints the wall seconds of one thread, and how many times as long two threads take. A load
+of n means that n other processes do nothing but count. The goal is 1.1 at most. Each figure is the median of rounds;
+in a round one thread, two by OpenMP and two of the standard library take turns, so that all meet the same load. Each
+runs in a child of a fork. OpenMP gives no team to the thread that forked, which has threads of the standard library
+there; a new thread of the child has OpenMP's. With --seconds the processor's seconds are told, too. POSIX only.
 """
 
 import argparse

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
-from manyclass.choosing import rules as auto
+from manyclass.choosing import rules
 from manyclass.choosing.rules import (
     BY_HAND,
     EMBEDDED,
@@ -53,7 +53,7 @@ def test_few_classes_are_trained_exactly_and_many_by_samples(shape, solver):
 
 @pytest.mark.parametrize("shape", [BIBTEX, EURLEX57K, YSO, MNIST, YELP_NEXT, OMNIGLOT])
 def test_large_data_are_not_trained_by_full_passes(shape):
-    assert full_cost(shape) > auto.MOST_FULL
+    assert full_cost(shape) > rules.MOST_FULL
 
 
 def test_small_data_are_trained_by_full_passes_on_scaled_features(seed):
@@ -263,7 +263,7 @@ def test_embeddings_are_for_weights_that_the_data_cannot_teach_one_by_one(shape,
 @pytest.fixture
 def wide(seed, monkeypatch):
     """Sparse data with two words a row and a class for each second word; small W count as large ones."""
-    monkeypatch.setattr(auto, "LEAST_TO_EMBED", 0)
+    monkeypatch.setattr(rules, "LEAST_TO_EMBED", 0)
     rng = np.random.default_rng(seed)
     y = np.arange(600) % 150
     words = np.stack([2 * y + rng.integers(0, 2, 600), rng.integers(300, 400, 600)], axis=1)

@@ -17,8 +17,7 @@ from manyclass import (
     solvers,
 )
 from manyclass.checks import seed_from
-from manyclass.choosing import plans
-from manyclass.choosing import rules as auto
+from manyclass.choosing import plans, rules
 from manyclass.choosing.softmax_plans import settle_batches
 from manyclass.parts import Parameters
 from manyclass.search.spherical import SphericalClusterIndex
@@ -144,7 +143,7 @@ def test_up_to_8192_classes_are_all_scored_by_default(n_classes, source):
 def test_embeddings_that_were_chosen_have_passes_and_a_decay_of_their_own():
     found = softmax(embeds=True, model="auto")
     assert found.plan == replace(EMBEDDED, source="sampled")
-    assert (found.params["dim"], found.params["model"].name) == (auto.EMBEDDED_DIM, "embedding") == (192, "embedding")
+    assert (found.params["dim"], found.params["model"].name) == (rules.EMBEDDED_DIM, "embedding") == (192, "embedding")
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing import rules as auto
+from manyclass.choosing import rules
 from manyclass.choosing import softmax_plans as settle
 from manyclass.choosing.softmax_plans import settle_full_batch, settle_points
 from manyclass.parts import Parameters
@@ -261,7 +261,7 @@ def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_op
         return 0.125, {0.125: 1.0}
 
     monkeypatch.setattr(settle, "best_ridge", best_ridge)
-    monkeypatch.setattr(auto, "FEWEST_TO_TRY", N)
+    monkeypatch.setattr(rules, "FEWEST_TO_TRY", N)
     found = settled(solver="auto")
     assert (found.plan.alpha, found.params["alpha"], found.alpha_path) == (0.125, 0.125, {0.125: 1.0})
     for parameters in ({"alpha": 0.0}, {"solver": "exact"}, {"timed": True}):
@@ -269,7 +269,7 @@ def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_op
         assert other.alpha_path == {}
         assert other.plan.alpha != 0.125
     assert len(asked) == 1
-    monkeypatch.setattr(auto, "QUICK", 0.0)  # and five trials take more than a third of a fit
+    monkeypatch.setattr(rules, "QUICK", 0.0)  # and five trials take more than a third of a fit
     assert settled(solver="auto").alpha_path == {}
 
 

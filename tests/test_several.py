@@ -8,7 +8,7 @@ from test_postings import indicator, some_rows
 
 from manyclass import SoftmaxClassifier
 from manyclass.choosing import pair_plans as postings
-from manyclass.choosing import rules as auto
+from manyclass.choosing import rules
 from manyclass.classifiers.data import points_of
 from manyclass.parts import Parameters
 from manyclass.training import blend
@@ -116,7 +116,7 @@ def test_the_rate_is_tried_on_rows_held_out(kind, seed):
     assert best["chosen"]
     assert sum(line["chosen"] for line in report) == 1
     assert best["value"] == model.resolved_params_["learning_rate"] < report[0]["value"]
-    assert sum(line["predicted_seconds"] for line in report) <= auto.QUICK
+    assert sum(line["predicted_seconds"] for line in report) <= rules.QUICK
     assert [line["rows"] for line in report] == [960] * len(report)
     again = SoftmaxClassifier(model=kind, random_state=seed, max_iter=2).fit(X, Y)
     assert [line["log_loss"] for line in again.auto_report_] == [line["log_loss"] for line in report]

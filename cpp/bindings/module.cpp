@@ -20,7 +20,8 @@ PYBIND11_MODULE(_core, m) {
         });
         return size;
       },
-      py::arg("n_threads"), "How many threads a team has that asks for so many here and now.");
+      py::arg("n_threads"),
+      "Return how many threads a team gets that asks for n_threads, under the limits of this moment.");
   m.def("by_openmp", by_openmp, "Whether the package was built with OpenMP.");
   bind_registry(m);
   bind_interrupts(m);

@@ -189,7 +189,7 @@ class Parameters(Mapping[str, Any]):
 
     @classmethod
     def of(cls, owner: BaseEstimator) -> Parameters:
-        """Those of an estimator or a part."""
+        """Return the parameters of an estimator or a part."""
         signature = inspect.signature(type(owner)).parameters
         defaults = {name: parameter.default for name, parameter in signature.items()}
         return cls(type(owner).__name__, owner.get_params(deep=False), defaults)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.choosing import rules as auto
+from manyclass.choosing import rules
 from manyclass.choosing.softmax_plans import Settled
 from manyclass.choosing.trials import Sample, Trials, whole_classes
 from manyclass.model.weights import Ids
@@ -40,7 +40,7 @@ def best_model(
     parameters: Parameters,
     candidates: Mapping[str, Settled],
     points: Points,
-    shape: auto.Shape,
+    shape: rules.Shape,
     loss_of_fit: LossOfFit,
 ) -> str | None:
     """Return the name of the model with the least mean log-loss of all held-out rows; None where none was tried.
@@ -50,14 +50,14 @@ def best_model(
     """
     x, labels = points.x, points.labels.ids
     runs = {name: runs_of(parameters, settled.plan, shape) for name, settled in candidates.items()}
-    seconds = {name: runs[name] * auto.fit_cost(shape, settled.plan) for name, settled in candidates.items()}
-    trials.budget = auto.budget(min(seconds.values()))
+    seconds = {name: runs[name] * rules.fit_cost(shape, settled.plan) for name, settled in candidates.items()}
+    trials.budget = rules.budget(min(seconds.values()))
     affordable = trials.left / (sum(seconds.values()) / len(labels))
     share = min(1.0, affordable / sum(SIZES), len(labels) / SIZES[1])
     sizes = [int(share * size) for size in SIZES]
-    if sizes[0] < auto.FEWEST_TO_TRY:  # one draw of as many as there may be
+    if sizes[0] < rules.FEWEST_TO_TRY:  # one draw of as many as there may be
         sizes = [int(min(affordable, SIZES[1], len(labels)))]
-    if sizes[0] < auto.FEWEST_TO_TRY:
+    if sizes[0] < rules.FEWEST_TO_TRY:
         return None
     random = fork(parameters["random_state"])
     found: dict[str, list[float]] = {name: [] for name in candidates}
@@ -70,7 +70,7 @@ def best_model(
         for name, settled in candidates.items():
             own = parameters.changed(**settled.params, class_weight=None, n_models=runs[name], verbose=0)
             size = (len(sample.labels), sample.n_classes, settled.plan.max_iter)
-            cost = runs[name] * auto.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), settled.plan)
+            cost = runs[name] * rules.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), settled.plan)
             loss = partial(loss_of_fit, own, sample, points.classes[sample.classes])
             found[name].append(trials.make("model", name, loss, predicted=cost, size=size))
     means = {name: float(np.average(losses, weights=n_out)) for name, losses in found.items()}
@@ -81,11 +81,11 @@ def best_model(
     return best
 
 
-def runs_of(parameters: Parameters, plan: AnyPlan, shape: auto.Shape) -> int:
+def runs_of(parameters: Parameters, plan: AnyPlan, shape: rules.Shape) -> int:
     """Return how many runs the fit of a plan makes, and a trial of it: a mean is better than each."""
     if not isinstance(plan, HybridPlan) or (parameters["n_models"], parameters["dim"]) != ("auto", "auto"):
         return 1
-    return auto.n_runs(auto.fit_cost(shape, plan), 4 * shape.n_features * (plan.embeddings.dim or 0))
+    return rules.n_runs(rules.fit_cost(shape, plan), 4 * shape.n_features * (plan.embeddings.dim or 0))
 
 
 def _draws(labels: Ids, sizes: list[int], random: np.random.RandomState) -> list[NDArray[np.intp]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass.choosing import rules as auto
+from manyclass.choosing import rules
 from manyclass.choosing.plans import (
     REDUCTIONS,
     Chosen,
@@ -138,7 +138,7 @@ def settle_hybrid(
     where = "with model='hybrid'"
     plan, used, inner = _postings_plan(given, chosen, x, where)
     given.refuse_rest(where)
-    open_, dim = (auto.RANKING, auto.RANKING_DIM) if ranks else (auto.EMBEDDED, auto.EMBEDDED_DIM)
+    open_, dim = (rules.RANKING, rules.RANKING_DIM) if ranks else (rules.EMBEDDED, rules.EMBEDDED_DIM)
     draws = SAMPLERS["uniform" if ranks else "frequency"]()
     # Of the estimator's parameters the embeddings have those that the weights have no use for.
     of_embeddings = Given(parameters.changed(learning_rate="auto", max_iter="auto", random_state=0))
@@ -148,7 +148,7 @@ def settle_hybrid(
         x,
         n_classes,
         loss=loss,
-        smoothing=auto.SMOOTHING if ranks else 0.0,
+        smoothing=rules.SMOOTHING if ranks else 0.0,
         open_=open_,
         dim=int(of_embeddings.take("dim", dim)),
         relu=used["model"].get_params()["activation"] == "relu",
@@ -184,19 +184,19 @@ def _tried(
         return plan, Trials(0.0)
     n_classes, least = len(points.classes), plan.min_count
     met = weights_met(points.x, points.labels, n_classes, (least,))[least]
-    shape = replace(auto.Shape.of(points.x, n_classes), met=met)
+    shape = replace(rules.Shape.of(points.x, n_classes), met=met)
     if trials is None:
-        trials = Trials(auto.budget(auto.fit_cost(shape, whole)), bool(plan.verbose))
+        trials = Trials(rules.budget(rules.fit_cost(shape, whole)), bool(plan.verbose))
     return _best_rate(trials, plan, points, shape, given.take("random_state")), trials
 
 
 def _best_rate(
-    trials: Trials, plan: PostingsPlan, points: Points, shape: auto.Shape, random_state: Any
+    trials: Trials, plan: PostingsPlan, points: Points, shape: rules.Shape, random_state: Any
 ) -> PostingsPlan:
     """Return the plan with the step size of the least decoupled loss on rows held out of a short training."""
-    visit = 1e-6 * auto.pairs_cost(shape) * plan.max_iter
+    visit = 1e-6 * rules.pairs_cost(shape) * plan.max_iter
     n_rows = int(min(shape.n_samples, MOST_ROWS_TO_TRY, trials.left / (RATES * visit)))
-    if n_rows < auto.FEWEST_TO_TRY:
+    if n_rows < rules.FEWEST_TO_TRY:
         return plan
     order = fork(random_state).permutation(shape.n_samples)[:n_rows]
     n_out = int(SHARE_TO_TRY * n_rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from manyclass.choosing import rules as auto
+from manyclass.choosing import rules
 from manyclass.choosing.plans import (
     BATCH_REDUCTIONS,
     REDUCTIONS,
@@ -37,7 +37,7 @@ from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
 
 # learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
 # of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.
-AUTO_RATE = {"implicit": auto.RATE_SAMPLED, "umax": 0.1, "sgd": 0.01, "softplus": 0.1}
+AUTO_RATE = {"implicit": rules.RATE_SAMPLED, "umax": 0.1, "sgd": 0.01, "softplus": 0.1}
 AUTO_RATE_OVE = 4.0  # over n_classes
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
@@ -125,26 +125,26 @@ def settle_points(
     `tried_rates` is for learning_rate="grid".
     """
     given = Given(parameters)
-    shape, x_sq = auto.Shape.of(x, n_classes), row_norms_sq(x)
-    solver, open_, rate = chosen.solver, auto.BY_HAND, None
-    ridge = auto.untried_ridge(shape.n_samples, mean_square(x_sq))
+    shape, x_sq = rules.Shape.of(x, n_classes), row_norms_sq(x)
+    solver, open_, rate = chosen.solver, rules.BY_HAND, None
+    ridge = rules.untried_ridge(shape.n_samples, mean_square(x_sq))
     if solver is None:
         sampling = candidates or not given.is_auto("n_negatives") or chosen.sampler is not None
         passes = None if given.is_auto("max_iter") else int(given.take("max_iter"))
-        name, open_ = auto.choose(shape, sampling=sampling, max_iter=passes)
+        name, open_ = rules.choose(shape, sampling=sampling, max_iter=passes)
         solver = SOLVERS[name]()
         open_ = replace(open_, alpha=ridge)
-        rate = auto.relative_rate(name) / (mean_square(x_sq) + bool(given.take("fit_intercept")))
+        rate = rules.relative_rate(name) / (mean_square(x_sq) + bool(given.take("fit_intercept")))
     elif solver.name == "implicit":
         passes = None if given.is_auto("max_iter") else int(given.take("max_iter"))
-        open_ = auto.sampled(passes, averaging=False)
+        open_ = rules.sampled(passes, averaging=False)
         if given.is_auto("learning_rate"):  # a ridge is for steps found by trials, which are too short to overfit
             open_ = replace(open_, alpha=ridge)
     plan = points_plan(parameters, solver, chosen, open_, rate, x_sq, n_classes)
     path: dict[float, float] = {}
     table: dict[float, float] = {}
     random_state = given.take("random_state")
-    trials = Trials(0.0 if timed else auto.budget(auto.fit_cost(shape, plan)), bool(plan.verbose))
+    trials = Trials(0.0 if timed else rules.budget(rules.fit_cost(shape, plan)), bool(plan.verbose))
     if given.is_auto("learning_rate") and tries_rates(solver):
         u_follows = follows_rate(solver)
         plan = best_rate(trials, plan, x, labels, shape, random_state, weights, u_follows=u_follows)
@@ -154,7 +154,7 @@ def settle_points(
         found = tried_rates(settled, x, labels, weights)
         plan = points_plan(parameters, solver, chosen, open_, found.best, x_sq, n_classes)
         table = found.table
-    if chosen.solver is None and given.is_auto("alpha") and auto.tries_ridges(plan, shape, trials.left):
+    if chosen.solver is None and given.is_auto("alpha") and rules.tries_ridges(plan, shape, trials.left):
         alpha, path = best_ridge(trials, plan, x, labels, shape, random_state, weights)
         plan = replace(plan, alpha=alpha)
     return Settled(plan, _opened_points(parameters, plan, solver, chosen), path, table, trials)
@@ -168,7 +168,7 @@ def points_plan(
     _take_early_stopping(given)
     sampler = default_sampler(solver, chosen.sampler)
     if chosen.sampler is None and solver.name == "implicit":
-        sampler = sampler.set_params(power=auto.POWER_SAMPLED)
+        sampler = sampler.set_params(power=rules.POWER_SAMPLED)
     fields, of_solver = point_fields(given, solver, sampler, open_)
     if not of_solver.take("log_q", True):
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
@@ -263,7 +263,7 @@ def opened(parameters: Parameters, used: Mapping[str, Any], solver: Part, inner:
 # Full passes
 
 
-def takes_full_passes(parameters: Parameters, chosen: Chosen, shape: auto.Shape, *, stepwise: bool) -> bool:
+def takes_full_passes(parameters: Parameters, chosen: Chosen, shape: rules.Shape, *, stepwise: bool) -> bool:
     """Whether training is by L-BFGS: by choice, or by "auto" where that is quick and nothing is set that is of steps.
 
     `stepwise`: the fit was given something that only steps use.
@@ -274,7 +274,7 @@ def takes_full_passes(parameters: Parameters, chosen: Chosen, shape: auto.Shape,
     of_steps = [name for name in ("n_negatives", "learning_rate", "max_iter") if not given.is_auto(name)]
     if stepwise or of_steps or chosen.sampler is not None or given.take("early_stopping"):
         return False
-    return auto.full_cost(shape) <= auto.MOST_FULL
+    return rules.full_cost(shape) <= rules.MOST_FULL
 
 
 def settle_full_batch(
@@ -297,8 +297,8 @@ def settle_full_batch(
     plan = FullBatchPlan(
         loss=own["loss"],
         tol=float(own["tol"]),
-        alpha=float(given.take("alpha", auto.PRIOR / len(labels))),
-        max_iter=int(given.take("max_iter", auto.MOST_ITERATIONS)),
+        alpha=float(given.take("alpha", rules.PRIOR / len(labels))),
+        max_iter=int(given.take("max_iter", rules.MOST_ITERATIONS)),
         fit_intercept=bool(given.take("fit_intercept")),
         n_threads=fields["n_threads"],
         verbose=fields["verbose"],
@@ -311,7 +311,7 @@ def settle_full_batch(
         raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
     given.refuse_rest("with solver='lbfgs'")
     path: dict[float, float] = {}
-    trials = Trials(auto.MOST_FULL, bool(plan.verbose))
+    trials = Trials(rules.MOST_FULL, bool(plan.verbose))
     if chosen.solver is None and given.is_auto("alpha") and not timed:
         alpha, path = cross_validated_ridge(trials, plan, x, labels, n_classes, given.take("random_state"), weights)
         plan = replace(plan, alpha=alpha)
@@ -337,7 +337,7 @@ def settle_batches(parameters: Parameters, chosen: Chosen, x: Matrix, n_classes:
     loss = _batch_loss(solver, sampler)
     ranks, relu, dim = loss == "margin", False, None
     if embeds or (chosen.model is not None and chosen.model.name == "embedding"):
-        dim = int(given.take("dim", auto.RANKING_DIM_ALONE if ranks else auto.EMBEDDED_DIM))
+        dim = int(given.take("dim", rules.RANKING_DIM_ALONE if ranks else rules.EMBEDDED_DIM))
         relu = chosen.model is not None and chosen.model.get_params()["activation"] == "relu"
     source = batch_source(
         sampler,
@@ -356,7 +356,7 @@ def settle_batches(parameters: Parameters, chosen: Chosen, x: Matrix, n_classes:
         x,
         n_classes,
         loss=loss,
-        smoothing=auto.SMOOTHING if ranks else 0.0,
+        smoothing=rules.SMOOTHING if ranks else 0.0,
         open_=_open_of(embeds=dim is not None and solver.name == "adagrad", ranks=ranks),
         dim=dim,
         relu=relu,
@@ -370,8 +370,8 @@ def settle_batches(parameters: Parameters, chosen: Chosen, x: Matrix, n_classes:
 def _open_of(*, embeds: bool, ranks: bool) -> Open:
     """What is left open stands for, with embeddings by Adagrad's steps and without."""
     if ranks:
-        return auto.RANKING_ALONE
-    return auto.EMBEDDED if embeds else auto.BATCHES
+        return rules.RANKING_ALONE
+    return rules.EMBEDDED if embeds else rules.BATCHES
 
 
 def _batch_loss(solver: Part, sampler: Part | None) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
-from manyclass.choosing import rules as auto
+from manyclass.choosing import rules
 from manyclass.choosing.plans import mean_square
 from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.training.passes import Schedule, warn_user
@@ -138,7 +138,7 @@ def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> ND
     n_drawn = 1 + int(np.searchsorted(np.cumsum(counts[order]), n_rows))
     if n_drawn >= len(counts):
         return np.arange(len(labels))
-    if n_drawn < auto.LEAST_CLASSES:
+    if n_drawn < rules.LEAST_CLASSES:
         return np.sort(random.permutation(len(labels))[:n_rows])
     drawn = np.zeros(len(counts), dtype=bool)
     drawn[order[:n_drawn]] = True
@@ -204,11 +204,11 @@ class Sample:
         loss = float(np.average(losses, weights=self.weights_out))
         return loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf
 
-    def cost(self, plan: PointsPlan, shape: auto.Shape) -> float:
+    def cost(self, plan: PointsPlan, shape: rules.Shape) -> float:
         """Predict the seconds of `loss`, with `shape` that of all the data."""
         here = replace(shape, n_samples=len(self.labels), n_classes=self.n_classes)
-        visits = auto.visit_cost(here, auto.n_drawn(plan)) * len(self.labels) * plan.max_iter
-        return 1e-6 * (visits + auto.visit_cost(here, None) * len(self.labels_out))
+        visits = rules.visit_cost(here, rules.n_drawn(plan)) * len(self.labels) * plan.max_iter
+        return 1e-6 * (visits + rules.visit_cost(here, None) * len(self.labels_out))
 
 
 def with_rate(plan: PointsPlan, factor: float, *, u_follows: bool) -> PointsPlan:
@@ -243,7 +243,7 @@ def best_rate(
     plan: PointsPlan,
     x: Matrix,
     labels: Ids,
-    shape: auto.Shape,
+    shape: rules.Shape,
     random_state: Any,
     weights: Doubles | None,
     *,
@@ -252,10 +252,10 @@ def best_rate(
     """Return the plan with the step size that two passes over whole classes make the best one.
 
     It is tried as multiples of the one that the plan has, which is kept where no trial can be made or all diverge. A
-    fit of more passes gets less of it, so that the sum of its steps is at most `auto.SUM_OF_STEPS` times the pick.
+    fit of more passes gets less of it, so that the sum of its steps is at most `rules.SUM_OF_STEPS` times the pick.
     """
-    n_rows = auto.rows_to_try(trials.left, shape, plan)
-    if n_rows < auto.FEWEST_TO_TRY:
+    n_rows = rules.rows_to_try(trials.left, shape, plan)
+    if n_rows < rules.FEWEST_TO_TRY:
         return plan
     random = fork(random_state)
     sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random), random)
@@ -263,8 +263,8 @@ def best_rate(
         return plan
     short = replace(
         plan,
-        max_iter=auto.TRIAL_PASSES,
-        schedule=Schedule("exponential", plan.schedule.learning_rate, plan.schedule.u_learning_rate, auto.TRIAL_DECAY),
+        max_iter=rules.TRIAL_PASSES,
+        schedule=Schedule("exponential", plan.schedule.learning_rate, plan.schedule.u_learning_rate, rules.TRIAL_DECAY),
         averaging="none",
         share_classes=None,
         hogwild=False,  # the choice does not depend on threads
@@ -273,22 +273,22 @@ def best_rate(
     cost, size = sample.cost(short, shape), (len(sample.labels), sample.n_classes, short.max_iter)
 
     def factor(exponent: float) -> float:
-        return float(auto.RATE_RATIO**exponent)
+        return float(rules.RATE_RATIO**exponent)
 
     def loss(exponent: int) -> float:
         trial = with_rate(short, factor(exponent), u_follows=u_follows)
         rate = trial.schedule.learning_rate
         return trials.make("learning_rate", rate, lambda: sample.loss(trial), predicted=cost, size=size)
 
-    tried = walk(loss, auto.FIRST_RATES, auto.FURTHEST_RATE, lambda: trials.left >= cost)
+    tried = walk(loss, rules.FIRST_RATES, rules.FURTHEST_RATE, lambda: trials.left >= cost)
     least = min(tried.values())
     if not math.isfinite(least):
         return plan
-    good = [exponent for exponent in tried if tried[exponent] <= auto.AS_GOOD * least]
+    good = [exponent for exponent in tried if tried[exponent] <= rules.AS_GOOD * least]
     chosen = (with_rate(short, factor(exponent), u_follows=u_follows).schedule.learning_rate for exponent in good)
     trials.choose("learning_rate", *chosen)
     best = (min(good) + max(good)) / 2
-    return with_rate(plan, factor(best) * min(1.0, auto.SUM_OF_STEPS / sum_of_steps(plan)), u_follows=u_follows)
+    return with_rate(plan, factor(best) * min(1.0, rules.SUM_OF_STEPS / sum_of_steps(plan)), u_follows=u_follows)
 
 
 def best_ridge(
@@ -296,7 +296,7 @@ def best_ridge(
     plan: PointsPlan,
     x: Matrix,
     labels: Ids,
-    shape: auto.Shape,
+    shape: rules.Shape,
     random_state: Any,
     weights: Doubles | None,
 ) -> tuple[float, dict[float, float]]:
@@ -307,12 +307,12 @@ def best_ridge(
         return plan.alpha, tried
     unit = mean_square(row_norms_sq(x))
     cost, size = sample.cost(plan, shape), (len(sample.labels), sample.n_classes, plan.max_iter)
-    for number, ridge in enumerate(auto.RIDGES, 1):
+    for number, ridge in enumerate(rules.RIDGES, 1):
         trial = replace(plan, alpha=ridge * unit)
-        train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(auto.RIDGES)}")
+        train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(rules.RIDGES)}")
         tried[trial.alpha] = trials.make("alpha", trial.alpha, train, predicted=cost, size=size)
         # Past the valley, which has one bottom, larger ones are not tried.
-        if auto.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:
+        if rules.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:
             break
     best = min(tried, key=lambda alpha: tried[alpha])
     trials.choose("alpha", best)

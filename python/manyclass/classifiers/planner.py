@@ -20,7 +20,8 @@ from manyclass.training.calls import Call
 from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 
-# Rows that a threshold is found on: so many, fewer where there are many classes, which takes a part of a pass.
+# A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
+# below ROWS_CELLS, which takes a part of the time of a pass.
 MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
 
 
@@ -65,7 +66,7 @@ class Planner(ABC):
         Parameters
         ----------
         parameters : Parameters
-            Those of the run.
+            The parameters of this run: seed, number of models and calibration are its own.
         points, watch : Points and Watch
         given : object
             What `fit` was given beside the data.
@@ -93,7 +94,7 @@ class Planner(ABC):
         ----------
         state : State
         points : Points
-            Those of its training.
+            The points that the state was trained on.
         before : State or None
             What a call went on from.
         """

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass.checks import check_flag, check_number
-from manyclass.choosing import rules as auto
+from manyclass.choosing import rules
 from manyclass.choosing.model_trials import LossOfFit, best_model
 from manyclass.choosing.pair_plans import (
     FEW_ROWS_OF_A_PAIR,
@@ -209,15 +209,15 @@ def _trained(
 
 def _n_runs(settled: Settled, state: State, points: Points) -> int:
     """What n_models="auto" stands for."""
-    weights, shape = state.weights, auto.Shape.of(points.x, points.n_classes)
+    weights, shape = state.weights, rules.Shape.of(points.x, points.n_classes)
     if isinstance(weights, HybridWeights):
-        seconds = auto.fit_cost(_shape_of_hybrid(weights, points), settled.plan)
-        return auto.n_runs(seconds, weights.mapped.embeddings.nbytes)
+        seconds = rules.fit_cost(_shape_of_hybrid(weights, points), settled.plan)
+        return rules.n_runs(seconds, weights.mapped.embeddings.nbytes)
     # A linear model's objective is convex: all runs end near one optimum.
     ranks = isinstance(settled.plan, BatchesPlan) and settled.plan.finds_scale
     if not (ranks and isinstance(weights, MappedWeights) and weights.embeddings.size):
         return 1
-    return auto.n_runs(auto.fit_cost(shape, settled.plan), weights.embeddings.nbytes)
+    return rules.n_runs(rules.fit_cost(shape, settled.plan), weights.embeddings.nbytes)
 
 
 # Which of the trainings
@@ -246,8 +246,8 @@ def with_model_of_one(parameters: Parameters, chosen: Chosen, points: Points) ->
     """Fill in the model of one label a row of sparse data whose linear W is too large to be tried, the model being left
     open: weights on pairs beside embeddings, unless a row would meet too many weights.
     """
-    shape = auto.Shape.of(points.x, len(points.classes))
-    tried = shape.bytes <= auto.LARGEST_CONTESTED or not shape.sparse
+    shape = rules.Shape.of(points.x, len(points.classes))
+    tried = shape.bytes <= rules.LARGEST_CONTESTED or not shape.sparse
     if tried or not _leaves_model_open(parameters, chosen, points):
         return chosen
     return replace(chosen, model=_affordable_hybrid(points))
@@ -267,7 +267,9 @@ def asks_for_batches(chosen: Chosen, several: bool) -> bool:
 def _chooses_embeddings(parameters: Parameters, chosen: Chosen, points: Points) -> bool:
     """Whether embeddings are what "auto" stands for, nothing being set that they do not use."""
     open_ = chosen == Chosen(None, None, None) and not parameters["early_stopping"] and parameters["alpha"] == "auto"
-    return open_ and parameters["learning_rate"] != "grid" and auto.embeds(auto.Shape.of(points.x, len(points.classes)))
+    return (
+        open_ and parameters["learning_rate"] != "grid" and rules.embeds(rules.Shape.of(points.x, len(points.classes)))
+    )
 
 
 def _leaves_model_open(parameters: Parameters, chosen: Chosen, points: Points) -> bool:
@@ -279,18 +281,18 @@ def _leaves_model_open(parameters: Parameters, chosen: Chosen, points: Points) -
 
 def _is_contested(points: Points) -> bool:
     """Whether there is another model to try than the linear one."""
-    return auto.is_contested(auto.Shape.of(points.x, len(points.classes)))
+    return rules.is_contested(rules.Shape.of(points.x, len(points.classes)))
 
 
 # Weights on pairs
 
 
-def _shape_of_hybrid(weights: HybridWeights, points: Points) -> auto.Shape:
+def _shape_of_hybrid(weights: HybridWeights, points: Points) -> rules.Shape:
     """The shape of data with the weights on pairs that a row meets."""
     x = as_csr(points.x)
     rows_of = np.bincount(x.indices, minlength=x.shape[1])
     met = float(rows_of @ np.diff(weights.postings.indptr)) / max(1, x.shape[0])
-    return replace(auto.Shape.of(points.x, len(points.classes)), met=met)
+    return replace(rules.Shape.of(points.x, len(points.classes)), met=met)
 
 
 # Linear models of one label a row
@@ -304,7 +306,7 @@ def _best_other(
     "sparse" takes no part: its log-loss lies above that of the hybrid on each set of first labels that was tried
     (bench/decisions.md).
     """
-    shape = auto.Shape.of(points.x, len(points.classes))
+    shape = rules.Shape.of(points.x, len(points.classes))
     other = _other(parameters, chosen, points, shape, linear.trials)
     best = None
     if other is not None:
@@ -312,11 +314,13 @@ def _best_other(
         assert loss_of_fit is not None
         met = _shape_met(shape, other, points)
         best = best_model(linear.trials, parameters, candidates, points, met, loss_of_fit)
-    wins = auto.embeds(shape) if best is None else best != "linear"  # None: nothing was tried
+    wins = rules.embeds(shape) if best is None else best != "linear"  # None: nothing was tried
     return replace(other, trials=linear.trials) if other is not None and wins else None
 
 
-def _other(parameters: Parameters, chosen: Chosen, points: Points, shape: auto.Shape, trials: Trials) -> Settled | None:
+def _other(
+    parameters: Parameters, chosen: Chosen, points: Points, shape: rules.Shape, trials: Trials
+) -> Settled | None:
     """The model that may predict better than a linear one, with all that is open settled: a hybrid, whose embeddings
     alone it was ahead of wherever both were tried, or embeddings where a row would meet too many weights.
 
@@ -326,12 +330,12 @@ def _other(parameters: Parameters, chosen: Chosen, points: Points, shape: auto.S
     hybrid = _affordable_hybrid(points)
     if hybrid is not None:
         return settle_hybrid(parameters, replace(chosen, model=hybrid), points, timed=False, trials=trials)
-    if auto.is_small(shape):
+    if rules.is_small(shape):
         return None
     return settle_batches(parameters, chosen, points.x, len(points.classes), embeds=True)
 
 
-def _shape_met(shape: auto.Shape, settled: Settled, points: Points) -> auto.Shape:
+def _shape_met(shape: rules.Shape, settled: Settled, points: Points) -> rules.Shape:
     """The shape with the weights that a row meets, of a hybrid."""
     if not isinstance(settled.plan, HybridPlan):
         return shape
@@ -354,7 +358,7 @@ def _fit_one_label(
     scaling = _scaling(parameters, chosen, points)
     x = points.x if scaling is None else scaling.apply(points.x)
     timed, stepwise = bool(np.isfinite(watch.max_seconds)), heads is not None or asked.start is not None
-    if takes_full_passes(parameters, chosen, auto.Shape.of(x, n_classes), stepwise=stepwise):
+    if takes_full_passes(parameters, chosen, rules.Shape.of(x, n_classes), stepwise=stepwise):
         settled = settle_full_batch(parameters, chosen, x, labels, n_classes, timed=timed, weights=r)
     else:
         settled = settle_points(

@@ -35,7 +35,7 @@ class Kept:
         self.arrays = [np.full(n_rows, np.nan, dtype=np.float32) for _ in range(1 + of_utility)]
 
     def grow(self, n_rows: int) -> None:
-        """Make room for so many rows; NaN stands for those that were not visited."""
+        """Make room for `n_rows` rows; NaN marks rows that were not visited yet."""
         for at, array in enumerate(self.arrays):
             if n_rows > len(array):  # by a half more, so that all parts together copy each row a few times
                 more = np.full(max(n_rows - len(array), len(array) // 2), np.nan, dtype=np.float32)
@@ -44,7 +44,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Those of a part, whose rows have these numbers."""
+    """What the rows of one part of a stream carry; `numbers` are their places among all rows of the stream."""
 
     kept: Kept
     numbers: NDArray[np.int64]
