@@ -184,3 +184,8 @@ def csr_parts(X: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32], ND
         np.ascontiguousarray(X.indices, dtype=np.int32),
         np.ascontiguousarray(X.data, dtype=np.float32),
     )
+
+
+def core_data(X: sp.csr_array | NDArray[np.float32]) -> Any:
+    """Return X as the functions of the core take it: `csr_parts` of a sparse matrix, an array as it is."""
+    return csr_parts(X) if isinstance(X, sp.csr_array) else X

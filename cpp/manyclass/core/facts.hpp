@@ -81,6 +81,11 @@ struct Parts {
   static constexpr std::array<Facts, sizeof...(Part)> facts{Part::facts...};
 };
 
+template <class... Some, class... Others>
+constexpr Parts<Some..., Others...> operator+(Parts<Some...>, Parts<Others...>) {
+  return {};
+}
+
 template <class Variant>
 struct AlternativesOf;
 template <class... Part>

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sklearn.base import BaseEstimator
@@ -15,7 +16,7 @@ POWER = 0.75  # of word2vec: words are drawn with probability proportional to th
 
 @dataclass(frozen=True)
 class CoreObjective:
-    """An objective as the core's trainer takes it; numbers that its solver has no use for are at their defaults.
+    """An objective as the core's trainer takes it; `options` are the numbers that its solver owns.
 
     `carries_normalizers` says whether log Z_x is a number carried for each word.
     """
@@ -23,8 +24,7 @@ class CoreObjective:
     solver: str
     power: float = POWER
     share: bool = False
-    delta: float = 1.0
-    u_gain: float = 1.0
+    options: Mapping[str, float] = field(default_factory=dict)
     u_learning_rate: float = 1.0
     carries_normalizers: bool = False
 

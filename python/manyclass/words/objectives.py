@@ -191,19 +191,17 @@ class Softmax(StepObjective):
     @property
     def core(self) -> CoreObjective:
         """What the core trains."""
+        own = {
+            name: auto if getattr(self, name) == "auto" else float(getattr(self, name))
+            for name, auto in SOLVERS[self.solver].items()
+        }
         return CoreObjective(
             self.solver,
             power=float(self.power),
-            u_learning_rate=self._number("u_learning_rate", self.u_learning_rate),
-            u_gain=self._number("u_gain", self.u_gain),
-            delta=self._number("delta", self.delta),
+            u_learning_rate=own.pop("u_learning_rate", 1.0),
+            options={name.removeprefix("u_"): value for name, value in own.items()},
             carries_normalizers=True,
         )
-
-    def _number(self, name: str, given: float | str) -> float:
-        if given != "auto":
-            return float(given)
-        return SOLVERS[self.solver].get(name, 1.0)  # of a number that the solver has not, any value does
 
 
 class Descent(Objective):
