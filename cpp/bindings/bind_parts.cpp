@@ -123,15 +123,6 @@ py::tuple minibatch_prox(OneMinibatch one) {
   return py::make_tuple(c, t, array_of(u), outcome.loss, outcome.moved, outcome.error);
 }
 
-// A function of one struct, made of keywords.
-template <class Struct>
-void bind_function(py::module_& m, const Fields<Struct>& fields, py::tuple (*function)(Struct), const char* returns) {
-  list_fields(m, fields);
-  m.def(
-      fields.name().c_str(), [fields, function](const py::kwargs& given) { return function(fields.of(given)); },
-      returns);
-}
-
 }  // namespace
 
 void bind_parts(py::module_& m) {

@@ -154,6 +154,15 @@ void bind_struct(py::module_& m, const Fields<Struct>& fields, const Check& chec
            KeepAll());
 }
 
+// A function of one struct, made of keywords.
+template <class Struct, class Function>
+void bind_function(py::module_& m, const Fields<Struct>& fields, Function* function, const char* returns = "") {
+  list_fields(m, fields);
+  m.def(
+      fields.name().c_str(), [fields, function](const py::kwargs& given) { return function(fields.of(given)); },
+      returns);
+}
+
 inline Fields<LabelStepChoice> label_step_fields() {
   return Fields<LabelStepChoice>("LabelStepChoice")
       .takes<&LabelStepChoice::rule, &LabelStepChoice::reduction, &LabelStepChoice::formulation,
