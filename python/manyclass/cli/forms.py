@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,9 +14,8 @@ from numpy.typing import NDArray
 from manyclass.checks import n_threads_from
 from manyclass.cli.sources import LABEL, Source
 from manyclass.datasets import load_csr, load_xmc
+from manyclass.datasets.tables import all_integers
 from manyclass.datasets.xmc import parse_xmc
-
-_CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}")  # integers that are written in one way, and fit into 64 bits
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def read_xmc(source: Source, how: Sparse) -> Records:
     else:
         if how.cache:
             raise ValueError(f"--cache needs a file; {source.name} is none")
-        raw = np.frombuffer(source.content, np.uint8)
+        raw = np.frombuffer(source.read(), np.uint8)
         threads = n_threads_from(how.n_jobs)
         X, Y = parse_xmc(raw, source.name, how.header, not one_based, how.n_features, None, threads)
     return Records(X, Y, np.arange(Y.shape[1]), one_based)
@@ -198,7 +196,7 @@ def label_columns(
             raise ValueError(f"{where}: the label {twice!r} occurs twice in a row")
     flat: Any = list(itertools.chain.from_iterable(found))
     # Sorted as Python's str, not as NumPy's, so that a name of a thousand letters costs the others nothing.
-    numbers = bool(flat) and all(_CANONICAL.fullmatch(label) for label in flat)
+    numbers = bool(flat) and all_integers(flat)
     distinct = sorted(set(map(int, flat)) if numbers else set(flat))
     column = {str(label): at for at, label in enumerate(distinct)}
     indptr = np.concatenate([[0], np.cumsum([len(own) for own in found], dtype=np.int64)])

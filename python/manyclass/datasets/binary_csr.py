@@ -51,7 +51,7 @@ def save_csr(path: str | os.PathLike[str], X: sparse.csr_array, Y: sparse.csr_ar
     OSError
         If the file cannot be written; an older file of this name stays as it was.
     """
-    _save(path, X, Y, {})
+    write_matrices(path, X, Y, {})
 
 
 def load_csr(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None]:
@@ -79,12 +79,13 @@ def load_csr(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr
     OSError
         If the file cannot be read.
     """
-    return _load(path)[:2]
+    return read_matrices(path)[:2]
 
 
-def _save(
+def write_matrices(
     path: str | os.PathLike[str], X: sparse.csr_array, Y: sparse.csr_array | None, metadata: Mapping[str, str]
 ) -> None:
+    """Do what `save_csr` does, with more metadata."""
     tensors: dict[str, NDArray[np.generic]] = {}
     shapes: dict[str, tuple[int, int]] = {}
     for name, matrix in (("X", X), ("Y", Y)):
@@ -172,7 +173,8 @@ def _shape(key: str, shape: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
+def read_matrices(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
+    """Return what `load_csr` does, and the metadata of the file."""
     layout = _Layout.of(os.fspath(path))
 
     def mapped(array: str) -> NDArray[np.generic]:

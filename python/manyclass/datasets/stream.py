@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
 from manyclass.datasets.binary_csr import CsrFiles
+from manyclass.datasets.compressed import without_suffix
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
-from manyclass.datasets.xmc_blocks import MOST_LABELS, OPENERS, XmcFiles
+from manyclass.datasets.xmc import Layout, XmcFiles
 
 PathLike = str | os.PathLike[str]
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
@@ -38,12 +39,17 @@ class _Source(Protocol):
     Attributes
     ----------
     n_features : int
+    n_labels : int or None
+        None: a row has one label, or any may come.
     n_rows : int or None
         None: unknown.
     """
 
     @property
     def n_features(self) -> int: ...
+
+    @property
+    def n_labels(self) -> int | None: ...
 
     @property
     def n_rows(self) -> int | None: ...
@@ -69,7 +75,7 @@ class Stream:
         Of tables, the column of labels; default "label". Of arrays, labels or an indicator matrix. Not of other files.
     format : {"auto", "xmc", "csr", "csv", "tsv", "parquet"}, default="auto"
         What the files are: text as `load_xmc` reads it; what `save_csr`, or `load_xmc` with a cache, has written; or
-        tables of numeric features whose first line names the columns. Text may be .gz or .xz. "auto": by the suffix,
+        tables of numeric features whose first line names the columns. Text may be compressed. "auto": by the suffix,
         .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
     labels : {"all", "first"}, default="all"
         Of a row that may have several: all, y being an indicator matrix as `load_xmc` gives it; or the first, y being
@@ -155,11 +161,9 @@ class Stream:
             _refuse("arrays", format=(format, "auto"), **{name: (own[name], DEFAULTS[name]) for name in own})
         else:
             self.format, found = _opened(files_of(source), format, y, {**own, "labels": labels})
-        several = getattr(found, "n_labels", None)
-        if several is None:
+        if found.n_labels is None and self.format != "xmc":
             _refuse("one label a row", labels=(labels, "all"))
-        self.n_features, self.n_rows = found.n_features, found.n_rows
-        self.n_labels: int | None = None if several == MOST_LABELS else several
+        self.n_features, self.n_labels, self.n_rows = found.n_features, found.n_labels, found.n_rows
         self._source = found
         self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * (labels == "first")
         self._seed = seed_from(random_state) if shuffle else None
@@ -316,8 +320,9 @@ def _opened(files: list[Path], form: str, y: Any, own: dict[str, Any]) -> tuple[
     if form in ("xmc", "csr"):
         _refuse(f"format={form!r}", y=(y, None))
     if form == "xmc":
-        given = (own["header"], own["n_features"], own["n_labels"], own["zero_based"], n_threads_from(own["n_jobs"]))
-        return form, XmcFiles.of(files, *given, any_labels=own["labels"] == "first")
+        columns = own["n_features"], own["n_labels"]
+        layout = Layout(own["header"], own["zero_based"], *columns, n_threads_from(own["n_jobs"]))
+        return form, XmcFiles.of(files, layout, any_labels=own["labels"] == "first")
     if form == "csr":
         return form, CsrFiles.of(files, own["n_features"], own["n_labels"])
     if y is not None and not isinstance(y, str):
@@ -348,8 +353,7 @@ def form_of_files(files: Sequence[Path]) -> str:
 
 
 def _form_of(file: Path) -> str:
-    plain = file.with_suffix("") if file.suffix in OPENERS else file
-    return BY_SUFFIX.get(plain.suffix.lower(), "xmc")
+    return BY_SUFFIX.get(without_suffix(file).suffix.lower(), "xmc")
 
 
 class _Arrays:
