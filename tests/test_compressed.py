@@ -11,9 +11,10 @@ import numpy as np
 import pandas
 import pytest
 
+from manyclass import compressed
 from manyclass.cli.sources import Source
-from manyclass.datasets import Stream, compressed, load_xmc
-from manyclass.datasets.compressed import LONGEST_LINE, opened
+from manyclass.compressed import LONGEST_LINE, opened
+from manyclass.datasets import Stream, load_xmc
 
 TEXT = b"2 3 4\n1,0 1:1\n2 2:1\n"
 

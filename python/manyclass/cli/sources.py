@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from manyclass.datasets.compressed import decompressed, opened, without_suffix
+from manyclass.compressed import decompressed, opened, without_suffix
 
 STDIN = "-"
 FORMS = ("xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary")
@@ -68,7 +68,7 @@ class Source:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Give the bytes as an open file, decompressed; errors are those of `manyclass.datasets.compressed`."""
+        """Give the bytes as an open file, decompressed; errors are those of `manyclass.compressed`."""
         with opened(self.path) if self.content is None else decompressed(io.BytesIO(self.content), self.name) as file:
             yield file
 

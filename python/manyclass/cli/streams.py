@@ -15,7 +15,7 @@ from manyclass.cli.data import NOTES, features, rows_of
 from manyclass.cli.forms import lines_of
 from manyclass.cli.messages import note
 from manyclass.cli.sources import BY_SUFFIX, Source
-from manyclass.datasets.compressed import without_suffix
+from manyclass.compressed import without_suffix
 from manyclass.datasets.stream import Stream, files_of, form_of_files
 
 FORMS = {

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from manyclass.datasets.compressed import SUFFIXES
+from manyclass.compressed import SUFFIXES
 from manyclass.datasets.preprocessing import (
     drop_empty_rows,
     drop_unseen_classes,

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
+from manyclass.compressed import without_suffix
 from manyclass.datasets.binary_csr import CsrFiles
-from manyclass.datasets.compressed import without_suffix
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables

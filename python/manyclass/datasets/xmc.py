@@ -17,8 +17,8 @@ from scipy import sparse
 
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
+from manyclass.compressed import LONGEST_LINE, is_compressed, opened
 from manyclass.datasets.binary_csr import read_matrices, write_matrices
-from manyclass.datasets.compressed import LONGEST_LINE, is_compressed, opened
 from manyclass.datasets.csr import csr_from_core
 
 Header = bool | Literal["auto"]

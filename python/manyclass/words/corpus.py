@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.datasets.compressed import opened
+from manyclass.compressed import opened
 
 PIECE_BYTES = 1 << 22  # of text read at a time
 PIECE_TOKENS = 1 << 22  # of tokens renumbered at a time
