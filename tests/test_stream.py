@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
 from manyclass.datasets import Stream, first_label, load_xmc, xmc
+from manyclass.datasets.stream import THREAD
 
 D, K = 30, 7
 
@@ -128,7 +129,7 @@ def test_memory_is_that_of_windows_and_not_of_the_file(tmp_path):
 
 
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "manyclass stream"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(THREAD)]
 
 
 def test_who_stops_early_leaves_no_thread(tmp_path):

@@ -15,7 +15,7 @@ from manyclass.checks import n_threads_from
 from manyclass.cli.sources import LABEL, Source
 from manyclass.datasets import load_csr, load_xmc
 from manyclass.datasets.tables import all_integers
-from manyclass.datasets.xmc import parse_xmc
+from manyclass.datasets.xmc import Layout, parse_xmc
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def read_xmc(source: Source, how: Sparse) -> Records:
         if how.cache:
             raise ValueError(f"--cache needs a file; {source.name} is none")
         raw = np.frombuffer(source.read(), np.uint8)
-        threads = n_threads_from(how.n_jobs)
-        X, Y = parse_xmc(raw, source.name, how.header, not one_based, how.n_features, None, threads)
+        layout = Layout(how.header, not one_based, how.n_features, None, n_threads_from(how.n_jobs))
+        X, Y = parse_xmc(raw, source.name, layout)
     return Records(X, Y, np.arange(Y.shape[1]), one_based)
 
 
@@ -113,9 +113,8 @@ def read_svmlight(source: Source, how: Sparse) -> Records:
             lines[at] = b"0" + b" " * (len(field) - 1) + line[len(field) :]
     Y, labels = label_columns(found, source.name, None)
     raw = np.frombuffer(b"\n".join(lines), np.uint8)
-    threads = n_threads_from(how.n_jobs)
     n_columns = None if how.n_features is None else how.n_features + (how.one_based is not False)
-    X, _ = parse_xmc(raw, source.name, False, True, n_columns, None, threads)
+    X, _ = parse_xmc(raw, source.name, Layout(False, True, n_columns, None, n_threads_from(how.n_jobs)))
     lowest = int(X.indices.min(initial=np.iinfo(np.int32).max))
     one_based = lowest > 0 if how.one_based is None else how.one_based
     if one_based and lowest == 0:

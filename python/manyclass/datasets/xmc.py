@@ -155,7 +155,7 @@ def _read(path: Path, layout: Layout) -> Rows:
         return X, Y
     # An empty map does not exist.
     text = np.asarray(np.memmap(path, np.uint8, "r")) if status.st_size else np.empty(0, np.uint8)
-    return _parsed(text, str(path), layout)
+    return parse_xmc(text, str(path), layout)
 
 
 def _stacked(parts: list[sparse.csr_array]) -> sparse.csr_array:
@@ -166,15 +166,7 @@ def _stacked(parts: list[sparse.csr_array]) -> sparse.csr_array:
     return sparse.csr_array((whole.data, whole.indices, whole.indptr), shape=(whole.shape[0], width))
 
 
-def parse_xmc(
-    text: NDArray[np.uint8],
-    name: str,
-    header: bool | Literal["auto"] = "auto",
-    zero_based: bool = True,
-    n_features: int | None = None,
-    n_labels: int | None = None,
-    n_threads: int = 1,
-) -> tuple[sparse.csr_array, sparse.csr_array]:
+def parse_xmc(text: NDArray[np.uint8], name: str, layout: Layout) -> Rows:
     """Read what `load_xmc` reads from memory.
 
     Parameters
@@ -183,10 +175,7 @@ def parse_xmc(
         The bytes of the text.
     name : str
         What messages call it.
-    header, zero_based, n_features, n_labels
-        As in `load_xmc`.
-    n_threads : int
-        At least 1.
+    layout : Layout
 
     Returns
     -------
@@ -198,10 +187,6 @@ def parse_xmc(
     ValueError
         As `load_xmc` does for a malformed text.
     """
-    return _parsed(text, name, Layout(header, zero_based, n_features, n_labels, n_threads))
-
-
-def _parsed(text: NDArray[np.uint8], name: str, layout: Layout) -> Rows:
     header = None if layout.header == "auto" else layout.header
     width, n_classes, x_indptr, x_indices, x_data, y_indptr, y_indices = _core.read_xmc(
         text, name, header, layout.zero_based, layout.n_features, layout.n_labels, layout.n_threads
@@ -316,7 +301,7 @@ def _block(text: bytes, path: Path, layout: Layout, before: int, left: int | Non
     elif _ROW.search(text) is None:
         return _no_rows(layout.n_features), _no_rows(layout.n_labels)
     try:
-        return _parsed(np.frombuffer(text, np.uint8), str(path), layout)
+        return parse_xmc(np.frombuffer(text, np.uint8), str(path), layout)
     except ValueError as error:
         raise ValueError(_placed(str(error), str(path), before - extra)) from error
 
