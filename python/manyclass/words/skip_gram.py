@@ -45,7 +45,7 @@ from manyclass.model.tensor_file import PathLike
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.words.continued import known_words, rates_of_call
-from manyclass.words.corpus import Corpus, Documents, read_corpus
+from manyclass.words.corpus import Corpus, Documents, read_corpus, split_words
 from manyclass.words.objectives import AnyObjective, objective_from
 from manyclass.words.passes import Callback, SkipGramState
 from manyclass.words.plan import SkipGramPlan, drawn_words, warm_up_passes
@@ -272,7 +272,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         dim = self.vectors_.shape[1]
         means = []
         for document in X:
-            words = document.split() if isinstance(document, str) else document
+            words = split_words(document) if isinstance(document, str) else document
             rows = [self.vocabulary_[word] for word in words if word in self.vocabulary_]
             means.append(self.vectors_[rows].mean(axis=0) if rows else np.zeros(dim, dtype=np.float32))
         return np.array(means, dtype=np.float32).reshape(-1, dim)
