@@ -246,6 +246,27 @@ def test_training_that_diverges_says_so(seed):
         small(objective=Softmax("sgd"), learning_rate=50.0).fit(topical(seed, 300))
 
 
+@pytest.mark.parametrize("objective", ["softmax", "negative_sampling", "nce", "sampled_softmax", "ove"])
+def test_vectors_that_overflow_end_at_the_last_good_ones(objective, seed):
+    """A thousand drawn words of a dozen: steps of the default size are a thousand times too long together."""
+    rng = np.random.default_rng(seed)
+    text = [[f"w{k}" for k in rng.integers(12, size=10)] for _ in range(200)]
+    model = small(objective=objective, n_negatives=1000)
+    with pytest.warns(ConvergenceWarning, match="they are those before it. Lower learning_rate or n_negatives"):
+        model.fit(text)
+    assert np.isfinite(model.vectors_).all()
+    assert np.isfinite(model.context_vectors_).all()
+
+
+def test_a_word_with_a_no_break_space_is_trained_written_and_read(tmp_path):
+    corpus = write(tmp_path / "corpus.txt", [["10\xa0km", "far", "next\x85line"]] * 9)
+    assert main(["skipgram", str(corpus), "--output", str(tmp_path / "v"), "--dim", "4", "--sample", "0"]) == 0
+    vectors = WordVectors.load_word2vec(tmp_path / "v")
+    assert set(vectors.index_to_key) == {"10\xa0km", "far", "next\x85line"}
+    model = small().fit(corpus)
+    np.testing.assert_array_equal(model.transform(["10\xa0km"])[0], model["10\xa0km"])
+
+
 def test_the_command_writes_what_python_trains(tmp_path, capsys, seed, monkeypatch):
     monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
     corpus = write(tmp_path / "corpus.txt", topical(seed, 300))

@@ -17,11 +17,12 @@ from manyclass.words.probe import divergence
 from manyclass.words.text_model import TextModel
 
 LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
-# Step sizes from which vectors are copied before each pass, four times the default: smaller ones are not known to make
-# them overflow, and a copy takes the memory of the model once more.
-CAREFUL = 0.1
+# A pass whose steps can move a vector so far is begun by a copy, to which it goes back where vectors overflow: the step
+# size times the words of a step, four times what the defaults have. Smaller ones are not known to make vectors
+# overflow, and a copy takes the memory of the model once more.
+CAREFUL = 0.6
 MOST = 2.0**60  # of a number in a vector, whose square is far from the end of single precision
-ADVICE = "Lower learning_rate, or train Softmax(solver='implicit'), which bears larger steps"
+ADVICE = "Lower learning_rate or n_negatives, or train Softmax(solver='implicit'), which bears larger steps"
 
 
 @dataclass
@@ -107,9 +108,11 @@ class TextPasses:
         carried: Doubles,
         *,
         is_softmax: bool,
+        is_careful: bool,
     ) -> None:
         corpus = state.model.corpus
-        self.trainer, self.state, self.rates, self.is_softmax = trainer, state, rates, is_softmax
+        self.trainer, self.state, self.rates = trainer, state, rates
+        self.is_softmax, self.is_careful = is_softmax, is_careful
         self.n_passes = rates.n_passes
         self.n_visits, self.length = len(corpus.sentences) - 1, len(corpus.tokens)
         self.first_pass = state.n_iter  # random draws are named by passes from the first of the warm-up on
@@ -123,7 +126,7 @@ class TextPasses:
         """Train on the sentences from `first` on."""
         if first == 0:
             self._loss, self._loss_pairs = 0.0, 0
-            if self.rates.first > CAREFUL:
+            if self.is_careful:
                 tables = self.state.model.tables
                 self._before = tables.input.copy(), tables.output.copy(), self._carried.copy()
         eta_begin, eta_end = self.rates.ends(n_pass)
@@ -156,15 +159,17 @@ class TextPasses:
         return (self._loss / self._loss_pairs if self._loss_pairs else np.nan), done
 
     def _goes_back(self, n_pass: int) -> bool:
-        """Whether vectors are beyond all use after a pass; then they are those before it, where these were kept."""
+        """Whether vectors are beyond all use after a pass; then they are those before it.
+
+        A ValueError where none were kept: an estimator then stays as it was.
+        """
         tables = self.state.model.tables
         if all(table.min() >= -MOST and table.max() <= MOST for table in (tables.input, tables.output)):
             return False  # which no table with NaN is
-        if self._before is not None:
-            tables.input[:], tables.output[:], self._carried[:] = self._before
-        self.fault = f"vectors overflowed in pass {n_pass + 1}" + (
-            "; they are those before it" if self._before is not None else ""
-        )
+        self.fault = f"vectors overflowed in pass {n_pass + 1}; they are those before it"
+        if self._before is None:
+            raise ValueError(f"vectors overflowed in pass {n_pass + 1}. {self.advice}")
+        tables.input[:], tables.output[:], self._carried[:] = self._before
         return True
 
     def verdict(self, last_loss: float) -> str | None:

@@ -13,7 +13,7 @@ from manyclass.words.collapsed import Descent, log_normalizers
 from manyclass.words.core_objective import CoreObjective
 from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
 from manyclass.words.objectives import Descent as DescentObjective
-from manyclass.words.passes import Callback, DescentPasses, Rates, SkipGramState, TextPasses
+from manyclass.words.passes import CAREFUL, Callback, DescentPasses, Rates, SkipGramState, TextPasses
 from manyclass.words.plan import SkipGramPlan
 from manyclass.words.sampled_descent import SampledDescent, SampledGradients
 from manyclass.words.searches import default_budget, index_for
@@ -137,7 +137,8 @@ def _text_passes(
     # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
     worst_loss = 2 * (np.log(n_words) + plan.n_negatives + 1)
     rates = Rates(learning_rate, n_passes, core.u_learning_rate, last)
-    return TextPasses(trainer, state, rates, worst_loss, carried, is_softmax=is_softmax)
+    is_careful = learning_rate * (1 + plan.n_negatives) > CAREFUL
+    return TextPasses(trainer, state, rates, worst_loss, carried, is_softmax=is_softmax, is_careful=is_careful)
 
 
 def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> Descent:
