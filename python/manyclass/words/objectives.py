@@ -216,14 +216,14 @@ class Descent(Objective):
     search : {"exact", "mips", "decomposed", "messages"} or index, default="exact"
         How the words that matter in the softmax are found. "exact" scores all of them; "mips" asks a
         SphericalClusterIndex of the context vectors, "decomposed" a DecomposedIndex with 4 blocks, whose finds are
-        scored exactly. "messages" joins what the blocks find by one round of messages with the step 2 / 3 (Yen et al.,
-        ICML 2018, Algorithm 2 with T = 1 and tau_2 = 0.001); for the rule "mask". An index serves as a template.
+        scored exactly. "messages" joins what the blocks find by one round of messages with the step 2 / 3 (after Yen et
+        al., ICML 2018, Algorithm 2 with T = 1 and tau_2 = 0.001); for the rule "mask". An index serves as a template.
     budget : int or "auto", default="auto"
         Words that a search finds. "auto" is one in twenty, rounded up.
     rest : {"auto", "sample", "mask"}, default="auto"
         What becomes of the words that a search does not find. "sample": centres of similar direction search together,
-        and samples of the other words, or of the centres, stand for all of them, so that the gradient remains nearly
-        unbiased. "mask": each centre searches, and is trained on the words found and its observed contexts only (Yen et
+        and samples of the other words, or of the centres, stand for all of them; the bias of the gradient falls with
+        the budget. "mask": each centre searches, and is trained on the words found and its observed contexts only (Yen et
         al., ICML 2018). That is another objective as long as much of the softmax is not found, and slower than "exact"
         up to some ten thousand words. "auto" is "mask" for search="messages", else "sample".
     """

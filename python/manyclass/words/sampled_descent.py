@@ -1,7 +1,9 @@
 """Descent on the collapsed skip-gram objective by the words that a search finds and samples of the others.
 
-Unlike masked_descent.py it has no bias, and no search for each centre. Centres of similar direction are a group, which
-searches once, with its mean. For h_x, a sample of the words not found stands for the rest; for v_y, a sample of the
+Unlike masked_descent.py it leaves no word out, and it has no search for each centre. Its estimate of the softmax's sum
+is unbiased; the gradient divides by that sum, and so has a bias which falls with the number of words drawn (in h, a
+quarter of the gradient for 10 of 200 words). Centres of similar direction are a group, which searches once, with its
+mean. For h_x, a sample of the words not found stands for the rest; for v_y, a sample of the
 centres that did not find y. All are dense products of few rows: 2 Q / K of the scores of all pairs, as fast as those.
 """
 

@@ -13,8 +13,10 @@ from manyclass.words.objectives import Index
 
 # What a masked search in blocks does with its finds (`DecomposedIndex.loss_and_gradient`). "decomposed": whatever the
 # blocks find has its exact score, as in the last line of Algorithm 1; no tolerance, which as a share of the normaliser
-# of the words found may be much of their gradient. "messages": Algorithm 2 of Yen et al. 2018 as printed, one round
-# of steps 2 / (t + 2), for words with a gradient above their tau_2.
+# of the words found may be much of their gradient. "messages": after Algorithm 2 of Yen et al. 2018, one round of steps
+# 2 / (t + 2), for words with a gradient above their tau_2. Three things differ from the printed algorithm: labels are
+# always active, an active class has exact scores in all blocks, and a class whose score no block found, which the paper
+# takes for 0, never becomes active.
 UNION: dict[str, Any] = {"tolerance": 0.0, "answer": "active"}
 MESSAGES: dict[str, Any] = {"n_iter": 1, "step": "frank_wolfe", "tolerance": 1e-3, "answer": "blocks"}
 SHARE = 20  # a search finds one word in so many (Yen et al. 2018, section 5.3)
