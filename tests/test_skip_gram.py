@@ -93,7 +93,7 @@ def test_a_sample_of_centres_estimates_the_objective(seed):
     model = small(objective="negative_sampling").fit(topical(seed), callback=states.append)
     exact = model.objective_value()
     trained = states[-1].model
-    collapsed = trained.collapsed()
+    collapsed = trained.collapsed
     rows = np.flatnonzero(collapsed.centres)
     spread = np.sqrt(collapsed.centres[rows] @ (collapsed.losses(trained.tables, rows) - exact) ** 2)
     assert model.objective_value(sample=5000) == pytest.approx(exact, abs=5 * spread / np.sqrt(5000) + 1e-9)

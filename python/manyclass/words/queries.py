@@ -188,7 +188,7 @@ class WordVectorQueries(KeyedTable):
         return {"accuracy": right / len(known) if len(known) else np.nan, "n_questions": len(known)}
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
-        """Write word2vec's text or binary format, all or nothing, with the same floats; no word may hold an ASCII blank."""
+        """Write word2vec's text or binary format, all or nothing, with the same floats; no word may hold a blank."""
         words = self.index_to_key
         for word in words:
             if split_words(word) != [word]:
