@@ -257,10 +257,13 @@ def _looks(numbers: Sequence[int]) -> list[int]:
 def _draw_panel(axes: Axes, panel: Panel, looks: Sequence[int], log_x: bool, log_y: bool) -> None:
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
+    ends = []
     for series, look in zip(panel.series, looks, strict=True):
         dashes = "none" if series.style == "." else DASHES[look]
         marker = "." if series.style == "." else "o" if "o" in series.style or len(series.x) == 1 else ""
-        axes.plot(series.x, series.y, linestyle=dashes, marker=marker, color=COLOURS[look], label=series.label)
+        x, y = np.array(series.x, dtype=float), np.array(series.y, dtype=float)
+        lines = axes.plot(x, y, linestyle=dashes, marker=marker, color=COLOURS[look], label=series.label)
+        ends.append((y[-1], lines[0]))
     if not panel.series:
         return
     if log_x:
@@ -269,7 +272,7 @@ def _draw_panel(axes: Axes, panel: Panel, looks: Sequence[int], log_x: bool, log
         axes.xaxis.set_minor_formatter(NullFormatter())  # over less than a decade its labels run into each other
     if log_y:
         axes.set_yscale("log")
-    from_above = sorted(axes.get_lines(), key=lambda line: -line.get_ydata()[-1])
+    from_above = [line for _, line in sorted(ends, key=lambda end: -end[0])]
     axes.legend(handles=from_above, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
