@@ -24,6 +24,8 @@ By minibatches and on pairs (several labels, embeddings, searches, margins) ther
   without they are found anew on the rows of each call before it is trained on (bench/decisions.md).
 
 `half_life` makes old rows fade, for data that drift: see `help(manyclass.training.forgetting)`.
+Threads that train one estimator take turns, a part of a stream at a time; questions, such as `predict`, wait for none
+and are answered by the model that is there when they begin.
 Instead of arrays, X may be a stream of parts: see `help(manyclass.classifiers.streams)`.
 
 Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it

@@ -20,7 +20,7 @@ takes X of any number of columns, also in `partial_fit` and in predictions.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -30,7 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.choosing import rules
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footprint, bytes_from, fitted_in, measured
-from manyclass.classifiers.partial_fit import go_on
 from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.targets import sorted_classes
 from manyclass.datasets import Stream
@@ -39,8 +38,6 @@ from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
-from manyclass.training.calls import Call
-from manyclass.training.growth import NewFeatures
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
 from manyclass.training.progress import progress_bar
@@ -166,10 +163,9 @@ def train_on_stream(
     X: Any,
     classes: ArrayLike | None,
     max_memory: int | str | None,
-    call: Call,
-    new_features: NewFeatures,
-) -> Iterator[State]:
-    """Yield the state after each part, by calls of `partial_fit`; an error leaves the last one."""
+    step: Callable[[Planner, tuple[Any, Any, ArrayLike | None], FeatureHash | None], State],
+) -> None:
+    """Make a step, a call of `partial_fit`, with each part."""
     allowed, hashing = None, None
     if max_memory is not None:
         bounded = within_memory(planner, state, X, classes, max_memory)
@@ -185,12 +181,11 @@ def train_on_stream(
                 check_growth(allowed, part[1])
                 made: list[State] = []
 
-                def train(before: State | None = state, data: Any = part, made: list[State] = made) -> None:
-                    made.append(go_on(quiet, before, _data_of(data), classes, call, new_features, hashing))
+                def train(data: Any = part, made: list[State] = made) -> None:
+                    made.append(step(quiet, _data_of(data), hashing))
 
                 ended = was_interrupted(train)
             state = made[0]
-            yield state
             n_trained += 1
             bar.set_postfix_str(f"part {number}, loss {state.curve[-1] if len(state.curve) else np.nan:.4f}")
             bar.update(int(part[0].shape[0]))
