@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast, overload
 
@@ -24,10 +25,18 @@ from manyclass.classifiers.data import Caller, points_of, rows_of, some_rows
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.classifiers.fit_stream import fit_stream
-from manyclass.classifiers.partial_fit import checked_call, go_on
+from manyclass.classifiers.partial_fit import check_can_go_on, checked_call
 from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.runs import fit_runs, parameters_of_fit
-from manyclass.classifiers.streams import Parts, is_stream, refuse_with_stream, refuse_without_stream, train_on_stream
+from manyclass.classifiers.streams import (
+    Part,
+    Parts,
+    is_stream,
+    refuse_with_stream,
+    refuse_without_stream,
+    train_once,
+    within_memory,
+)
 from manyclass.classifiers.targets import check_targets, find_positions, positions_of, unseen_error
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.model.coded import stored
@@ -40,6 +49,7 @@ from manyclass.parts import Parameters
 from manyclass.search import class_index
 from manyclass.search.byte_copy import ByteCopy, copies
 from manyclass.training.calibration import Calibration
+from manyclass.training.calls import Call
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.growth import NewFeatures, Starts
 from manyclass.training.passes import Callback, summarize
@@ -48,6 +58,7 @@ from manyclass.training.state import Points, State
 from manyclass.training.weighting import ClassWeight, checked_weights, weights_left
 
 Unseen = Literal["drop", "error"]
+Hashing = FeatureHash | None
 
 
 class Passes(NamedTuple):
@@ -173,47 +184,47 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         given: Callable[[Points], Any],
         passes: Passes,
         named: Mapping[str, ArrayLike | None] = MappingProxyType({}),
-        **of_stream: Any,
+        *,
+        classes: ArrayLike | None,
+        max_memory: int | str | None,
     ) -> Self:
         """Fit to X, y and sample_weight.
 
         `given` makes of the points what a run is given beside them, of arguments that are `named`.
         """
+        X, y, sample_weight = data
+        planner = self._plans()
+        planner.check()
+        if is_stream(X, y):
+            refuse_with_stream(
+                sample_weight=sample_weight, **named, callback=passes.callback, checkpoint=passes.checkpoint
+            )
+            check_can_go_on(planner.parameters)
+
+            def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
+                changed = replace(planner, parameters=own)
+                return changed.go_on(before, part, call, classes=classes, hashing=hashing)
+
+            with self._turn():
+                return self._taken(fit_stream(planner.parameters, go_on, X, classes, max_memory, passes.max_seconds))
+        refuse_without_stream(classes=classes, max_memory=max_memory)
+        watch = passes.watch()
+        points = points_of(planner.caller, X, y, sample_weight, self.class_weight, several=planner.several)
         with self._turn():
-            return self._taken(self._fitted_to(data, given, passes, named, **of_stream))
+            before, beside = self._warm_state(), given(points)
+            parameters = parameters_of_fit(planner.parameters, watch, points, **named)
+
+            def run(own: Parameters, some: Points, watch: Watch) -> State:
+                return planner.run(own, some, watch, beside, before)
+
+            noise = parameters.get("noise", "gumbel")
+            state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
+            return self._taken(planner.labelled(state, trained))
 
     def _turn(self) -> AbstractContextManager[Any]:
         """Return a lock by which threads that train this estimator take turns; a forked process has another one."""
         locks: dict[int, AbstractContextManager[Any]] = self.__dict__.setdefault("_locks", {})
         return locks.setdefault(os.getpid(), threading.RLock())
-
-    def _fitted_to(
-        self,
-        data: tuple[Any, Any, ArrayLike | None],
-        given: Callable[[Points], Any],
-        passes: Passes,
-        named: Mapping[str, ArrayLike | None],
-        **of_stream: Any,
-    ) -> State:
-        X, y, sample_weight = data
-        planner = self._plans()
-        if is_stream(X, y):
-            whole = {"callback": passes.callback, "checkpoint": passes.checkpoint}
-            refuse_with_stream(sample_weight=sample_weight, **named, **whole)
-            return fit_stream(planner, X, max_seconds=passes.max_seconds, **of_stream)
-        refuse_without_stream(**of_stream)
-        planner.check()
-        watch = passes.watch()
-        points = points_of(planner.caller, X, y, sample_weight, self.class_weight, several=planner.several)
-        before, beside = self._warm_state(), given(points)
-        parameters = parameters_of_fit(planner.parameters, watch, points, **named)
-
-        def run(own: Parameters, some: Points, watch: Watch) -> State:
-            return planner.run(own, some, watch, beside, before)
-
-        noise = parameters.get("noise", "gumbel")
-        state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
-        return planner.labelled(state, trained)
 
     def _warm_state(self) -> State | None:
         """What a fit with warm_start begins at, where there is a model."""
@@ -246,21 +257,24 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         half_life, new_classes, new_features : float, rows after which one counts half; dict, first weights; "grow"
         """
         call = checked_call(n_passes, learning_rate, half_life, new_classes)
+        planner = self._plans()
 
-        def step(
-            planner: Planner, data: tuple[Any, Any, ArrayLike | None], hashing: FeatureHash | None = None
-        ) -> State:
+        def step(part: Part, _: Any = None, planner: Planner = planner, hashing: Hashing = None) -> State:
             with self._turn():
-                after = go_on(planner, self.__dict__.get("_state"), data, classes, call, new_features, hashing)
+                before: State | None = self.__dict__.get("_state")
+                after = planner.go_on(before, part, call, classes=classes, new_features=new_features, hashing=hashing)
                 self._taken(after)
             return after
 
-        if is_stream(X, y):
-            refuse_with_stream(sample_weight=sample_weight)
-            train_on_stream(self._plans(), self.__dict__.get("_state"), X, classes, max_memory, step)
-        else:
+        if not is_stream(X, y):
             refuse_without_stream(max_memory=max_memory)
-            step(self._plans(), (X, y, sample_weight))
+            step((X, y, sample_weight))
+            return self
+        refuse_with_stream(sample_weight=sample_weight)
+        planner.check()
+        bounded = within_memory(planner.parameters, self.__dict__.get("_state"), X, classes, max_memory)
+        quiet = partial(step, planner=planner.changed(verbose=0), hashing=bounded.hashing)  # no bar for each part
+        train_once(bounded, quiet, shown=planner.parameters["verbose"] > 0)
         return self
 
     # Predictions

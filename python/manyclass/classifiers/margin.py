@@ -15,7 +15,6 @@ from manyclass.choosing.rules import EMBEDDED_DIM
 from manyclass.choosing.softmax_plans import Settled, opened_batches
 from manyclass.classifiers.base import Passes, stated
 from manyclass.classifiers.exclusion import Exclude
-from manyclass.classifiers.partial_fit import go_on_warm
 from manyclass.classifiers.planner import Planner, Settlement, resolved
 from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.several_labels import LabelClassifier
@@ -66,7 +65,7 @@ class MarginPlanner(Planner):
         """See `Planner`."""
         own = replace(self, parameters=parameters)
         if state is not None:
-            return go_on_warm(own, state, points, watch)
+            return own.go_on_warm(state, points, watch)
         settled = own.settle(points.x, points.n_classes)
         return train(None, points, settled.plan, watch).with_told(params=settled.params)
 

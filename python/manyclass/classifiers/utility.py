@@ -14,7 +14,7 @@ from manyclass.checks import check_choice, check_flag, check_number, n_threads_f
 from manyclass.choosing.plans import check_loop_numbers, part_of, utility_points_plan
 from manyclass.choosing.softmax_plans import Settled
 from manyclass.classifiers.base import LinearClassifier, Passes, positions_given
-from manyclass.classifiers.partial_fit import scaled_for_call
+from manyclass.classifiers.data import scaled_for_call
 from manyclass.classifiers.planner import Planner, Settlement
 from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
@@ -67,11 +67,6 @@ def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
 
 class UtilityPlanner(Planner):
     """Of AugmentReduceClassifier."""
-
-    @property
-    def carries_two(self) -> bool:
-        """See `Planner`: of Gumbel noise q is known but for one number."""
-        return bool(self.parameters["noise"] != "gumbel")
 
     def check(self) -> ChosenUtility:
         """See `Planner`."""
