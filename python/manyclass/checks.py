@@ -92,11 +92,11 @@ class Setting:
     default : object
     sentence : str
     kind : {"number", "integer", "choice", "flag", "index"}
-        "index" is checked by the part itself.
+        "index" is checked by the part itself. Where it is left out it follows from the default and the choices.
     choices : tuple of str
         Of a "choice".
     beside : tuple
-        Values that are allowed beside those of its kind, such as "auto" and None.
+        Values that are allowed beside those of its kind; a default of "auto" or None is one without being listed.
     low, high : float
         Ends of the interval of a number; `open_low`: its lower end does not belong to it.
     needs : str
@@ -106,13 +106,20 @@ class Setting:
     name: str
     default: Any
     sentence: str
-    kind: str = "number"
+    kind: str = ""
     choices: tuple[str, ...] = ()
     beside: tuple[Any, ...] = ()
     low: float = -np.inf
     high: float = np.inf
     open_low: bool = False
     needs: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            kind = "choice" if self.choices else "flag" if isinstance(self.default, bool) else "number"
+            object.__setattr__(self, "kind", kind)
+        if (self.default is None or self.default == "auto") and self.default not in self.beside:
+            object.__setattr__(self, "beside", (self.default, *self.beside))
 
     def is_had_with(self, flags: Collection[str]) -> bool:
         """Whether a part with these flags has the parameter."""
