@@ -15,27 +15,32 @@ LAST_HEADER = '#include "manyclass/objective/u_rules.hpp"\n'
 LAST_SELECTION = '#include "manyclass/select/uniform.hpp"\n'
 LAST_SOLVER = "                      MinibatchProx>;"
 
-OBJECTIVE = """// Half the square of what a wrong class's score is above the label's less 1.
+OBJECTIVE = """// The log-loss of a softmax of twice the scores, halved: log(1 + sum_S alpha e^(2 d)) / 2.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "manyclass/objective/sampled_sum.hpp"
 
 namespace manyclass {
 
-struct SquaredHinge {
+struct SharpSoftmax {
   static constexpr Facts facts{
-      .name = "squared_hinge",
-      .sentence = "Half the squared hinge of each wrong class.",
+      .name = "sharp_softmax",
+      .sentence = "The softmax of twice the scores, with its sum sampled inside the logarithm.",
       .biased = true,
   };
 
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
-    const auto z_y = static_cast<float>(point.label_score);
+    const auto twice = [&](std::size_t k) { return 2 * (static_cast<double>(point.scores[k]) - point.label_score); };
+    double top = 0;
+    for (std::size_t k = 0; k < point.size(); ++k) top = std::max(top, twice(k));
+    double sum = 0;
+    for (std::size_t k = 0; k < point.size(); ++k) sum += static_cast<double>(point.alpha[k]) * std::exp(twice(k) - top);
     for (std::size_t k = 0; k < point.size(); ++k) {
-      g[k] = point.alpha[k] * std::max(0.0F, 1 + point.scores[k] - z_y);
+      g[k] = static_cast<float>(static_cast<double>(point.alpha[k]) * std::exp(twice(k) - top) / (std::exp(-top) + sum));
     }
     const double wrong = sum_of(g);
     return {wrong, 0, log_a, wrong};
@@ -140,26 +145,26 @@ def rule_with(name: str, part: str, option: str, used: str) -> str:
 
 ADDITIONS: dict[str, dict[str, Edits]] = {
     "an objective": {
-        "cpp/manyclass/objective/squared_hinge.hpp": OBJECTIVE,
-        SOLVERS: listed("squared_hinge.hpp", "SquaredHinge"),
+        "cpp/manyclass/objective/sharp_softmax.hpp": OBJECTIVE,
+        SOLVERS: listed("sharp_softmax.hpp", "SharpSoftmax"),
         STEPS: [
             (
                 "STEPS: dict",
-                '''def squared_hinge(point: Point) -> Answer:
-    """sum alpha [1 + d]_+^2 / 2."""
-    p = point.eta * point.alpha * np.maximum(0, 1 + point.scores - point.label_score)
-    return p, p.sum(), point.carried, point.log_a
+                '''def sharp_softmax(point: Point) -> Answer:
+    """log(1 + sum alpha e^(2 d)) / 2."""
+    terms = np.append(2 * (point.scores - point.label_score), 0.0)
+    p = point.alpha * np.exp(terms[:-1] - logsumexp(terms, b=np.append(point.alpha, 1.0)))
+    return point.eta * p, point.eta * p.sum(), point.carried, point.log_a
 
 
 STEPS: dict''',
             ),
-            ('    "ove": ove,\n', '    "ove": ove,\n    "squared_hinge": squared_hinge,\n'),
+            ('    "ove": ove,\n', '    "ove": ove,\n    "sharp_softmax": sharp_softmax,\n'),
             (
                 '    "ove": lambda',
-                '    "squared_hinge": lambda p, z, z_y, u: np.sum(p.alpha * np.maximum(0, 1 + z - z_y) ** 2) / 2,\n'
+                '    "sharp_softmax": lambda p, z, z_y, u: np.log(1 + np.sum(p.alpha * np.exp(2 * (z - z_y)))) / 2,\n'
                 '    "ove": lambda',
             ),
-            ('RATES = {"implicit"', 'RATES = {"squared_hinge": 0.05, "implicit"'),
         ],
     },
     "a rule for u in the double sum": {

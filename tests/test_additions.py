@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 # Files of the suite that a part goes through: what its facts say, its twin, its parameters, whole fits.
 SUITE = ("registry", "objectives", "select", "double_sum", "label_steps", "settings", "names", "fields", "parts")
 FITS = ("test_effects.py", "test_epoch.py", "test_determinism.py")
-ADDED = "squared_hinge or log_average or stride or Stride or scent"
+ADDED = "sharp_softmax or log_average or stride or Stride or scent"
 
 
 def row_of(kind):
