@@ -22,8 +22,7 @@ from manyclass.choosing.rules import NEGATIVES_SAMPLED
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import log_sums_at_zero, turn
 from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visit
-from manyclass.dask.rows import Leg
-from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.shards import Leg, Shard, Whole
 from manyclass.dask.stored_blocks import seat_at_zero
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import PointsPlan

@@ -16,20 +16,16 @@ pytest.importorskip("distributed")
 import dask
 import dask.array as da
 from distributed import Client, LocalCluster
+from reference.dask_simulation import plan_of, simulate, simulate_blocks
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing.softmax_plans import settle_points
 from manyclass.dask import DaskSoftmaxClassifier
-from manyclass.dask.blocks import joined_blocks, lost_log_sums, place_in_block, simulate_blocks, turn
+from manyclass.dask.blocks import joined_blocks, lost_log_sums, place_in_block, turn
 from manyclass.dask.by_blocks import BlocksTraining
 from manyclass.dask.by_rows import RowsTraining
-from manyclass.dask.checking import couplings, size_of
-from manyclass.dask.rows import Leg
-from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.simulation import simulate
+from manyclass.dask.shards import Leg, Shard, Whole
 from manyclass.dask.stored_blocks import finished_block, seat_at_zero
 from manyclass.dask.workers import Crew
-from manyclass.parts import Parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -87,9 +83,7 @@ def test_training_goes_on_without_a_worker_that_is_killed(nanny):
         found = model(client).fit(X, y, callback=in_pass(3, lambda: os.kill(victim, signal.SIGKILL)))
         assert found.n_iter_ == 6
         # All but what the points of the lost worker carried is as where none is lost.
-        plan, whole, shards = divided(X, y, found, {})
-        coupling = couplings([size_of(shard) for shard in shards], fit_intercept=True)
-        _, curve = simulate(plan, whole, shards, coupling)
+        _, curve = simulate(*divided(X, y, found))
         assert found.loss_curve_[:3].tolist() == curve[:3]
         np.testing.assert_allclose(found.loss_curve_[3:], curve[3:], rtol=0.1)
 
@@ -117,7 +111,7 @@ def test_blocks_of_classes_are_those_of_the_last_pass_where_a_worker_is_killed(s
         assert found.n_iter_ == 6
         assert held == [1, 1]  # of what changes in place there is no copy that the scheduler could take for it
         # W is as it was after pass 3, and the lost rows look on in pass 4: bit for bit what one process makes.
-        local, of_all = found.to_local(), divided(X, y, found, own)
+        local, of_all = found.to_local(), divided(X, y, found)
         _, curve = simulate_blocks(*of_all)
         assert found.loss_curve_[:3].tolist() == curve[:3]
         made = [blocks_where_rows_are_lost(*of_all, shard, 3) for shard in (0, 1)]
@@ -125,12 +119,11 @@ def test_blocks_of_classes_are_those_of_the_last_pass_where_a_worker_is_killed(s
         np.testing.assert_allclose(found.loss_curve_[4:], curve[4:], rtol=0.1)
 
 
-def divided(X, y, found, own):
+def divided(X, y, found):
     """The plan, what all workers know, and the rows of each worker: parts that are in memory stay where they are."""
     X, labels = X.compute(), y.compute().astype(np.int32)
     plain = SoftmaxClassifier(**{name: found.get_params(deep=False)[name] for name in SoftmaxClassifier().get_params()})
-    own, chosen = Parameters.of(plain), plain.check_parameters()
-    plan = settle_points(own, chosen, X, labels, N_CLASSES, candidates=False, timed=False).plan
+    plan = plan_of(plain, X, labels, N_CLASSES)
     whole, shards = Whole(np.bincount(labels).astype(float), 2, X.shape[1], len(X), False), []
     for number, parts in enumerate(found.shards_):
         rows = np.concatenate([np.arange(part * CHUNK, (part + 1) * CHUNK) for part in parts])

@@ -106,17 +106,20 @@ class Known:
 
     Attributes
     ----------
-    classes : ndarray of labels
+    classes : ndarray of labels, or None
         Those that y need not have.
     state : State or None
         The model that goes on.
     hashing : FeatureHash or None
         Of the features of a stream that begins.
+    has_others : bool
+        Whether other parts, which are elsewhere, may have the classes and the labels that this one lacks.
     """
 
-    classes: NDArray[Any]
+    classes: NDArray[Any] | None
     state: State | None = None
     hashing: FeatureHash | None = None
+    has_others: bool = False
 
 
 def points_of(
@@ -170,7 +173,7 @@ def points_of(
     if left is not None:  # a class of weight 0 has no rows left
         rows, weights = left if rows is None else rows[left], taken(weights, left)
         classes, labels = sorted_classes(classes[labels[left]], there)
-    if len(classes) < 2:
+    if len(classes) < 2 and not _has_others(known):
         where = "" if rows is None else " in rows whose weight is above 0"
         raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
     x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
@@ -203,9 +206,9 @@ def _points_of_several(
         raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
     weights, has_labels = raw_weights(sample_weight, X.shape[0]), np.diff(lists.indptr) > 0
     rows = counting(has_labels.astype(np.float64) if weights is None else has_labels * weights)
-    if not has_labels.any():
+    if not has_labels.any() and not _has_others(known):
         raise ValueError("y has no label in any row")
-    if rows is not None and len(rows) == 0:
+    if rows is not None and len(rows) == 0 and not _has_others(known):
         raise ValueError("y has no label in any row whose weight is above 0")
     x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
     classes = labels_of_columns(lists.shape[1], None if known is None else known.classes)
@@ -223,6 +226,10 @@ def _points_of_several(
         rows=rows,
         hashing=hashing,
     )
+
+
+def _has_others(known: Known | None) -> bool:
+    return known is not None and known.has_others
 
 
 def _noted(caller: Caller, known: Known | None) -> tuple[Any, bool]:

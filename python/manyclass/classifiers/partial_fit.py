@@ -89,7 +89,7 @@ def go_on(
         if planner.several:
             _check_same_kind(state, y)
         state = widened(state, X, new_features, planner.caller.name)
-    known = Known(_known(state, classes), state, hashing)
+    known = Known(known_classes(state, classes), state, hashing)
     weight = planner.parameters["class_weight"]
     points = points_of(planner.caller, X, y, sample_weight, weight, several=planner.several, known=known)
     _check_columns(points, classes)
@@ -155,8 +155,8 @@ def check_can_go_on(parameters: Parameters, state: State | None = None) -> None:
         )
 
 
-def _known(state: State | None, classes: ArrayLike | None) -> NDArray[Any]:
-    """The classes of a call that y need not have."""
+def known_classes(state: State | None, classes: ArrayLike | None) -> NDArray[Any]:
+    """Return the classes of a call that y need not have."""
     own = np.zeros(0, dtype=np.int64) if state is None else state.classes
     if classes is None:
         return np.asarray(own)

@@ -10,7 +10,7 @@ By rows
     gets the changes of that part from all others, and all others the part from it. So a worker gets and gives about W
     once a merge, however many there are; rows of the stored matrix that a pass left alone are not moved. How changes
     add up is in `manyclass.dask.merging`: as a sum where they are small, as a mean where each alone went all the way;
-    of margins, several labels and Adagrad in `manyclass.dask.batches`.
+    of margins, several labels and Adagrad in `manyclass.dask.batch_passes`.
     What points carry (u of the double sum) follows the changes of the others. Memory: four times W.
 
     `partial_fit` goes on from the W of the last training, on the workers. Early stopping holds out rows of each worker,
@@ -41,10 +41,9 @@ By rows and classes, of one label a row
 
 Same answers
     Parts stay where they are in memory, or go to the workers in turn; `shards_` says which parts each had. With the
-    same parts on as many workers a fit is the same bit for bit, and is what `simulation.simulate` or
-    `blocks.simulate_blocks` makes in one process. With one worker, by rows, it is the model of one machine bit
-    for bit where nothing is "auto". What "auto" stands for is found on the worker with the most rows; so is the
-    scaling of features.
+    same parts on as many workers a fit is the same bit for bit, and is what one process makes of the same shards. With
+    one worker, by rows, it is the model of one machine bit for bit where nothing is "auto". What "auto" stands for is
+    found on the worker with the most rows; so is the scaling of features.
 
 Faults
     A round is made of ordinary tasks, none of which waits for another that is running. The client looks at the workers
@@ -56,8 +55,10 @@ Faults
     By rows and classes the rows of a lost worker have lost their log-sums too, and begin at the mean of the others'.
 
 Where to look
-    `rows`, `batches` and `blocks` are what a shard does, and know nothing of Dask; `by_rows` and `by_blocks` let a
-    cluster do it, in the `rounds` that both share; `workers` has the workers, and `refusals` what is refused.
+    `collections` has the parts of what a user gives, and `loading` makes shards of them. `passes` (with `point_passes`,
+    `batch_passes` and `merging`) and `blocks` (with `stored_blocks`) are what a shard does, and know nothing of Dask;
+    `by_rows` and `by_blocks` let a cluster do it, in the `rounds` that both share. `workers` has the workers,
+    `predictions` what a model is asked, `refusals` what is refused, and `costs` what a pass is predicted to take.
 
 Not here: embeddings, weights on pairs, calibration, "head_tail" and searches; early stopping but of one label a row.
 """

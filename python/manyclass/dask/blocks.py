@@ -30,12 +30,11 @@ seldom met.
 Rows whose parts of v were lost with a worker only look at the blocks in the pass that is made again, which leaves them
 with new ones. Their loss is not known in that pass.
 
-Nothing here knows of Dask: see `simulate_blocks`.
+Nothing here knows of Dask.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,9 +45,8 @@ from scipy.special import logsumexp
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.dask.rows import Leg, Report
-from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
+from manyclass.dask.shards import Leg, Report, Shard, Whole
+from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of
 from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
 from manyclass.training.plan import PointsPlan
@@ -101,20 +99,11 @@ def turn(
     if np.isnan(sums).any():
         sums[:, number] = _looked_at(plan, whole, shard, block, number, leg)
         moved = bytes_of(whole, number)
-        return Turned(sums, Report(0, 0, 0.0, False, False, moved, moved))
+        return Turned(sums, Report(0, 0, 0.0, False, bytes_in=moved, bytes_out=moved))
     steps = _exact_steps if plan.solver == "exact" else _sampled_steps
     n_visits, updates, loss, diverged = steps(plan, whole, shard, block, number, sums, leg)
     moved = 0 if whole.n_shards == 1 else bytes_of(whole, number)
-    report = Report(
-        n_visits=n_visits,
-        class_updates=updates,
-        loss=loss,
-        diverged=diverged,
-        averaged=False,
-        bytes_in=moved,
-        bytes_out=moved,
-    )
-    return Turned(sums, report)
+    return Turned(sums, Report(n_visits, updates, loss, diverged, bytes_in=moved, bytes_out=moved))
 
 
 # Sampled steps
@@ -315,27 +304,6 @@ def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> LinearWeights:
     return weights
 
 
-def simulate_blocks(
-    plan: PointsPlan, whole: Whole, shards: Sequence[Shard], n_merges: int = 1
-) -> tuple[LinearWeights, list[float]]:
-    """Train as a cluster with a worker for each shard does, in one process, and return W and the loss of each pass."""
-    n = len(shards)
-    seats = [seat_at_zero(whole, at) for at in range(n)]
-    sums: list[Doubles | None] = [None] * n
-    curve = []
-    for n_pass in range(plan.max_iter):
-        loss = 0.0
-        for round_, inner in itertools.product(range(n_merges), range(n)):
-            leg = Leg(n_pass, round_, n_merges)
-            for at, shard in enumerate(shards):
-                number = (at + inner) % n
-                made = turn(plan, whole, shard, seats[number], number, sums[at], leg)
-                sums[at], loss = made.log_sums, loss + made.report.loss
-        curve.append(loss / whole.n_rows)
-    blocks = [finished_block(whole, seat, at, place_in_block(plan, whole, at), None) for at, seat in enumerate(seats)]
-    return joined_blocks(blocks, sparse=whole.sparse), curve
-
-
 # Answers of a block
 
 
@@ -359,20 +327,20 @@ class Seen:
 
 
 def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> Seen:
-    """What a block says of some rows."""
-    k = min(k, len(block))
-    made = []
-    for rows in _pieces(x.shape[0]):
-        z = block.scores(x[rows])
-        best = np.argsort(-z, axis=1, kind="stable")[:, :k]
-        of_labels = np.full(len(z), -np.inf)
+    """Return what a block says of some rows."""
+    k, n_rows = min(k, len(block)), x.shape[0]
+    log_sums, of_labels = np.empty(n_rows), np.full(n_rows, -np.inf)
+    best, scores = np.empty((n_rows, k), dtype=np.int32), np.empty((n_rows, k), dtype=np.float32)
+    for first, z in block.weights.score_tiles(x, 1):
+        rows = slice(first, first + len(z))
+        log_sums[rows] = logsumexp(z.astype(np.float64), axis=1)
+        best[rows] = np.argsort(-z, axis=1, kind="stable")[:, :k]
+        scores[rows] = np.take_along_axis(z, best[rows], axis=1)
         if labels is not None:
             at = labels[rows] - block.first
             own = np.flatnonzero((at >= 0) & (at < len(block)))
-            of_labels[own] = z[own, at[own]]
-        made.append((logsumexp(z.astype(np.float64), axis=1), best, np.take_along_axis(z, best, axis=1), of_labels))
-    log_sums, best, scores, of_labels = (np.concatenate(one) for one in zip(*made, strict=True))
-    return Seen(log_sums, (best + block.first).astype(np.int32), scores, of_labels)
+            of_labels[first + own] = z[own, at[own]]
+    return Seen(log_sums, best + np.int32(block.first), scores, of_labels)
 
 
 def best_of(some: Sequence[Seen], k: int) -> tuple[Ids, Doubles, Doubles]:

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from distributed import get_worker
+from sklearn.base import clone
 
 from manyclass.choosing.softmax_plans import Settled
-from manyclass.dask import checking, stored_blocks
+from manyclass.classifiers.base import with_state
+from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.dask import stored_blocks
 from manyclass.dask.blocks import lost_log_sums, place_in_block, turn
 from manyclass.dask.costs import takes_exact_steps
-from manyclass.dask.loading import Loaded
-from manyclass.dask.predictions import told_of
-from manyclass.dask.rounds import Training, same
-from manyclass.dask.rows import Leg, Report
+from manyclass.dask.loading import Common, Loaded
+from manyclass.dask.rounds import Training, completed, draft_of, same
+from manyclass.dask.shards import Leg, Report, Whole
 from manyclass.dask.workers import Crew, LostWorkerError
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import Floats, LinearWeights
+from manyclass.parts import Part
 from manyclass.solvers import Exact, Implicit
 from manyclass.training.plan import PointsPlan
+from manyclass.training.state import State
 
 
-def solver_on_blocks(owner: Any, loaded: Loaded) -> Any:
+def solver_on_blocks(loaded: Loaded) -> Part | None:
     """Return what solver="auto" stands for on blocks; None for a solver that was chosen."""
-    if owner.solver != "auto":
+    if not loaded.planner.parameters.is_auto("solver"):
         return None
-    crew = loaded.crew
-    [n_classes] = crew.gather([crew.submit(0, len, loaded.classes[0])])
-    [(n_rows, stored, _)] = crew.gather([crew.submit(loaded.largest, checking.size_of, loaded.shards[loaded.largest])])
-    return Exact() if takes_exact_steps(n_classes, stored / n_rows) else Implicit()
+    facts = loaded.facts[loaded.largest]
+    return Exact() if takes_exact_steps(loaded.n_classes, facts.stored / facts.n_rows) else Implicit()
 
 
 @dataclass
@@ -75,8 +80,8 @@ class BlocksTraining(Training):
             for at, shard in enumerate(self.loaded.shards):
                 given = (self.plan, whole, shard, was.seats[at], (at + inner) % n, log_sums[at], leg)
                 made = crew.submit(at, turn, *given, *before[at])
-                log_sums[at] = crew.submit(at, turned_sums, made)
-                reports[-1].append(crew.submit(at, turned_report, made))
+                log_sums[at] = crew.submit(at, attrgetter("log_sums"), made)
+                reports[-1].append(crew.submit(at, attrgetter("report"), made))
                 before[at] = [reports[-1][-1]]
             if n > 1:
                 before = self._move_on(inner, before)
@@ -123,7 +128,7 @@ class BlocksTraining(Training):
                     for on, one in enumerate(both)
                 ]
                 let_go([given])
-            both[:] = [crew.submit(at + on, same_after, one, written[on]) for on, one in enumerate(both)]
+            both[:] = [crew.submit(at + on, same, one, written[on]) for on, one in enumerate(both)]
         return kept
 
     def _recover(self, lost: frozenset[str]) -> None:
@@ -149,7 +154,7 @@ class BlocksTraining(Training):
                     crew.submit(at, stored_blocks.take_piece, whole, self.standing.seats[at], at, piece, read, *after)
                 ]
             put.append(after)
-            self.standing.seats[at] = crew.submit(at, same_after, self.standing.seats[at], *after)
+            self.standing.seats[at] = crew.submit(at, same, self.standing.seats[at], *after)
         self.standing.log_sums = [
             crew.submit(at, lost_log_sums, whole, self.loaded.shards[at]) if at in moved else one
             for at, one in enumerate(was.log_sums)
@@ -157,10 +162,10 @@ class BlocksTraining(Training):
         self.standing.kept = self._keep(put)
         crew.wait([one for both in self.standing.kept for one in both])  # before the next round moves what they copy
 
-    def _model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
+    def _model(self, owner: LabelClassifier, settled: Settled, curve: list[float]) -> list[Any]:
         loaded, crew, n = self.loaded, self.crew, len(self.standing.seats)
-        all_know = (loaded.classes[0], loaded.whole[0], loaded.scaling[0], loaded.told[0].names, settled, curve)
-        told = crew.everywhere(told_of, owner, *all_know)
+        given = (owner, draft_of(loaded, settled, curve), loaded.common[0], loaded.scaling[0])
+        told = crew.everywhere(model_without_weights, *given)
         blocks = [
             crew.submit(at, finished, self.plan, loaded.whole[0], seat, at, loaded.scaling[0])
             for at, seat in enumerate(self.standing.seats)
@@ -176,15 +181,13 @@ def let_go(futures: Sequence[Any]) -> None:
         one.release()
 
 
-def turned_sums(turned: Any) -> Any:
-    """What rows keep after the steps of a shard."""
-    return turned.log_sums
-
-
-def turned_report(turned: Any) -> Report:
-    """What the steps of a shard tell."""
-    report: Report = turned.report
-    return report
+def model_without_weights(
+    owner: LabelClassifier, draft: State, common: Common, scaling: FeatureScaling | None
+) -> LabelClassifier:
+    """Return the fitted estimator without W, which has taken up the scaling of features."""
+    none = LinearWeights.zeros(0, 0, sparse=common.whole.sparse)
+    found: LabelClassifier = with_state(clone(owner), completed(draft, common, scaling, none))
+    return found
 
 
 def kept_on_disk(*_after: Any) -> stored_blocks.Kept:
@@ -192,22 +195,19 @@ def kept_on_disk(*_after: Any) -> stored_blocks.Kept:
     return stored_blocks.Kept(get_worker().local_directory)
 
 
-def write_piece(whole: Any, kept: stored_blocks.Kept, number: int, piece: int, values: Any, *_after: Any) -> None:
+def write_piece(whole: Whole, kept: stored_blocks.Kept, number: int, piece: int, values: Any, *_after: Any) -> None:
     """Write a piece of a block to a copy."""
     kept.write(stored_blocks.bounds_of(whole, number, piece).start, values)
 
 
-def read_piece(whole: Any, kept: stored_blocks.Kept, number: int, piece: int, *_after: Any) -> Any:
+def read_piece(whole: Whole, kept: stored_blocks.Kept, number: int, piece: int, *_after: Any) -> Any:
     """A piece of a block from a copy."""
     return kept.read(stored_blocks.bounds_of(whole, number, piece))
 
 
-def same_after(one: Any, *_after: Any) -> Any:
-    """What it is given, after other tasks."""
-    return one
-
-
-def finished(plan: PointsPlan, whole: Any, seat: Any, number: int, scaling: Any) -> stored_blocks.Block:
+def finished(
+    plan: PointsPlan, whole: Whole, seat: Floats, number: int, scaling: FeatureScaling | None
+) -> stored_blocks.Block:
     """The block as a model has it."""
     return stored_blocks.finished_block(whole, seat, number, place_in_block(plan, whole, number), scaling)
 
@@ -219,4 +219,4 @@ def _sum_of(reports: Sequence[Report], n: int) -> Report:
         for name in ("class_updates", "loss", "bytes_in", "bytes_out")
     }
     visits = sum(report.n_visits for report in reports) // n
-    return Report(n_visits=visits, diverged=any(one.diverged for one in reports), averaged=False, **added)
+    return Report(n_visits=visits, diverged=any(one.diverged for one in reports), **added)

@@ -30,8 +30,7 @@ def parts_of(data: Any, name: str, labels: str = "first") -> list[Any]:
         If it is no collection; what is in the memory of one process trains by the estimators that are not of Dask.
     """
     if isinstance(data, dask.array.Array):
-        whole_rows = data if data.ndim == 1 else data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
-        return list(whole_rows.to_delayed().ravel())
+        return list(data.rechunk(dict.fromkeys(range(1, data.ndim), -1)).to_delayed().ravel())
     if hasattr(data, "to_delayed") and hasattr(data, "npartitions"):  # of dask.dataframe, which need not be there
         return list(data.to_delayed())
     if isinstance(data, list | tuple) and data:
@@ -77,14 +76,20 @@ def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first") -> list[l
     for name, other in (("y", y), ("sample_weight", sample_weight)):
         if other is None:
             continue
-        known = isinstance(X, dask.array.Array) and isinstance(other, dask.array.Array) and len(X) == len(other)
-        other = other.rechunk({0: X.chunks[0]}) if known and other.chunks[0] != X.chunks[0] else other
-        columns.append(parts_of(other, name))
+        columns.append(parts_of(_divided_as(X, other), name))
         if len(columns[-1]) != len(columns[0]):
             raise ValueError(
                 f"X has {len(columns[0])} parts, {name} has {len(columns[-1])}; they must be divided alike"
             )
     return [list(part) for part in zip(*columns, strict=True)]
+
+
+def _divided_as(X: Any, other: Any) -> Any:
+    """The other array, divided as X is where both have as many rows; chunks of unknown length stay as they are."""
+    if not isinstance(X, dask.array.Array) or not isinstance(other, dask.array.Array):
+        return other
+    rows, own = X.chunks[0], other.chunks[0]
+    return other.rechunk({0: rows}) if sum(rows) == sum(own) and rows != own else other  # a sum of NaN equals nothing
 
 
 def homes(client: Client, X: Any, parts: Sequence[list[Any]], places: Sequence[str]) -> list[str]:

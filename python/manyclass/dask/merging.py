@@ -59,19 +59,6 @@ class Curvature:
     n_rows: int
     coupling: tuple[float, float]
 
-    @classmethod
-    def of(cls, shard: Shard, whole: Whole, coupling: tuple[float, float]) -> Curvature:
-        """Measure the rows of a shard."""
-        n, n_classes = len(shard), whole.n_classes
-        r = np.ones(n) if shard.weights is None else shard.weights
-        y = sp.csr_array((r, shard.labels, np.arange(n + 1)), shape=(n, n_classes))
-        if isinstance(shard.x, sp.csr_array):
-            squares = sp.csr_array((np.square(shard.x.data), shard.x.indices, shard.x.indptr), shape=shard.x.shape)
-            pairs: Any = sp.csr_array(squares.T @ y)
-        else:
-            pairs = y.T @ np.square(shard.x)
-        return cls(pairs, np.bincount(shard.labels, r, minlength=n_classes).astype(np.float64), n, coupling)
-
     def part(self, whole: Whole, part: int) -> Curvature:
         """Those of a part of the stored matrix."""
         counts = self.counts if part == 0 else np.zeros(0)
@@ -131,3 +118,19 @@ def coupling_of(n_shards: int, together: float) -> float:
         further = float((-np.expm1(-together / middle * a) * sums).max())
         low, high = (low, middle) if further <= FURTHEST else (middle, high)
     return high if high > 1 + 1e-6 else 1.0
+
+
+def size_of(shard: Shard) -> tuple[int, int, float]:
+    """Return the rows, the values that are not 0, and the sum of their squares."""
+    values = shard.x.data if isinstance(shard.x, sp.csr_array) else shard.x.ravel()
+    return len(shard), int(np.count_nonzero(values)), float(np.einsum("i,i->", values, values, dtype=np.float64))
+
+
+def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -> tuple[float, float]:
+    """Return what curvatures of weights are multiplied by for a merge, and those of intercepts.
+
+    A row's squared length, intercept included, over the square of one of its values is how many weights push together.
+    """
+    rows, stored, square = (sum(one) for one in zip(*sizes, strict=True))
+    length = square / rows + fit_intercept
+    return coupling_of(len(sizes), length * stored / max(square, 1e-30)), coupling_of(len(sizes), length)

@@ -1,13 +1,13 @@
-"""The rows of a worker, and what it knows of those of the others."""
+"""What a worker has: its rows, what it knows of those of the others, parts of W, and reports of its passes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.model.weights import Doubles, Ids, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.plan import Labels
 
 
@@ -76,3 +76,76 @@ class Whole:
         """The rows of the stored matrix that are its part of this number; there is one part for each shard."""
         n = self.n_features if self.sparse else self.n_classes
         return slice(n * part // self.n_shards, n * (part + 1) // self.n_shards)
+
+
+def nothing() -> Floats:
+    """Return an empty array."""
+    return np.zeros(0, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of the stored matrix of W, and in part 0 what goes with all of them.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n_rows_of_part, width), float32
+    intercept : ndarray of shape (n_classes,), float32
+        Empty in parts other than 0, and where the matrix has the intercepts as a column.
+    scale : ndarray of shape (n_classes,), float32
+        What rows of W are to be multiplied by; empty: nothing. Only where there is one shard, whose W stays as its loop
+        leaves it.
+    squares : ndarray of shape (n_rows_of_part,), float32
+        Adagrad's sums; empty where the solver is another.
+    """
+
+    matrix: Floats
+    intercept: Floats = field(default_factory=nothing)
+    scale: Floats = field(default_factory=nothing)
+    squares: Floats = field(default_factory=nothing)
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes to move it."""
+        return self.matrix.nbytes + self.intercept.nbytes + self.scale.nbytes + self.squares.nbytes
+
+
+@dataclass(frozen=True)
+class Leg:
+    """Which visits a pass makes: those of pass `n_pass`, or of them the part `number` of `of` between two merges."""
+
+    n_pass: int
+    number: int = 0
+    of: int = 1
+
+    def visits(self, n: int, batch: int) -> tuple[int, int]:
+        """Return the first and the last of n visits, in whole batches."""
+        first, last = (min(n, -(-(n * at // self.of) // batch) * batch) for at in (self.number, self.number + 1))
+        return first, last
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a pass tells of itself; sums over the visits of a shard.
+
+    Attributes
+    ----------
+    n_visits, class_updates : int
+        Points visited, and rows of W moved.
+    loss : float
+        Of the running losses.
+    diverged : bool
+        Whether a step was too large.
+    averaged : bool
+        Whether the iterate after this pass is in the average, if there is one.
+    bytes_in, bytes_out : int
+        Of W that came from other workers, and of changes that go to them.
+    """
+
+    n_visits: int
+    class_updates: int
+    loss: float
+    diverged: bool
+    averaged: bool = False
+    bytes_in: int = 0
+    bytes_out: int = 0

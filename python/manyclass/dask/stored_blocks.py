@@ -23,7 +23,6 @@ from manyclass.model.weights import LINE, Floats, Ids, LinearWeights, Matrix, al
 # is two tasks of the scheduler. With many workers it has the more to do for all, hence fewer pieces, FEWEST_OF_LARGE.
 PIECE_BYTES = 64 << 20
 MOST_PIECES, FEWEST_OF_LARGE, PIECES_OF_ALL = 16, 4, 64
-FOLDED = 1 << 20  # weights that are folded at a time: they take 8 MB in double precision
 
 
 @dataclass(frozen=True)
@@ -153,21 +152,8 @@ def finished_block(
     if position is not None:
         weights.reorder(position, 1)
     if scaling is not None:
-        _fold(weights, scaling)
+        scaling.fold(weights)
     return block
-
-
-def _fold(weights: LinearWeights, scaling: FeatureScaling) -> None:
-    """Make weights those of features as they are given, in place, some features at a time."""
-    shift = np.zeros(weights.n_classes)
-    n_features = weights.coef.shape[1]
-    step = max(1, FOLDED // max(1, weights.n_classes))
-    for first in range(0, n_features, step):
-        some = slice(first, first + step)
-        w = weights.coef[:, some]
-        w[:] = (w / scaling.scale[some]).astype(np.float32)
-        shift += w.astype(np.float64) @ np.asarray(scaling.shift)[some]
-    weights.intercept[:] = (weights.intercept - shift).astype(np.float32)
 
 
 # Copies on disks

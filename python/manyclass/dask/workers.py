@@ -63,9 +63,7 @@ class Crew:
             return self.submit(0, function, *given)
         there = self.holders(held, frozenset()) & self.live()
         if not there:
-            raise RuntimeError(
-                "the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)"
-            )
+            raise _model_is_gone()
         place = min(there, key=lambda one: (one not in self.places, one))
         self._others.add(place)
         return self._submit_to(place, function, *given)
@@ -211,6 +209,16 @@ async def _remove(place: str, dask_scheduler: Any = None) -> None:
     await dask_scheduler.remove_worker(place, stimulus_id="manyclass-silent-worker", close=False)
 
 
+def a_holder(client: Any, futures: Sequence[Any]) -> Any:
+    """Return one of some futures of the same that a worker has; raises RuntimeError where none is left."""
+    crew = Crew(client, [])
+    gone = frozenset(workers_of(client)) - crew.live()
+    for future in futures:
+        if crew.holders(future, gone):
+            return future
+    raise _model_is_gone()
+
+
 def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
     """The least memory limit of workers, in bytes; infinite where they have none."""
     told = workers_of(client)
@@ -220,6 +228,10 @@ def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
 
 def _gone(client: Any) -> RuntimeError:
     return RuntimeError(f"training ended: the client is {client.status}, or has lost its tasks or the scheduler")
+
+
+def _model_is_gone() -> RuntimeError:
+    return RuntimeError("the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)")
 
 
 def _error_of(fault: BaseException, advice: str) -> Exception:

@@ -9,18 +9,14 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+pytest.importorskip("distributed")
+
+from reference import dask_simulation
+from reference.dask_simulation import simulate_blocks
+
 from manyclass import SoftmaxClassifier, samplers, solvers
-from manyclass.choosing.softmax_plans import settle_points
-from manyclass.dask.blocks import (
-    log_sums_at_zero,
-    lost_log_sums,
-    place_in_block,
-    plan_on_block,
-    simulate_blocks,
-    turn,
-)
-from manyclass.dask.rows import Leg
-from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.blocks import log_sums_at_zero, lost_log_sums, place_in_block, plan_on_block, turn
+from manyclass.dask.shards import Leg, Shard, Whole
 from manyclass.dask.stored_blocks import (
     Kept,
     block_in,
@@ -33,7 +29,6 @@ from manyclass.dask.stored_blocks import (
     seat_at_zero,
     take_piece,
 )
-from manyclass.parts import Parameters
 
 N_FEATURES, N_CLASSES = 6, 11
 
@@ -47,9 +42,7 @@ def plan_of(X, labels, n_classes, **more):
         "max_iter": 3,
         "random_state": 0,
     }
-    local = SoftmaxClassifier(**{**own, **more})
-    chosen = local.check_parameters()
-    return settle_points(Parameters.of(local), chosen, X, labels, n_classes, candidates=False, timed=False).plan
+    return dask_simulation.plan_of(SoftmaxClassifier(**{**own, **more}), X, labels, n_classes)
 
 
 def problem(seed, *, sparse, n=1, label=None, weights=None):
