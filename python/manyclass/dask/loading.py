@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr
 from manyclass.choosing.softmax_plans import Settled, linear_model, settle_points
-from manyclass.classifiers.data import Known, is_indicator, points_of
-from manyclass.classifiers.partial_fit import as_stored
+from manyclass.classifiers.data import Known, as_stored, is_indicator, points_of
 from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.softmax_planner import asks_for_batches
 from manyclass.classifiers.targets import find_positions, sorted_classes
