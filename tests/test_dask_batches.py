@@ -18,7 +18,7 @@ from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
 from manyclass.dask.batch_passes import FLOOR
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import Curvature
-from manyclass.dask.shards import Leg, Part, Whole
+from manyclass.dask.shards import Part, Stretch, Whole
 from manyclass.training.calls import Call
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
@@ -140,7 +140,7 @@ def test_a_merge_of_margins_is_by_who_moved_a_weight_and_by_the_sum_of_squares(r
         (np.array([0]), Part(one, squares=np.array([5.0], np.float32))),
         (np.array([0]), Part(other, squares=np.array([12.0], np.float32))),
     ]
-    made = passes_of(plan, Whole(np.ones(2), 1, 15, 2, False)).merge(part, none, changes, Leg(0))
+    made = passes_of(plan, Whole(np.ones(2), 1, 15, 2, False)).merge(part, none, changes, Stretch(0))
     np.testing.assert_array_equal(made.squares, [21, 4])
     # Steps with the sum of squares 9 and 16, as if it had been 21 from the beginning.
     shares = np.sqrt(9 / 21), np.sqrt(16 / 21)

@@ -23,9 +23,9 @@ from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import joined_blocks, lost_log_sums, place_in_block, turn
 from manyclass.dask.by_blocks import BlocksTraining
 from manyclass.dask.by_rows import RowsTraining
-from manyclass.dask.shards import Leg, Shard, Whole
-from manyclass.dask.stored_blocks import finished_block, seat_at_zero
-from manyclass.dask.workers import Crew
+from manyclass.dask.shards import Shard, Stretch, Whole
+from manyclass.dask.stored_blocks import buffer_at_zero, finished_block
+from manyclass.dask.workers import Workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -92,11 +92,11 @@ def test_training_goes_on_without_a_worker_that_is_killed(nanny):
 def test_blocks_of_classes_are_those_of_the_last_pass_where_a_worker_is_killed(solver, monkeypatch):
     recover, held = BlocksTraining._recover, []
 
-    def after_which_seats_are_counted(self, lost):
+    def after_which_buffers_are_counted(self, lost):
         recover(self, lost)
-        held.extend(len(self.crew.holders(seat, frozenset())) for seat in self.standing.seats)
+        held.extend(len(self.workers.holders(buffer, frozenset())) for buffer in self.standing.buffers)
 
-    monkeypatch.setattr(BlocksTraining, "_recover", after_which_seats_are_counted)
+    monkeypatch.setattr(BlocksTraining, "_recover", after_which_buffers_are_counted)
     own = {"solver": solver, "division": "rows and classes"}
     if solver.name == "exact":
         own["n_negatives"] = "auto"
@@ -133,14 +133,16 @@ def divided(X, y, found):
 
 def blocks_where_rows_are_lost(plan, whole, shards, lost, n_pass):
     """W as two workers make it when the rows of one have lost their log-sums before a pass."""
-    places, sums = [seat_at_zero(whole, number) for number in (0, 1)], [None, None]
+    places, sums = [buffer_at_zero(whole, number) for number in (0, 1)], [None, None]
     for at in range(plan.max_iter):
         if at == n_pass:
             sums[lost] = lost_log_sums(whole, shards[lost])
         for inner, (number, shard) in itertools.product(range(2), enumerate(shards)):
             block = (number + inner) % 2
-            sums[number] = turn(plan, whole, shard, places[block], block, sums[number], Leg(at)).log_sums
-    ends = [finished_block(whole, seat, at, place_in_block(plan, whole, at), None) for at, seat in enumerate(places)]
+            sums[number] = turn(plan, whole, shard, places[block], block, sums[number], Stretch(at)).log_sums
+    ends = [
+        finished_block(whole, buffer, at, place_in_block(plan, whole, at), None) for at, buffer in enumerate(places)
+    ]
     return joined_blocks(ends, sparse=False)
 
 
@@ -219,11 +221,11 @@ def test_a_scheduler_that_goes_away_ends_the_fit():
         client.close()
 
 
-def test_a_crew_sees_more_than_five_workers_whenever_it_looks():
+def test_more_than_five_workers_are_seen_at_every_look():
     """As `Client.scheduler_info` does not, whose answer is empty while the client renews it, too."""
     with cluster(6, processes=False) as workers, Client(workers) as client:
         client.scheduler_info()  # what the client knows itself is left at five, or none
-        assert len(Crew(client, []).live()) == 6
+        assert len(Workers(client, []).live()) == 6
 
 
 def test_a_task_that_fails_is_told_once():
@@ -253,7 +255,7 @@ def test_a_worker_that_is_lost_while_validating_does_not_hang_training(nanny, mo
 
         def lose_one(self):
             """Hold the looks back until one of the workers is gone."""
-            if len(self.watch.curve) == 2 and not done:
+            if len(self.validation_curve) == 2 and not done:
                 done.append(True)
                 os.kill(victim, signal.SIGKILL)
             return validate(self)

@@ -71,6 +71,18 @@ def test_partial_fit_of_one_worker_is_that_of_one_machine_bit_for_bit(client, ro
     assert equal(there, local)
 
 
+def test_a_first_call_with_all_left_open_is_that_of_one_machine_bit_for_bit(client, rows):
+    X, y, _ = rows
+    first, second = slice(0, 200), slice(200, N)
+    found, local = DaskSoftmaxClassifier(random_state=0, client=client), SoftmaxClassifier(random_state=0)
+    for some in (first, second):
+        found.partial_fit(*on_one(client, X[some], y[some]), classes=np.arange(24))
+        local.partial_fit(X[some], y[some], classes=np.arange(24))
+        assert equal(found.to_local(), local)
+    assert repr(found.resolved_params_) == repr(local.resolved_params_)
+    np.testing.assert_array_equal(found.class_count_, local.class_count_)
+
+
 def test_partial_fit_on_two_workers_keeps_what_was_learnt_and_w_on_the_workers(client, rows):
     X, y, _ = rows
     dX, dy = parts(X, y)

@@ -9,8 +9,8 @@ from manyclass.dask.blocks import joined_blocks, place_in_block, turn
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import couplings, size_of
 from manyclass.dask.point_passes import added
-from manyclass.dask.shards import Leg
-from manyclass.dask.stored_blocks import finished_block, seat_at_zero
+from manyclass.dask.shards import Stretch
+from manyclass.dask.stored_blocks import buffer_at_zero, finished_block
 from manyclass.parts import Parameters
 
 
@@ -36,12 +36,12 @@ def simulate(plan, whole, shards, n_merges=1, held=(), n_iter_no_change=0):
     for n_pass in range(plan.max_iter):
         reports = []
         for number in range(n_merges):
-            leg = Leg(n_pass, number, n_merges)
+            stretch = Stretch(n_pass, number, n_merges)
             given = zip(shards, bends, carried, strict=True)
-            passed = [passes.make_pass(shard, own, parts, v, leg) for shard, own, v in given]
+            passed = [passes.make_pass(shard, own, parts, v, stretch) for shard, own, v in given]
             carried = [made.carried for made in passed]
             parts = [
-                passes.merge(part, of_parts[at], [made.changes[at] for made in passed], leg)
+                passes.merge(part, of_parts[at], [made.changes[at] for made in passed], stretch)
                 for at, part in enumerate(parts)
             ]
             reports += [made.report for made in passed]
@@ -64,17 +64,19 @@ def simulate(plan, whole, shards, n_merges=1, held=(), n_iter_no_change=0):
 def simulate_blocks(plan, whole, shards, n_merges=1):
     """Train by rows and classes; return W and the loss of each pass."""
     n = len(shards)
-    seats = [seat_at_zero(whole, at) for at in range(n)]
+    buffers = [buffer_at_zero(whole, at) for at in range(n)]
     sums = [None] * n
     curve = []
     for n_pass in range(plan.max_iter):
         loss = 0.0
         for round_, inner in itertools.product(range(n_merges), range(n)):
-            leg = Leg(n_pass, round_, n_merges)
+            stretch = Stretch(n_pass, round_, n_merges)
             for at, shard in enumerate(shards):
                 number = (at + inner) % n
-                made = turn(plan, whole, shard, seats[number], number, sums[at], leg)
+                made = turn(plan, whole, shard, buffers[number], number, sums[at], stretch)
                 sums[at], loss = made.log_sums, loss + made.report.loss
         curve.append(loss / whole.n_rows)
-    blocks = [finished_block(whole, seat, at, place_in_block(plan, whole, at), None) for at, seat in enumerate(seats)]
+    blocks = [
+        finished_block(whole, buffer, at, place_in_block(plan, whole, at), None) for at, buffer in enumerate(buffers)
+    ]
     return joined_blocks(blocks, sparse=whole.sparse), curve

@@ -97,26 +97,19 @@ class BatchPasses(Passes):
 
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
         """See `Passes`; it has the form of W, whose column after the features has the intercepts."""
-        lists, n = shard.lists, len(shard)
-        r = np.ones(n) if shard.weights is None else shard.weights
-        y = sp.csr_array(
-            (np.repeat(r, np.diff(lists.indptr)), lists.ids, lists.indptr), shape=(n, self.whole.n_classes)
-        )
-        squares = sp.csr_array(shard.x)
-        squares = sp.csr_array((np.square(squares.data), squares.indices, squares.indptr), shape=squares.shape)
-        columns = [squares]
+        n, columns = len(shard), [sp.csr_array(shard.squares)]
         if self.plan.fit_intercept:
             columns.append(sp.csr_array(np.full((n, 1), coupling[1] / coupling[0], dtype=np.float32)))
-        pairs = sp.csr_array(y.T @ sp.hstack(columns, format="csr"))
+        pairs = sp.csr_array(shard.classes(self.whole.n_classes).T @ sp.hstack(columns, format="csr"))
         return Curvature(pairs, np.zeros(0), n, coupling)
 
     def changes(
-        self, bends: Curvature, parts: Sequence[Part], weights: MappedWeights, beside: Floats, eta: float
+        self, curvature: Curvature, parts: Sequence[Part], weights: MappedWeights, beside: Floats, eta: float
     ) -> list[tuple[Ids, Part]]:
         """See `Passes`."""
         changes, floor = [], FLOOR.get(self.plan.loss, 0.0)
         for number, (part, after) in enumerate(zip(parts, self.split(weights, beside), strict=True)):
-            change, own = after.matrix - part.matrix, bends.part(self.whole, number)
+            change, own = after.matrix - part.matrix, curvature.part(self.whole, number)
             rates = _rates(self.plan, eta, after.squares, len(change))
             for some in _some_rows(change):
                 a = floor * (change[some] != 0) + SMALLEST
@@ -127,7 +120,7 @@ class BatchPasses(Passes):
             changes.append((rows, Part(change[rows], squares=more[rows] if len(more) else more)))
         return changes
 
-    def merged(self, part: Part, bends: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
+    def merged(self, part: Part, curvature: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
         """See `Passes`."""
         plan, floor = self.plan, FLOOR.get(self.plan.loss, 0.0)
         squares = part.squares.copy()
@@ -145,7 +138,7 @@ class BatchPasses(Passes):
         for some in _some_rows(total):
             a = floor * n_moved[some].astype(np.float64) if floor else np.zeros(total[some].shape)
             a += SMALLEST
-            _add_ways(a, bends, some, rates[some])
+            _add_ways(a, curvature, some, rates[some])
             total[some] *= -np.expm1(-a) / a
         total += part.matrix
         return Part(total, squares=squares)
@@ -166,11 +159,11 @@ def _rates(plan: BatchesPlan, eta: float, squares: Floats, n_rows: int) -> Doubl
     return rates
 
 
-def _add_ways(a: Doubles, bends: Curvature, rows: slice, rates: Doubles) -> None:
+def _add_ways(a: Doubles, curvature: Curvature, rows: slice, rates: Doubles) -> None:
     """Add to a how far the curvatures of some rows of W, and these step sizes, make a pass go."""
-    pairs = bends.pairs[rows]
+    pairs = curvature.pairs[rows]
     at = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
-    a[at, pairs.indices] += bends.coupling[0] * rates[at] * pairs.data
+    a[at, pairs.indices] += curvature.coupling[0] * rates[at] * pairs.data
 
 
 def _some_rows(matrix: Floats) -> Iterator[slice]:

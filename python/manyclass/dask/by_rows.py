@@ -8,6 +8,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
+from distributed import Future
 from sklearn.base import clone
 
 from manyclass.choosing.softmax_plans import Settled
@@ -19,8 +20,8 @@ from manyclass.dask.merging import Curvature, couplings, size_of
 from manyclass.dask.passes import Passed, Passes
 from manyclass.dask.point_passes import PointPasses, added
 from manyclass.dask.rounds import Training, completed, draft_of, same
-from manyclass.dask.shards import Leg, Part, Report, Shard, Whole, nothing
-from manyclass.dask.workers import Crew, LostWorkerError
+from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
+from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Ids
 from manyclass.training.calls import Before, Call
@@ -80,41 +81,6 @@ def model_of(
     return found
 
 
-class Best:
-    """The losses of rows held out, after each pass, and which was least.
-
-    Attributes
-    ----------
-    curve : list of float
-        In nats.
-    best_iter : int
-        The pass of the least, from 1; 0: none.
-    """
-
-    def __init__(self, n_iter_no_change: int) -> None:
-        self.n_iter_no_change = n_iter_no_change
-        self.curve: list[float] = []
-        self.best_iter = 0
-        self.least = np.inf
-
-    def is_better(self, sums: Sequence[tuple[float, float]]) -> bool:
-        """Add a loss, of the sums of weighted losses and of weights that workers give; whether it is the least."""
-        self.curve.append(sum(loss for loss, _ in sums) / sum(weight for _, weight in sums))
-        better = self.curve[-1] < self.least
-        if better:
-            self.best_iter, self.least = len(self.curve), self.curve[-1]
-        return better
-
-    def forget(self) -> None:
-        """The model of the best pass is lost: the next one is the best."""
-        self.least = np.inf
-
-    @property
-    def is_over(self) -> bool:
-        """Whether training is to end."""
-        return len(self.curve) - self.best_iter >= self.n_iter_no_change
-
-
 # Rounds
 
 
@@ -141,77 +107,77 @@ class Standing:
 
     @property
     def model(self) -> list[Any]:
-        """What predicts: the sum of the iterates in the average, or W."""
+        """The parts that predict: the sums of the iterates in the average, or W."""
         return self.parts if self.total is None else self.total
 
 
 class RowsTraining(Training):
     """Rounds of a training by rows."""
 
-    def __init__(self, crew: Crew, loaded: Loaded, plan: PointsPlan | BatchesPlan, n_merges: int) -> None:
-        self.crew, self.loaded, self.plan, self.n_merges = crew, loaded, replace(plan, verbose=0), n_merges
-        self.watch = Best(loaded.planner.parameters.get("n_iter_no_change", 0))
+    def __init__(self, workers: Workers, loaded: Loaded, plan: PointsPlan | BatchesPlan, n_merges: int) -> None:
+        self.workers, self.loaded, self.plan, self.n_merges = workers, loaded, replace(plan, verbose=0), n_merges
+        # Of early stopping: losses of rows held out, the pass of the least, from 1 (0: none), and where training stood.
+        self.validation_curve: list[float] = []
+        self.best_iter, self.least = 0, np.inf
         self.best: Standing | None = None
         n = len(loaded.shards)
         self.passes = self._share_passes()
-        self.bends: list[Any] = [None] * n
-        self.of_parts: list[Any] = [None] * n
+        self.curvatures: list[Any] = [None] * n
+        self.curvatures_of_parts: list[Any] = [None] * n
         if not self.alone:
-            sizes = crew.gather([crew.submit(at, size_of, own) for at, own in enumerate(loaded.shards)])
+            sizes = workers.gather(workers.each(size_of, loaded.shards))
             self.coupling = couplings(sizes, fit_intercept=plan.fit_intercept)
             self._measure(range(n))
         parts = self._first_parts(loaded.origin.model)
         self.standing = Standing(parts, self._copies(parts), [None] * n)
 
     def _share_passes(self) -> list[Any]:
-        """Let workers know the plan; their tasks are methods of what this gives."""
-        return self.crew.everywhere(passes_of, self.plan, self.loaded.whole[0])
+        """Give workers the object whose methods are their tasks."""
+        return self.workers.everywhere(passes_of, self.plan, self.loaded.whole[0])
 
     def _task(self, at: int, method: str, *given: Any) -> Any:
         """Let the worker of a shard call a method of the passes."""
         kind = BatchPasses if isinstance(self.plan, BatchesPlan) else PointPasses
-        return self.crew.submit(at, getattr(kind, method), self.passes[0], *given)
+        return self.workers.submit(at, getattr(kind, method), self.passes[0], *given)
 
-    def _first_parts(self, model: Any) -> list[Any]:
-        crew, loaded, n = self.crew, self.loaded, len(self.loaded.shards)
+    def _first_parts(self, model: Future | LabelClassifier | None) -> list[Any]:
+        workers, loaded, n = self.workers, self.loaded, len(self.loaded.shards)
         if model is None:
             return [self._task(at, "first_part", at) for at in range(n)]
         given = (model, self.passes[0], loaded.common[0], loaded.scaling[0])
-        all_parts = crew.submit_where_it_is(model, parts_to_go_on, *given)
-        picked = [crew.submit_where_it_is(model, itemgetter(at), all_parts) for at in range(n)]
-        parts = [crew.submit(at, same, part) for at, part in enumerate(picked)]
-        crew.wait(parts)
+        all_parts = workers.submit_where_it_is(model, parts_to_go_on, *given)
+        picked = [workers.submit_where_it_is(model, itemgetter(at), all_parts) for at in range(n)]
+        parts = workers.each(same, picked)
+        workers.wait(parts)
         return parts
 
     def _copies(self, pieces: list[Any]) -> list[Any]:
-        """The pieces of W on the next worker each; none with one worker."""
-        return [] if self.alone else [self.crew.submit(at + 1, same, piece) for at, piece in enumerate(pieces)]
+        """Copy each part of W to the next worker; with one worker there is none."""
+        return [] if self.alone else [self.workers.submit(at + 1, same, piece) for at, piece in enumerate(pieces)]
 
     def _measure(self, shards: Iterable[int]) -> None:
         """Measure curvatures of shards, and add up those of all by parts of W."""
-        crew, whole = self.crew, self.loaded.whole[0]
+        workers, whole = self.workers, self.loaded.whole[0]
         for at in shards:
-            self.bends[at] = self._task(at, "curvature", self.loaded.shards[at], self.coupling)
-        for at in range(len(self.bends)):
-            some = [crew.submit(other, Curvature.part, own, whole, at) for other, own in enumerate(self.bends)]
-            self.of_parts[at] = crew.submit(at, Curvature.total, some)
+            self.curvatures[at] = self._task(at, "curvature", self.loaded.shards[at], self.coupling)
+        for at in range(len(self.curvatures)):
+            some = workers.each(Curvature.part, self.curvatures, whole, at)
+            self.curvatures_of_parts[at] = workers.submit(at, Curvature.total, some)
 
-    def _round(self, leg: Leg) -> list[Report]:
-        crew, was = self.crew, self.standing
+    def _round(self, stretch: Stretch) -> list[Report]:
+        workers, was = self.workers, self.standing
         passed = [
-            self._task(at, "make_pass", shard, self.bends[at], was.parts, was.carried[at], leg)
+            self._task(at, "make_pass", shard, self.curvatures[at], was.parts, was.carried[at], stretch)
             for at, shard in enumerate(self.loaded.shards)
         ]
         parts = []
         for at, part in enumerate(was.parts):
-            changes = [crew.submit(other, change_of, one, at) for other, one in enumerate(passed)]
-            parts.append(self._task(at, "merge", part, self.of_parts[at], changes, leg))
-        carried, reports = (
-            [crew.submit(at, attrgetter(what), one) for at, one in enumerate(passed)] for what in ("carried", "report")
-        )
+            changes = workers.each(change_of, passed, at)
+            parts.append(self._task(at, "merge", part, self.curvatures_of_parts[at], changes, stretch))
+        carried, reports = (workers.each(attrgetter(what), passed) for what in ("carried", "report"))
         copies = self._copies(parts)
-        crew.wait([*parts, *copies, *carried, *reports])
-        told: list[Report] = crew.gather(reports)
+        workers.wait([*parts, *copies, *carried, *reports])
+        told: list[Report] = workers.gather(reports)
         self.standing = replace(was, parts=parts, copies=copies, carried=carried)
         return told
 
@@ -222,7 +188,7 @@ class RowsTraining(Training):
         was, sparse = self.standing, self.loaded.facts[0].sparse
         before = was.total or [None] * len(was.parts)
         both = enumerate(zip(before, was.parts, strict=True))
-        total = [self.crew.submit(at, added, one, part, sparse) for at, (one, part) in both]
+        total = [self.workers.submit(at, added, one, part, sparse) for at, (one, part) in both]
         self.standing = replace(was, total=total, n_averaged=was.n_averaged + 1)
 
     def _validate(self) -> bool:
@@ -234,22 +200,25 @@ class RowsTraining(Training):
             for at, held in enumerate(loaded.held)
             if held is not None
         ]
-        if self.watch.is_better(self.crew.gather(sums)):
-            self.best = now
-        return self.watch.is_over
+        loss, weight = np.sum(self.workers.gather(sums), axis=0)
+        self.validation_curve.append(float(loss / weight))
+        n_iter = len(self.validation_curve)
+        if self.validation_curve[-1] < self.least:
+            self.best, self.best_iter, self.least = now, n_iter, self.validation_curve[-1]
+        return bool(n_iter - self.best_iter >= loaded.planner.parameters["n_iter_no_change"])
 
     def _model(self, owner: LabelClassifier, settled: Settled, curve: list[float]) -> list[Any]:
-        now, loaded, watch = self.best or self.standing, self.loaded, self.watch
-        told = {"validation_curve": np.array(watch.curve), "best_iter": watch.best_iter}
+        now, loaded = self.best or self.standing, self.loaded
+        told = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
         draft, before = draft_of(loaded, settled, curve, **told), loaded.origin.state
         given = (owner, draft, loaded.common[0], loaded.scaling[0], before, self.passes[0], now.model, now.n_averaged)
-        made = self.crew.submit(loaded.largest, model_of, *given, loaded.shards[loaded.largest])
-        return [made] if self.alone else [made, self.crew.submit(loaded.largest + 1, same, made)]
+        made = self.workers.submit(loaded.largest, model_of, *given, loaded.shards[loaded.largest])
+        return [made] if self.alone else [made, self.workers.submit(loaded.largest + 1, same, made)]
 
     def _recover(self, lost: frozenset[str]) -> None:
-        """Put what lost workers had on others: W as of the last merge, rows from where they came."""
-        crew, was = self.crew, self.standing
-        moved = crew.replace(lost)
+        """Give the shards of lost workers to others: W is that of the last merge, and rows are read again."""
+        workers, was = self.workers, self.standing
+        moved = workers.replace(lost)
         self.loaded.restore(moved, lost)
         self.passes = self._share_passes()
         parts = self._left(was.parts, was.copies, lost)
@@ -260,7 +229,7 @@ class RowsTraining(Training):
         if not self.alone:
             self._measure(moved)
         carried = [None if at in moved else one for at, one in enumerate(was.carried)]
-        whole_total = was.total is not None and all(crew.holders(one, lost) for one in was.total)
+        whole_total = was.total is not None and all(workers.holders(one, lost) for one in was.total)
         total, n_averaged = (was.total, was.n_averaged) if whole_total else (None, 0)
         self.standing = Standing(parts, self._copies(parts), carried, total, n_averaged)
 
@@ -268,14 +237,13 @@ class RowsTraining(Training):
         """Keep the best W so far, from where it is left; where it is not, the next pass is the best."""
         parts = self._left(best.model, best.copies if best.total is None else [], lost)
         if parts is None:
-            self.best = None
-            self.watch.forget()
+            self.best, self.least = None, np.inf
             return
         total = None if best.total is None else parts
         self.best = replace(best, parts=parts, copies=self._copies(parts), total=total)
 
     def _left(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any] | None:
-        """The pieces of W after a loss, from either of the two workers that had each; None where one is lost."""
+        """Return the parts of W after a loss, each from one of the two workers that had it; None where one is lost."""
         both = [(piece, *copies[at : at + 1]) for at, piece in enumerate(pieces)]
-        left = [[one for one in held if self.crew.holders(one, lost)] for held in both]
-        return [self.crew.submit(at, same, held[0]) for at, held in enumerate(left)] if all(left) else None
+        left = [[one for one in held if self.workers.holders(one, lost)] for held in both]
+        return [self.workers.submit(at, same, held[0]) for at, held in enumerate(left)] if all(left) else None

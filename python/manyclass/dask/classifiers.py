@@ -1,4 +1,4 @@
-"""Classifiers whose rows, and whose W, are on the workers of a Dask cluster."""
+"""Classifiers whose rows and whose W are on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from manyclass.dask.loading import Loaded, Origin
 from manyclass.dask.predictions import BlocksModel, WholeModel, means_of
 from manyclass.dask.refusals import DIVISIONS, check_settled, check_supported, divides_classes
 from manyclass.dask.rounds import MOST_LOSSES, Round
-from manyclass.dask.workers import Crew, LostWorkerError
+from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.calls import Call
 from manyclass.training.plan import Watch
 
@@ -80,7 +80,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         return default_client() if self.client is None else self.client
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has no client, and the model in its own memory."""
+        """A copy has no client, and has the model in its own memory."""
         state = dict(super().__getstate__())
         state["client"] = None
         if "_model" in state:
@@ -107,15 +107,15 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         callback: Callable[[Round], bool | None] | None = None,
         max_seconds: float | None = None,
     ) -> Self:
-        """Return it fitted; an exception leaves it as it was.
+        """Fit the model and return it; if this raises an error, the model is unchanged.
 
         Parameters
         ----------
         X : dask array of dense or CSR chunks, dask DataFrame, list of delayed parts, or list of files
             Rows, divided along the first axis; files are read by workers, in the XMC repository's form.
         y, sample_weight : dask array or Series, or list of delayed parts, divided as X is, default=None
-            A label a row, or indicator matrices, dense or CSR; None where X is files. Weights of losses by their
-            ratios, 0: the row is left out.
+            A label a row, or indicator matrices, dense or CSR; None where X is files. Weights
+            multiply losses and count by their ratios; a row of weight 0 is left out.
         labels : {"first", "all"}, default="first"
             Which labels of a row of files count.
         callback : callable, default=None
@@ -126,9 +126,9 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            For data or parameters that cannot be, in words as on one machine.
+            For data or parameters that are not allowed, as on one machine.
         RuntimeError
-            If workers, the scheduler or the client are lost and training cannot go on, within 30 seconds.
+            If workers, the scheduler or the client are lost and training cannot go on; it is raised within 30 seconds.
         """
         seconds = Watch.of(None, max_seconds).max_seconds
         return self._train(X, aligned(X, y, sample_weight, labels), Origin, callback, seconds)
@@ -144,7 +144,9 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: float | None = None,
         labels: Literal["first", "all"] = "first",
     ) -> Self:
-        """Train on with new rows, by rows; an exception leaves it as it was. W stays on the workers.
+        """Train on with new rows, by rows, and return the model; if this raises an error, the model is unchanged.
+
+        W stays on the workers.
 
         Parameters
         ----------
@@ -160,7 +162,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         return self._train(X, parts, lambda: self._origin(call, classes), None, np.inf)
 
     def _origin(self, call: Call, classes: ArrayLike | None) -> Origin:
-        """What a call begins with."""
+        """Return what a call begins with."""
         model, state = self.__dict__.get("_model"), self.__dict__.get("_state")
         if isinstance(model, BlocksModel):
             raise ValueError("the model was trained with division='rows and classes'; partial_fit needs one by rows")
@@ -170,42 +172,42 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
     def _train(
         self, X: Any, parts: list[list[Any]], origin: Callable[[], Origin], callback: Any, seconds: float
     ) -> Self:
-        """Train, again where workers were lost with all that was known."""
+        """Train; begin again where workers were lost with all that was known."""
         planner = planner_of(self._owner())
         check_supported(planner)
         check_choice("division", self.division, DIVISIONS)
         check_number("n_merges", self.n_merges, low=1, integer=True)
         client, lost, advice = self.client_, "", ""
         for _ in range(MOST_LOSSES):
-            crew = Crew(client, [])
+            workers = Workers(client, [])
             try:
-                home = homes(client, X, parts, sorted(crew.some_live()))
-                crew.places = sorted(set(home), key=home.index)
-                numbers = [[at for at, own in enumerate(home) if own == place] for place in crew.places]
-                self._fit(Loaded(crew, planner, parts, numbers, origin()), callback, seconds)
+                home = homes(client, X, parts, sorted(workers.some_live()))
+                workers.places = sorted(set(home), key=home.index)
+                numbers = [[at for at, own in enumerate(home) if own == place] for place in workers.places]
+                self._fit(Loaded(workers, planner, parts, numbers, origin()), callback, seconds)
             except LostWorkerError as fault:  # with all that was known: once more, on those that are left
-                lost, advice = str(fault), crew.short_memory()
+                lost, advice = str(fault), workers.short_memory()
             else:
                 return self
-            crew.abandon()
+            workers.abandon()
         raise RuntimeError(f"training lost workers again and again, the last time {lost}; {advice}")
 
     def _fit(self, loaded: Loaded, callback: Any, max_seconds: float) -> None:
-        crew, by_blocks = loaded.crew, divides_classes(self.division, loaded.planner, loaded)
+        workers, by_blocks = loaded.workers, divides_classes(self.division, loaded.planner, loaded)
         settled = loaded.settle(solver_on_blocks(loaded) if by_blocks else None)
         plan: Any = settled.plan
         check_settled(plan)
-        training = (BlocksTraining if by_blocks else RowsTraining)(crew, loaded, plan, self.n_merges)
+        training = (BlocksTraining if by_blocks else RowsTraining)(workers, loaded, plan, self.n_merges)
         curve, told = training.fit(callback, max_seconds)
         futures, state = training.model(self._owner(), settled, curve)
-        model: Any = WholeModel(crew.client, tuple(futures))
+        model: Any = WholeModel(workers.client, tuple(futures))
         if by_blocks:
-            model = BlocksModel.of(crew.client, futures, len(loaded.shards))
+            model = BlocksModel.of(workers.client, futures, len(loaded.shards))
         self._state, self._model, self.division_ = state, model, "rows and classes" if by_blocks else "rows"
         self.work_, self.shards_ = told.workers, loaded.numbers
 
     def _asked(self) -> Any:
-        """What answers; raises NotFittedError where there is nothing."""
+        """Return what answers questions; raise NotFittedError where there is no model."""
         check_is_fitted(self)
         return self._model
 
@@ -252,7 +254,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         return labels, self._of_parts(X, "top_log_probabilities", np.float32, int(k), k=int(k))
 
     def _of_parts(self, X: Any, what: str, dtype: Any, *more: int, sparse: bool = False, **given: Any) -> Any:
-        """What the model answers of each part of X, as an array with `more` columns."""
+        """Return the answers of the model for each part of X as one array, with `more` columns."""
         model = self._asked()
         empty: Any = np.zeros((0, *more), dtype=dtype)
         empty = sp.csr_array(empty) if sparse else empty
@@ -284,7 +286,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
     def _means(self, parts: list[list[Any]], *, score: bool) -> dict[str, float]:
         model, client = self._asked(), self.client_
         sums = client.compute([model.sums(part, score=score) for part in parts])
-        return means_of(Crew(client, []).gather(sums))
+        return means_of(Workers(client, []).gather(sums))
 
 
 class DaskSoftmaxClassifier(DaskClassifier):

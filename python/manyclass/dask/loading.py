@@ -19,7 +19,7 @@ from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.softmax_planner import asks_for_batches
 from manyclass.classifiers.targets import find_positions, sorted_classes
 from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.workers import Crew, LostWorkerError
+from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Doubles, LinearWeights
@@ -35,7 +35,7 @@ Columns = tuple[Any, Any, Any]  # x, y, and weights or None
 
 @dataclass(frozen=True)
 class Origin:
-    """What a training begins with: nothing or, for a call of `partial_fit`, what is known before.
+    """What a training begins with: nothing or, for a call of `partial_fit`, what was known before it.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class RowFacts(NamedTuple):
 
 
 def facts_of(points: Points | None) -> RowFacts | None:
-    """Tell of the rows what the client must know; None where there are none."""
+    """Return what the client must know of the rows; None where there are none."""
     if points is None:
         return None
     x, names, r = points.x, points.features.names, points.weights
@@ -137,12 +137,12 @@ def pack(*columns: Any) -> Columns:
 
 
 def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns]) -> Points | None:
-    """Check the parts of a worker, and put their rows together; None where there are none.
+    """Check the parts of a worker, and put their rows together; return None where there are no rows.
 
     Raises
     ------
     ValueError
-        For what `fit` of the estimator raises it.
+        For what `fit` raises it on one machine.
     """
     checked = []
     for x, y, weights in parts:
@@ -187,7 +187,7 @@ Divided = tuple[Points, Points | None]  # the rows of a worker to train on, and 
 
 
 def divide(points: Points, random: np.random.RandomState, fraction: float | None, number: int) -> Divided:
-    """Draw which rows of a worker validate, as on one machine; none where no class has two rows there."""
+    """Draw the rows of a worker that are held out, as on one machine; none where no class has two rows there."""
     if fraction is None or np.bincount(points.labels.ids).max() < 2:
         return points, None
     own = fork(random)
@@ -365,23 +365,23 @@ class Loaded:
     by_batches : bool
         Whether training is by minibatches.
     common, whole, scaling : list of futures
-        The same on two workers, where there are two.
+        The same object on two workers, where there are two.
     """
 
     def __init__(
-        self, crew: Crew, planner: Planner, parts: list[list[Any]], numbers: list[list[int]], origin: Origin
+        self, workers: Workers, planner: Planner, parts: list[list[Any]], numbers: list[list[int]], origin: Origin
     ) -> None:
-        self.crew, self.planner, self.parts, self.numbers, self.origin = crew, planner, parts, numbers, origin
+        self.workers, self.planner, self.parts, self.numbers, self.origin = workers, planner, parts, numbers, origin
         own = planner.parameters
         stops = bool(own.get("early_stopping", False))
         self.fraction = own["validation_fraction"] if stops else None
         self.random = np.random.RandomState() if own["random_state"] is None else fork(own["random_state"])
         rows = [self._rows(at) for at in range(len(numbers))]
-        told = crew.gather([crew.submit(at, facts_of, one) for at, one in enumerate(rows)])
+        told = workers.gather(workers.each(facts_of, rows))
         kept = [at for at, one in enumerate(told) if one is not None]
         if not kept:
             raise ValueError("X has no rows whose weight is above 0; at least two are needed")
-        crew.places, self.numbers = [crew.places[at] for at in kept], [numbers[at] for at in kept]
+        workers.places, self.numbers = [workers.places[at] for at in kept], [numbers[at] for at in kept]
         self.facts: list[RowFacts] = [told[at] for at in kept]
         check_alike(self.facts)
         first = self.facts[0]
@@ -393,28 +393,28 @@ class Loaded:
             self._check_fits(origin.state)
         self.largest = int(np.argmax([one.n_rows for one in self.facts]))
         self._divided = [self._divide(at, rows[one]) for at, one in enumerate(kept)]
-        self.n_held = crew.gather([crew.submit(at, n_held_out, both) for at, both in enumerate(self._divided)])
+        self.n_held = workers.gather(workers.each(n_held_out, self._divided))
         if stops and not any(self.n_held):
             raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
         self.n_rows = [one.n_rows - n for one, n in zip(self.facts, self.n_held, strict=True)]
         self.common = self._count()
-        self.whole = crew.everywhere(attrgetter("whole"), self.common[0])
+        self.whole = workers.everywhere(attrgetter("whole"), self.common[0])
         self.scaling: list[Any] = []
         self.shards: list[Any] = []
         self.held: list[Any] = []
-        [self.n_classes] = crew.gather([crew.submit(0, len, self.common[0])])
+        [self.n_classes] = workers.gather([workers.submit(0, len, self.common[0])])
 
     def _rows(self, at: int) -> Any:
         own = [dask.delayed(pack, pure=False)(*self.parts[number]) for number in self.numbers[at]]
-        return self.crew.submit(at, load, self.planner, self.origin.known, self.crew.compute(at, own))
+        return self.workers.submit(at, load, self.planner, self.origin.known, self.workers.compute(at, own))
 
     def _divide(self, at: int, rows: Any) -> Any:
-        return self.crew.submit(at, divide, rows, self.random, self.fraction, at)
+        return self.workers.submit(at, divide, rows, self.random, self.fraction, at)
 
     def _count(self) -> list[Any]:
         """Count the rows of each class, and make what all workers know."""
         origin, first = self.origin, self.facts[0]
-        counted = [self.crew.submit(at, count, both) for at, both in enumerate(self._divided)]
+        counted = self.workers.each(count, self._divided)
         mean = None if origin.call is None else 1.0
         if self.several and mean is None:
             mean = sum(one.weight for one in self.facts) / sum(one.n_rows for one in self.facts)
@@ -426,19 +426,19 @@ class Loaded:
             "sparse": sparse if origin.state is None else origin.state.weights.sparse,
             "goes_on": origin.history.n_fit > 0,
         }
-        return self.crew.everywhere(common_of, self.planner, origin.without_model, counted, whole, mean)
+        return self.workers.everywhere(common_of, self.planner, origin.without_model, counted, whole, mean)
 
     def settle(self, solver: Part | None = None) -> Settled:
         """Find out what "auto" stands for, but for a solver that is given, and make the shards."""
-        crew, of_largest = self.crew, self._divided[self.largest]
+        workers, of_largest = self.workers, self._divided[self.largest]
         given = (self.planner, self.origin.without_model, of_largest, self.common[0], self.by_batches, solver)
-        both = crew.submit(self.largest, settle, *given)
+        both = workers.submit(self.largest, settle, *given)
         settled: Settled
-        [settled] = crew.gather([crew.submit(self.largest, itemgetter(0), both)])
-        self.scaling = crew.everywhere(itemgetter(1), both)
+        [settled] = workers.gather([workers.submit(self.largest, itemgetter(0), both)])
+        self.scaling = workers.everywhere(itemgetter(1), both)
         self.shards = [self._shard(at, 0) for at in range(len(self.numbers))]
         self.held = [self._shard(at, 1) if n else None for at, n in enumerate(self.n_held)]
-        crew.wait([*self.shards, *(one for one in self.held if one is not None), *self.whole, *self.scaling])
+        workers.wait([*self.shards, *(one for one in self.held if one is not None), *self.whole, *self.scaling])
         self._divided = [None] * len(self.numbers)  # the rows are in the shards
         return settled
 
@@ -446,12 +446,12 @@ class Loaded:
         first = self.origin.history.n_points + sum(self.n_rows[:at]) if which == 0 else 0
         like = None if self.origin.state is None or self.by_batches else self.origin.state.weights
         given = (self._divided[at], which, self.common[0], self.scaling[0], like, at, first)
-        return self.crew.submit(at, shard_of, *given)
+        return self.workers.submit(at, shard_of, *given)
 
     def restore(self, moved: list[int], lost: frozenset[str]) -> None:
         """Make the shards of lost workers again; raises LostWorkerError where what all know is lost with them."""
         for name in ("common", "whole", "scaling"):
-            kept = [future for future in getattr(self, name) if self.crew.holders(future, lost)]
+            kept = [future for future in getattr(self, name) if self.workers.holders(future, lost)]
             if not kept:
                 raise LostWorkerError(lost)
             setattr(self, name, kept)

@@ -60,47 +60,49 @@ class Curvature:
     coupling: tuple[float, float]
 
     def part(self, whole: Whole, part: int) -> Curvature:
-        """Those of a part of the stored matrix."""
+        """Return the curvatures of a part of the stored matrix."""
         counts = self.counts if part == 0 else np.zeros(0)
         return Curvature(self.pairs[whole.rows_of(part)], counts, self.n_rows, self.coupling)
 
     @classmethod
     def total(cls, some: Sequence[Curvature]) -> Curvature:
-        """Those of all rows, of those of shards in their order."""
+        """Add up the curvatures of shards, in their order."""
         pairs, counts = some[0].pairs, some[0].counts
         for one in some[1:]:
             pairs, counts = pairs + one.pairs, counts + one.counts
         return cls(pairs, counts, sum(one.n_rows for one in some), some[0].coupling)
 
 
-def weigh(matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float) -> None:
+def weigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it."""
-    _multiply(matrix, intercept, bends, eta, alpha, lambda a: a / -np.expm1(-a))
+    _multiply(matrix, intercept, curvature, eta, alpha, lambda a: a / -np.expm1(-a))
 
 
-def settle(matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float) -> None:
+def settle(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a sum of weighted changes by (1 - e^-A) / A, in place, the curvatures being those of all rows."""
-    _multiply(matrix, intercept, bends, eta, alpha, lambda a: -np.expm1(-a) / a)
+    _multiply(matrix, intercept, curvature, eta, alpha, lambda a: -np.expm1(-a) / a)
 
 
 def _multiply(
     matrix: Floats,
     intercept: Floats,
-    bends: Curvature,
+    curvature: Curvature,
     eta: float,
     alpha: float,
     factor: Callable[[Any], Any],
 ) -> None:
-    ridge, pairs = max(SMALLEST, eta * alpha * bends.n_rows), bends.pairs
+    ridge, pairs = max(SMALLEST, eta * alpha * curvature.n_rows), curvature.pairs
     if isinstance(pairs, sp.csr_array):
         base = factor(ridge)
         rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
-        matrix[rows, pairs.indices] *= (factor(bends.coupling[0] * eta * pairs.data + ridge) / base).astype(np.float32)
+        matrix[rows, pairs.indices] *= (factor(curvature.coupling[0] * eta * pairs.data + ridge) / base).astype(
+            np.float32
+        )
         matrix *= np.float32(base)
     else:
-        matrix *= factor(bends.coupling[0] * eta * pairs + ridge).astype(np.float32)
+        matrix *= factor(curvature.coupling[0] * eta * pairs + ridge).astype(np.float32)
     if len(intercept):
-        intercept *= factor(bends.coupling[1] * eta * bends.counts + SMALLEST).astype(np.float32)
+        intercept *= factor(curvature.coupling[1] * eta * curvature.counts + SMALLEST).astype(np.float32)
 
 
 def coupling_of(n_shards: int, together: float) -> float:

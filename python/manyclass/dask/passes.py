@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from manyclass.dask.merging import Curvature
-from manyclass.dask.shards import Leg, Part, Report, Shard, Whole
+from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole
 from manyclass.model.weights import Doubles, Floats, Ids
 from manyclass.training.seen import Seen
 from manyclass.training.start import PREDICTED_BY
@@ -114,13 +114,13 @@ class Passes(ABC):
 
     @abstractmethod
     def changes(
-        self, bends: Curvature, parts: Sequence[Part], weights: Any, beside: Floats, eta: float
+        self, curvature: Curvature, parts: Sequence[Part], weights: Any, beside: Floats, eta: float
     ) -> list[tuple[Ids, Part]]:
         """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it."""
 
     @abstractmethod
-    def merged(self, part: Part, bends: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
-        """Return a part of W after the changes of several shards, in their order; `bends` are those of all rows."""
+    def merged(self, part: Part, curvature: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
+        """Return a part of W after the changes of several shards, in their order; `curvature` are those of all rows."""
 
     @abstractmethod
     def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Any:
@@ -133,10 +133,10 @@ class Passes(ABC):
     def make_pass(
         self,
         shard: Shard,
-        bends: Curvature | None,
+        curvature: Curvature | None,
         parts: Sequence[Part],
         carried: Carried | None,
-        leg: Leg,
+        stretch: Stretch,
     ) -> Passed:
         """Train on the rows of a shard from a W that all shards have.
 
@@ -144,45 +144,47 @@ class Passes(ABC):
 
         Parameters
         ----------
-        shard, leg : which rows, and which visits of them
-        bends : Curvature or None, of these rows; None with one shard
+        shard, stretch : which rows, and which visits of them
+        curvature : Curvature or None, of these rows; None with one shard
         parts : sequence of Part, W
         carried : Carried or None, by the points from the pass before; None: this is the first, or it was lost
         """
         whole, n = self.whole, len(shard)
         weights, beside = self.joined(parts)
         u = None if carried is None else self.follow(carried, shard, weights)
-        begins = leg.n_pass == leg.number == 0 and not whole.goes_on
+        begins = stretch.n_pass == stretch.number == 0 and not whole.goes_on
         seen = Seen(weights, whole.counts, shard.first, predicts_u=not begins)
         training = self.training(shard, seen, beside, u)
-        first, last = leg.visits(n, training.batch)
-        eta, eta_u = self.plan.schedule.at(leg.n_pass)
-        progress = training.run(epoch=leg.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
+        first, last = stretch.visits(n, training.batch)
+        eta, eta_u = self.plan.schedule.at(stretch.n_pass)
+        progress = training.run(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
         found = self.ended(training, weights)
-        if bends is None:
+        if curvature is None:
             made = Carried(found.u, np.zeros(0), np.nan)
             [part] = self.split(weights, found.beside)
             changes = [(np.arange(len(part.matrix), dtype=np.int32), part)]
         else:
             made = self.carried(shard, found.u, weights)
-            changes = self.changes(bends, parts, weights, found.beside, eta * (last - first) / n)
+            changes = self.changes(curvature, parts, weights, found.beside, eta * (last - first) / n)
         others = [at for at in range(whole.n_shards) if at != shard.number]
         report = Report(
             n_visits=last - first,
             class_updates=progress.class_updates,
             loss=progress.loss,
             diverged=progress.diverged_at >= 0,
-            averaged=leg.number == leg.of - 1 and leg.n_pass + 1 in found.averaged,
+            averaged=stretch.number == stretch.of - 1 and stretch.n_pass + 1 in found.averaged,
             bytes_in=sum(parts[at].nbytes for at in others),
             bytes_out=sum(changes[at][0].nbytes + changes[at][1].nbytes for at in others),
         )
         return Passed(changes, made, report)
 
-    def merge(self, part: Part, bends: Curvature | None, changes: Sequence[tuple[Ids, Part]], leg: Leg) -> Part:
+    def merge(
+        self, part: Part, curvature: Curvature | None, changes: Sequence[tuple[Ids, Part]], stretch: Stretch
+    ) -> Part:
         """Return a part of W after the changes of all shards; with one shard it is the change."""
-        if bends is None:
+        if curvature is None:
             return changes[0][1]
-        return self.merged(part, bends, changes, self.plan.schedule.at(leg.n_pass)[0] / leg.of)
+        return self.merged(part, curvature, changes, self.plan.schedule.at(stretch.n_pass)[0] / stretch.of)
 
     def follow(self, carried: Carried, shard: Shard, weights: Any) -> Doubles:
         """Return u as it would be by a W to which other shards have added.

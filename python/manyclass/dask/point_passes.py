@@ -72,37 +72,32 @@ class PointPasses(Passes):
 
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
         """See `Passes`."""
-        n, n_classes = len(shard), self.whole.n_classes
-        r = np.ones(n) if shard.weights is None else shard.weights
-        y = sp.csr_array((r, shard.labels, np.arange(n + 1)), shape=(n, n_classes))
-        if isinstance(shard.x, sp.csr_array):
-            squares = sp.csr_array((np.square(shard.x.data), shard.x.indices, shard.x.indptr), shape=shard.x.shape)
-            pairs: Any = sp.csr_array(squares.T @ y)
-        else:
-            pairs = y.T @ np.square(shard.x)
-        return Curvature(pairs, np.bincount(shard.labels, r, minlength=n_classes).astype(np.float64), n, coupling)
+        y, squares = shard.classes(self.whole.n_classes), shard.squares
+        pairs: Any = sp.csr_array(squares.T @ y) if isinstance(squares, sp.csr_array) else y.T @ squares
+        counts = np.bincount(shard.labels, y.data, minlength=self.whole.n_classes).astype(np.float64)
+        return Curvature(pairs, counts, len(shard), coupling)
 
     def changes(
-        self, bends: Curvature, parts: Sequence[Part], weights: LinearWeights, beside: Floats, eta: float
+        self, curvature: Curvature, parts: Sequence[Part], weights: LinearWeights, beside: Floats, eta: float
     ) -> list[tuple[Ids, Part]]:
         """See `Passes`; W is made its own change."""
         for number, part in enumerate(parts):
             weights.matrix[self.whole.rows_of(number)] -= part.matrix
         weights.intercept -= parts[0].intercept
-        weigh(weights.matrix, weights.intercept, bends, eta, self.plan.alpha)
+        weigh(weights.matrix, weights.intercept, curvature, eta, self.plan.alpha)
         changes = []
         for part in self.split(weights, beside):
             rows = np.flatnonzero(part.matrix.any(axis=1)).astype(np.int32)
             changes.append((rows, part if len(rows) == len(part.matrix) else replace(part, matrix=part.matrix[rows])))
         return changes
 
-    def merged(self, part: Part, bends: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
+    def merged(self, part: Part, curvature: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
         """See `Passes`."""
         total, intercept = np.zeros_like(part.matrix), np.zeros_like(part.intercept)
         for rows, change in changes:
             total[rows] += change.matrix
             intercept += change.intercept
-        settle(total, intercept, bends, eta, self.plan.alpha)
+        settle(total, intercept, curvature, eta, self.plan.alpha)
         total += part.matrix
         intercept += part.intercept
         return Part(total, intercept)

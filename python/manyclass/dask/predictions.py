@@ -19,7 +19,7 @@ from manyclass.classifiers.targets import find_positions
 from manyclass.dask.blocks import Seen, best_of, joined_blocks, look
 from manyclass.dask.loading import n_rows, pack
 from manyclass.dask.stored_blocks import Block
-from manyclass.dask.workers import Crew, a_holder
+from manyclass.dask.workers import Workers, a_holder
 
 TOP = 5  # classes that `evaluate` looks at
 
@@ -53,7 +53,7 @@ class WholeModel:
         """Bring it here."""
         if self.local is not None:
             return self.local
-        [model] = Crew(self.client, []).gather([self.held()])
+        [model] = Workers(self.client, []).gather([self.held()])
         found: LabelClassifier = copy.deepcopy(model)  # of a worker in this process it is the worker's own
         return found
 
@@ -150,7 +150,7 @@ class BlocksModel:
     def bring(self) -> LabelClassifier:
         """Bring it here: the one place where W is whole."""
         own = [a_holder(self.client, both) for both in (self.model, *self.blocks)]
-        model, *blocks = Crew(self.client, []).gather(own)
+        model, *blocks = Workers(self.client, []).gather(own)
         state = state_of(model)
         weights = joined_blocks(sorted(blocks, key=lambda block: block.first), sparse=state.weights.sparse)
         found: LabelClassifier = with_state(clone(model), replace(state, weights=weights))

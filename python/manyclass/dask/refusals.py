@@ -57,15 +57,15 @@ def divides_classes(division: str, planner: Planner, loaded: Loaded) -> bool:
     if division == "rows and classes":
         _check_on_blocks(solver, loaded, separable=separable)
         return True
-    crew, w = loaded.crew, 4.0 * loaded.n_classes * loaded.facts[0].n_features
-    memory, goes_on = least_memory(crew.client, crew.places), loaded.origin.call is not None
+    workers, w = loaded.workers, 4.0 * loaded.n_classes * loaded.facts[0].n_features
+    memory, goes_on = least_memory(workers.client, workers.places), loaded.origin.call is not None
     only_rows = division == "rows" or loaded.by_batches or any(loaded.n_held) or goes_on or not separable
-    if not only_rows and len(crew.places) > 1 and w * COPIES_OF_W > SHARE_OF_MEMORY * memory:
+    if not only_rows and len(workers.places) > 1 and w * COPIES_OF_W > SHARE_OF_MEMORY * memory:
         return True
     if FEWEST_COPIES_OF_W * w > memory:
         raise RuntimeError(
             f"W takes {w / 1e6:,.0f} MB, and a worker needs {FEWEST_COPIES_OF_W} times that by rows; "
-            f"{crew.short_memory()}"
+            f"{workers.short_memory()}"
         )
     return False
 

@@ -1,4 +1,4 @@
-"""Rounds of a training on a cluster: made one by one, each again where workers are lost in it."""
+"""Rounds of a training on a cluster, each of which is made again where workers are lost in it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from manyclass.choosing.softmax_plans import Settled
 from manyclass.classifiers.base import state_of
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.dask.loading import Common, Loaded
-from manyclass.dask.shards import Leg, Report
-from manyclass.dask.workers import Crew, LostWorkerError
+from manyclass.dask.shards import Report, Stretch
+from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import LinearWeights
@@ -31,7 +31,7 @@ MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill thre
 
 @dataclass
 class Round:
-    """What a client tells of the training so far, to a callback and as counters.
+    """The training so far, as a callback is told of it, and counters of the work.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Round:
     seconds : float
         Since training began.
     workers : list of dict
-        Of each worker: "n_visits", "class_updates", "bytes_in" and "bytes_out", in all passes so far.
+        For each worker "n_visits", "class_updates", "bytes_in" and "bytes_out" in all passes so far.
     """
 
     n_iter: int = 0
@@ -65,26 +65,26 @@ class Training(ABC):
 
     Attributes
     ----------
-    crew, loaded, plan : Crew, Loaded, and PointsPlan or BatchesPlan
+    workers, loaded, plan : Workers, Loaded, and PointsPlan or BatchesPlan
     n_merges : int
         Rounds of a pass.
     """
 
-    crew: Crew
+    workers: Workers
     loaded: Loaded
     plan: Any
     n_merges: int = 1
     n_lost: int = 0
 
     def fit(self, callback: Callable[[Round], bool | None] | None, max_seconds: float) -> tuple[list[float], Round]:
-        """Make all passes, or as many as the callback and the clock let it; return the loss of each, and counters."""
+        """Make passes until the plan, the callback or the clock ends them; return the loss of each, and counters."""
         curve: list[float] = []
         told, begin = Round(), time.monotonic()
         for n_pass in range(self.plan.max_iter):
             reports: list[Report] = []
             for number in range(self.n_merges):
-                leg = Leg(n_pass, number, self.n_merges)
-                made = self._until_done(partial(self._round, leg))
+                stretch = Stretch(n_pass, number, self.n_merges)
+                made = self._until_done(partial(self._round, stretch))
                 told.count(made)
                 reports += made
             if any(report.diverged for report in reports):
@@ -99,7 +99,7 @@ class Training(ABC):
         return curve, told
 
     def _validate(self) -> bool:
-        """Look at rows that are held out, if there are some; whether training is to end."""
+        """Evaluate rows that are held out, if there are any; return whether training is to end."""
         return False
 
     def model(self, owner: LabelClassifier, settled: Settled, curve: list[float]) -> tuple[list[Any], State]:
@@ -107,14 +107,14 @@ class Training(ABC):
 
         def made() -> tuple[list[Any], State]:
             futures = self._model(owner, settled, curve)
-            self.crew.wait(futures)
-            [state] = self.crew.gather([self.crew.submit_where_it_is(futures[0], without_weights, futures[0])])
+            self.workers.wait(futures)
+            [state] = self.workers.gather([self.workers.submit_where_it_is(futures[0], without_weights, futures[0])])
             return futures, state
 
         return self._until_done(made)
 
     def _until_done(self, make: Callable[[], Done]) -> Done:
-        """Do something; again, with other workers, where some are lost in it."""
+        """Call a function; where workers are lost in it, call it again with others."""
         while True:
             try:
                 return make()
@@ -122,33 +122,33 @@ class Training(ABC):
                 self._lose(fault)
 
     def _lose(self, fault: LostWorkerError) -> None:
-        """Go on without workers, unless too many were lost."""
+        """Go on without the lost workers, unless too many were lost."""
         self.n_lost += 1
         if self.n_lost > MOST_LOSSES:
             raise RuntimeError(
-                f"training lost workers {self.n_lost} times, the last time {fault}; {self.crew.short_memory()}"
+                f"training lost workers {self.n_lost} times, the last time {fault}; {self.workers.short_memory()}"
             ) from fault
         self._recover(fault.places)
 
     @property
     def alone(self) -> bool:
-        """Whether there is one worker."""
+        """Whether one worker trains."""
         return len(self.loaded.shards) == 1
 
     @abstractmethod
-    def _round(self, leg: Leg) -> list[Report]:
-        """Make a round, and only then stand where it ends."""
+    def _round(self, stretch: Stretch) -> list[Report]:
+        """Make a round; where workers are lost in it, training still stands where it began."""
 
     def _after_pass(self, reports: list[Report]) -> None:  # noqa: B027 - nothing, as a rule
-        """Do what comes between passes."""
+        """Do what is due after a pass."""
 
     @abstractmethod
     def _model(self, owner: LabelClassifier, settled: Settled, curve: list[float]) -> list[Any]:
-        """Futures of the model."""
+        """Return futures of the model."""
 
     @abstractmethod
     def _recover(self, lost: frozenset[str]) -> None:
-        """Put what lost workers had on others."""
+        """Give the shards of lost workers to others."""
 
 
 def draft_of(loaded: Loaded, settled: Settled, curve: list[float], **told: Any) -> State:

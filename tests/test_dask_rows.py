@@ -14,7 +14,7 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
-from reference.dask_rows import two_workers
+from reference.dask_rows import by_points, equal, on_one, parts, two_workers
 from reference.dask_simulation import plan_of, simulate
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
@@ -44,29 +44,7 @@ def data():
 
 
 def parameters(**more):
-    solver = solvers.Implicit(decay=0.8, averaging="none")
-    return {"solver": solver, "learning_rate": 0.5, "alpha": 1e-3, "max_iter": 6, "n_negatives": 8, **more} | {
-        "random_state": 0
-    }
-
-
-def on_one_worker(client, **more):
-    """An estimator whose parts are on one worker, so that it is the only one that trains."""
-    return DaskSoftmaxClassifier(**parameters(**more), client=client)
-
-
-def persisted_on_one(client, X, y, sparse):
-    place = min(client.scheduler_info()["workers"])
-    parts = []
-    for first in range(0, N, CHUNK):
-        rows = slice(first, first + CHUNK)
-        x = sp.csr_array(X[rows]) if sparse else X[rows]
-        parts.append([client.scatter(one, workers=[place], hash=False) for one in (x, y[rows])])
-    return [x for x, _ in parts], [y for _, y in parts]
-
-
-def equal(one, other):
-    return np.array_equal(one.coef_, other.coef_) and np.array_equal(one.intercept_, other.intercept_)
+    return by_points(**{"max_iter": 6, **more})
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -74,8 +52,9 @@ def equal(one, other):
 def test_one_worker_makes_the_model_of_one_machine_bit_for_bit(client, data, sparse, averaging):
     X, y = data
     more = {"solver": solvers.Implicit(decay=0.8, averaging=averaging)}
-    local = SoftmaxClassifier(**parameters(**more)).fit(sp.csr_array(X) if sparse else X, y)
-    found = on_one_worker(client, **more).fit(*persisted_on_one(client, X, y, sparse))
+    X = sp.csr_array(X) if sparse else X
+    local = SoftmaxClassifier(**parameters(**more)).fit(X, y)
+    found = DaskSoftmaxClassifier(**parameters(**more), client=client).fit(*on_one(client, X, y))
     assert len(found.work_) == 1
     assert equal(found.to_local(), local)
     np.testing.assert_array_equal(found.loss_curve_, local.loss_curve_)
@@ -114,11 +93,6 @@ def frames(X, y):
     return dd.from_pandas(pd.DataFrame(X, columns=names), npartitions=6), dd.from_pandas(pd.Series(y), npartitions=6)
 
 
-def delayed(X, y):
-    cuts = range(0, N, CHUNK)
-    return [dask.delayed(X[at : at + CHUNK]) for at in cuts], [dask.delayed(y[at : at + CHUNK]) for at in cuts]
-
-
 def sparse_arrays(X, y):
     return da.from_array(X, chunks=(CHUNK, -1)).map_blocks(sp.csr_matrix), da.from_array(y, chunks=CHUNK)
 
@@ -127,7 +101,7 @@ def columns_divided(X, y):
     return da.from_array(X, chunks=(CHUNK, 5)), da.from_array(y, chunks=N)
 
 
-@pytest.mark.parametrize("collect", [arrays, frames, delayed, sparse_arrays, columns_divided])
+@pytest.mark.parametrize("collect", [arrays, frames, parts, sparse_arrays, columns_divided])
 def test_every_collection_trains_the_same_model(client, data, collect):
     X, y = data
     given = parameters(max_iter=2)
@@ -148,15 +122,15 @@ def test_chunks_of_unknown_length_train_the_same_model_and_are_answered(client, 
     kept = X[:, 0] > 0
     given = parameters(max_iter=2)
     cuts = [slice(first, first + CHUNK) for first in range(0, N, CHUNK)]
-    parts = [[dask.delayed(one[cut][kept[cut]]) for cut in cuts] for one in (X, y)]
-    expected = DaskSoftmaxClassifier(**given, client=client).fit(*parts)
+    left = [[dask.delayed(one[cut][kept[cut]]) for cut in cuts] for one in (X, y)]
+    expected = DaskSoftmaxClassifier(**given, client=client).fit(*left)
     if known:  # of y alone
         dy = dy.compute_chunk_sizes()
     found = DaskSoftmaxClassifier(**given, client=client).fit(dX, dy)
     assert equal(found.to_local(), expected.to_local())
     np.testing.assert_array_equal(found.predict(dX).compute(), found.to_local().predict(X[kept]))
-    assert found.evaluate(dX, dy) == expected.evaluate(*parts)
-    assert found.score(dX, dy) == expected.score(*parts)
+    assert found.evaluate(dX, dy) == expected.evaluate(*left)
+    assert found.score(dX, dy) == expected.score(*left)
     with pytest.raises(ValueError, match="X has 6 parts, y has 5"):
         found.fit(dX, dy.blocks[:5])
 
@@ -187,9 +161,7 @@ def test_weights_of_rows_and_classes_reach_the_workers(client, data):
     weights = np.where(np.arange(N) < N // 2, 3.0, 1.0)
     weights[::7] = 0
     given = parameters(max_iter=3, class_weight="balanced")
-    dX, dy = persisted_on_one(client, X, y, sparse=False)
-    parts = [dask.delayed(weights[at : at + CHUNK]) for at in range(0, N, CHUNK)]
-    found = DaskSoftmaxClassifier(**given, client=client).fit(dX, dy, parts)
+    found = DaskSoftmaxClassifier(**given, client=client).fit(*on_one(client, X, y, weights))
     local = SoftmaxClassifier(**given).fit(X, y, weights)
     # Weights are divided by their mean in another order of roundings, to parts in 10^16.
     np.testing.assert_allclose(found.to_local().coef_, local.coef_, rtol=1e-4, atol=1e-6)
@@ -200,8 +172,7 @@ def test_parts_may_be_unequal_or_empty_and_classes_on_one_worker_only(client, da
     order = np.argsort(y, kind="stable")  # the first worker has the first classes
     X, y = X[order], y[order]
     cuts = [0, 0, 10, 450, 450, N]
-    parts = list(itertools.pairwise(cuts))
-    some = [[dask.delayed(one[a:b]) for a, b in parts] for one in (X, y)]
+    some = [[dask.delayed(one[a:b]) for a, b in itertools.pairwise(cuts)] for one in (X, y)]
     found = DaskSoftmaxClassifier(**parameters(), client=client).fit(*some)
     assert sum(counts["n_visits"] for counts in found.work_) == 6 * N
     assert found.evaluate(*arrays(X, y))["log_loss"] < 0.8 * np.log(N_CLASSES)
