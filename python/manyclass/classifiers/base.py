@@ -28,10 +28,6 @@ from manyclass.classifiers.runs import fit_runs, parameters_of_fit
 from manyclass.classifiers.streams import Parts, is_stream, refuse_with_stream, refuse_without_stream, train_on_stream
 from manyclass.classifiers.targets import check_targets, find_positions, positions_of, unseen_error
 from manyclass.help_lines import brief_requests, get_named, get_routing
-from manyclass.model.coded import stored
-from manyclass.model.kinds import Weights
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.parts import Parameters
 from manyclass.search import class_index
 from manyclass.search.byte_copy import ByteCopy, copies
@@ -42,6 +38,9 @@ from manyclass.training.passes import Callback, summarize
 from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.weighting import ClassWeight, checked_weights, weights_left
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
+from manyclass.weights.weights import Weights
 
 Unseen = Literal["drop", "error"]
 
@@ -272,7 +271,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _log_losses(self, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
         """Log-loss of each point, and the rank of its label (0: predicted), of scores times a factor."""
-        weights, scale = self._weights.scaled(factor)
+        weights, scale = self._weights.times(factor)
         return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale)
 
     def _top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats]:
@@ -510,7 +509,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
         state = self._fitted
-        found = stored(state.weights)
+        weights = state.weights
+        found = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": weights.dtype}
         return found if state.hashing is None else {**found, "hashed_features": state.hashing.n_rows}
 
     def __sklearn_tags__(self) -> Tags:

@@ -15,8 +15,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from manyclass.checks import as_they_are, canonical_csr, validated_data
 from manyclass.classifiers.targets import BINARIZER, check_targets, sorted_classes
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.weights import Data, Matrix
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -28,6 +26,8 @@ from manyclass.training.weighting import (
     taken,
     times_class_weight,
 )
+from manyclass.weights.arrays import Data, Matrix
+from manyclass.weights.hashing import FeatureHash
 
 
 class _Noted(BaseEstimator):

@@ -41,13 +41,13 @@ from manyclass.classifiers.streams import (
     within_memory,
 )
 from manyclass.datasets import Stream
-from manyclass.model.weights import LinearWeights
 from manyclass.parts import Parameters
 from manyclass.training.calls import Call, Kept, KeptRows
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
 from manyclass.training.progress import Progress, progress_bar
 from manyclass.training.state import State
+from manyclass.weights.weights import Weights
 
 
 def fit_stream(
@@ -141,7 +141,7 @@ class _Fit:
     kept: Kept | None = None
     state: State | None = None
     curve: list[float] = field(default_factory=list)
-    mean: LinearWeights | None = None
+    mean: Weights | None = None
     n_averaged: int = 0
 
     def run(self) -> State:
@@ -222,9 +222,9 @@ class _Fit:
             self.state = _as_after_fit(self.state)
         weights = self.state.weights
         if n_iter > self._averaged_after():
-            assert isinstance(weights, LinearWeights)
+            assert weights.is_linear
             if self.mean is None:
-                self.mean = LinearWeights(weights.matrix.copy(), weights.intercept.copy(), weights.sparse)
+                self.mean = weights.copy()
             else:
                 self.mean.add_to_mean(weights, self.n_averaged)
             self.n_averaged += 1
@@ -233,7 +233,7 @@ class _Fit:
         """The pass after which weights are averaged."""
         assert self.state is not None
         averaging = getattr(self._settled("solver"), "averaging", "none")
-        linear = isinstance(self.state.weights, LinearWeights)
+        linear = self.state.weights.is_linear
         if averaging in ("none", "auto") or self.n_passes == 1 or not linear:
             return np.inf
         return self.n_passes // 2 if averaging == "suffix" else 0

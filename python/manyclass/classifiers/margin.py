@@ -20,8 +20,6 @@ from manyclass.classifiers.planner import Planner, Settlement, resolved
 from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -33,6 +31,8 @@ from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
 
 LOSSES = ("margin", "triplet")
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}

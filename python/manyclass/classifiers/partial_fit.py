@@ -46,15 +46,16 @@ from manyclass.classifiers.data import Known, is_indicator, points_of
 from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.runs import is_composed
 from manyclass.classifiers.targets import check_targets, sorted_classes
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import LinearWeights, Matrix
 from manyclass.parts import Parameters
 from manyclass.training.calls import Call
 from manyclass.training.growth import NewFeatures, Starts, check_starts, widened
 from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
+from manyclass.weights.arrays import Matrix
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 
 def checked_call(
@@ -139,7 +140,8 @@ def check_features(state: State, points: Points) -> None:
 
 def check_can_go_on(parameters: Parameters, state: State | None = None) -> None:
     """Refuse compressed weights, and parameters that need all rows at once."""
-    check_not_compressed(None if state is None else state.weights, "partial_fit")
+    if state is not None:
+        check_not_compressed(state.weights, "partial_fit")
     if is_composed(parameters):
         name = "calibration" if parameters["n_models"] in (1, "auto") else "n_models"
         raise ValueError(
@@ -188,7 +190,7 @@ def _check_columns(points: Points, classes: ArrayLike | None) -> None:
 # What linear models of one label a row share
 
 
-def as_stored(weights: LinearWeights | None, x: Matrix) -> Matrix:
+def as_stored(weights: Weights | None, x: Matrix) -> Matrix:
     """The rows as the weights' storage needs them: sparse data train feature-major weights, dense data others."""
     if weights is None or weights.sparse == isinstance(x, sp.csr_array):
         return x
@@ -200,7 +202,7 @@ def scaled_for_call(
 ) -> tuple[Points, FeatureScaling | None]:
     """Return the points as training sees them, scaled as those of the model or, of a first call, by its own rows."""
     weights = None if state is None else state.weights
-    x: Matrix = as_stored(weights, points.x)  # type: ignore[arg-type]
+    x: Matrix = as_stored(weights, points.x)
     scaling = None if state is None else state.history.scaling
     if scaling is not None:
         scaling = scaling.widened(x, centre=centre, weights=points.weights)

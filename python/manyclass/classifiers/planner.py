@@ -13,12 +13,12 @@ from sklearn.base import clone
 from manyclass.checks import n_threads_from
 from manyclass.choosing.softmax_plans import Settled, is_open
 from manyclass.classifiers.data import Caller
-from manyclass.model.scaling import FeatureScaling
 from manyclass.parts import Parameters
 from manyclass.training.calibration import Calibration
 from manyclass.training.calls import Call
 from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
+from manyclass.weights.scaling import FeatureScaling
 
 # A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
 # below ROWS_CELLS, which takes a part of the time of a pass.

@@ -15,12 +15,10 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.classifiers.base import LinearClassifier, Unseen
 from manyclass.classifiers.data import indicator_lists
 from manyclass.classifiers.targets import check_targets
-from manyclass.model.coded import CodedWeights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import mapped_part
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.training.calibration import label_log_losses
 from manyclass.training.weighting import checked_weights, weights_left
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 
 class LabelClassifier(LinearClassifier):
@@ -62,29 +60,22 @@ class LabelClassifier(LinearClassifier):
         return state.calibration.log_probabilities(log_p)
 
     def _mapped(self, x: Matrix) -> Matrix:
-        mapped = mapped_part(self._weights)
-        return x if mapped is None else mapped.transform(x)
+        return self._weights.transform(x) if self._weights.has_phi else x
 
     @property
     def embedding_(self) -> Floats:
         """Embeddings of the features, (n_features, dim), float32, a view; AttributeError without them."""
-        weights = self._embedded()
-        if isinstance(weights, CodedWeights):
-            return weights.embedded
-        return weights.embeddings[:, : weights.n_hidden]
+        return self._embedded().embedding
 
     def embed(self, X: Data) -> Floats:
         """Return what the embeddings make of the points, (n_samples, dim), float32; AttributeError without them."""
         x = self._validated(X)
         return self._embedded().transform(x)
 
-    def _embedded(self) -> MappedWeights | CodedWeights:
-        if isinstance(self._weights, CodedWeights) and self._weights.embeddings is not None:
-            return self._weights
-        mapped = mapped_part(self._weights)
-        if mapped is None or not len(mapped.embeddings):
+    def _embedded(self) -> Weights:
+        if not self._weights.embeddings.size:
             raise AttributeError("the model has no embeddings; fit it with model='embedding'")
-        return mapped
+        return self._weights
 
     def predict(self, X: Data, *, k: int | None = None, threshold: float | None = None) -> Any:
         """Return the most probable label of each row, (n_samples,), or of several an indicator matrix, as in fit: the k
@@ -231,10 +222,7 @@ def class_vectors(model: LinearClassifier) -> Floats:
     ValueError
         If the model is sparse: its classes have few weights each, and no vectors to compare.
     """
-    mapped = mapped_part(model._weights)
-    if mapped is not None:
-        return mapped.coef
-    coef: Any = model.coef_
-    if sp.issparse(coef):
+    weights = model._weights
+    if weights.kind == "pairs":
         raise ValueError("a sparse model has no vectors of classes; fit it with model='embedding' or 'hybrid'")
-    return np.asarray(coef)
+    return np.asarray(weights.class_rows if weights.has_phi else weights.coef)

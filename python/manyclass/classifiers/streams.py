@@ -35,16 +35,14 @@ from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.targets import sorted_classes
 from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.training.calls import Call
 from manyclass.training.growth import NewFeatures
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
 from manyclass.training.progress import progress_bar
 from manyclass.training.state import State
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.weights import Weights
 
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
 NO_LABELS = "X has no part with a label; a stream must have one at least, and an iterator is read once"
@@ -314,12 +312,12 @@ def _dim(planner: Planner, state: State | None, *, several: bool) -> int | None:
     named = getattr(getattr(chosen, "model", None), "name", None)
     if weights is None and named is None and several:
         named = "hybrid"
-    if named in ("sparse", "hybrid") or isinstance(weights, SparseWeights | HybridWeights):
+    if named in ("sparse", "hybrid") or (weights is not None and weights.has_pairs):
         raise ValueError(
             f"max_memory needs a model whose size is known before its rows are read; it is {named!r}: set model to "
             "'linear' or 'embedding'"
         )
-    if isinstance(weights, MappedWeights):
+    if weights is not None and weights.kind == "phi":
         return weights.n_hidden if weights.embeddings.size else None
     if named == "embedding":
         return default_dim(planner.parameters)

@@ -9,7 +9,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass.choosing.plans import check_loop_numbers, part_of, utility_points_plan
 from manyclass.choosing.softmax_plans import Settled
@@ -19,8 +18,6 @@ from manyclass.classifiers.planner import Planner, Settlement
 from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix, below_the_best
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
@@ -36,6 +33,8 @@ from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
 
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
@@ -402,12 +401,13 @@ class AugmentReduceClassifier(LinearClassifier):
         """Posterior variances of the weights, (n_classes, n_features), float32; a view. With posterior="gaussian"."""
         if self._variances is None:
             raise AttributeError(f"coef_var_ needs posterior='gaussian'; it is {self.posterior!r}")
-        return LinearWeights(self._variances, self._weights.intercept, self._weights.sparse).coef
+        variances: Floats = replace(self._weights, matrix=self._variances).coef
+        return variances
 
     def _predictive(self, x: Matrix) -> Iterator[tuple[int, Doubles]]:
         """Posterior-mean probabilities of all classes, some points at a time; the same draws at every call."""
         means, variances = self._fitted.weights, self._fitted.variances
-        assert isinstance(means, LinearWeights)
+        assert means.is_linear
         assert variances is not None
         return predictive_tiles(
             self.noise,
@@ -430,14 +430,11 @@ class AugmentReduceClassifier(LinearClassifier):
             return p
         if self.noise == "gumbel":
             return super()._log_probabilities(x)
-        n_threads = n_threads_from(self.n_jobs)
-        psi = below_the_best(self._weights.scores(x, n_threads))
-        log_p: Doubles = _core.utility_probabilities(noise=self.noise, psi=psi, log=True, n_threads=n_threads)
-        return log_p
+        return self._weights.log_probabilities(x, self.noise, n_threads_from(self.n_jobs))
 
     def _log_losses(self, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
         if self._variances is None:
-            weights, scale = self._weights.scaled(factor)
+            weights, scale = self._weights.times(factor)
             return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale, self.noise)
         losses, ranks = [], []
         for first, p in self._predictive(x):

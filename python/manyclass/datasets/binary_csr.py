@@ -21,7 +21,7 @@ from scipy import sparse
 
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core, require_csr
-from manyclass.model.tensor_file import check_regular, write_tensors
+from manyclass.weights.tensor_file import check_regular, write_tensors
 
 _FORMAT = "manyclass csr 1"
 _DTYPES = {"F32": "<f4", "F64": "<f8", "I8": "<i1", "I32": "<i4", "I64": "<i8", "BOOL": "?"}

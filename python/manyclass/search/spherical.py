@@ -30,10 +30,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, seed_from
-from manyclass.model.tensor_file import TensorFile
 from manyclass.search.clustered import ClusteredRows, auto_clusters, check_run
 from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions, queries_of
 from manyclass.search.report import ApproximateLosses
+from manyclass.weights.tensor_file import TensorFile
 
 RECALL_K = 10
 RECALL_QUERIES = 256

@@ -15,12 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
 from manyclass.checks import canonical_csr
-from manyclass.model.kinds import Trained
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.checkpoint import Arrays, Position, Saved, Stage
 from manyclass.training.interrupts import time_limit
 from manyclass.training.progress import Progress, progress_bar
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
 # A slice ends behind a batch when its time is up; work on one batch is broken off, and the batch lost, only after this.
@@ -283,7 +283,7 @@ class TrainingState:
     seconds: float
     loss: float
     class_updates: int
-    _weights: Trained = field(repr=False)
+    _weights: Weights = field(repr=False)
     _scale: Floats = field(repr=False)
     _position: Ids = field(repr=False)
     _n_threads: int = field(repr=False)

@@ -9,16 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
-from manyclass.model.weights import Ids
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Checkpoints, Stage
 from manyclass.training.local_family import LocalFamily
 from manyclass.training.passes import Callback, Schedule
 from manyclass.training.validation import Validation
+from manyclass.weights.arrays import Ids
 
 Index = SphericalClusterIndex | DecomposedIndex
 
@@ -46,6 +47,12 @@ class Labels:
     def some(self, points: NDArray[np.int64]) -> list[Ids]:
         """The lists of some points."""
         return [self.ids[self.indptr[i] : self.indptr[i + 1]] for i in points]
+
+    def of(self, points: NDArray[np.int64]) -> Labels:
+        """The labels of some points."""
+        ones = np.ones(len(self.ids), dtype=np.int8)
+        some = sp.csr_array((ones, self.ids, self.indptr))[points]
+        return Labels(some.indptr.astype(np.int64), some.indices.astype(np.int32))
 
 
 @dataclass(frozen=True, kw_only=True)

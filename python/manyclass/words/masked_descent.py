@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.model.weights import Doubles, Floats
 from manyclass.search.decomposed import DecomposedIndex
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.words.collapsed import Collapsed, Descent, Tables, blocks, row_products
 from manyclass.words.objectives import Index
 from manyclass.words.searches import MESSAGES, UNION, FollowingIndex

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.model.weights import Doubles, Floats
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.words.collapsed import (
     BLOCK_FLOATS,
     Collapsed,

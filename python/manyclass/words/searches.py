@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.model.weights import Floats
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.arrays import Floats
 from manyclass.words.objectives import Index
 
 # What a masked search in blocks does with its finds (`DecomposedIndex.loss_and_gradient`). "decomposed": whatever the

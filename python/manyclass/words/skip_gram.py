@@ -41,9 +41,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from, set_named
 from manyclass.help_lines import brief_requests, fit_transformed, get_named, get_routing, set_container
-from manyclass.model.tensor_file import PathLike
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
+from manyclass.weights.tensor_file import PathLike
 from manyclass.words.continued import known_words, rates_of_call
 from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import AnyObjective, objective_from

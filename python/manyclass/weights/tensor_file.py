@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from manyclass.model.maps import mapped
-from manyclass.model.weights import LINE
+from manyclass.weights.arrays import LINE
+from manyclass.weights.memory_maps import mapped
 
 try:
     import fcntl
