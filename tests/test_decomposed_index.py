@@ -9,7 +9,7 @@ from reference.core_step import isas
 from reference.message_passing import best_wrong, block_scores
 
 from manyclass import DecomposedIndex, SphericalClusterIndex, _core
-from manyclass.search.spherical import exact_search
+from manyclass.search.exact import exact_search
 from manyclass.weights.tensor_file import open_tensors, write_tensors
 
 
