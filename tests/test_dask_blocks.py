@@ -22,7 +22,7 @@ from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.stored_blocks import Block
 from manyclass.parts import Parameters
-from manyclass.training.passes import Schedule
+from manyclass.training.plan import Schedule
 from manyclass.weights.weights import Weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

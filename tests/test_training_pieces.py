@@ -14,10 +14,10 @@ from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import Labels, Watch
+from manyclass.training.plan import Labels, Schedule
 from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, row_norms_sq
 from manyclass.training.validation import Validation, fork, held_out
+from manyclass.training.watch import Watch
 from manyclass.weights.weights import Weights
 
 

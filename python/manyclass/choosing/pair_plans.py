@@ -30,9 +30,10 @@ from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.blend import decoupled_loss
 from manyclass.training.pairs import OFFSET, ROUNDING, fit_pairs
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PostingsPlan, Watch
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PostingsPlan
 from manyclass.training.state import Points
 from manyclass.training.validation import fork
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import normalized
 from manyclass.weights.arrays import Matrix, as_csr
 

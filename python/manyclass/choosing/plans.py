@@ -20,8 +20,7 @@ from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
 from manyclass.solvers import LABEL_SOLVERS
 from manyclass.training.local_family import LocalFamily
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Utility
+from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Schedule, Utility
 from manyclass.weights.arrays import Floats, Matrix
 
 # Step sizes of u for u_learning_rate="auto". A visit lets u fall by at most its step, so that small ones lag behind:

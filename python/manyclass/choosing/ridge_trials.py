@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from manyclass.choosing import rules
 from manyclass.choosing.trials import Trials, quietly
 from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.plan import FullBatchPlan
 from manyclass.training.probe import standard_error
 from manyclass.training.progress import progress_bar
 from manyclass.training.validation import fork
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights

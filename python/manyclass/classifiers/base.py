@@ -47,8 +47,8 @@ from manyclass.training.calls import Call
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.growth import NewFeatures, Starts
 from manyclass.training.passes import Callback, summarize
-from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight, checked_weights, weights_left
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.hashing import FeatureHash

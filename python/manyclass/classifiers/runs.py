@@ -16,9 +16,9 @@ from manyclass.parts import Parameters
 from manyclass.training.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import Watch
 from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork
+from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles
 
 FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction

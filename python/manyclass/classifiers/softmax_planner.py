@@ -41,11 +41,12 @@ from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
 from manyclass.training.growth import refuse_starts
-from manyclass.training.plan import BatchesPlan, HybridPlan, Watch
+from manyclass.training.plan import BatchesPlan, HybridPlan
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.validation import fork, held_out
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import check_class_weight
 from manyclass.weights.arrays import Ids, as_csr
 from manyclass.weights.scaling import FeatureScaling

@@ -26,12 +26,13 @@ from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
 from manyclass.training.passes import Callback
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.plan import PointsPlan
 from manyclass.training.points import row_norms_sq
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight, check_class_weight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike

@@ -15,10 +15,11 @@ from manyclass import _core
 from manyclass.dask.merging import Curvature, settle, weigh
 from manyclass.dask.shards import Shard, Whole
 from manyclass.registry import parts as parts_of
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.plan import PointsPlan
 from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Seen
 from manyclass.training.start import PREDICTED_BY
+from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 

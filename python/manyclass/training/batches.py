@@ -16,13 +16,16 @@ from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import BatchesPlan, Index, Labels, Watch
+from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.probe import Probe
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.start import carried_near_labels
+from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Matrix
 from manyclass.weights.weights import Weights
+
+Index = SphericalClusterIndex | DecomposedIndex
 
 # Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
 # two threads (Yen et al. 2018, section 5, take 10); and fewer where there are few classes, because the steps of points

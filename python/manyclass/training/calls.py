@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from manyclass.training.forgetting import left_of_old_rows
 from manyclass.training.growth import Starts
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import Plan
+from manyclass.training.plan import Plan, Schedule
 from manyclass.training.seen import Carried
 from manyclass.training.squares import Squares
 from manyclass.training.state import History, Points, State

@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import softmax
 
-from manyclass.training.passes import Schedule
+from manyclass.training.plan import Schedule
 from manyclass.weights.arrays import Matrix
 from manyclass.weights.weights import Weights
 

@@ -16,9 +16,10 @@ from manyclass.training.checkpoint import Arrays, Position, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.interrupts import time_limit
 from manyclass.training.passes import TrainingState, warn_user
-from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.plan import FullBatchPlan
 from manyclass.training.progress import progress_bar
 from manyclass.training.validation import UNUSED_SCALE
+from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 

@@ -11,10 +11,11 @@ import scipy.sparse as sp
 from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import LEAST_FACTOR, best_factor, best_scales, rows_held_out
 from manyclass.training.pairs import fit_pairs, start_pairs
-from manyclass.training.plan import HybridPlan, Labels, Watch
+from manyclass.training.plan import HybridPlan, Labels
 from manyclass.training.repeats import best_repeats
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
+from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 

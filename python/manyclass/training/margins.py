@@ -6,8 +6,9 @@ import numpy as np
 
 from manyclass.training.batches import fit_batches
 from manyclass.training.blend import MOST_HELD_OUT_FOR_ONE, best_factor, rows_held_out
-from manyclass.training.plan import BatchesPlan, Labels, Watch
+from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.squares import Squares
+from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Matrix
 from manyclass.weights.weights import Weights
 

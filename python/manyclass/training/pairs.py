@@ -15,9 +15,10 @@ from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import Labels, PostingsPlan, Watch
+from manyclass.training.plan import Labels, PostingsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
+from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, as_csr
 from manyclass.weights.weights import Weights
 

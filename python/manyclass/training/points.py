@@ -17,11 +17,12 @@ from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import Labels, PointsPlan, Watch
+from manyclass.training.plan import Labels, PointsPlan
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.start import Start, carried_at, carried_near
+from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros
 from manyclass.weights.weights import Weights
 

@@ -23,7 +23,7 @@ from manyclass.training.hybrid import begin_hybrid, fit_hybrid, go_on_hybrid, jo
 from manyclass.training.margins import fit_margins
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan, Watch
+from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.repeats import features_of_classes
@@ -32,6 +32,7 @@ from manyclass.training.squares import Squares
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State, Told
 from manyclass.training.validation import Validation
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import normalized, some_of
 from manyclass.weights.arrays import Doubles, Ids, as_csr
 from manyclass.weights.scaling import FeatureScaling
