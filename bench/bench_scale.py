@@ -24,8 +24,7 @@ from manyclass.dask.blocks import log_sums_at_zero, turn
 from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visit
 from manyclass.dask.shards import Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import buffer_at_zero
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import PointsPlan, Schedule
 
 N, D, STORED = 2000, 5000, 20
 

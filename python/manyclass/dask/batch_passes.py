@@ -22,12 +22,12 @@ import scipy.sparse as sp
 from manyclass.dask.merging import SMALLEST, Curvature
 from manyclass.dask.passes import Ended, Passes
 from manyclass.dask.shards import Part, Shard
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Doubles, Floats, Ids
-from manyclass.training.batches import BatchesTraining, start_mapped
+from manyclass.training.batches import BatchesTraining, start_over_phi
 from manyclass.training.plan import BatchesPlan
 from manyclass.training.seen import Seen
-from manyclass.training.squares import MappedSquares
+from manyclass.training.squares import Squares
+from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.weights.weights import Weights
 
 # Of a margin, the way of a pass along a weight that it moved, as the a of 1 - e^-a. On bibtex, of 0.3, 1 and 3 the one
 # that is good with 4 and 16 shards: less is nearer to a sum, which runs away, more to a mean, which is slow
@@ -52,28 +52,28 @@ class BatchPasses(Passes):
 
     plan: BatchesPlan
 
-    def joined(self, parts: Sequence[Part]) -> tuple[MappedWeights, Floats]:
+    def joined(self, parts: Sequence[Part]) -> tuple[Weights, Floats]:
         """See `Passes`; what goes with W are Adagrad's sums."""
-        weights = start_mapped(self.plan, self.whole.n_classes, self.whole.n_features)
-        squares = MappedSquares.zeros(weights, self.plan.adagrad).classes
+        weights = start_over_phi(self.plan, self.whole.n_classes, self.whole.n_features)
+        squares = Squares.of_rows(weights, self.plan.adagrad).classes
         for number, part in enumerate(parts):
             rows = self.whole.rows_of(number)
-            weights.rows[rows] = part.matrix
+            weights.matrix[rows] = part.matrix
             squares[rows] = part.squares
         return weights, squares
 
-    def split(self, weights: MappedWeights, beside: Floats) -> list[Part]:
+    def split(self, weights: Weights, beside: Floats) -> list[Part]:
         """See `Passes`."""
         cuts = [self.whole.rows_of(part) for part in range(self.whole.n_shards)]
-        return [Part(weights.rows[rows], squares=beside[rows]) for rows in cuts]
+        return [Part(weights.matrix[rows], squares=beside[rows]) for rows in cuts]
 
-    def training(self, shard: Shard, seen: Seen[MappedWeights], beside: Floats, u: Doubles | None) -> BatchesTraining:
+    def training(self, shard: Shard, seen: Seen, beside: Floats, u: Doubles | None) -> BatchesTraining:
         """See `Passes`."""
-        squares = MappedSquares(np.zeros(0, dtype=np.float32), beside)
+        squares = Squares(classes=beside)
         given = (shard.x, shard.lists, seen.weights, shard.weights)
         return _Training(u, self.plan, *given, squares=squares, seen=seen)
 
-    def ended(self, training: BatchesTraining, weights: MappedWeights) -> Ended:
+    def ended(self, training: BatchesTraining, weights: Weights) -> Ended:
         """See `Passes`."""
         arrays = training.arrays()
         return Ended(arrays["class_squares"], arrays["local"])
@@ -86,13 +86,13 @@ class BatchPasses(Passes):
             return False, False
         return True, chosen.formulation != "raman" and chosen.reduction != "decoupled"
 
-    def label_scores(self, shard: Shard, weights: MappedWeights) -> Doubles:
+    def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
         """See `Passes`."""
         lists = shard.lists
         n_labels = np.diff(lists.indptr)
         shares = np.repeat(1 / n_labels, n_labels).astype(np.float32)
         own = sp.csr_array((shares, lists.ids, lists.indptr), shape=(len(shard), weights.n_classes))
-        found = [np.einsum("ij,ij->i", phi, own[at] @ weights.rows) for at, phi in weights.blocks(shard.x)]
+        found = [np.einsum("ij,ij->i", phi, own[at] @ weights.matrix) for at, _, phi in weights.blocks(shard.x)]
         return np.concatenate(found).astype(np.float64)
 
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
@@ -104,7 +104,7 @@ class BatchPasses(Passes):
         return Curvature(pairs, np.zeros(0), n, coupling)
 
     def changes(
-        self, curvature: Curvature, parts: Sequence[Part], weights: MappedWeights, beside: Floats, eta: float
+        self, curvature: Curvature, parts: Sequence[Part], weights: Weights, beside: Floats, eta: float
     ) -> list[tuple[Ids, Part]]:
         """See `Passes`."""
         changes, floor = [], FLOOR.get(self.plan.loss, 0.0)
@@ -143,7 +143,7 @@ class BatchPasses(Passes):
         total += part.matrix
         return Part(total, squares=squares)
 
-    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> MappedWeights:
+    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Weights:
         """See `Passes`; minibatches do not average."""
         return self.joined(parts)[0]
 

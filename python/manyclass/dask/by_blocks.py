@@ -20,12 +20,13 @@ from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.rounds import Training, completed, draft_of, same
 from manyclass.dask.shards import Report, Stretch, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Floats, LinearWeights
 from manyclass.parts import Part
 from manyclass.solvers import Exact, Implicit
 from manyclass.training.plan import PointsPlan
 from manyclass.training.state import State
+from manyclass.weights.arrays import Floats
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 
 def solver_on_blocks(loaded: Loaded) -> Part | None:
@@ -191,7 +192,7 @@ def model_without_weights(
     owner: LabelClassifier, draft: State, common: Common, scaling: FeatureScaling | None
 ) -> LabelClassifier:
     """Return the fitted estimator without W, which has taken up the scaling of features."""
-    none = LinearWeights.zeros(0, 0, sparse=common.whole.sparse)
+    none = Weights.zeros(0, 0, by_feature=common.whole.sparse)
     found: LabelClassifier = with_state(clone(owner), completed(draft, common, scaling, none))
     return found
 

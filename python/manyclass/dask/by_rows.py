@@ -22,13 +22,13 @@ from manyclass.dask.point_passes import PointPasses, added
 from manyclass.dask.rounds import Training, completed, draft_of, same
 from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
 from manyclass.dask.workers import LostWorkerError, Workers
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Ids
 from manyclass.training.calls import Before, Call
 from manyclass.training.plan import BatchesPlan, PointsPlan
-from manyclass.training.squares import MappedSquares
+from manyclass.training.squares import Squares
 from manyclass.training.state import Points, State
 from manyclass.training.train import mapped_of_call, weights_of_call
+from manyclass.weights.arrays import Ids
+from manyclass.weights.scaling import FeatureScaling
 
 # Tasks
 
@@ -47,7 +47,7 @@ def parts_to_go_on(
     if isinstance(passes.plan, BatchesPlan):
         mapped, squares = mapped_of_call(passes.plan, before, classes, counts)
         return passes.split(mapped, squares.classes)
-    weights = weights_of_call(passes.plan, before.weights, classes, before, counts, scaling)
+    weights = weights_of_call(passes.plan, state_of(model).weights, classes, before, counts, scaling)
     return passes.split(weights, nothing())
 
 
@@ -70,7 +70,7 @@ def model_of(
     """Return the fitted estimator of one machine; `before` is what a call went on from, `shard` some of the rows."""
     weights, squares = passes.finished(parts, n_averaged), None
     if isinstance(passes.plan, BatchesPlan):
-        squares = MappedSquares(nothing(), np.concatenate([part.squares for part in parts]))
+        squares = Squares(classes=np.concatenate([part.squares for part in parts]))
     if scaling is not None:
         scaling.fold(weights)
     state = completed(draft, common, scaling, weights, squares=squares)

@@ -20,15 +20,14 @@ from manyclass.classifiers.softmax_planner import asks_for_batches
 from manyclass.classifiers.targets import find_positions, sorted_classes
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, LinearWeights
 from manyclass.parts import Part
 from manyclass.training.calls import Before, Call, passes_of_call
 from manyclass.training.plan import Labels, PointsPlan
 from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import taken, times_class_weight
+from manyclass.weights.arrays import Doubles
+from manyclass.weights.scaling import FeatureScaling
 
 Columns = tuple[Any, Any, Any]  # x, y, and weights or None
 
@@ -471,7 +470,7 @@ class Loaded:
             )
         if state.several != self.several:
             raise ValueError(f"y has {told[self.several]}; the model was trained with {told[state.several]}")
-        if not isinstance(state.weights, MappedWeights if self.by_batches else LinearWeights):
+        if not (state.weights.kind == "phi" if self.by_batches else state.weights.is_linear):
             raise ValueError(
                 f"solver is {self.planner.parameters['solver']!r}; partial_fit goes on with the model that is there, "
                 "which was trained otherwise: leave it as it was"

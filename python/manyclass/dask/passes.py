@@ -15,9 +15,10 @@ import numpy as np
 
 from manyclass.dask.merging import Curvature
 from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole
-from manyclass.model.weights import Doubles, Floats, Ids
 from manyclass.training.seen import Seen
 from manyclass.training.start import PREDICTED_BY
+from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.weights.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -84,19 +85,19 @@ class Passes(ABC):
     whole: Whole
 
     @abstractmethod
-    def joined(self, parts: Sequence[Part]) -> tuple[Any, Floats]:
+    def joined(self, parts: Sequence[Part]) -> tuple[Weights, Floats]:
         """Return W of its parts, a copy, and what goes with it; without parts W = 0."""
 
     @abstractmethod
-    def split(self, weights: Any, beside: Floats) -> list[Part]:
+    def split(self, weights: Weights, beside: Floats) -> list[Part]:
         """Return the parts of W and of what goes with it: views."""
 
     @abstractmethod
-    def training(self, shard: Shard, seen: Seen[Any], beside: Floats, u: Doubles | None) -> Any:
+    def training(self, shard: Shard, seen: Seen, beside: Floats, u: Doubles | None) -> Any:
         """Return the trainer of a pass; `u` is what points carry, None: what the trainer begins with."""
 
     @abstractmethod
-    def ended(self, training: Any, weights: Any) -> Ended:
+    def ended(self, training: Any, weights: Weights) -> Ended:
         """Leave W in the order of the labels, and return what the training has made beside it."""
 
     @property
@@ -105,7 +106,7 @@ class Passes(ABC):
         """Whether points carry a number that follows W, and whether it is less the scores of their labels."""
 
     @abstractmethod
-    def label_scores(self, shard: Shard, weights: Any) -> Doubles:
+    def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
         """Return the mean score of each row's labels."""
 
     @abstractmethod
@@ -114,7 +115,7 @@ class Passes(ABC):
 
     @abstractmethod
     def changes(
-        self, curvature: Curvature, parts: Sequence[Part], weights: Any, beside: Floats, eta: float
+        self, curvature: Curvature, parts: Sequence[Part], weights: Weights, beside: Floats, eta: float
     ) -> list[tuple[Ids, Part]]:
         """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it."""
 
@@ -123,7 +124,7 @@ class Passes(ABC):
         """Return a part of W after the changes of several shards, in their order; `curvature` are those of all rows."""
 
     @abstractmethod
-    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Any:
+    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Weights:
         """Return the weights of the model: W or, of so many iterates whose sum is `parts`, their mean."""
 
     def first_part(self, number: int) -> Part:
@@ -186,7 +187,7 @@ class Passes(ABC):
             return changes[0][1]
         return self.merged(part, curvature, changes, self.plan.schedule.at(stretch.n_pass)[0] / stretch.of)
 
-    def follow(self, carried: Carried, shard: Shard, weights: Any) -> Doubles:
+    def follow(self, carried: Carried, shard: Shard, weights: Weights) -> Doubles:
         """Return u as it would be by a W to which other shards have added.
 
         Without this u lags behind, and a step, which goes by e^(score - u), is too large. The log-normalisers of all
@@ -200,7 +201,7 @@ class Passes(ABC):
             u = np.maximum(u, np.log(np.diff(shard.lists.indptr)))  # a label's own term is in the sum
         return u
 
-    def carried(self, shard: Shard, u: Doubles, weights: Any) -> Carried:
+    def carried(self, shard: Shard, u: Doubles, weights: Weights) -> Carried:
         """Return what points carry, with what is needed to follow the changes of others."""
         follows, of_labels = self.carries
         if not follows:
@@ -208,7 +209,7 @@ class Passes(ABC):
         scores = self.label_scores(shard, weights) if of_labels else np.zeros(0)
         return Carried(u, scores, self._few_normalizers(shard, weights))
 
-    def _few_normalizers(self, shard: Shard, weights: Any) -> float:
+    def _few_normalizers(self, shard: Shard, weights: Weights) -> float:
         """The mean log-normaliser of rows that stand for all."""
         rows = np.linspace(0, len(shard) - 1, min(len(shard), PREDICTED_BY)).astype(np.intp)
         return float(weights.log_normalizers(shard.x[rows], self.plan.n_threads).mean())

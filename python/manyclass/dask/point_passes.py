@@ -13,11 +13,13 @@ from manyclass import _core
 from manyclass.dask.merging import Curvature, settle, weigh
 from manyclass.dask.passes import Ended, Passes
 from manyclass.dask.shards import Part, Shard, nothing
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights
 from manyclass.registry import parts as parts_of
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.plan import PointsPlan
 from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Carried, Seen
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.weights.weights import Weights
 
 
 class PointPasses(Passes):
@@ -25,23 +27,23 @@ class PointPasses(Passes):
 
     plan: PointsPlan
 
-    def joined(self, parts: Sequence[Part]) -> tuple[LinearWeights, Floats]:
+    def joined(self, parts: Sequence[Part]) -> tuple[Weights, Floats]:
         """See `Passes`; what goes with W are factors of its classes."""
         whole = self.whole
-        weights = LinearWeights.zeros(whole.n_classes, whole.n_features, sparse=whole.sparse)
+        weights = Weights.zeros(whole.n_classes, whole.n_features, by_feature=whole.sparse)
         for number, part in enumerate(parts):
             weights.matrix[whole.rows_of(number)] = part.matrix
         if not parts:
             return weights, nothing()
-        weights.intercept[:] = parts[0].intercept
+        weights.bias[:] = parts[0].intercept
         return weights, parts[0].scale
 
-    def split(self, weights: LinearWeights, beside: Floats) -> list[Part]:
+    def split(self, weights: Weights, beside: Floats) -> list[Part]:
         """See `Passes`."""
         matrices = [weights.matrix[self.whole.rows_of(part)] for part in range(self.whole.n_shards)]
-        return [Part(matrices[0], weights.intercept, beside), *map(Part, matrices[1:])]
+        return [Part(matrices[0], weights.bias, beside), *map(Part, matrices[1:])]
 
-    def training(self, shard: Shard, seen: Seen[LinearWeights], beside: Floats, u: Doubles | None) -> PointsTraining:
+    def training(self, shard: Shard, seen: Seen, beside: Floats, u: Doubles | None) -> PointsTraining:
         """See `Passes`."""
         if u is not None:
             seen = replace(seen, carried=Carried(u, np.zeros(0)))
@@ -51,13 +53,13 @@ class PointPasses(Passes):
             training.memory.scale[training.position] = beside
         return training
 
-    def ended(self, training: PointsTraining, weights: LinearWeights) -> Ended:
+    def ended(self, training: PointsTraining, weights: Weights) -> Ended:
         """See `Passes`; factors of classes are multiplied in, but where there is one shard."""
         memory, position = training.memory, training.position
         scale = memory.scale[position] if len(memory.scale) else nothing()
         weights.reorder(position, self.plan.n_threads)
         if self.whole.n_shards > 1 and len(scale):
-            weights.multiply_rows(scale)
+            weights.multiply_classes(scale)
             scale = nothing()
         return Ended(scale, training.carried.u, memory.averaged)
 
@@ -66,7 +68,7 @@ class PointPasses(Passes):
         """See `Passes`."""
         return "u" in parts_of("solver")[self.plan.solver].flags, self.plan.formulation != "raman"
 
-    def label_scores(self, shard: Shard, weights: LinearWeights) -> Doubles:
+    def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
         """See `Passes`."""
         return weights.label_scores(shard.x, shard.labels)
 
@@ -78,13 +80,13 @@ class PointPasses(Passes):
         return Curvature(pairs, counts, len(shard), coupling)
 
     def changes(
-        self, curvature: Curvature, parts: Sequence[Part], weights: LinearWeights, beside: Floats, eta: float
+        self, curvature: Curvature, parts: Sequence[Part], weights: Weights, beside: Floats, eta: float
     ) -> list[tuple[Ids, Part]]:
         """See `Passes`; W is made its own change."""
         for number, part in enumerate(parts):
             weights.matrix[self.whole.rows_of(number)] -= part.matrix
-        weights.intercept -= parts[0].intercept
-        weigh(weights.matrix, weights.intercept, curvature, eta, self.plan.alpha)
+        weights.bias[...] -= parts[0].intercept
+        weigh(weights.matrix, weights.bias, curvature, eta, self.plan.alpha)
         changes = []
         for part in self.split(weights, beside):
             rows = np.flatnonzero(part.matrix.any(axis=1)).astype(np.int32)
@@ -102,13 +104,13 @@ class PointPasses(Passes):
         intercept += part.intercept
         return Part(total, intercept)
 
-    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> LinearWeights:
+    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Weights:
         """See `Passes`."""
         weights, scale = self.joined(parts)
         if n_averaged:
             weights.multiply_scores(1 / n_averaged)
         elif len(scale):
-            weights.multiply_rows(scale)
+            weights.multiply_classes(scale)
         return weights
 
 

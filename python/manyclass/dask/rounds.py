@@ -17,14 +17,13 @@ from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import Report, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import LinearWeights
 from manyclass.training.passes import warn_user
 from manyclass.training.state import Features, History, State, Told
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 Done = TypeVar("Done")
-NO_WEIGHTS = LinearWeights.zeros(0, 0, sparse=False)
+NO_WEIGHTS = Weights.zeros(0, 0, by_feature=False)
 
 MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill three
 
@@ -184,11 +183,8 @@ def completed(draft: State, common: Common, scaling: FeatureScaling | None, weig
 def without_weights(model: LabelClassifier) -> State:
     """Return the state of a fitted estimator without W."""
     state = state_of(model)
-    weights: Any = state.weights
-    if isinstance(weights, MappedWeights):
-        none: Any = replace(weights, rows=weights.rows[:0].copy())
-    else:
-        none = LinearWeights(weights.matrix[:0].copy(), weights.intercept[:0].copy(), weights.sparse)
+    weights = state.weights
+    none = replace(weights, matrix=weights.matrix[:0].copy(), bias=weights.bias[:0].copy())
     return replace(state, weights=none, squares=None)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.plan import Labels
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
 
 @dataclass(frozen=True)
