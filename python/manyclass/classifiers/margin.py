@@ -258,6 +258,9 @@ class MarginClassifier(LabelClassifier):
         passes = Passes(callback, max_seconds, checkpoint, every, resume)
         return self._fit((X, y, sample_weight), _nothing, passes, classes=classes, max_memory=max_memory)
 
+    def _not_softmax(self, state: State) -> str:
+        return "a margin has none"
+
     def predict_top_k(  # type: ignore[override]
         self, X: Data, k: int, *, exclude: Exclude = None
     ) -> tuple[NDArray[Any], Floats]:

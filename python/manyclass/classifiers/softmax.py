@@ -12,12 +12,13 @@ from sklearn.utils import Tags
 from manyclass.checks import n_threads_from
 from manyclass.choosing.softmax_plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
-from manyclass.classifiers.base import Passes, positions_given
+from manyclass.classifiers.base import Passes
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.softmax_planner import Asked, SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
+from manyclass.classifiers.targets import labels_given, positions_of
 from manyclass.classifiers.tuning import tune_learning_rate
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.tensor_file import PathLike
@@ -234,7 +235,7 @@ class SoftmaxClassifier(LabelClassifier):
             raise ValueError(
                 "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"
             )
-        labels = positions_given(state, y, x)
+        labels = positions_of(labels_given(y, x.shape[0]), state.classes, "y")
         weights = times_class_weight(raw_weights(sample_weight, x.shape[0]), self.class_weight, labels, state.classes)
         rows = counting(weights)
         if rows is not None:

@@ -13,12 +13,13 @@ from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass.choosing.plans import check_loop_numbers, part_of, utility_points_plan
 from manyclass.choosing.softmax_plans import Settled
-from manyclass.classifiers.base import LinearClassifier, Passes, positions_given
+from manyclass.classifiers.base import LinearClassifier, Passes
 from manyclass.classifiers.data import scaled_for_call
 from manyclass.classifiers.planner import Planner, Settlement
 from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
+from manyclass.classifiers.targets import labels_given, positions_of
 from manyclass.model.tensor_file import PathLike
 from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix, below_the_best
 from manyclass.parts import Given, Parameters, Part, resolve_part
@@ -380,7 +381,10 @@ class AugmentReduceClassifier(LinearClassifier):
             raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")
         if self.noise == "gumbel":
             return -self._evaluated(state, x, y, None, "drop")["log_loss"]
-        labels, family = positions_given(state, y, x), family_of(Parameters.of(self), len(state.classes))
+        labels, family = (
+            positions_of(labels_given(y, x.shape[0]), state.classes, "y"),
+            family_of(Parameters.of(self), len(state.classes)),
+        )
         total = 0.0
         n_threads = n_threads_from(self.n_jobs)
         for first, scores in state.weights.score_tiles(x, n_threads):
