@@ -59,9 +59,8 @@ def learning_curve(model: Estimator) -> Picture:
     held_out, best = np.zeros(0), 0
     if isinstance(model, Validated):
         held_out, best = model.validation_curve_, model.best_iter_
-    series = [Series("training", _passes(curve), list(curve), "-o")]
-    if len(held_out):
-        series.append(Series("held out", _passes(held_out), held_out.tolist(), "-o"))
+    curves = {"training": curve, "held out": held_out}
+    series = [Series(name, range(1, len(some) + 1), list(some), "-o") for name, some in curves.items() if len(some)]
     picture = line_chart([Panel("Loss by pass", series)], "pass", unit)
     from matplotlib.ticker import MaxNLocator
 
@@ -168,13 +167,13 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
         raise ValueError("the model predicts several labels a row; confusion draws models of one label")
     truth = _one_label(y, len(predicted))
     shown = _most_confused(truth, predicted, n_classes)
-    place = {label: i for i, label in enumerate(shown)}
     counts = np.zeros((len(shown), len(shown) + 1))
-    for label, guess in zip(truth.tolist(), predicted.tolist(), strict=True):
-        if label in place:
-            counts[place[label], place.get(guess, len(shown))] += 1
+    of_shown = np.isin(truth, shown)
+    guesses = np.where(np.isin(predicted, shown), np.searchsorted(shown, predicted), len(shown))
+    np.add.at(counts, (np.searchsorted(shown, truth[of_shown]), guesses[of_shown]), 1)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    names = [_short(label) for label in shown]
+    texts = map(str, shown.tolist())
+    names = [text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…" for text in texts]
     with drawing():
         side = 1.9 + 0.42 * len(shown)
         figure, (axes,) = canvas(1, width=side + 0.6, height=side)
@@ -190,10 +189,6 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
     off = [(shares[i, j], i, j) for i, j in np.ndindex(*counts.shape) if i != j and j < len(shown)]
     worst = [f"{names[i]} for {names[j]} {100 * share:.0f} %" for share, i, j in sorted(off, reverse=True)[:5]]
     return Picture(figure, f"Confusion of {len(shown)} classes, most often: label taken for {'; '.join(worst)}.")
-
-
-def _passes(curve: Any) -> list[float]:
-    return [float(i + 1) for i in range(len(curve))]
 
 
 def _unit(model: Estimator) -> str:
@@ -241,7 +236,7 @@ def _interval(right: int, n: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> list[Any]:
+def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
     """Classes of the pairs with the most wrong rows, sorted."""
     wrong = truth != predicted
     if not wrong.any():
@@ -253,9 +248,5 @@ def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int)
         new = [one for one in pair if one not in chosen]
         if len(chosen) + len(new) <= n_classes:
             chosen += new
-    return [ids[i].item() for i in sorted(chosen)]
-
-
-def _short(label: Any) -> str:
-    text = str(label)
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    found: NDArray[Any] = ids[sorted(chosen)]
+    return found
