@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
+from typing import Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,18 +23,19 @@ from manyclass.checks import check_number, n_threads_from, outer_level, set_name
 from manyclass.classifiers.approximate_index import ApproximateAnswers
 from manyclass.classifiers.compress import check_not_compressed, compress
 from manyclass.classifiers.data import Caller, points_of, rows_of, some_rows
+from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.classifiers.fit_stream import fit_stream
 from manyclass.classifiers.partial_fit import check_can_go_on, checked_call
 from manyclass.classifiers.planner import Planner
-from manyclass.classifiers.runs import fit_runs, parameters_of_fit
 from manyclass.classifiers.streams import (
+    FOR_ARRAYS,
+    FOR_STREAMS,
     Part,
     Parts,
     is_stream,
-    refuse_with_stream,
-    refuse_without_stream,
+    refuse,
     train_once,
     within_memory,
 )
@@ -58,19 +59,8 @@ from manyclass.training.weighting import ClassWeight, checked_weights, weights_l
 Hashing = FeatureHash | None
 
 
-class Passes(NamedTuple):
-    """What `fit` was given that looks on while it makes its passes."""
-
-    callback: Callback | None
-    max_seconds: float | None
-    checkpoint: PathLike | None
-    every: str | int
-    resume: bool
-
-    def watch(self) -> Watch:
-        """Check it; raises ValueError as `fit` does."""
-        checkpoints = Checkpoints.of(self.checkpoint, self.every, self.resume)
-        return Watch.of(self.callback, self.max_seconds, checkpoints)
+# What looks on while `fit` makes its passes, as it was given: callback, max_seconds, checkpoint, every and resume.
+Looks = tuple[Callback | None, float | None, PathLike | None, str | int, bool]
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):
@@ -179,7 +169,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         self,
         data: tuple[Any, Any, ArrayLike | None],
         given: Callable[[Points], Any],
-        passes: Passes,
+        looks: Looks,
         named: Mapping[str, ArrayLike | None] = MappingProxyType({}),
         *,
         classes: ArrayLike | None,
@@ -190,12 +180,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         `given` makes of the points what a run is given beside them, of arguments that are `named`.
         """
         X, y, sample_weight = data
+        callback, max_seconds, checkpoint, every, resume = looks
         planner = self._plans()
         planner.check()
         if is_stream(X, y):
-            refuse_with_stream(
-                sample_weight=sample_weight, **named, callback=passes.callback, checkpoint=passes.checkpoint
-            )
+            refuse(FOR_ARRAYS, sample_weight=sample_weight, **named, callback=callback, checkpoint=checkpoint)
             check_can_go_on(planner.parameters)
 
             def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
@@ -203,9 +192,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
                 return changed.go_on(before, part, call, classes=classes, hashing=hashing)
 
             with self._turn():
-                return self._taken(fit_stream(planner.parameters, go_on, X, classes, max_memory, passes.max_seconds))
-        refuse_without_stream(classes=classes, max_memory=max_memory)
-        watch = passes.watch()
+                return self._taken(
+                    fit_stream(
+                        planner.parameters, go_on, X, classes, max_memory, Watch.of(None, max_seconds).max_seconds
+                    )
+                )
+        refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
+        watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = points_of(planner.caller, X, y, sample_weight, self.class_weight, several=planner.several)
         with self._turn():
             before, beside = self._warm_state(), given(points)
@@ -264,10 +257,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             return after
 
         if not is_stream(X, y):
-            refuse_without_stream(max_memory=max_memory)
+            refuse(FOR_STREAMS, max_memory=max_memory)
             step((X, y, sample_weight))
             return self
-        refuse_with_stream(sample_weight=sample_weight)
+        refuse(FOR_ARRAYS, sample_weight=sample_weight)
         planner.check()
         bounded = within_memory(planner.parameters, self.__dict__.get("_state"), X, classes, max_memory)
         quiet = partial(step, planner=planner.changed(verbose=0), hashing=bounded.hashing)  # no bar for each part

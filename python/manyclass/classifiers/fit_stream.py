@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_number, outer_level, seed_from
+from manyclass.checks import outer_level, seed_from
 from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
 from manyclass.datasets import Stream
 from manyclass.model.hashing import FeatureHash
@@ -49,7 +49,7 @@ def fit_stream(
     X: Any,
     classes: ArrayLike | None,
     max_memory: int | str | None,
-    max_seconds: float | None,
+    max_seconds: float,
 ) -> State:
     """Return the state of a model fitted to a stream.
 
@@ -61,8 +61,6 @@ def fit_stream(
     X : Stream or other iterable of parts
     classes, max_memory, max_seconds : what `fit` was given
     """
-    if max_seconds is not None:
-        check_number("max_seconds", max_seconds, low=0)
     _check_has_passes(parameters)
     random_state = parameters["random_state"]
     if not isinstance(random_state, int | np.integer):  # which parts would draw anew
@@ -77,7 +75,7 @@ def fit_stream(
     kept = None
     if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
         kept = Kept(rows_of_stream(X), of_utility=parameters.get("noise", "gumbel") != "gumbel")
-    return _Fit(parameters, go_on, bounded, kept).run(np.inf if max_seconds is None else float(max_seconds))
+    return _Fit(parameters, go_on, bounded, kept).run(max_seconds)
 
 
 def _check_has_passes(parameters: Parameters) -> None:

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
-from manyclass.choosing.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.choosing.plans import Chosen, Open, batch_source, batches_plan
 from manyclass.choosing.rules import EMBEDDED_DIM
 from manyclass.choosing.softmax_plans import Settled, opened_batches
-from manyclass.classifiers.base import Passes, stated
+from manyclass.classifiers.base import stated
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.planner import Planner, Settlement, resolved
-from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
 from manyclass.model.tensor_file import PathLike
@@ -31,7 +30,7 @@ from manyclass.training.passes import Callback
 from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
-from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.training.weighting import ClassWeight
 
 LOSSES = ("margin", "triplet")
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
@@ -49,12 +48,9 @@ class MarginPlanner(Planner):
         """See `Planner`."""
         own = self.parameters
         check_choice("loss", own["loss"], LOSSES)
-        check_flag("warm_start", own["warm_start"])
-        check_composed(own)
-        check_class_weight(own["class_weight"])
         check_number("smoothing", own["smoothing"], low=0)
         check_number("max_iter", own["max_iter"], low=1, integer=True)
-        check_loop_numbers(own)
+        self.check_shared()
         return Chosen(
             resolve_part("solver", own["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
             resolve_part("sampler", own["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
@@ -102,10 +98,6 @@ class MarginPlanner(Planner):
         )
         given.refuse_rest("here")
         return Settled(plan, opened_batches(own, plan, chosen.solver))
-
-
-def _nothing(points: Points) -> None:
-    """A margin's run is given nothing beside its data."""
 
 
 def _gives_probabilities(model: MarginClassifier) -> bool:
@@ -255,8 +247,8 @@ class MarginClassifier(LabelClassifier):
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
         """
-        passes = Passes(callback, max_seconds, checkpoint, every, resume)
-        return self._fit((X, y, sample_weight), _nothing, passes, classes=classes, max_memory=max_memory)
+        looks = (callback, max_seconds, checkpoint, every, resume)
+        return self._fit((X, y, sample_weight), lambda _: None, looks, classes=classes, max_memory=max_memory)
 
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"

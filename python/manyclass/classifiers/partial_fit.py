@@ -42,7 +42,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number
 from manyclass.classifiers.data import is_indicator
-from manyclass.classifiers.runs import is_composed
+from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.targets import check_targets, sorted_classes
 from manyclass.parts import Parameters, Part
 from manyclass.training.calls import Call

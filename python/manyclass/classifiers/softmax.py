@@ -12,7 +12,6 @@ from sklearn.utils import Tags
 from manyclass.checks import n_threads_from
 from manyclass.choosing.softmax_plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
-from manyclass.classifiers.base import Passes
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.several_labels import LabelClassifier
@@ -204,14 +203,14 @@ class SoftmaxClassifier(LabelClassifier):
         classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
         """
         named = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
-        passes = Passes(callback, max_seconds, checkpoint, every, resume)
+        looks = (callback, max_seconds, checkpoint, every, resume)
 
         def asked(points: Points) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             return Asked(candidates, start, _tried_rates, _loss_of_fit)
 
-        return self._fit((X, y, sample_weight), asked, passes, named, classes=classes, max_memory=max_memory)
+        return self._fit((X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

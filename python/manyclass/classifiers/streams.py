@@ -67,23 +67,15 @@ def _is_part(item: Any) -> bool:
     return isinstance(item, tuple | list) and len(item) in (2, 3) and (is_sparse(item[0]) or np.ndim(item[0]) == 2)
 
 
-def refuse_with_stream(**given: Any) -> None:
-    """Raise ValueError for arguments that are for arrays."""
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is given, which is for arrays; a part of a stream is (X, y) or (X, y, sample_weight)"
-            )
+FOR_ARRAYS = "for arrays; a part of a stream is (X, y) or (X, y, sample_weight)"
+FOR_STREAMS = "for a stream; X and y are arrays: manyclass.datasets.Stream(X, y) makes one of them"
 
 
-def refuse_without_stream(**given: Any) -> None:
-    """Raise ValueError for arguments that are for streams."""
+def refuse(which: str, **given: Any) -> None:
+    """Raise ValueError for an argument that is given, `which` saying what it is for."""
     for name, value in given.items():
         if value is not None:
-            raise ValueError(
-                f"{name} is given, which is for a stream; X and y are arrays: manyclass.datasets.Stream(X, y) makes "
-                "one of them"
-            )
+            raise ValueError(f"{name} is given, which is {which}")
 
 
 # Parts

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
-from manyclass.choosing.plans import check_loop_numbers, part_of, utility_points_plan
+from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.choosing.plans import part_of, utility_points_plan
 from manyclass.choosing.softmax_plans import Settled
-from manyclass.classifiers.base import LinearClassifier, Passes
+from manyclass.classifiers.base import LinearClassifier
 from manyclass.classifiers.data import scaled_for_call
+from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.planner import Planner, Settlement
-from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.targets import labels_given, positions_of
@@ -36,7 +36,7 @@ from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
-from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.training.weighting import ClassWeight
 
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
@@ -73,11 +73,9 @@ class UtilityPlanner(Planner):
         """See `Planner`."""
         own = self.parameters
         check_choice("noise", own["noise"], names("noise"))
-        check_class_weight(own["class_weight"])
-        check_flag("warm_start", own["warm_start"])
         check_number("max_iter", own["max_iter"], low=1, integer=True)
         check_number("alpha", own["alpha"], low=0)
-        check_loop_numbers(own)
+        self.check_shared()
         local = resolve_part("local_step", own["local_step"], LOCAL_STEPS, "manyclass.solvers")
         if own["noise"] == "gumbel":
             if local.name != "natural":
@@ -90,7 +88,6 @@ class UtilityPlanner(Planner):
         posterior = (
             None if point else resolve_part("posterior", own["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
         )
-        check_composed(own)
         if posterior is not None and is_composed(own):
             name, value = ("n_models", own["n_models"]) if own["n_models"] != 1 else ("calibration", own["calibration"])
             raise ValueError(
@@ -342,7 +339,7 @@ class AugmentReduceClassifier(LinearClassifier):
         self
         """
         named = {"coef_init": coef_init, "intercept_init": intercept_init}
-        passes = Passes(callback, max_seconds, checkpoint, every, resume)
+        looks = (callback, max_seconds, checkpoint, every, resume)
 
         def start(points: Points) -> Start | None:
             shape = points.n_classes, points.x.shape[1]
@@ -354,7 +351,7 @@ class AugmentReduceClassifier(LinearClassifier):
                 )
             return found
 
-        return self._fit((X, y, sample_weight), start, passes, named, classes=classes, max_memory=max_memory)
+        return self._fit((X, y, sample_weight), start, looks, named, classes=classes, max_memory=max_memory)
 
     @property
     def elbo_curve_(self) -> Doubles:
