@@ -7,11 +7,10 @@ from typing import Any
 
 from manyclass.checks import outer_level, seed_from
 from manyclass.classifiers.exclusion import Best
-from manyclass.model.kinds import Weights
-from manyclass.model.postings import mapped_part
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.search import class_index
 from manyclass.search.byte_copy import ByteCopy, copies
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 
 class ApproximateAnswers:
@@ -84,5 +83,4 @@ class ApproximateAnswers:
 
     def _mapped(self, x: Matrix) -> Matrix:
         """The features that W is multiplied with."""
-        mapped = mapped_part(self.weights)
-        return x if mapped is None else mapped.transform(x)
+        return self.weights.transform(x) if self.weights.has_phi else x

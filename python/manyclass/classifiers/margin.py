@@ -18,8 +18,6 @@ from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.planner import Planner, Settlement, resolved
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -27,10 +25,12 @@ from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.passes import Callback
-from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
 
 LOSSES = ("margin", "triplet")
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice
-from manyclass.model.weights import Ids
+from manyclass.weights.arrays import Ids
 
 Unseen = Literal["drop", "error"]
 BINARIZER = (
