@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,10 @@ LOSSES = ("margin", "triplet")
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
 MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
 MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
+if TYPE_CHECKING:  # as `solvers.SolverName`
+    MarginSampler = str
+else:
+    MarginSampler = Literal[*MARGIN_SAMPLERS]
 
 
 class MarginPlanner(Planner):
@@ -188,7 +192,7 @@ class MarginClassifier(LabelClassifier):
         loss: Literal["margin", "triplet"] = "margin",
         smoothing: float = 1.0,
         solver: Literal["adagrad", "sgd", "implicit"] | Part = "adagrad",
-        sampler: Literal["all", "uniform", "frequency", "block", "frequency_block", "search"] | Part = "all",
+        sampler: MarginSampler | Part = "all",
         n_negatives: int | Literal["auto"] = "auto",
         model: Literal["linear", "embedding"] | Part = "linear",
         dim: int | Literal["auto"] = "auto",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,8 +41,13 @@ from manyclass.weights.tensor_file import PathLike
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 GAINS = ("gain", "gain_power", "floor")  # of local steps
-UtilitySampler = Literal["auto", "block", "uniform", "all", "frequency", "frequency_block", "head_tail"]
 UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
+if TYPE_CHECKING:  # as `solvers.SolverName`
+    UtilitySampler = str
+    NoiseName = str
+else:
+    UtilitySampler = Literal["auto", *UTILITY_SAMPLERS]
+    NoiseName = Literal[*names("noise")]
 
 
 @dataclass(frozen=True)
@@ -264,7 +269,7 @@ class AugmentReduceClassifier(LinearClassifier):
     def __init__(
         self,
         *,
-        noise: Literal["normal", "logistic", "gumbel"] = "normal",
+        noise: NoiseName = "normal",
         solver: Literal["implicit", "sgd"] | Part = "implicit",
         local_step: LocalStepName | Part = "natural",
         sampler: UtilitySampler | Part = "auto",
