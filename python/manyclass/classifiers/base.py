@@ -106,7 +106,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return state
 
     def _taken(self, state: State) -> Self:
-        """Take a state over."""
+        """Put a state in the place of the one before."""
         self.__dict__["_state"] = state
         return self
 
@@ -144,7 +144,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def n_iter_(self) -> int:
-        """Passes."""
+        """How many passes training made."""
         return len(self._fitted.curve)
 
     @property
@@ -236,7 +236,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         new_features: NewFeatures = "error",
         max_memory: int | str | None = None,
     ) -> Self:
-        """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.classifiers.partial_fit)`.
+        """Train on with new rows; a ValueError leaves it unchanged. See `help(manyclass.classifiers.partial_fit)`.
 
         Parameters
         ----------
@@ -509,7 +509,7 @@ def stated(state: State, log_p: Any) -> Any:
     return log_p if calibration is None or not state.several else calibration.log_probabilities(log_p)
 
 
-# What other rooms ask of an estimator, and what they make of it
+# What other folders ask of an estimator
 
 
 def state_of(model: LinearClassifier) -> State:
@@ -569,7 +569,7 @@ def with_state(model: Fitted, state: State) -> Fitted:
 
 
 def with_classes(model: Fitted, classes: NDArray[Any]) -> Fitted:
-    """Call the classes of a fitted estimator otherwise, in their order, and return it."""
+    """Give the classes of a fitted estimator other names, in their order, and return it."""
     return model._taken(replace(model._fitted, classes=classes))
 
 

@@ -104,16 +104,16 @@ def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
 
 @dataclass(frozen=True)
 class Known:
-    """What a part of a stream has to fit.
+    """What is known before a part of a stream: its rows have to fit this.
 
     Attributes
     ----------
     classes : ndarray of labels
-        Those that y need not have.
+        Labels that are classes whether y has them or not.
     state : State or None
         The model that goes on.
     hashing : FeatureHash or None
-        Of the features of a stream that begins.
+        How the features of a stream that begins are hashed.
     """
 
     classes: NDArray[Any]

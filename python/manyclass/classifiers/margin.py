@@ -43,7 +43,7 @@ else:
 
 
 class MarginPlanner(Planner):
-    """Of MarginClassifier."""
+    """The plans of MarginClassifier."""
 
     several: ClassVar[bool] = True
     trains_log_odds: ClassVar[bool] = False
@@ -158,9 +158,9 @@ class MarginClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Make probabilities of scores by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
-        Mean of the scores of so many runs that differ by their seed; see `SoftmaxClassifier`.
+        Train this many models with different seeds and average their scores; see `SoftmaxClassifier`.
     warm_start : bool, default=False
-        `fit` begins at the weights of the last fit; see `help(manyclass.classifiers.partial_fit)`.
+        `fit` starts from the weights of the last fit; see `help(manyclass.classifiers.partial_fit)`.
 
     Attributes
     ----------
@@ -239,7 +239,7 @@ class MarginClassifier(LabelClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
 
         Parameters
         ----------
@@ -247,9 +247,9 @@ class MarginClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
-        callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+        callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
         """
         looks = (callback, max_seconds, checkpoint, every, resume)
         return self._fit((X, y, sample_weight), lambda _: None, looks, classes=classes, max_memory=max_memory)

@@ -1,4 +1,4 @@
-"""What a caller gives as y, checked before anything else: each error names the row and the remedy."""
+"""Checks of the y that a caller gives, and positions of labels among classes: each error names the row and a remedy."""
 
 from __future__ import annotations
 

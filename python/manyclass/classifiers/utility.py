@@ -52,7 +52,7 @@ else:
 
 @dataclass(frozen=True)
 class ChosenUtility:
-    """The parts of an AugmentReduceClassifier; no sampler: "auto", no posterior: a point estimate."""
+    """The parts of an AugmentReduceClassifier; a sampler of None is left open, a posterior of None a point estimate."""
 
     solver: Part
     sampler: Part | None
@@ -72,7 +72,7 @@ def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
 
 
 class UtilityPlanner(Planner):
-    """Of AugmentReduceClassifier."""
+    """The plans of AugmentReduceClassifier."""
 
     def check(self) -> ChosenUtility:
         """See `Planner`."""
@@ -229,9 +229,9 @@ class AugmentReduceClassifier(LinearClassifier):
     calibration : {"temperature"} or None, default=None
         Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
-        Mean of the utilities of so many runs that differ by their seed; see `SoftmaxClassifier`.
+        Train this many models with different seeds and average their utilities; see `SoftmaxClassifier`.
     warm_start : bool, default=False
-        `fit` begins at the weights of the last fit, q at its first value.
+        `fit` starts from the weights of the last fit, and q from its first value.
 
     Attributes
     ----------
@@ -321,7 +321,7 @@ class AugmentReduceClassifier(LinearClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class AugmentReduceClassifier(LinearClassifier):
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
 
         Returns
         -------
