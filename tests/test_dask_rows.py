@@ -113,6 +113,22 @@ def test_every_collection_trains_the_same_model(client, data, collect):
     assert (getattr(found, "feature_names_in_", None) is not None) == (collect is frames)
 
 
+@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]"])
+def test_labels_of_pandas_own_types_keep_their_64_bits(client, data, dtype):
+    pd = pytest.importorskip("pandas")
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    X, y = data
+    ids = 2**60 + np.unique(y, return_inverse=True)[1]  # neighbours are one number in double precision
+    dX, _ = parts(X, y)
+    dy = [dask.delayed(pd.Series(ids[at : at + CHUNK], dtype=dtype)) for at in range(0, N, CHUNK)]
+    found = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client).fit(dX, dy)
+    np.testing.assert_array_equal(found.classes_, np.unique(ids))
+    local = SoftmaxClassifier(**parameters(max_iter=1)).fit(X, pd.Series(ids, dtype=dtype))
+    np.testing.assert_array_equal(local.classes_, np.unique(ids))
+    assert found.evaluate(dX, dy) == pytest.approx(found.to_local().evaluate(X, ids), rel=1e-12)
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_chunks_of_unknown_length_train_the_same_model_and_are_answered(client, data, known):
     X, y = data

@@ -162,7 +162,8 @@ def points_of(
     if indicator:
         X = validated_data(noted, X, **rules)
     else:
-        X, y = validated_data(noted, X, y, **rules)
+        # scikit-learn makes float64 of pandas' own types of integers, in which ids of 64 bits merge; NumPy keeps them.
+        X, y = validated_data(noted, X, np.asarray(y) if hasattr(y, "dtype") else y, **rules)
     n_given: int = np.shape(X)[0]
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
     labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
