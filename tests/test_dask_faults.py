@@ -113,7 +113,7 @@ def test_blocks_of_classes_are_those_of_the_last_pass_where_a_worker_is_killed(s
         # W is as it was after pass 3, and the lost rows look on in pass 4: bit for bit what one process makes.
         local, of_all = found.to_local(), divided(X, y, found)
         _, curve = simulate_blocks(*of_all)
-        assert found.loss_curve_[:3].tolist() == curve[:3]
+        np.testing.assert_allclose(found.loss_curve_[:3], curve[:3], rtol=1e-12)  # sums in another order
         made = [blocks_where_rows_are_lost(*of_all, shard, 3) for shard in (0, 1)]
         assert any((one.coef == local.coef_).all() and (one.intercept == local.intercept_).all() for one in made)
         np.testing.assert_allclose(found.loss_curve_[4:], curve[4:], rtol=0.1)
@@ -295,10 +295,10 @@ def large_part(n, n_features, first):
 
 
 def fit_large(client, n_features):
-    """Train 4,000 classes of so many features; W takes 16 kB times that."""
+    """Train 4,000 classes of so many features by rows; W takes 16 kB times that."""
     both = [dask.delayed(large_part, nout=2)(1_000, n_features, first) for first in range(0, 4_000, 1_000)]
     with pytest.raises(RuntimeError, match=r"memory limit of a worker is 700 MB"):
-        model(client).fit([X for X, _ in both], [y for _, y in both])
+        model(client, division="rows").fit([X for X, _ in both], [y for _, y in both])
 
 
 @pytest.mark.long
