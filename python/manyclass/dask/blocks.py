@@ -45,7 +45,7 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import core_data
 from manyclass.dask.rows import Leg, Report
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
@@ -175,10 +175,7 @@ def _sampled_steps(
     )
     batch = batch_size_of(own, shard.labels, len(block))
     made = core_plan(own, len(block), batch=batch, first_point=shard.first)
-    if isinstance(shard.x, sp.csr_array):
-        trainer = _core.Trainer.sparse(made, *csr_parts(shard.x), shard.x.shape[1], state)
-    else:
-        trainer = _core.Trainer.dense(made, shard.x, state)
+    trainer = _core.Trainer.points(made, core_data(shard.x), shard.x.shape[1], state)
     eta, eta_u = plan.schedule.at(leg.n_pass)
     first, last = leg.visits(len(shard), batch)
     before = v.copy()

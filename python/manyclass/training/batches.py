@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import core_data
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
@@ -146,7 +145,7 @@ class BatchesTraining:
         squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
         self._squares, self._local = squares, self._begin_local(predicted=seen is not None and seen.predicts_u)
         self._arrays = _core.LabelArrays(
-            x=csr_parts(x) if isinstance(x, sp.csr_array) else x,
+            x=core_data(x),
             labels_indptr=labels.indptr,
             labels=labels.ids,
             embeddings=weights.embeddings,
@@ -230,7 +229,7 @@ class BatchesTraining:
             n_negatives=min(plan.n_negatives, self._weights.n_classes),
             options=dict(plan.options),
             log_alpha=plan.log_q,
-            share=plan.share_classes is not False,
+            share_classes=plan.share_classes is not False,
             index=None if self._index is None else self._index.core,
             budget=plan.budget,
             n_iter=plan.n_iter,

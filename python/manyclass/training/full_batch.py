@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import core_data
 from manyclass.training.checkpoint import Arrays, Position, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.interrupts import time_limit
@@ -53,7 +53,7 @@ class _Objective:
         self.n_classes, self.n_features = n_classes, x.shape[1]
         self.shape = (self.n_features, n_classes) if self.sparse else (n_classes, self.n_features)
         self.size = n_classes * (self.n_features + plan.fit_intercept)
-        self._data = csr_parts(x) if isinstance(x, sp.csr_array) else np.ascontiguousarray(x)
+        self._data = core_data(x if self.sparse else np.ascontiguousarray(x))
         self._labels = labels
         self._sample_weight = NO_WEIGHTS if sample_weight is None else sample_weight
         self._room = np.empty(kept_points(x, n_classes) * n_classes)  # made once: fresh memory is slow

@@ -152,6 +152,17 @@ class LocalFamily:
         """Of the standard member, in nats."""
         return BASES[self.name].entropy
 
+    @property
+    def core(self) -> _core.LocalFamily:
+        """The family as the core's steps take it."""
+        return _core.LocalFamily(
+            name=self.name,
+            nodes=self.nodes,
+            weights=self.weights,
+            entropy=self.entropy,
+            largest_scale=self.largest_scale,
+        )
+
 
 def best_bounds(noise: str, scores: Floats, labels: Ids, family: LocalFamily, n_threads: int) -> Doubles:
     """Return the largest bound of each point's log-probability, all classes in it, in nats.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
-from manyclass.checks import check_number, csr_parts
+from manyclass.checks import check_number, core_data
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
 from manyclass.training.loop import run_passes
@@ -231,9 +231,7 @@ class PointsTraining:
         if plan.max_norm is not None and not plan.fit_intercept:
             u_max = largest_log_normalizer(plan.max_norm, float(np.sqrt(self.x_sq.max(initial=0))), n_classes)
         made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max, first_point=first_point)
-        if isinstance(x, sp.csr_array):
-            return _core.Trainer.sparse(made, *csr_parts(x), x.shape[1], state)
-        return _core.Trainer.dense(made, x, state)
+        return _core.Trainer.points(made, core_data(x), x.shape[1], state)
 
     def _begin(self, start: Start, x: Matrix, labels: Ids) -> dict[str, Doubles]:
         """Write the first weights; return the arrays that follow from them."""

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import core_data
 from manyclass.training.core_plan import NO_WEIGHTS, core_plan, core_state
 from manyclass.training.passes import SLICE_SECONDS, warn_user
 from manyclass.training.plan import PointsPlan
@@ -48,13 +48,12 @@ class GaussianTraining:
         self.precisions = aligned_zeros(*self.means.matrix.shape)  # but for the prior's
         sample_weight = NO_WEIGHTS if weights is None else weights
         state = core_state(plan, self.means, labels, row_norms_sq(x), sample_weight=sample_weight)
-        data = csr_parts(x) if isinstance(x, sp.csr_array) else x
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         batch = min(plan.batch_size or BATCH, self.n_samples)
         own = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
         own = replace(own, share_classes=True, batch_size=None)  # the steps of a batch are added
         made = core_plan(own, n_classes, batch=batch)
-        self._trainer = _core.Trainer.posterior(made, data, x.shape[1], state, self.variances, self.collected)
+        self._trainer = _core.Trainer.posterior(made, core_data(x), x.shape[1], state, self.variances, self.collected)
 
     def _by_feature(self, matrix: Floats) -> Floats:
         return matrix if self.means.sparse else matrix.T
