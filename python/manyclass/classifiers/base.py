@@ -216,7 +216,9 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         new_features: NewFeatures = "error",
         max_memory: int | str | None = None,
     ) -> Self:
-        """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.classifiers.partial_fit)`.
+        """Train on with new rows; if it raises ValueError, the model is unchanged.
+
+        `help(manyclass.classifiers.partial_fit)` tells what a call does.
 
         Parameters
         ----------

@@ -162,7 +162,7 @@ class MarginClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Make probabilities of scores by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
-        Mean of the scores of so many runs that differ by their seed; see `SoftmaxClassifier`.
+        Train this many models with different seeds and average their scores; see `SoftmaxClassifier`.
     warm_start : bool, default=False
         `fit` begins at the weights of the last fit; see `help(manyclass.classifiers.partial_fit)`.
 
@@ -243,7 +243,9 @@ class MarginClassifier(LabelClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit and return self; if it raises ValueError, the model is unchanged.
+
+        A ConvergenceWarning tells of divergence, or that Ctrl-C ended the training.
 
         Parameters
         ----------

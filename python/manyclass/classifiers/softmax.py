@@ -48,13 +48,14 @@ class SoftmaxClassifier(LabelClassifier):
     sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
     n_negatives : int or "auto", default="auto"
-        Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
+        Classes per step, a multiple of 16 with "frequency_block"; above n_classes all are used. "auto": 64 to 1,024.
     model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
         Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `help(manyclass.models)`.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192, of each run.
     alpha : float or "auto", default="auto"
-        Ridge per point, alpha/2 ||W||^2, W being of scaled features; "auto" with solver="auto": found on held-out rows.
+        L2 penalty, alpha/2 ||W||^2, on the weights of the internally scaled features; "auto" with solver="auto": found on
+        held-out rows.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
     max_iter : int or "auto", default="auto"
@@ -66,7 +67,7 @@ class SoftmaxClassifier(LabelClassifier):
     n_iter_no_change : int, default=5
         Passes without a lower held-out loss after which early_stopping stops.
     class_weight : dict, "balanced" or None, default=None
-        What weights of rows are multiplied by; "balanced": n_samples / (n_classes * number of the class's rows).
+        Class weights, multiplied into sample weights; "balanced": n_samples / (n_classes * number of the class's rows).
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     n_jobs : int or None, default=None
@@ -78,7 +79,7 @@ class SoftmaxClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.training.calibration)`.
     n_models : int or "auto", default="auto"
-        Mean of the scores of so many runs that differ by their seed, kept as one model; "auto": at most 3.
+        Train this many models with different seeds and average their scores, in one model; "auto": at most 3.
     warm_start : bool, default=False
         `fit` begins at the weights of the last fit, with what it chose; see `help(manyclass.classifiers.partial_fit)`.
 
@@ -86,12 +87,13 @@ class SoftmaxClassifier(LabelClassifier):
     ----------
     classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
-    loss_curve_ : ndarray of shape (n_iter,), float64, log-loss in training, in nats, of drawn classes from below
+    loss_curve_ : ndarray of shape (n_iter,), float64, training log-loss in nats; of sampled classes, a lower bound
     n_iter_, best_iter_, n_features_in_, feature_names_in_ : int, passes, the one (from 1) that was kept; names if X has
     resolved_params_, auto_report_ : dict, what parameters left open became; list of dict, what was tried for it
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
     multilabel_, n_labels_, threshold_, calibration_ : bool, int, float or None, `Calibration` or None
-        Whether y was an indicator matrix; its mean number of labels a row; the probability of the best micro-F1.
+        Whether y was an indicator matrix; the mean number of labels a row; the threshold that maximised micro-F1 on held-out
+        rows.
 
     Examples
     --------
@@ -188,7 +190,9 @@ class SoftmaxClassifier(LabelClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit and return self; if it raises ValueError, the model is unchanged.
+
+        A ConvergenceWarning tells of divergence, or that Ctrl-C ended the training.
 
         Parameters
         ----------

@@ -210,7 +210,7 @@ class AugmentReduceClassifier(LinearClassifier):
         probabilities over draws of the scores, `coef_` holds the means and `elbo_curve_` has the divergence from the
         prior in it. Takes the memory of W three times more.
     alpha : float, default=0.0
-        Ridge per point: the objective is the mean of -bound + alpha/2 ||W||^2, a Gaussian prior of precision
+        L2 penalty: the objective is the mean of -bound + alpha/2 ||W||^2, a Gaussian prior of precision
         n_samples alpha; intercepts are not penalised. A step shrinks the rows that it touches.
     learning_rate : float or "auto", default="auto"
         Step size on the gradient of the *mean* bound, > 0; it does not depend on n_samples. "auto" is c divided by the
@@ -231,7 +231,7 @@ class AugmentReduceClassifier(LinearClassifier):
     calibration : {"temperature"} or None, default=None
         Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
-        Mean of the utilities of so many runs that differ by their seed; see `SoftmaxClassifier`.
+        Train this many models with different seeds and average their utilities; see `SoftmaxClassifier`.
     warm_start : bool, default=False
         `fit` begins at the weights of the last fit, q at its first value.
 
@@ -327,7 +327,9 @@ class AugmentReduceClassifier(LinearClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit and return self; if it raises ValueError, the model is unchanged.
+
+        A ConvergenceWarning tells of divergence, or that Ctrl-C ended the training.
 
         Parameters
         ----------
