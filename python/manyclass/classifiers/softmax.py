@@ -54,8 +54,8 @@ class SoftmaxClassifier(LabelClassifier):
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192, of each run.
     alpha : float or "auto", default="auto"
-        L2 penalty, alpha/2 ||W||^2, on the weights of the internally scaled features; "auto" with solver="auto": found on
-        held-out rows.
+        L2 penalty, alpha/2 ||W||^2, on the weights of the internally scaled features; "auto" with solver="auto": found
+        on held-out rows.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
     max_iter : int or "auto", default="auto"
@@ -92,8 +92,8 @@ class SoftmaxClassifier(LabelClassifier):
     resolved_params_, auto_report_ : dict, what parameters left open became; list of dict, what was tried for it
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
     multilabel_, n_labels_, threshold_, calibration_ : bool, int, float or None, `Calibration` or None
-        Whether y was an indicator matrix; the mean number of labels a row; the threshold that maximised micro-F1 on held-out
-        rows.
+        Whether y was an indicator matrix; the mean number of labels a row; the threshold that maximised micro-F1 on
+        held-out rows.
 
     Examples
     --------
