@@ -27,5 +27,5 @@ def require_csr(name: str, X: object) -> None:
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether X is one of SciPy's sparse matrices or arrays; that which kind is left open suits type checkers."""
+    """Tell whether X is one of SciPy's sparse matrices or arrays; unlike `issparse`, it narrows no type."""
     return bool(sparse.issparse(X))

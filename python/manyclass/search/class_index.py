@@ -1,6 +1,6 @@
 r"""Top-k classes through an index, with log-probabilities whose normaliser is estimated: head exact, tail sampled.
 
-What `predict_top_k(approximate=True)` does. The number of clusters that are searched is chosen by up to 256 rows of the
+`predict_top_k(approximate=True)` works so. The number of clusters that are searched is chosen by up to 256 rows of the
 first call with this k and recall that has 128 rows or more (earlier ones search all clusters), and checked on up to 256
 other rows; later calls of 256 rows or more check it on a sixteenth of theirs. With recall=1 all clusters are searched.
 
@@ -35,7 +35,7 @@ from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
 from manyclass.search.inputs import queries_of
 from manyclass.search.spherical import SphericalClusterIndex
 
-# Up to so many classes, whose index would be one cluster, all are scored.
+# All classes are scored up to this number of them, since their index would be one cluster.
 EXACT_CLASSES = EXACT_ROWS
 # Classes found for the normaliser where fewer are asked for, and classes drawn: more of either cost more than they gain
 # (bench/decisions.md).
