@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
 from manyclass.compressed import without_suffix
 from manyclass.datasets.binary_csr import CsrFiles
-from manyclass.datasets.csr import is_sparse
+from manyclass.datasets.csr import is_sparse, rows_of
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
 from manyclass.datasets.xmc import Layout, XmcFiles
@@ -388,7 +388,7 @@ def _n_rows(part: Part) -> int:
 
 def _taken(part: Part, rows: slice | NDArray[Any]) -> Part:
     """Some rows of a matrix, a table or an array, with their labels."""
-    return tuple(column.iloc[rows] if hasattr(column, "iloc") else column[rows] for column in part)
+    return tuple(rows_of(column, rows) for column in part)
 
 
 def _joined(parts: list[Part]) -> Part:
