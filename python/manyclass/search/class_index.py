@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
+from manyclass.search.exact import fewest_probes
 from manyclass.search.inputs import queries_of
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
@@ -215,8 +216,8 @@ class ClassIndex:
             n_tune = min(TUNE_ROWS, n // 2)
             curve = self._index.recall_curve(self._sample(x, order[:n_tune]), k=k)
             # The recall of other rows is as likely above as below that of these: a standard deviation is added.
-            enough = curve >= min(recall + recall_error(recall, n_tune), curve[-1]) - 1e-12
-            known = self._n_probe[k, recall] = max(int(np.argmax(enough)) + 1, int(LEAST_PROBED * n_clusters))
+            fewest = fewest_probes(curve, recall + recall_error(recall, n_tune))
+            known = self._n_probe[k, recall] = max(fewest, int(LEAST_PROBED * n_clusters))
             held_out = order[n_tune : 2 * n_tune]
         else:
             held_out = order[: min(TUNE_ROWS, n // CHECK_SHARE)]
