@@ -32,8 +32,8 @@ from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, wr
 
 # Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096
-CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is so many times the square root of K
-BUDGET_SHARE = 100  # a search finds one class in so many unless it is told how many (Yen et al. 2018, section 5)
+CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is this times the square root of K
+BUDGET_SHARE = 100  # a search finds one class in a hundred unless it is told how many (Yen et al. 2018, section 5)
 
 # n_probe="auto" finds this share of the best rows when rows are the queries.
 AUTO_RECALL = 0.9
