@@ -26,7 +26,8 @@ from manyclass.training.calls import Before, Call
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, State
-from manyclass.training.train import mapped_of_call, weights_of_call
+from manyclass.training.terms import rows_of_call
+from manyclass.training.train import weights_of_call
 from manyclass.weights.arrays import Ids
 from manyclass.weights.scaling import FeatureScaling
 
@@ -45,8 +46,8 @@ def parts_to_go_on(
     classes, counts = common.classes, common.whole.counts
     before = Before.of(state_of(model), classes, 0, Call())
     if isinstance(passes.plan, BatchesPlan):
-        mapped, squares = mapped_of_call(passes.plan, before, classes, counts)
-        return passes.split(mapped, squares.classes)
+        rows, squares = rows_of_call(passes.plan, before, classes, counts)
+        return passes.split(rows, squares.classes)
     weights = weights_of_call(passes.plan, state_of(model).weights, classes, before, counts, scaling)
     return passes.split(weights, nothing())
 

@@ -107,7 +107,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         callback: Callable[[Round], bool | None] | None = None,
         max_seconds: float | None = None,
     ) -> Self:
-        """Fit the model and return it; if this raises an error, the model is unchanged.
+        """Fit and return self; if it raises, the model is unchanged.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: float | None = None,
         labels: Literal["first", "all"] = "first",
     ) -> Self:
-        """Train on with new rows, by rows, and return the model; if this raises an error, the model is unchanged.
+        """Train on with new rows, by rows, and return self; if it raises, the model is unchanged.
 
         W stays on the workers.
 
