@@ -27,12 +27,12 @@ from manyclass import samplers, solvers
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.datasets import l2_normalize, load_xmc
+from manyclass.papers import summary
 from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
-from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, spread
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters
@@ -256,13 +256,13 @@ def report(records: Records, options: Options) -> Report:
     """A table of ends, and the figures."""
     tables = []
     panels: dict[str, list[Panel]] = {"time": [], "passes": []}
-    for name, some in by_key(records, "data").items():
+    for name, some in summary.by_key(records, "data").items():
         shape = some[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
-        rows = [_row(m, r) for (_, m), r in of_seeds(some).items()]
+        rows = [_row(m, r) for (_, m), r in summary.of_seeds(some).items()]
         tables.append(Table(f"{NAME}-{name}", caption, columns, rows, what_ran(some)))
-        first = of_first_seed(some)
+        first = summary.of_first_seed(some)
         for part in ("test", "train"):
             by_time = [Series(r["method"], r["results"]["seconds"], r["results"][part]) for r in first]
             by_pass = [
@@ -287,12 +287,12 @@ def _row(method: str, records: Records) -> list[Any]:
     a_pass = [(r["seconds"][-1] - r["seconds"][0]) / max(1, len(r["seconds"]) - 1) for r in results]
     return [
         method,
-        mean([r["train"][-1] for r in results]),
-        mean(ends),
-        spread(ends),
-        mean([max(r["test"]) for r in results]),
-        mean(a_pass),
-        mean([float(len(r["seconds"])) for r in results]),
+        summary.mean([r["train"][-1] for r in results]),
+        summary.mean(ends),
+        summary.spread(ends),
+        summary.mean([max(r["test"]) for r in results]),
+        summary.mean(a_pass),
+        summary.mean([float(len(r["seconds"])) for r in results]),
     ]
 
 
