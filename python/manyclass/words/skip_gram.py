@@ -176,7 +176,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : path or iterable of lists of str
-            A text file (.gz, .xz too), words between white space, a sentence a line; or sentences. It is read once.
+            A text file (may be compressed), words between white space, a sentence a line; or sentences. Read once.
         y, callback : None, and callable, optional, of a SkipGramState after each pass; training ends where it is True
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         """
