@@ -255,45 +255,41 @@ def _hits(state: TrainingState, X: Any, Y: sp.csr_array) -> float:
 def report(records: Records, options: Options) -> Report:
     """A table of ends, and the figures."""
     tables = []
-    panels: dict[str, list[Panel]] = {"time": [], "passes": []}
     for name, some in summary.by_key(records, "data").items():
         shape = some[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
-        rows = [_row(m, r) for (_, m), r in summary.of_seeds(some).items()]
+        rows = [_row(method, of_method) for method, of_method in summary.by_key(some, "method").items()]
         tables.append(Table(f"{NAME}-{name}", caption, columns, rows, what_ran(some)))
-        first = summary.of_first_seed(some)
-        for part in ("test", "train"):
-            by_time = [Series(r["method"], r["results"]["seconds"], r["results"][part]) for r in first]
-            by_pass = [
-                Series(r["method"], [float(i + 1) for i in range(len(r["results"][part]))], r["results"][part])
-                for r in first
-            ]
-            panels["time"].append(Panel(f"{name}, {part}", by_time))
-            panels["passes"].append(Panel(f"{name}, {part}", by_pass))
-    plots = tuple(
-        Plot(f"{NAME}-{axis}", f"P@1 against {what}", what, "P@1", some, log_x=True)
-        for (axis, some), what in zip(panels.items(), ("processor seconds", "passes"), strict=True)
-        if some
-    )
-    return Report(tuple(tables), plots, NOTES)
+    first = summary.by_key(summary.of_first_seed(records), "data")
+    if not first:
+        return Report(tuple(tables), (), NOTES)
+    plots = []
+    for axis, what in (("time", "processor seconds"), ("passes", "passes")):
+        panels = [
+            Panel(f"{name}, {part}", [_series(r["method"], r["results"], axis, part) for r in some])
+            for name, some in first.items()
+            for part in ("test", "train")
+        ]
+        plots.append(Plot(f"{NAME}-{axis}", f"P@1 against {what}", what, "P@1", panels, log_x=True))
+    return Report(tuple(tables), tuple(plots), NOTES)
+
+
+def _series(method: str, results: Results, axis: str, part: str) -> Series:
+    y = results[part]
+    return Series(method, results["seconds"] if axis == "time" else range(1, len(y) + 1), y)
 
 
 def _row(method: str, records: Records) -> list[Any]:
-    results = [r["results"] for r in records if r["results"]["seconds"]]
-    if not results:
-        return [method, None, None, None, None, None, 0]
-    ends = [r["test"][-1] for r in results]
-    a_pass = [(r["seconds"][-1] - r["seconds"][0]) / max(1, len(r["seconds"]) - 1) for r in results]
-    return [
-        method,
-        summary.mean([r["train"][-1] for r in results]),
-        summary.mean(ends),
-        summary.spread(ends),
-        summary.mean([max(r["test"]) for r in results]),
-        summary.mean(a_pass),
-        summary.mean([float(len(r["seconds"])) for r in results]),
-    ]
+    trained = [r for r in records if r["results"]["seconds"]]
+    if not trained:
+        return [method, *[None] * 5, 0]
+    train, test = ([curve[-1] for curve in summary.of_results(trained, part)] for part in ("train", "test"))
+    best = summary.mean(max(curve) for curve in summary.of_results(trained, "test"))
+    seconds = summary.of_results(trained, "seconds")
+    a_pass = summary.mean((some[-1] - some[0]) / max(1, len(some) - 1) for some in seconds)
+    passes = summary.mean(float(len(some)) for some in seconds)
+    return [method, summary.mean(train), summary.mean(test), summary.spread(test), best, a_pass, passes]
 
 
 EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, runs, load, perform, report, open_data=True)
