@@ -46,7 +46,7 @@ SCALE: dict[str, Scale] = {"eurlex57k": "max"}
 PASSES, SYNTHETIC_PASSES = 20, 60
 CLIP = -26.0
 BOTH = ("paper's steps", "ours")  # columns beside the paper's value
-CURVE_POINTS = 1000  # Figure 2's curves are over so many training points, the same for all methods
+CURVE_POINTS = 1000  # Figure 2's curves are over this many training points, the same for all methods
 NEGATIVES = 64
 SYNTHETIC_NEGATIVES, SYNTHETIC_CHECKPOINTS = 100, 12  # one-vs-each of all classes takes K^2 terms
 CHECKPOINTS = 50  # of Figure 2's curves at most: the paper's iterations are many passes of small sets
@@ -140,7 +140,7 @@ def load(name: str, options: Options) -> Problem | None:
 
 
 def _estimator(run: Run, n_samples: int) -> Any:
-    """The estimator; what the paper says by iterations becomes what they are in passes over so many points."""
+    """Return the estimator; the paper's iterations become the passes that they are over `n_samples` points."""
     kind = AugmentReduceClassifier if "noise" in run.model else SoftmaxClassifier
     model = kind(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
     if "iterations" in run.settings:

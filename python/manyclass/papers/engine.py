@@ -60,7 +60,7 @@ class Options:
     max_iter : int or None
         Passes over the data (iterations of L-BFGS), instead of the experiment's own.
     max_rows : int or None
-        Use at most so many training rows and so many test rows.
+        The most training rows, and the most test rows, to use.
     scale : float
         Factor on the sizes of data that the experiment draws itself.
     n_jobs : int

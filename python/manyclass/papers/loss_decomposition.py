@@ -59,7 +59,7 @@ SECONDS = 60.0
 RATES, BATCH, CLUSTERS, SHARE = (1.0, 0.1, 0.01), 10, 100, 100
 MEASURED = 1000
 EMBEDDING = 100
-OVERTIME = 30  # a run ends after so many times its budget by the clock on the wall
+OVERTIME = 30  # a run ends after this many times its budget by the wall clock
 
 IDENTITIES, FACE_DIMS, FACES_EACH, NOISE = 100_000, 128, 4, 1.5
 # What a search probes of its 2 sqrt(K) clusters on faces, and what it returns: for 100,000 identities a step by search

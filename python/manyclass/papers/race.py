@@ -47,7 +47,7 @@ BIASED = tuple(facts.name for facts in parts("solver").values() if facts.biased)
 OPTIMUM = "lbfgs"
 SECONDS = {"bibtex": 1.0, "delicious": 1.5, "eurlex57k": 4.0, "yso-en": 8.0}
 SECONDS_OF_OTHERS = 10.0
-# L-BFGS gets as much more time, and keeps so many copies of W in float64; beyond so many bytes it is left out.
+# L-BFGS gets this many times the budget. It keeps COPIES of W in float64, and is left out beyond MOST_BYTES.
 OPTIMUM_TIMES = 100
 COPIES, MOST_BYTES = 30, 4 << 30
 LAST_STEP = 0.01
@@ -56,7 +56,7 @@ MOST_PASSES = 10_000
 CHECKPOINT_FACTOR = 1.6
 MOST_SCORES = 25_000_000  # of a measurement: it is made on as many training rows, at random
 AT_LEAST = 2000
-OVERTIME = 30  # a run ends after so many times its budget by the clock on the wall: not one pass is made in the time
+OVERTIME = 30  # a run ends after this many times its budget by the wall clock, where no pass ends within the budget
 FIRST_CHECKPOINT = 0.01  # of the budget
 # Of the root of ten: factors on the automatic step sizes of W, and of u for the solvers that have one.
 EXPONENTS, U_EXPONENTS, FURTHEST = (-2, -1, 0, 1, 2), (-2, 0, 2), 6

@@ -117,7 +117,7 @@ def _values(run: Run) -> Results:
 
 
 def _maximised(bound: Callable[..., Bound | VariationalBound], counts: Floats) -> Floats:
-    """The scores of the largest bound of points of which so many are in each class; at its best a where it has one."""
+    """Return the scores that maximise a bound of points with these class counts, at the best `a` where it has one."""
 
     def objective(f: Floats) -> tuple[float, Floats]:
         found = bound(np.tile(f, (len(counts), 1)), np.arange(len(counts)))

@@ -1,4 +1,4 @@
-"""Rows in fewer bits that are indexed and multiplied as an array is, and norms of rows of both kinds."""
+"""A table of rows in fewer bits that is indexed and multiplied as an array is; and the norms of the rows of either."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 from float16, or from int8 with a float32 scale a word; `prune` is the share of the words that is dropped, the last
 ones, which are the rarest of vectors that are sorted by frequency, as files of word vectors and those of `SkipGram` are
 (``WordVectors.from_keyed_vectors(model)`` takes over the latter). `max_bytes` is the most that the file of `save` may
-take: float16, then int8, then int8 with so many of the first words as fit. ``vectors[word]`` is float32; cosines are
+take: float16, then int8, then int8 with as many of the first words as fit. ``vectors[word]`` is float32; cosines are
 computed from the codes.
 
 ``save(path)`` and ``WordVectors.load(path, mmap=False)`` keep types and bytes: a safetensors file with the words as
@@ -224,7 +224,7 @@ class WordVectors(WordVectorQueries):
 
 
 def _most_words(words: Sequence[str], vectors: Floats, dtype: Dtype, max_bytes: int) -> int:
-    """How many of the first words a file of so many bytes holds."""
+    """How many of the first words a file of at most `max_bytes` can hold."""
     lengths = np.array([len(word.encode("utf-8", "surrogatepass")) for word in words], dtype=np.int64)
     of_row = vectors.shape[1] * np.dtype(dtype).itemsize + (4 if dtype == "int8" else 0) + 8  # 8: where a word begins
     return int(np.searchsorted(np.cumsum(lengths + of_row) + 8 + HEADER_BYTES, max_bytes, side="right"))
