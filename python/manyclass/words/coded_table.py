@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.model.coded import BLOCK_NUMBERS, NO_FLOATS, Codes, core_rows
-from manyclass.model.weights import Floats
+from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Floats
+from manyclass.weights.codes import Codes
+from manyclass.weights.weights import core_rows
 
 
 @dataclass
@@ -58,7 +59,7 @@ class CodedTable:
         """Products of all rows with a vector, by the core, from the codes."""
         own = core_rows(Codes(np.ascontiguousarray(self.codes.values), np.ascontiguousarray(self.codes.scales)))
         phi = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
-        products: Floats = own.scores(None, phi, 1)[0]
+        products: Floats = own.scores(None, phi, NO_FLOATS, 1)[0]
         return products
 
 

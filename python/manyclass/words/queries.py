@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from manyclass.checks import check_number
-from manyclass.model.weights import Doubles, Floats
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.words.coded_table import row_norms
 from manyclass.words.keyed import Key, KeyedTable
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice, check_number
-from manyclass.model.coded import DTYPES, NO_FLOATS, Codes, Dtype
-from manyclass.model.compress import bytes_of
-from manyclass.model.file_parts import (
+from manyclass.weights.arrays import NO_FLOATS, Floats
+from manyclass.weights.codes import DTYPES, Codes, Dtype
+from manyclass.weights.compression import bytes_of
+from manyclass.weights.file_parts import (
     check_version,
     checked,
     decode_text,
@@ -32,8 +33,7 @@ from manyclass.model.file_parts import (
     reading,
     warn_of_unread,
 )
-from manyclass.model.tensor_file import TensorFile, open_tensors, write_tensors
-from manyclass.model.weights import Floats
+from manyclass.weights.tensor_file import TensorFile, open_tensors, write_tensors
 from manyclass.words.coded_table import CodedTable
 from manyclass.words.queries import WordVectorQueries
 from manyclass.words.word2vec_files import read_word2vec
