@@ -51,6 +51,8 @@ NEGATIVES = 64
 SYNTHETIC_NEGATIVES, SYNTHETIC_CHECKPOINTS = 100, 12  # one-vs-each of all classes takes K^2 terms
 CHECKPOINTS = 50  # of Figure 2's curves at most: the paper's iterations are many passes of small sets
 
+Estimator = SoftmaxClassifier | AugmentReduceClassifier
+
 NOTES = (
     "What is left between the paper's steps here and those of the paper: points are visited in a new order in each "
     "pass and not drawn. The natural local step of a point falls with its own visits, t of (1 + t)^-0.9, where the "
@@ -139,7 +141,7 @@ def load(name: str, options: Options) -> Problem | None:
     return load_data(name, scale=SCALE.get(name), max_rows=options.max_rows, n_jobs=options.n_jobs)
 
 
-def _estimator(run: Run, n_samples: int) -> Any:
+def _estimator(run: Run, n_samples: int) -> Estimator:
     """Return the estimator; the paper's iterations become the passes that they are over `n_samples` points."""
     kind = AugmentReduceClassifier if "noise" in run.model else SoftmaxClassifier
     model = kind(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
@@ -150,7 +152,7 @@ def _estimator(run: Run, n_samples: int) -> Any:
     return model
 
 
-def _start(run: Run, n_classes: int, n_features: int) -> dict[str, NDArray[np.float64]]:
+def _start(run: Run, n_classes: int, n_features: int) -> dict[str, Any]:
     """The paper's first weights, the same for all methods, for its steps; ours start at 0."""
     if "iterations" not in run.settings:
         return {}
@@ -183,7 +185,7 @@ def _synthetic(run: Run) -> Results:
     curve: dict[str, list[float]] = {"seconds": [], "bound": [], "mean_absolute_error": []}
 
     model = _estimator(run, n)
-    at = summary.evenly_spaced(model.max_iter, SYNTHETIC_CHECKPOINTS)
+    at = summary.evenly_spaced(int(model.max_iter), SYNTHETIC_CHECKPOINTS)
     of_softmax = "noise" in run.model
 
     def note(state: TrainingState) -> None:
@@ -213,7 +215,7 @@ def _classification(run: Run, data: Problem) -> Results:
     X_some, some_labels = data.X_train[some], labels[some].astype(np.int32)
     curve: dict[str, list[float]] = {"seconds": [], "elbo": []}
     model = _estimator(run, len(labels))
-    at = summary.evenly_spaced(model.max_iter, CHECKPOINTS)
+    at = summary.evenly_spaced(int(model.max_iter), CHECKPOINTS)
 
     def note(state: TrainingState) -> None:
         if state.n_iter not in at:
@@ -244,7 +246,7 @@ def _bound(run: Run, state: TrainingState, X: Any, labels: NDArray[np.int32]) ->
     return -state.evaluate(X, labels)["log_loss"]
 
 
-def _by_the_papers_sampler(run: Run, model: Any, data: Problem, labels: NDArray[np.intp]) -> float | None:
+def _by_the_papers_sampler(run: Run, model: Estimator, data: Problem, labels: NDArray[np.intp]) -> float | None:
     """Test log-likelihood of probit and logistic noise; the softmax's needs no sampler."""
     noise = run.model.get("noise", "gumbel")
     if noise == "gumbel":
