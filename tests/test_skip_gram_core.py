@@ -10,7 +10,7 @@ from reference.skip_gram import Text, Training, corpus_objective
 from scipy.special import log_expit
 
 from manyclass import _core
-from manyclass.model.weights import aligned_zeros
+from manyclass.weights.arrays import aligned_zeros
 from manyclass.words.collapsed import Collapsed, Tables, Tree, log_normalizers
 from manyclass.words.descent import Descent, ExactGradients
 

@@ -205,32 +205,72 @@ class LabelArrays:
         counts: NDArray[np.float64] = ...,
     ) -> None: ...
 
-# bind_evaluate
+# bind_weights
+
+_Halves = NDArray[np.uint16]
+_Bytes = NDArray[np.int8]
 
 class Weights:
     def __init__(
-        self, *, matrix: NDArray[np.float32], intercept: NDArray[np.float32], scale: NDArray[np.float32], n_classes: int
+        self,
+        *,
+        rows: NDArray[np.float32] | _Halves | _Bytes,
+        row_scales: NDArray[np.float32],
+        by_feature: bool,
+        indptr: NDArray[np.int64],
+        classes: NDArray[np.int32] | NDArray[np.uint16],
+        values: NDArray[np.float32] | _Halves | _Bytes,
+        value_scales: NDArray[np.float32],
+        intercept: NDArray[np.float32],
+        n_features: int,
+        coded: bool,
     ) -> None: ...
+    def log_losses(
+        self,
+        x: _Csr | None,
+        phi: NDArray[np.float32],
+        labels: NDArray[np.int32],
+        scale: NDArray[np.float32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+    def log_normalizers(
+        self, x: _Csr | None, phi: NDArray[np.float32], scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
+    ) -> NDArray[np.float64]: ...
+    def top_k(
+        self,
+        x: _Csr | None,
+        phi: NDArray[np.float32],
+        k: int,
+        scale: NDArray[np.float32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+    def top_wrong(
+        self,
+        x: _Csr | None,
+        phi: NDArray[np.float32],
+        labels: NDArray[np.int32],
+        classes: NDArray[np.int32],
+        scale: NDArray[np.float32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> None: ...
+    def scores(
+        self, x: _Csr | None, phi: NDArray[np.float32], scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
+    ) -> NDArray[np.float32]: ...
+    def log_probabilities(
+        self,
+        x: _Csr | None,
+        phi: NDArray[np.float32],
+        noise: str,
+        classes: NDArray[np.int32],
+        scale: NDArray[np.float32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> NDArray[np.float64]: ...
 
-def log_losses(
-    x: _Data, n_features: int, weights: Weights, labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
-) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
-def log_normalizers(
-    x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto"
-) -> NDArray[np.float64]: ...
-def top_k(
-    x: _Data, n_features: int, weights: Weights, k: int, n_threads: int, isa: str = "auto"
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-def top_wrong(
-    x: _Data,
-    n_features: int,
-    weights: Weights,
-    labels: NDArray[np.int32],
-    classes: NDArray[np.int32],
-    n_threads: int,
-) -> None: ...
 def n_held() -> int: ...
-def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
 # bind_output_layer
 
@@ -301,21 +341,6 @@ def sampled_utility_log_probabilities(
     seed: int,
     n_threads: int,
     isa: str = "auto",
-) -> NDArray[np.float64]: ...
-def utility_log_losses(
-    noise: str,
-    x: _Data,
-    n_features: int,
-    weights: Weights,
-    labels: NDArray[np.int32],
-    n_threads: int,
-    isa: str = "auto",
-) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
-def utility_top_k(
-    noise: str, x: _Data, n_features: int, weights: Weights, k: int, n_threads: int, isa: str = "auto"
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-def utility_predict_proba(
-    noise: str, x: _Data, n_features: int, weights: Weights, log: bool, n_threads: int, isa: str = "auto"
 ) -> NDArray[np.float64]: ...
 
 # bind_gradient
@@ -711,35 +736,6 @@ def skip_gram_trainer(
     isa: str,
 ) -> Trainer: ...
 
-# bind_coded
-
-class CodedWeights:
-    def __init__(
-        self,
-        *,
-        rows: NDArray[Any],
-        row_scales: NDArray[np.float32],
-        feature_major: bool,
-        indptr: NDArray[np.int64],
-        ids: NDArray[Any],
-        values: NDArray[Any],
-        value_scales: NDArray[np.float32],
-        intercept: NDArray[np.float32],
-        n_features: int,
-    ) -> None: ...
-    def log_losses(
-        self, x: _Csr | None, phi: NDArray[np.float32], labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
-    def log_normalizers(
-        self, x: _Csr | None, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
-    ) -> NDArray[np.float64]: ...
-    def top_k(
-        self, x: _Csr | None, phi: NDArray[np.float32], k: int, n_threads: int, isa: str = "auto"
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-    def scores(
-        self, x: _Csr | None, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
-    ) -> NDArray[np.float32]: ...
-
 # bind_postings
 
 def support(
@@ -775,24 +771,3 @@ def postings_trainer(
     shuffle: bool,
     isa: str,
 ) -> Trainer: ...
-
-class PostingWeights:
-    def __init__(
-        self,
-        *,
-        indptr: NDArray[np.int64],
-        classes: NDArray[np.int32],
-        values: NDArray[np.float32],
-        intercept: NDArray[np.float32],
-        rows: NDArray[np.float32],
-    ) -> None: ...
-    def log_losses(
-        self, x: _Csr, phi: NDArray[np.float32], labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
-    def log_normalizers(
-        self, x: _Csr, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
-    ) -> NDArray[np.float64]: ...
-    def top_k(
-        self, x: _Csr, phi: NDArray[np.float32], k: int, n_threads: int, isa: str = "auto"
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-    def scores(self, x: _Csr, phi: NDArray[np.float32], n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...

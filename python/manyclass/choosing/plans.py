@@ -15,14 +15,13 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number, did_you_mean, n_threads_from, seed_from
-from manyclass.model.weights import Floats, Matrix
-from manyclass.parts import Given, Part, resolve_part
+from manyclass.parts import Given, Part, part_name, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
 from manyclass.solvers import LABEL_SOLVERS
 from manyclass.training.local_family import LocalFamily
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Utility
+from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Schedule, Utility
+from manyclass.weights.arrays import Floats, Matrix
 
 # Step sizes of u for u_learning_rate="auto". A visit lets u fall by at most its step, so that small ones lag behind:
 # for the implicit step 3 costs 0.5 nats on sets of definitions, where 30 and 300 differ by 0.06 (bench/decisions.md).
@@ -111,11 +110,11 @@ def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: A
     check_number(name, value, **rule)
 
 
-def scales_features(solver: Any, model: Any) -> bool:
+def scales_features(solver: str | Part, model: str | Part) -> bool:
     """Whether an estimator with these two parameters, parts or names, trains on scaled features of a linear model."""
-    scaling = getattr(model, "scaling", "auto")
-    linear = getattr(model, "name", model) in ("auto", "linear")
-    return linear and (scaling == "standard" or (scaling == "auto" and isinstance(solver, str) and solver == "auto"))
+    scaling = "auto" if isinstance(model, str) else model.get_params().get("scaling", "auto")
+    linear = part_name(model) in ("auto", "linear")
+    return linear and (scaling == "standard" or (scaling == "auto" and solver == "auto"))
 
 
 def mean_square(x_sq: Floats) -> float:

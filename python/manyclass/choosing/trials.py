@@ -23,12 +23,13 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import _core
 from manyclass.choosing import rules
 from manyclass.choosing.plans import mean_square
-from manyclass.model.weights import Doubles, Ids, Matrix
-from manyclass.training.passes import Schedule, warn_user
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.passes import warn_user
+from manyclass.training.plan import PointsPlan, Schedule
 from manyclass.training.points import fit_points, row_norms_sq
 from manyclass.training.validation import fork, held_out
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import some_of
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
 FURTHEST = 6  # no grid goes on beyond 10^+-6
@@ -53,15 +54,6 @@ class Report(list[dict[str, Any]]):
         lines = [list(COLUMNS), *([_cell(line.get(name)) for name in COLUMNS] for line in self)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)
-
-    def encoded(self) -> list[dict[str, Any]]:
-        """Return the lines as JSON has them, which knows no infinity: null."""
-        return [{key: None if value == math.inf else value for key, value in line.items()} for line in self]
-
-    @classmethod
-    def decoded(cls, lines: list[dict[str, Any]]) -> Report:
-        """Return what `encoded` was made of."""
-        return cls({key: math.inf if value is None else value for key, value in line.items()} for line in lines)
 
 
 def _cell(value: Any) -> str:

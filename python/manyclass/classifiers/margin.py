@@ -9,29 +9,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
-from manyclass.choosing.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
+from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.choosing.plans import Chosen, Open, batch_source, batches_plan
 from manyclass.choosing.rules import EMBEDDED_DIM
 from manyclass.choosing.softmax_plans import Settled, opened_batches
-from manyclass.classifiers.base import Passes, stated
+from manyclass.classifiers.base import stated
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.planner import Planner, Settlement, resolved
-from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
-from manyclass.parts import Given, Parameters, Part, resolve_part
+from manyclass.parts import Given, Part, resolve_part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.passes import Callback
-from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
-from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.training.watch import Watch
+from manyclass.training.weighting import ClassWeight
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
 
 LOSSES = ("margin", "triplet")
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
@@ -44,7 +43,7 @@ else:
 
 
 class MarginPlanner(Planner):
-    """Of MarginClassifier."""
+    """The plans of MarginClassifier."""
 
     several: ClassVar[bool] = True
     trains_log_odds: ClassVar[bool] = False
@@ -53,24 +52,20 @@ class MarginPlanner(Planner):
         """See `Planner`."""
         own = self.parameters
         check_choice("loss", own["loss"], LOSSES)
-        check_flag("warm_start", own["warm_start"])
-        check_composed(own)
-        check_class_weight(own["class_weight"])
         check_number("smoothing", own["smoothing"], low=0)
         check_number("max_iter", own["max_iter"], low=1, integer=True)
-        check_loop_numbers(own)
+        self.check_shared()
         return Chosen(
             resolve_part("solver", own["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
             resolve_part("sampler", own["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
             resolve_part("model", own["model"], MARGIN_MODELS, "manyclass.models"),
         )
 
-    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Any, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, given: Any, state: State | None) -> State:
         """See `Planner`."""
-        own = replace(self, parameters=parameters)
         if state is not None:
-            return own.go_on_warm(state, points, watch)
-        settled = own.settle(points.x, points.n_classes)
+            return self.go_on_warm(state, points, watch)
+        settled = self.settle(points.x, points.n_classes)
         return train(None, points, settled.plan, watch).with_told(params=settled.params)
 
     def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
@@ -106,10 +101,6 @@ class MarginPlanner(Planner):
         )
         given.refuse_rest("here")
         return Settled(plan, opened_batches(own, plan, chosen.solver))
-
-
-def _nothing(points: Points) -> None:
-    """A margin's run is given nothing beside its data."""
 
 
 def _gives_probabilities(model: MarginClassifier) -> bool:
@@ -166,9 +157,9 @@ class MarginClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Make probabilities of scores by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
-        Mean of the scores of so many runs that differ by their seed; see `SoftmaxClassifier`.
+        Train this many models with different seeds and average their scores; see `SoftmaxClassifier`.
     warm_start : bool, default=False
-        `fit` begins at the weights of the last fit; see `help(manyclass.classifiers.partial_fit)`.
+        `fit` starts from the weights of the last fit; see `help(manyclass.classifiers.partial_fit)`.
 
     Attributes
     ----------
@@ -247,7 +238,7 @@ class MarginClassifier(LabelClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
 
         Parameters
         ----------
@@ -255,12 +246,15 @@ class MarginClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
-        callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+        callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
         """
-        passes = Passes(callback, max_seconds, checkpoint, every, resume)
-        return self._fit((X, y, sample_weight), _nothing, passes, classes=classes, max_memory=max_memory)
+        looks = (callback, max_seconds, checkpoint, every, resume)
+        return self._fit((X, y, sample_weight), lambda _: None, looks, classes=classes, max_memory=max_memory)
+
+    def _not_softmax(self, state: State) -> str:
+        return "a margin has none"
 
     def predict_top_k(  # type: ignore[override]
         self, X: Data, k: int, *, exclude: Exclude = None

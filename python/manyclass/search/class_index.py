@@ -1,6 +1,6 @@
 r"""Top-k classes through an index, with log-probabilities whose normaliser is estimated: head exact, tail sampled.
 
-What `predict_top_k(approximate=True)` does. The number of clusters that are searched is chosen by up to 256 rows of the
+`predict_top_k(approximate=True)` works so. The number of clusters that are searched is chosen by up to 256 rows of the
 first call with this k and recall that has 128 rows or more (earlier ones search all clusters), and checked on up to 256
 other rows; later calls of 256 rows or more check it on a sixteenth of theirs. With recall=1 all clusters are searched.
 
@@ -27,15 +27,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
-from manyclass.model.coded import CodedWeights
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
+from manyclass.search.exact import fewest_probes
 from manyclass.search.inputs import queries_of
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
-# Up to so many classes, whose index would be one cluster, all are scored.
+# All classes are scored up to this number of them, since their index would be one cluster.
 EXACT_CLASSES = EXACT_ROWS
 # Classes found for the normaliser where fewer are asked for, and classes drawn: more of either cost more than they gain
 # (bench/decisions.md).
@@ -52,7 +51,7 @@ LEAST_CHECK_ROWS = 16
 BLOCK_ROWS = 4096  # a multiple of the core's queries_per_sample
 
 
-def class_rows(weights: LinearWeights | MappedWeights, has_intercept: bool, scale: Floats | None = None) -> Floats:
+def class_rows(weights: Weights, has_intercept: bool, scale: Floats | None = None) -> Floats:
     """Return a dense row of weights, times `scale`, and intercept for each class, less their mean.
 
     The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
@@ -125,13 +124,13 @@ def slower(weights: Weights, x: Matrix, n_probe: int | None, recall: float) -> s
     -------
     str
     """
-    if isinstance(weights, CodedWeights):
+    if weights.codes is not None:
         return "the weights are compressed, and an index would hold them as float32 again; the original can be searched"
-    if not isinstance(weights, LinearWeights | MappedWeights):
+    if weights.has_pairs:
         return "the weights of a row's features are lists of classes, which are scored in one pass; no index is needed"
     n_classes, n_rows = weights.n_classes, x.shape[0]
     width = weights.coef.shape[1] + 1
-    sparse = weights.sparse and not isinstance(weights, MappedWeights)
+    sparse = weights.by_feature
     values = x.nnz / max(1, n_rows) if isinstance(x, sp.csr_array) and sparse else width
     share = ASSUMED_SHARE if recall < 1 and n_rows >= 2 * LEAST_TUNE_ROWS else 1.0
     if n_probe is not None:
@@ -151,7 +150,7 @@ class ClassIndex:
 
     Parameters
     ----------
-    weights : LinearWeights
+    weights : Weights
     seed : int
         Of the clusters, the tail's draws and the rows that are tuned and checked by.
     n_threads : int
@@ -159,7 +158,6 @@ class ClassIndex:
     """
 
     def __init__(self, weights: Weights, seed: int, n_threads: int) -> None:
-        assert isinstance(weights, LinearWeights | MappedWeights)  # `slower` sends others away
         self._seed = seed
         index = SphericalClusterIndex(_clusters(weights.n_classes), random_state=seed % 2**32, n_jobs=n_threads)
         self._index = index.fit(class_rows(weights, bool(weights.intercept.any())))
@@ -218,8 +216,8 @@ class ClassIndex:
             n_tune = min(TUNE_ROWS, n // 2)
             curve = self._index.recall_curve(self._sample(x, order[:n_tune]), k=k)
             # The recall of other rows is as likely above as below that of these: a standard deviation is added.
-            enough = curve >= min(recall + recall_error(recall, n_tune), curve[-1]) - 1e-12
-            known = self._n_probe[k, recall] = max(int(np.argmax(enough)) + 1, int(LEAST_PROBED * n_clusters))
+            fewest = fewest_probes(curve, recall + recall_error(recall, n_tune))
+            known = self._n_probe[k, recall] = max(fewest, int(LEAST_PROBED * n_clusters))
             held_out = order[n_tune : 2 * n_tune]
         else:
             held_out = order[: min(TUNE_ROWS, n // CHECK_SHARE)]

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from manyclass import _core
-from manyclass.model.weights import Floats, Ids, LinearWeights
 from manyclass.training.plan import PointsPlan, Utility
 from manyclass.training.seen import Carried
+from manyclass.weights.arrays import Floats, Ids
+from manyclass.weights.weights import Weights
 
 EMPTY = np.zeros(0, dtype=np.float32)
 NO_WEIGHTS = np.zeros(0)  # of points: all count the same
@@ -24,7 +25,7 @@ def first_carried(plan: PointsPlan, n_samples: int, n_classes: int) -> Carried:
     return Carried(np.full(n_samples, first_u), np.zeros(0))
 
 
-def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
+def core_state(plan: PointsPlan, weights: Weights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
     """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
     first = first_carried(plan, len(labels), weights.n_classes)
     return _core.State(

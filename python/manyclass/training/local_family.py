@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import log_expit
 
 from manyclass import _core
-from manyclass.model.weights import Doubles, Floats, Ids
+from manyclass.weights.arrays import Doubles, Floats, Ids
 
 HALF_LOG_2_PI = 0.5 * np.log(2 * np.pi)
 
