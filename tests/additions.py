@@ -37,11 +37,10 @@ struct SharpSoftmax {
     const auto twice = [&](std::size_t k) { return 2 * (static_cast<double>(point.scores[k]) - point.label_score); };
     double top = 0;
     for (std::size_t k = 0; k < point.size(); ++k) top = std::max(top, twice(k));
-    double sum = 0;
-    for (std::size_t k = 0; k < point.size(); ++k) sum += static_cast<double>(point.alpha[k]) * std::exp(twice(k) - top);
-    for (std::size_t k = 0; k < point.size(); ++k) {
-      g[k] = static_cast<float>(static_cast<double>(point.alpha[k]) * std::exp(twice(k) - top) / (std::exp(-top) + sum));
-    }
+    const auto term = [&](std::size_t k) { return static_cast<double>(point.alpha[k]) * std::exp(twice(k) - top); };
+    double sum = std::exp(-top);
+    for (std::size_t k = 0; k < point.size(); ++k) sum += term(k);
+    for (std::size_t k = 0; k < point.size(); ++k) g[k] = static_cast<float>(term(k) / sum);
     const double wrong = sum_of(g);
     return {wrong, 0, log_a, wrong};
   }
