@@ -8,7 +8,6 @@ rule itself.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -20,8 +19,8 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.cli.arguments import add_progress, shows_progress
 from manyclass.cli.messages import waiting
+from manyclass.cli.shared import WithProgress
 from manyclass.datasets import Planted, make_planted
 from manyclass.metrics import top_k_accuracy
 from manyclass.model.weights import LinearWeights
@@ -41,15 +40,32 @@ PLACES = (1, 5)
 Best = Callable[[sp.csr_array], NDArray[np.int64]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("--quick", action="store_true", help="500 classes and 50,000 rows: some seconds in all")
-    parser.add_argument("--n-classes", type=int, help="number of classes K; default: 10,000")
-    parser.add_argument("--n-samples", type=int, help="number of training rows N; default: 50 a class")
-    parser.add_argument("--max-seconds", type=float, default=15, metavar="S", help="train at most S seconds")
-    parser.add_argument("--n-jobs", type=int, default=-1, help="threads; -1: all cores")
-    parser.add_argument("--random-state", type=int, default=0, help="seed of the data and of training")
-    add_progress(parser)
+@dataclass(kw_only=True)
+class Arguments(WithProgress):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    quick : bool
+        500 classes and 50,000 rows: some seconds in all
+    n_classes : int
+        number of classes K; default: 10,000
+    n_samples : int
+        number of training rows N; default: 50 a class
+    max_seconds : S
+        train at most S seconds
+    n_jobs : int
+        threads; -1: all cores
+    random_state : int
+        seed of the data and of training
+    """
+
+    quick: bool = False
+    n_classes: int | None = None
+    n_samples: int | None = None
+    max_seconds: float = 15
+    n_jobs: int = -1
+    random_state: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,7 @@ class Result:
     first_five: float
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     """Make data, train both, tell."""
     n_classes = args.n_classes if args.n_classes is not None else 500 if args.quick else 10_000
     n_samples = args.n_samples if args.n_samples is not None else (100 if args.quick else 50) * n_classes
@@ -72,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     check_number("max_seconds", args.max_seconds, low=0, open_low=True)
     n_threads = n_threads_from(args.n_jobs)
     print("\n".join(opening(n_classes, n_samples)), flush=True)
-    with waiting("making the data", shown=shows_progress(args)):
+    with waiting("making the data", shown=args.progress):
         data = make_planted(
             n_samples,
             n_classes,
@@ -89,14 +105,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _manyclass(args: argparse.Namespace, data: Planted) -> Result:
+def _manyclass(args: Arguments, data: Planted) -> Result:
     model = SoftmaxClassifier(
         solver=Implicit(decay=DECAY),
         max_iter=PASSES,
         fit_intercept=False,  # the rule has none
         n_jobs=args.n_jobs,
         random_state=args.random_state,
-        verbose=int(shows_progress(args)),
+        verbose=int(args.progress),
     )
     begin = time.perf_counter()
     if was_interrupted(lambda: model.fit(data.X, data.y, max_seconds=args.max_seconds)):
@@ -106,13 +122,13 @@ def _manyclass(args: argparse.Namespace, data: Planted) -> Result:
     return _measured("manyclass", data, lambda X: model.predict_top_k(X, k)[0], len(data.y), seconds)
 
 
-def _scikit_learn(args: argparse.Namespace, data: Planted, budget: float) -> tuple[Result, int]:
+def _scikit_learn(args: Arguments, data: Planted, budget: float) -> tuple[Result, int]:
     """Fit LogisticRegression to the first rows, twice as many each time, while the next fit is to end in time."""
     # Imported here, because no other command needs it.
     from sklearn.linear_model import LogisticRegression
 
     rows, fitted = min(FIRST_ROWS, len(data.y)), 0
-    with waiting("fitting scikit-learn's LogisticRegression, to compare with", shown=shows_progress(args)):
+    with waiting("fitting scikit-learn's LogisticRegression, to compare with", shown=args.progress):
         while True:
             begin = time.perf_counter()
             with warnings.catch_warnings():

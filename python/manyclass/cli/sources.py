@@ -9,18 +9,12 @@ import re
 import sys
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 STDIN = "-"
-FORMS = ("xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary")
-BY_SUFFIX = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-}
+Form = Literal["xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary"]
+FORMS: tuple[str, ...] = get_args(Form)
+BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv"} | dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight")
 PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 HEAD = 1 << 16  # bytes by which the form is guessed
 LABEL = "__label__"  # before a label in fastText's form
@@ -53,12 +47,21 @@ class Source:
             If there is no such file.
         """
         if path == STDIN:
+            if sys.stdin is None:  # the shell's `<&-`
+                raise OSError("stdin is closed, and cannot be read as -")
             return cls(path, sys.stdin.buffer.read())
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
             with open(path, "rb") as pipe:
                 return cls(path, pipe.read())
         with open(path, "rb"):
             return cls(path, None)
+
+    def lines(self) -> list[str]:
+        """Return the lines of the text; only newlines end them."""
+        lines = self.text().split("\n")
+        if lines[-1] == "":
+            lines.pop()
+        return [line.removesuffix("\r") for line in lines]
 
     @property
     def name(self) -> str:
@@ -111,17 +114,19 @@ class Source:
         ValueError
             If nothing tells.
         """
-        plain = self.path
-        if os.path.splitext(plain)[1] in PACKED:
-            plain = os.path.splitext(plain)[0]
-        suffix = os.path.splitext(plain)[1].lower()
         if self.content is None and is_safetensors(self.path):
             return "binary"
-        if suffix in BY_SUFFIX:
-            return BY_SUFFIX[suffix]
+        if named := form_of_name(self.path):
+            return named
         head = self.read(HEAD).decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
         lines = [line for line in head if line.strip() and not line.lstrip().startswith("#")]
         return form_of_line(lines[0] if lines else "", otherwise, self.name)
+
+
+def form_of_name(path: str | os.PathLike[str]) -> str | None:
+    """Tell the form from the suffix of a file, which .gz or .xz may follow; None where it tells nothing."""
+    plain, suffix = os.path.splitext(path)
+    return BY_SUFFIX.get((os.path.splitext(plain)[1] if suffix in PACKED else suffix).lower())
 
 
 def form_of_line(line: str, otherwise: str | None, name: str) -> str:

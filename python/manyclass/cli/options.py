@@ -1,4 +1,13 @@
-"""Options made from an estimator's signature and docstring, so that the command cannot drift from the class."""
+"""Options of the command line, made from signatures and docstrings, so that no option is written twice.
+
+Each command has a dataclass of its arguments: fields before `KW_ONLY` are positional, a field that is a dataclass
+itself is a group of options, and one that is a Namespace has all that was parsed. The annotation tells what values
+there are: a `Literal` has choices, a list is an option that may be given several times, a tuple takes several values at
+once. The docstring has the help, and what stands there as the type, such as FILE, stands for the value in it; a text
+that depends on what is there is metadata of the field.
+
+Of an estimator the docstring tells the types, too, because it says more of values than the annotation does.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +15,14 @@ import argparse
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from manyclass.models import MODELS
 from manyclass.parts import Part, Setting
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
-from manyclass.training.checkpoint import EVERY
 
 LEFT_OUT = ("verbose", "warm_start")  # see --progress; what is fitted has no fit before it
 PARTS: dict[str, Mapping[str, type[Part]]] = {
@@ -22,15 +32,92 @@ PARTS: dict[str, Mapping[str, type[Part]]] = {
     "local_step": LOCAL_STEPS,
     "posterior": POSTERIORS,
 }
+Arguments = TypeVar("Arguments")
 
 
-def documented_parameters(estimator: type) -> dict[str, tuple[str, str]]:
-    """Return the type and the text of each parameter in the numpydoc section Parameters; empty without docstrings."""
-    section = re.search(r"^Parameters\n-+\n(.*?)(?=\n\S[^\n]*\n-+\n|\Z)", inspect.getdoc(estimator) or "", re.S | re.M)
+def documented_parameters(documented: type) -> dict[str, tuple[str, str]]:
+    """Return the type and the text of each parameter in the numpydoc section of a class; empty without docstrings."""
+    sections = r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=\n\S[^\n]*\n-+\n|\Z)"
+    section = re.search(sections, inspect.getdoc(documented) or "", re.S | re.M)
     found = {}
-    for entry in re.finditer(r"^(\w+) : ([^\n]*)\n((?:[ ]+[^\n]*\n?|\n)*)", section[1] if section else "", re.M):
-        found[entry[1]] = (entry[2], " ".join(entry[3].replace("\\|", "|").split()))
+    entries = r"^(\w+(?:, \w+)*) : ([^\n]*)\n((?:[ ]+[^\n]*\n?|\n)*)"
+    for entry in re.finditer(entries, section[1] if section else "", re.M):
+        text = " ".join(entry[3].replace("\\|", "|").split())
+        found |= dict.fromkeys(entry[1].split(", "), (entry[2], text))
     return found
+
+
+# Commands
+
+
+def add_arguments(parser: argparse.ArgumentParser, kind: type, add: Callable[..., Any] | None = None) -> None:
+    """Add an argument for each field of a dataclass, and a group for each field that is a dataclass.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    kind : dataclass
+    add : callable, optional
+        Method `add_argument` of a group of the parser; by default that of the parser.
+    """
+    documented: dict[str, tuple[str, str]] = {}
+    for base in reversed(kind.__mro__):  # what several commands have is documented once, in a base class
+        documented |= documented_parameters(base)
+    hints, told = get_type_hints(kind), {one.name: one.metadata.get("help") for one in fields(kind)}
+    # Options that a command shares with others come behind its own.
+    shared = [one.name for one in fields(kind) if one.kw_only and one.name not in kind.__annotations__]
+    parameters = inspect.signature(kind).parameters
+    for name in sorted(parameters, key=shared.__contains__):
+        hint, parameter, (metavar, text) = hints[name], parameters[name], documented.get(name, (None, ""))
+        text = told[name] or text
+        if is_dataclass(hint) and isinstance(hint, type):
+            title, _, about = (inspect.getdoc(hint) or "").partition("\n\n")
+            about = re.split(r"(?:Parameters|Attributes)\n-+\n", about)[0].strip()
+            add_arguments(parser, hint, parser.add_argument_group(title.rstrip("."), about or None).add_argument)
+        elif hint is not argparse.Namespace:
+            _add_argument(add or parser.add_argument, parameter, hint, metavar, text)
+
+
+def _add_argument(
+    add: Callable[..., Any], parameter: inspect.Parameter, hint: Any, metavar: str | None, text: str
+) -> None:
+    """Add the argument of one field."""
+    required = parameter.default is inspect.Parameter.empty
+    default = None if required else parameter.default
+    described: dict[str, Any] = {"help": text.replace("%", "%%"), "default": default}
+    several = get_origin(hint) in (Union, UnionType)
+    kind = next(one for one in get_args(hint) if one is not NoneType) if several else hint
+    if kind is bool:
+        described["action"] = "store_true" if default is False else argparse.BooleanOptionalAction
+    elif get_origin(kind) is Literal:
+        described["choices"] = get_args(kind)
+    else:
+        described["metavar"] = metavar if metavar and metavar.isupper() else None
+        described["type"] = kind if kind in (int, float) else None
+    if get_origin(kind) is list:
+        described["action"] = "append"
+    if get_origin(kind) is tuple:
+        described["nargs"] = "+"
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        flag = "--" + parameter.name.replace("_", "-") if len(parameter.name) > 1 else "-" + parameter.name
+        add(flag, dest=parameter.name, required=required, **described)
+    else:
+        add(parameter.name, **described, **({} if required else {"nargs": "?"}))
+
+
+def arguments_from(args: argparse.Namespace, kind: type[Arguments]) -> Arguments:
+    """Return the dataclass of a command with what was parsed; a field that is a Namespace has all of it."""
+    hints = get_type_hints(kind)
+    found: dict[str, Any] = {}
+    for name in inspect.signature(kind).parameters:
+        if hints[name] is argparse.Namespace:
+            found[name] = args
+        else:
+            found[name] = arguments_from(args, hints[name]) if is_dataclass(hints[name]) else getattr(args, name)
+    return kind(**found)
+
+
+# Estimators
 
 
 def add_parameters(parser: argparse.ArgumentParser, estimator: type, prefix: str = "") -> None:
@@ -38,43 +125,14 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type, prefix: str
     group = parser.add_argument_group(f"parameters of {estimator.__name__}")
     documented = documented_parameters(estimator)
     for name, parameter in inspect.signature(estimator).parameters.items():
-        if name in LEFT_OUT:
-            continue
-        group.add_argument(
-            "--" + (prefix + name).replace("_", "-"),
-            dest=prefix + name,
-            **option(parameter, *documented.get(name, ("", ""))),
-        )
+        if name not in LEFT_OUT:
+            flag = "--" + (prefix + name).replace("_", "-")
+            group.add_argument(flag, dest=prefix + name, **option(parameter, *documented.get(name, ("", ""))))
     kinds = _kinds(estimator)
     if kinds:
         text = "a parameter of a part, such as solver__decay=0.7 with --solver implicit; may be given several times"
         group.add_argument("--set", action="append", default=[], metavar="PART__NAME=VALUE", help=text)
         parser.epilog = _parts_in_words(kinds)
-
-
-def add_progress(parser: argparse.ArgumentParser) -> None:
-    """Add the option --progress; see `shows_progress`."""
-    text = "tell on stderr how far it is, from the first second on: a bar on a terminal, else lines"
-    parser.add_argument("--progress", action=argparse.BooleanOptionalAction, default=True, help=text)
-
-
-def shows_progress(args: argparse.Namespace) -> bool:
-    """Whether to tell of progress."""
-    return bool(args.progress)
-
-
-def add_checkpoints(parser: argparse.ArgumentParser) -> None:
-    """Add the options of checkpoints; see `checkpoints_from`."""
-    add = parser.add_argument
-    add("--checkpoint", metavar="DIR", help="write there now and then what a training that is stopped can go on from")
-    add("--every", metavar="WHEN", default=EVERY, help="a time, as 30s, 10min or 2h, or a number of passes")
-    add("--resume", action="store_true", help="go on from the checkpoints in DIR, if there are any")
-
-
-def checkpoints_from(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what `fit` takes of these options."""
-    every = int(args.every) if args.every.isdigit() else args.every
-    return {"checkpoint": args.checkpoint, "every": every, "resume": args.resume}
 
 
 def _kinds(estimator: type) -> dict[str, Mapping[str, type[Part]]]:
@@ -116,7 +174,7 @@ def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "")
     names = [name for name in inspect.signature(estimator).parameters if name not in LEFT_OUT]
     found = {name: getattr(args, prefix + name) for name in names}
     kinds = _kinds(estimator)
-    for setting in getattr(args, "set", []) if kinds else []:
+    for setting in args.set if kinds else []:
         name, equals, text = setting.partition("=")
         kind, _, own = name.partition("__")
         if not equals or not own or kind not in kinds:
