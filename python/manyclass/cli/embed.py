@@ -53,7 +53,9 @@ def run(args: Arguments) -> int:
     names, vectors = _vectors(args)
     if args.output and args.output.endswith(".npy"):
         with replacing(args.output) as file:
-            np.save(file, vectors)
+            # Not by np.save, which asks a file for its position: a pipe has none.
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(vectors))
+            file.write(vectors.data)
         return 0
     heads = [[] for _ in vectors] if names is None else [[name] for name in names]
     rows = [[*head, *(f"{value:.7g}" for value in vector)] for head, vector in zip(heads, vectors, strict=True)]
@@ -83,4 +85,5 @@ def _vectors(args: Arguments) -> tuple[list[str] | None, NDArray[np.float32]]:
     except AttributeError as error:
         raise ValueError(f"{args.model}: {error}") from error
     data = read(args.reading, args.data, expected_by(model, need_label=False))
-    return None, model.embed(features(args.reading, data.records.X, getattr(model, "vectorizer_", None)))
+    X = features(args.reading, data.records.X, getattr(model, "vectorizer_", None))
+    return None, np.ascontiguousarray(model.embed(X))
