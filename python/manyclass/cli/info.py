@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from manyclass.classifiers.files import FORMAT
-from manyclass.classifiers.saving import Classifier, load, load_notes
+from manyclass.classifiers.saving import load
 from manyclass.cli.messages import print_table, waiting
+from manyclass.cli.models import changed_parameters, describe_model
 from manyclass.cli.reading import Data, Expected, Reading, read
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import holds_words, is_binary_word2vec, word_vectors
@@ -70,40 +71,6 @@ def _described(args: Arguments) -> dict[str, Any]:
     return {**_of_features(data), **_of_labels(data), **size}
 
 
-def describe_model(path: str, model: Classifier) -> dict[str, Any]:
-    """Return what is told of the model that was loaded from a file."""
-    curve, vectorizer = model.loss_curve_, getattr(model, "vectorizer_", None)
-    texts = "not read"
-    if vectorizer is not None:
-        texts = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
-        texts += f", {_changed(vectorizer)}"
-    several = bool(getattr(model, "multilabel_", False))
-    return {
-        "kind": f"model, {type(model).__name__}",
-        "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
-        "features": model.n_features_in_,
-        "classes": len(model.classes_),
-        "labels": f"{model.classes_.dtype}, {model.classes_[0]} ... {model.classes_[-1]}",
-        "labels_of_a_row": f"several, {model.n_labels_} on average" if several else "one",
-        "texts": texts,
-        **model.storage(),
-        "file_bytes": os.path.getsize(path),
-        "passes": model.n_iter_,
-        "running_loss": round(float(curve[-1]), 6) if len(curve) else None,
-        "parameters": _changed(model),
-        "chosen_in_fit": ", ".join(f"{k}={v!r}" for k, v in getattr(model, "resolved_params_", {}).items())
-        or "nothing",
-        "reading": ", ".join(f"{k}={v}" for k, v in load_notes(path).items()) or "not recorded",
-    }
-
-
-def _changed(fitted: Any) -> str:
-    """The parameters that are not at their defaults."""
-    defaults = type(fitted)().get_params()
-    changed = [f"{k}={v!r}" for k, v in fitted.get_params(deep=False).items() if repr(v) != repr(defaults[k])]
-    return ", ".join(changed) or "all at their defaults"
-
-
 def _of_index(path: str, kind: type[Index]) -> dict[str, Any]:
     index = kind.load(path)
     return {
@@ -112,7 +79,7 @@ def _of_index(path: str, kind: type[Index]) -> dict[str, Any]:
         "features": index.n_features_in_,
         "clusters": index.n_clusters_,
         "probed_clusters": index.n_probe_,
-        "parameters": _changed(index),
+        "parameters": changed_parameters(index),
         "file_bytes": os.path.getsize(path),
     }
 

@@ -1,7 +1,8 @@
-"""The model that a command works on: its arguments, how it is loaded, and its evaluation on labelled rows."""
+"""The model that a command works on: its arguments, how it is loaded and described, and its evaluation."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from manyclass import metrics
 from manyclass.classifiers.base import uncalibrated_confidence
@@ -17,6 +19,7 @@ from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.cli.messages import note, print_table, waiting
 from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, rows_of
 from manyclass.datasets import first_label
+from manyclass.model.tensor_file import open_tensors
 
 PLACES = (1, 3, 5)  # k of P@k and its kin
 LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can tell
@@ -90,6 +93,41 @@ def check_recall(recall: float | None, approximate: object) -> None:
     """Raise ValueError for a recall without the index that has one."""
     if recall is not None and not approximate:
         raise ValueError(f"--recall is {recall}, which has no effect without --approximate")
+
+
+def describe_model(path: str, model: Classifier) -> dict[str, Any]:
+    """Return what is told of the model that was loaded from a file."""
+    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
+    vectorizer = getattr(model, "vectorizer_", None)
+    texts, labels = "not read", "one"
+    if isinstance(model, LabelClassifier) and model.multilabel_:
+        labels = f"several, {model.n_labels_} on average"
+    if vectorizer is not None:
+        texts = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
+        texts += f", {changed_parameters(vectorizer)}"
+    return {
+        "kind": f"model, {type(model).__name__}",
+        "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
+        "features": model.n_features_in_,
+        "classes": len(model.classes_),
+        "labels": f"{model.classes_.dtype}, {model.classes_[0]} ... {model.classes_[-1]}",
+        "labels_of_a_row": labels,
+        "texts": texts,
+        **model.storage(),
+        "file_bytes": os.path.getsize(path),
+        "passes": model.n_iter_,
+        "running_loss": round(float(curve[-1]), 6) if len(curve) else None,
+        "parameters": changed_parameters(model),
+        "chosen_in_fit": ", ".join(f"{name}={value!r}" for name, value in chosen.items()) or "nothing",
+        "reading": ", ".join(f"{name}={value}" for name, value in load_notes(path).items()) or "not recorded",
+    }
+
+
+def changed_parameters(fitted: BaseEstimator) -> str:
+    """Return the parameters that are not at their defaults."""
+    defaults = type(fitted)().get_params()
+    changed = [f"{k}={v!r}" for k, v in fitted.get_params(deep=False).items() if repr(v) != repr(defaults[k])]
+    return ", ".join(changed) or "all at their defaults"
 
 
 # Evaluation

@@ -39,7 +39,7 @@ def documented_parameters(documented: type) -> dict[str, tuple[str, str]]:
     """Return the type and the text of each parameter in the numpydoc section of a class; empty without docstrings."""
     sections = r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=\n\S[^\n]*\n-+\n|\Z)"
     section = re.search(sections, inspect.getdoc(documented) or "", re.S | re.M)
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     entries = r"^(\w+(?:, \w+)*) : ([^\n]*)\n((?:[ ]+[^\n]*\n?|\n)*)"
     for entry in re.finditer(entries, section[1] if section else "", re.M):
         text = " ".join(entry[3].replace("\\|", "|").split())

@@ -19,9 +19,8 @@ import numpy as np
 
 from manyclass.checks import check_number
 from manyclass.classifiers.saving import load, load_notes
-from manyclass.cli.info import describe_model
 from manyclass.cli.messages import note, waiting
-from manyclass.cli.models import check_recall, expected_by
+from manyclass.cli.models import check_recall, describe_model, expected_by
 from manyclass.cli.reading import Reading, features, read, rows_of
 from manyclass.serving.predictor import Limits, Predictor
 

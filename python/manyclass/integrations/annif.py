@@ -18,11 +18,14 @@ from typing import Any, TypeVar
 import annif.backend
 import annif.default_config
 import annif.eval
+import annif.util
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from annif.backend import backend, hyperopt, mixins
 from annif.exception import ConfigurationException, NotInitializedException, NotSupportedException
 from annif.suggestion import SubjectSuggestion, SuggestionBatch
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from manyclass.datasets import load_csr, save_csr
 from manyclass.integrations.subject_model import PARAMETERS, Estimator, SubjectModel, estimator_from
@@ -86,6 +89,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
         estimator = self.estimator(params, jobs)
         options = self._vectorizer_options(params)
+        vectorizer = None
         if corpus == "cached":
             self.info("reusing cached training data")
             self._check_cached(options)
@@ -93,10 +97,16 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         elif corpus.is_empty():
             raise NotSupportedException("training with no documents", backend_id=self.backend_id)
         else:
-            X, Y = self._vectors(corpus, options)
-            save_csr(self._path(self.TRAIN_FILE), X, Y)
+            vectorizer, X, Y = self._vectors(corpus, options)
         self.info(f"training on {X.shape[0]} documents with {X.shape[1]} features")
-        self._told(lambda: SubjectModel.fit(estimator, X, Y)).save(self._path(self.MODEL_FILE))
+        model = self._told(lambda: SubjectModel.fit(estimator, X, Y))
+        # Files are written once training has succeeded: a new vectorizer beside an old model would make rows of words
+        # that the model takes for others.
+        if vectorizer is not None:
+            save_csr(self._path(self.TRAIN_FILE), X, Y)
+            self.vectorizer = vectorizer
+            annif.util.atomic_save(vectorizer, self.datadir, self.VECTORIZER_FILE, method=joblib.dump)
+        model.save(self._path(self.MODEL_FILE))
         self._model = None  # what is trained is loaded from its file
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
@@ -118,8 +128,8 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         X = sp.csr_array(self.vectorizer.transform([document.text for document in documents]), dtype=np.float32)
         return suggestion_batch(self._model, X, self.project.subjects, int(params["limit"]))
 
-    def _vectors(self, corpus: Any, options: dict[str, Any]) -> tuple[sp.csr_array, sp.csr_array]:
-        """Read the documents once: their TF-IDF and their subjects."""
+    def _vectors(self, corpus: Any, options: dict[str, Any]) -> tuple[TfidfVectorizer, sp.csr_array, sp.csr_array]:
+        """Read the documents once: a vectorizer of their words, their TF-IDF and their subjects."""
         subjects: list[list[int]] = []
 
         def texts() -> Iterator[str]:
@@ -127,11 +137,13 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
                 subjects.append(sorted(document.subject_set))
                 yield document.text
 
+        words = self.project.analyzer.tokenize_words
+        vectorizer = TfidfVectorizer(**options, tokenizer=words, token_pattern=None)
         try:
-            X = self.create_vectorizer(texts(), {**options, "tokenizer": self.project.analyzer.tokenize_words})
+            X = vectorizer.fit_transform(texts())
         except ValueError as error:  # no word of any document is frequent enough
             raise NotSupportedException(f"no features: {error}", backend_id=self.backend_id) from error
-        return sp.csr_array(X, dtype=np.float32), self._indicator(subjects)
+        return vectorizer, sp.csr_array(X, dtype=np.float32), self._indicator(subjects)
 
     def _indicator(self, subjects: Sequence[Sequence[int]]) -> sp.csr_array:
         """The subjects of documents as a matrix with a column for each of the vocabulary."""
@@ -172,13 +184,8 @@ def suggestion_batch(model: SubjectModel, X: sp.csr_array, subjects: Any, limit:
     """Annif's form of the suggestions for some documents; ones without a known word have none."""
     found, scores = model.suggest(X, limit)
     rows = [
-        [
-            SubjectSuggestion(subject, score)
-            for subject, score in zip(found[i].tolist(), scores[i].tolist(), strict=True)
-        ]
-        if n_words
-        else []
-        for i, n_words in enumerate(np.diff(X.indptr))
+        list(map(SubjectSuggestion, own, own_scores)) if n_words else []
+        for n_words, own, own_scores in zip(np.diff(X.indptr), found.tolist(), scores.tolist(), strict=True)
     ]
     return SuggestionBatch.from_sequence(rows, subjects)
 
@@ -245,12 +252,8 @@ class Optimizer(hyperopt.HyperparameterOptimizer):
         return hyperopt.HPRecommendation(lines=lines, score=study.best_value)
 
 
-def _backend() -> type[ManyclassBackend]:
-    return ManyclassBackend
-
-
 # Annif has no other way to register a backend.
-annif.backend._backend_fns[NAME] = _backend
+annif.backend._backend_fns[NAME] = lambda: ManyclassBackend
 
 if __name__ == "__main__":
     import annif.cli
