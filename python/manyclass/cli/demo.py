@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -89,15 +90,8 @@ def run(args: Arguments) -> int:
     n_threads = n_threads_from(args.n_jobs)
     print("\n".join(opening(n_classes, n_samples)), flush=True)
     with waiting("making the data", shown=args.progress):
-        data = make_planted(
-            n_samples,
-            n_classes,
-            N_FEATURES,
-            n_test=SAMPLE,
-            nnz=NNZ,
-            scale=SCALE,
-            random_state=args.random_state,
-        )
+        how: dict[str, Any] = {"n_test": SAMPLE, "nnz": NNZ, "scale": SCALE, "random_state": args.random_state}
+        data = make_planted(n_samples, n_classes, N_FEATURES, **how)
     ours = _manyclass(args, data)
     peer, n_peer_classes = _scikit_learn(args, data, max(LEAST_SECONDS, ours.seconds or 0))
     rule = _measured("the rule itself, which nothing can beat", data, _rule(data, n_threads))

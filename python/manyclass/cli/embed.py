@@ -7,7 +7,6 @@ written, without any data. A line of TSV is a vector; that of a word or a class 
 
 from __future__ import annotations
 
-import sys
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.cli.messages import check_writable, waiting
 from manyclass.cli.models import OnMappedModel, expected_by
 from manyclass.cli.reading import features, read
+from manyclass.cli.shared import text_output
 from manyclass.cli.sources import Source, is_safetensors
 from manyclass.cli.vectors import as_lines, check_known, holds_words, named_vectors
 from manyclass.model.tensor_file import replacing
@@ -59,11 +59,8 @@ def run(args: Arguments) -> int:
         return 0
     heads = [[] for _ in vectors] if names is None else [[name] for name in names]
     rows = [[*head, *(f"{value:.7g}" for value in vector)] for head, vector in zip(heads, vectors, strict=True)]
-    if args.output:
-        with replacing(args.output) as file:
-            file.write(as_lines(rows).encode())
-    else:
-        sys.stdout.write(as_lines(rows))
+    with text_output(args.output) as out:
+        out.write(as_lines(rows))
     return 0
 
 
@@ -85,5 +82,5 @@ def _vectors(args: Arguments) -> tuple[list[str] | None, NDArray[np.float32]]:
     except AttributeError as error:
         raise ValueError(f"{args.model}: {error}") from error
     data = read(args.reading, args.data, expected_by(model, need_label=False))
-    X = features(args.reading, data.records.X, getattr(model, "vectorizer_", None))
+    X = features(args.reading, data.X, getattr(model, "vectorizer_", None))
     return None, np.ascontiguousarray(model.embed(X))

@@ -61,7 +61,7 @@ def run(args: Arguments) -> int:
     rows = labelled_rows(args.reading, args.data, expected, which)
     weights = None
     if args.propensities:
-        records = read(args.reading, args.propensities, expected).records
+        records = read(args.reading, args.propensities, expected)
         Y = records.Y if which == "all" else of_first_labels(records.Y)
         weights = _propensities(model.classes_, records.labels, Y)
     result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)

@@ -32,7 +32,8 @@ from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli.messages import INTERRUPTED, check_writable, interrupted, note, print_table, waiting, written
 from manyclass.cli.models import expected_by, print_evaluation, takes_several
 from manyclass.cli.options import add_parameters, parameters_from
-from manyclass.cli.reading import Data, Expected, Labelled, Reading, features, labelled, labelled_rows, read
+from manyclass.cli.reading import Expected, Labelled, Reading, features, labelled, labelled_rows, read
+from manyclass.cli.records import Records
 from manyclass.cli.shared import CheckpointOptions, WithProgress
 from manyclass.cli.streams import Streaming, labels_in, stream_of
 from manyclass.datasets import TextVectorizer, first_label
@@ -168,14 +169,14 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizer: TextVectorizer)
     begin = time.perf_counter()
     asked = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
     data = read(args.reading, args.data, asked)
-    is_text = isinstance(data.records.X, list)
+    is_text = isinstance(data.X, list)
     if is_text:
-        with waiting(f"counting the words of {len(data.records.X)} texts"):
-            vectorizer.fit(data.records.X)
+        with waiting(f"counting the words of {len(data.X)} texts"):
+            vectorizer.fit(data.X)
     else:
         _refuse_text_options(vectorizer, f"{data.name} is read as {data.form}")
     which = _which_labels(args, data)
-    rows = labelled(data, features(args.reading, data.records.X, vectorizer), which)
+    rows = labelled(data, features(args.reading, data.X, vectorizer), which)
     test = None
     if args.test:
         names = np.asarray(rows.X.columns, dtype=object) if hasattr(rows.X, "columns") else None
@@ -197,14 +198,14 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizer: TextVectorizer)
     table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
     if is_text:
         model.vectorizer_ = vectorizer
-    _save(args, model, args.reading.notes(data.form, one_based=data.records.one_based), table)
+    _save(args, model, args.reading.notes(data.form, one_based=data.one_based), table)
     return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
 
 
-def _which_labels(args: Arguments, data: Data) -> str:
+def _which_labels(args: Arguments, data: Records) -> str:
     if args.labels != "auto":
         return args.labels
-    several = bool(np.any(np.diff(data.records.Y.indptr) > 1))
+    several = bool(np.any(np.diff(data.Y.indptr) > 1))
     return "all" if several and args.estimator == "margin" else "first"
 
 

@@ -13,7 +13,8 @@ from manyclass.classifiers.files import FORMAT
 from manyclass.classifiers.saving import load
 from manyclass.cli.messages import print_table, waiting
 from manyclass.cli.models import changed_parameters, describe_model
-from manyclass.cli.reading import Data, Expected, Reading, read
+from manyclass.cli.reading import Expected, Reading, read
+from manyclass.cli.records import Records
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import holds_words, is_binary_word2vec, word_vectors
 from manyclass.model.tensor_file import open_tensors
@@ -103,8 +104,8 @@ def _of_words(path: str) -> dict[str, Any]:
     }
 
 
-def _of_labels(data: Data) -> dict[str, Any]:
-    Y, names = data.records.Y, data.records.labels
+def _of_labels(data: Records) -> dict[str, Any]:
+    Y, names = data.Y, data.labels
     labels_per_row, n_rows = np.diff(Y.indptr), max(1, Y.shape[0])
     about = {
         "labels": len(names),
@@ -116,8 +117,8 @@ def _of_labels(data: Data) -> dict[str, Any]:
     return about | ({"names": f"{names[0]} ... {names[-1]}"} if named else {})
 
 
-def _of_features(data: Data) -> dict[str, Any]:
-    X, Y = data.records.X, data.records.Y
+def _of_features(data: Records) -> dict[str, Any]:
+    X, Y = data.X, data.Y
     if isinstance(X, list):
         lengths = np.array([len(text.split()) for text in X], dtype=np.int64)
         words = _spread(lengths, float(lengths.mean()) if len(X) else 0)

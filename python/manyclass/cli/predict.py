@@ -10,10 +10,7 @@ pairs, best first.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import sys
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import IO, Any, Literal
@@ -26,9 +23,9 @@ from manyclass.checks import check_number
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.messages import check_writable, note
 from manyclass.cli.models import OnMappedModel, check_recall, expected_by
-from manyclass.cli.reading import Data, features, known_labels, read, rows_of
-from manyclass.cli.shared import WithProgress
-from manyclass.model.tensor_file import replacing
+from manyclass.cli.reading import features, known_labels, read, rows_of
+from manyclass.cli.records import Records
+from manyclass.cli.shared import WithProgress, text_output
 from manyclass.training.progress import progress_bar
 
 K, RECALL = 5, 0.95
@@ -89,14 +86,14 @@ def run(args: Arguments) -> int:
         raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
     args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
     data = read(args.reading, args.data, expected_by(model, need_label=False))
-    with _output(args.output) as out:
+    with text_output(args.output) as out:
         _write(args, model, names, k, data, out)
     return 0
 
 
-def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data: Data, out: IO[str]) -> None:
+def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data: Records, out: IO[str]) -> None:
     step = max(1, BLOCK_CELLS // k)
-    n_rows = data.records.n_rows
+    n_rows = data.n_rows
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
     seen = _labels_to_exclude(model.classes_, data) if args.exclude_labels else None
     least = _least_score(args.threshold, is_probability=hasattr(model, "predict_proba"))
@@ -106,7 +103,7 @@ def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data
     with contextlib.closing(bar):
         for first in range(0, n_rows, step):
             some = slice(first, first + step)
-            rows = features(args.reading, rows_of(data.records.X, some), getattr(model, "vectorizer_", None))
+            rows = features(args.reading, rows_of(data.X, some), getattr(model, "vectorizer_", None))
             labels, scores = model.predict_top_k(rows, k, **how, exclude=None if seen is None else seen[some])
             found = scores > least  # the score of a label that is missing is -inf
             shown = names[np.searchsorted(model.classes_, labels[found])].tolist()
@@ -117,10 +114,10 @@ def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data
             bar.update(len(labels))
 
 
-def _labels_to_exclude(classes: NDArray[Any], data: Data) -> sp.csr_array:
-    if data.records.Y.nnz == 0:
+def _labels_to_exclude(classes: NDArray[Any], data: Records) -> sp.csr_array:
+    if data.Y.nnz == 0:
         raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
-    seen = known_labels(classes, data.records.labels, data.records.Y)
+    seen = known_labels(classes, data.labels, data.Y)
     seen.sort_indices()
     return seen
 
@@ -161,16 +158,3 @@ def _line(form: str, row: int, labels: list[Any], values: list[float]) -> str:
         return json.dumps(found, ensure_ascii=False)
     between, behind = (":", " ") if form == "xmc" else ("\t", "\t")
     return behind.join(f"{label}{between}{value:.6g}" for label, value in zip(labels, values, strict=True))
-
-
-@contextlib.contextmanager
-def _output(path: str | None) -> Iterator[IO[str]]:
-    """Give stdout, or a file that appears under its name once it is complete."""
-    if path is None:
-        yield sys.stdout
-        return
-    with replacing(path) as raw:
-        text = io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
-        yield text
-        text.flush()
-        text.detach()

@@ -144,16 +144,7 @@ class Expected:
     n_jobs: int | None = None
 
 
-@dataclass(frozen=True)
-class Data:
-    """What was read: the rows, what messages call them, and the form that they had."""
-
-    records: Records
-    name: str
-    form: str
-
-
-def read(reading: Reading, path: str, expected: Expected) -> Data:
+def read(reading: Reading, path: str, expected: Expected) -> Records:
     """Read data, with names for their labels where a file of names is given.
 
     Raises
@@ -171,9 +162,9 @@ def read(reading: Reading, path: str, expected: Expected) -> Data:
             if form not in USED_BY[name]:
                 option = "--" + name.replace("_", "-")
                 raise ValueError(f"{option} is for {', '.join(USED_BY[name])}; {source.name} is read as {form}")
-        records = _read(reading, source, form, expected)
+        records = replace(_read(reading, source, form, expected), name=source.name, form=form)
     if reading.label_names:
-        records = named(records, reading, source.name)
+        records = named(records, reading)
     if expected.exact and isinstance(records.X, list) and expected.vectorizer is None:
         raise ValueError(
             f"{source.name} is read as {form}, texts; the model has no text vectorizer: it was fitted on rows of "
@@ -181,7 +172,7 @@ def read(reading: Reading, path: str, expected: Expected) -> Data:
         )
     if expected.exact and not isinstance(records.X, list):
         _check_width(source.name, records.X.shape[1], expected)
-    return Data(records, source.name, form)
+    return records
 
 
 def _read(reading: Reading, source: Source, form: str, expected: Expected) -> Records:
@@ -216,7 +207,7 @@ def _check_width(name: str, width: int | None, expected: Expected) -> None:
         raise ValueError(f"{name} has {width} features; the model was fitted on {expected.n_features}")
 
 
-def named(records: Records, reading: Reading, name: str) -> Records:
+def named(records: Records, reading: Reading) -> Records:
     """Give labels that are numbers their names.
 
     Raises
@@ -227,10 +218,10 @@ def named(records: Records, reading: Reading, name: str) -> Records:
     names, path, labels, Y = reading.names(), reading.label_names, records.labels, records.Y
     used = np.unique(Y.indices)
     if labels.dtype.kind not in "iu":
-        raise ValueError(f"{name} has labels with names, such as {labels[0]!r}; --label-names is for numbers")
+        raise ValueError(f"{records.name} has labels with names, such as {labels[0]!r}; --label-names is for numbers")
     for label in labels[used]:
         if not 0 <= label < len(names):
-            raise ValueError(f"{path} has {len(names)} names; {name} has the label {label}")
+            raise ValueError(f"{path} has {len(names)} names; {records.name} has the label {label}")
     own = np.array([names[label] for label in labels[used]], dtype=object)
     distinct, first, counts = np.unique(own, return_inverse=True, return_counts=True)
     if len(distinct) < len(own):
@@ -286,16 +277,16 @@ class Labelled:
 def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | None = None) -> Labelled:
     """Read labelled rows; see `labelled`. `which` None: all labels where several are expected, else the first."""
     data = read(reading, path, expected)
-    X = features(reading, data.records.X, expected.vectorizer)
+    X = features(reading, data.X, expected.vectorizer)
     return labelled(data, X, which or ("all" if expected.several else "first"))
 
 
-def labelled(data: Data, X: Any, which: str) -> Labelled:
+def labelled(data: Records, X: Any, which: str) -> Labelled:
     """Keep the rows that have a label and a feature; tell on stderr what was dropped or has further labels.
 
     Parameters
     ----------
-    data : Data
+    data : Records
     X : csr_array or DataFrame
         Their features.
     which : {"first", "all", "one"}
@@ -306,7 +297,7 @@ def labelled(data: Data, X: Any, which: str) -> Labelled:
     ValueError
         If a row has several labels and may not, or no row is left.
     """
-    Y = data.records.Y
+    Y = data.Y
     several = int(np.sum(np.diff(Y.indptr) > 1))
     if several and which == "one":
         raise ValueError(f"{data.name}: {several} rows have several labels; choose --labels first or --labels all")
@@ -325,7 +316,7 @@ def labelled(data: Data, X: Any, which: str) -> Labelled:
         raise ValueError(f"{data.name}: no row has a label and a feature")
     if which != "all" and several:
         Y = of_first_labels(Y)
-    return Labelled(X, Y, data.records.labels, dropped)
+    return Labelled(X, Y, data.labels, dropped)
 
 
 def of_first_labels(Y: sp.csr_array) -> sp.csr_array:

@@ -35,12 +35,16 @@ class Records:
         The label of each column, sorted: numbers or str.
     one_based : bool
         Whether the first feature of a text has number 1.
+    name, form : str
+        What messages call the data, and the form that they had.
     """
 
     X: Any
     Y: sp.csr_array
     labels: NDArray[Any]
     one_based: bool = False
+    name: str = ""
+    form: str = ""
 
     @property
     def n_rows(self) -> int:

@@ -82,8 +82,8 @@ def run(args: Arguments) -> int:
     reading.take(load_notes(args.model))
     predictor = Predictor(model, args.limits, args.k, normalize=bool(reading.normalize))
     if args.approximate:
-        records = read(reading, args.approximate, expected_by(model, need_label=False)).records
-        X = features(reading, rows_of(records.X, slice(TUNE_ROWS)), getattr(model, "vectorizer_", None))
+        data = read(reading, args.approximate, expected_by(model, need_label=False))
+        X = features(reading, rows_of(data.X, slice(TUNE_ROWS)), getattr(model, "vectorizer_", None))
         with waiting("building the index"):
             predictor.build_index(np.asarray(X, np.float32) if hasattr(X, "columns") else X, args.recall or RECALL)
     told["serving"] = asdict(args.limits) | predictor.about()
