@@ -30,7 +30,8 @@ from manyclass.choosing.softmax_plans import (
     takes_full_passes,
 )
 from manyclass.choosing.trials import Trials
-from manyclass.classifiers.partial_fit import check_features, go_on_warm, scaled_for_call
+from manyclass.classifiers.data import scaled_for_call
+from manyclass.classifiers.partial_fit import check_features
 from manyclass.classifiers.planner import Planner, Settlement, resolved
 from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.targets import find_positions, positions_of
@@ -120,7 +121,7 @@ class SoftmaxPlanner(Planner):
             return fit_softmax(parameters, own.check(), points, watch, given)
         if points.several or not isinstance(state.weights, LinearWeights):
             refuse_candidates(given.candidates)
-            return go_on_warm(own, state, points, watch)
+            return own.go_on_warm(state, points, watch)
         known = replace(own, parameters=resolved(parameters, state))
         start = warm_start_of(state, points)
         found = fit_softmax(known.parameters, known.check(), points, watch, replace(given, start=start))

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number
 from manyclass.cli.messages import note, waiting
-from manyclass.cli.records import Header, Records, read_binary, read_fasttext, read_svmlight, read_text, read_xmc
+from manyclass.cli.records import Records, read_binary, read_fasttext, read_svmlight, read_text, read_xmc
 from manyclass.cli.sources import HEAD, STDIN, Form, Source, header_width
 from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import TextVectorizer, first_label, l2_normalize
+from manyclass.datasets.tables import DELIMITERS
+from manyclass.datasets.xmc import Header
 
-TABLES = ("csv", "tsv")
+TABLES = tuple(DELIMITERS)
 # Options that only some forms use.
 USED_BY = {
     "label_column": TABLES,
@@ -35,7 +37,7 @@ NOTES = ("form", "one_based", "normalize", "label_column", "text_column", "label
 class Reading:
     """Reading of the data.
 
-    forms of data (plain, .gz or .xz; guessed from the name and the first line, or named by --format):
+    forms of data (plain or compressed; guessed from the name and the first line, or named by --format):
       xmc       the extreme classification repository's: lines `l1,l2,... j:v j:v ...`, optional first line `N D L`
       svmlight  lines `label j:v j:v ...`, the first feature having number 1
       csv, tsv  a table whose first line names the columns: numeric features, or text (--text-column), and labels
@@ -186,7 +188,7 @@ def _read(reading: Reading, source: Source, form: str, expected: Expected) -> Re
             separator=reading.label_separator or ("," if expected.several else None),
             need_label=expected.need_label,
         )
-        return read_table(source, "," if form == "csv" else "\t", columns)
+        return read_table(source, DELIMITERS[form], columns)
     if form == "text":
         return read_text(source, reading.label_separator)
     if form == "fasttext":

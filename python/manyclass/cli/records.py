@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,10 +14,8 @@ from numpy.typing import NDArray
 from manyclass.checks import n_threads_from
 from manyclass.cli.sources import LABEL, Source
 from manyclass.datasets import load_csr, load_xmc
-from manyclass.datasets.xmc import parse_xmc
-
-Header = bool | Literal["auto"]
-_CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}")  # integers that are written in one way, and fit into 64 bits
+from manyclass.datasets.tables import all_integers
+from manyclass.datasets.xmc import Header, Layout, parse_xmc
 
 
 @dataclass(frozen=True)
@@ -56,14 +53,16 @@ def read_xmc(
     source: Source, header: Header, one_based: bool, n_features: int | None, n_jobs: int | None, cache: bool
 ) -> Records:
     """Read rows `l1,l2,... j:v j:v ...`, or what `save_csr` has written of them; see `load_xmc`."""
-    how: dict[str, Any] = {"header": header, "zero_based": not one_based, "n_features": n_features}
     if source.content is None:
-        X, Y = load_xmc(source.path, **how, n_jobs=n_jobs, cache=cache)
+        zero_based = not one_based
+        X, Y = load_xmc(
+            source.path, header=header, zero_based=zero_based, n_features=n_features, n_jobs=n_jobs, cache=cache
+        )
     else:
         if cache:
             raise ValueError(f"--cache needs a file; {source.name} is none")
-        raw = np.frombuffer(source.content, np.uint8)
-        X, Y = parse_xmc(raw, source.name, **how, n_threads=n_threads_from(n_jobs))
+        raw = np.frombuffer(source.read(), np.uint8)
+        X, Y = parse_xmc(raw, source.name, Layout(header, not one_based, n_features, None, n_threads_from(n_jobs)))
     return Records(X, Y, np.arange(Y.shape[1]), one_based)
 
 
@@ -102,7 +101,7 @@ def read_svmlight(source: Source, one_based: bool | None, n_features: int | None
     Y, labels = label_columns(found, source.name, None)
     raw = np.frombuffer(b"\n".join(lines), np.uint8)
     n_columns = None if n_features is None else n_features + (one_based is not False)
-    X, _ = parse_xmc(raw, source.name, False, True, n_columns, None, n_threads_from(n_jobs))
+    X, _ = parse_xmc(raw, source.name, Layout(False, True, n_columns, None, n_threads_from(n_jobs)))
     lowest = int(X.indices.min(initial=np.iinfo(np.int32).max))
     one_based = lowest > 0 if one_based is None else one_based
     if one_based and lowest == 0:
@@ -175,7 +174,7 @@ def label_columns(
             raise ValueError(f"{where}: the label {twice!r} occurs twice in a row")
     flat: Any = list(itertools.chain.from_iterable(found))
     # Sorted as Python's str, not as NumPy's, so that a name of a thousand letters costs the others nothing.
-    numbers = bool(flat) and all(_CANONICAL.fullmatch(label) for label in flat)
+    numbers = bool(flat) and all_integers(flat)
     distinct = sorted(set(map(int, flat)) if numbers else set(flat))
     column = {str(label): at for at, label in enumerate(distinct)}
     indptr = np.concatenate([[0], np.cumsum([len(own) for own in found], dtype=np.int64)])

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
+import contextlib
+import io
 import os
 import re
 import sys
-import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import IO, Literal, get_args
+
+from manyclass.compressed import decompressed, opened, without_suffix
 
 STDIN = "-"
 Form = Literal["xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary"]
 FORMS: tuple[str, ...] = get_args(Form)
 BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv"} | dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight")
-PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 HEAD = 1 << 16  # bytes by which the form is guessed
 LABEL = "__label__"  # before a label in fastText's form
 _XMC = re.compile(r"\s*(\d+(,\d+)*)?(\s+\d+:\S*)*\s*")
@@ -68,23 +69,22 @@ class Source:
         """What messages call it."""
         return "<stdin>" if self.path == STDIN else self.path
 
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Give the bytes as an open file, decompressed; errors are those of `manyclass.compressed`."""
+        with opened(self.path) if self.content is None else decompressed(io.BytesIO(self.content), self.name) as file:
+            yield file
+
     def read(self, size: int = -1) -> bytes:
         """Return the bytes, or the first of them, decompressed.
 
         Raises
         ------
         ValueError
-            If the file is not of the compressed kind that its name tells, or ends early.
+            If the file is not of the compressed kind that its name tells, is damaged or ends early.
         """
-        if self.content is not None:
-            return self.content if size < 0 else self.content[:size]
-        suffix = os.path.splitext(self.path)[1]
-        opener = PACKED.get(suffix, open)
-        try:
-            with opener(self.path, "rb") as file:
-                return bytes(file.read(size))
-        except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise ValueError(f"{self.name}: not a complete {suffix[1:]} file: {error}") from error
+        with self.opened() as file:
+            return bytes(file.read(size))
 
     def text(self) -> str:
         """Return all of it as text.
@@ -124,9 +124,8 @@ class Source:
 
 
 def form_of_name(path: str | os.PathLike[str]) -> str | None:
-    """Tell the form from the suffix of a file, which .gz or .xz may follow; None where it tells nothing."""
-    plain, suffix = os.path.splitext(path)
-    return BY_SUFFIX.get((os.path.splitext(plain)[1] if suffix in PACKED else suffix).lower())
+    """Tell the form from a file's suffix, that of a compression left out; None where it tells nothing."""
+    return BY_SUFFIX.get(without_suffix(path).suffix.lower())
 
 
 def form_of_line(line: str, otherwise: str | None, name: str) -> str:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from manyclass.cli.messages import note
 from manyclass.cli.reading import Reading, as_classes, features, rows_of
 from manyclass.cli.sources import form_of_name
-from manyclass.datasets import Stream
-from manyclass.datasets.stream import files_of, form_of_files
+from manyclass.datasets.stream import Stream, files_of, form_of_files
 
 # Forms here, and their names in `Stream`.
 FORMS = {"xmc": "xmc", "svmlight": "xmc", "csv": "csv", "tsv": "tsv", "binary": "csr", "auto": "auto"}

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from manyclass.checks import canonical_csr, validated_data
 from manyclass.choosing.softmax_plans import Settled, linear_model, settle_points
 from manyclass.classifiers.base import caller_of, planner_of
-from manyclass.classifiers.data import indicator_lists, is_indicator, labels_of_columns
-from manyclass.classifiers.partial_fit import as_stored
+from manyclass.classifiers.data import as_stored, indicator_lists, is_indicator, labels_of_columns
 from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.targets import check_targets, find_positions, sorted_classes
 from manyclass.dask.merging import coupling_of
