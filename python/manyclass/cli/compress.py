@@ -12,8 +12,9 @@ from json import dumps
 from typing import Literal
 
 from manyclass.classifiers.saving import load_notes, save_model
-from manyclass.cli.messages import check_writable, print_table, waiting
+from manyclass.cli.messages import print_table, waiting
 from manyclass.cli.models import OnModel, as_text, evaluated, expected_by
+from manyclass.cli.output import check_writable
 from manyclass.cli.reading import labelled_rows
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import is_word2vec, word_vectors
@@ -50,7 +51,7 @@ class Arguments(OnModel):
 
 
 def run(args: Arguments) -> int:
-    """Load, compress, save, tell."""
+    """Compress the model, save it, and print both sizes and evaluations."""
     most = None if args.max_bytes is None else bytes_of(args.max_bytes)
     if not is_safetensors(args.model) and is_word2vec(args.model):
         return _of_words(args, most)

@@ -20,19 +20,19 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.softmax import SoftmaxClassifier
+from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import waiting
-from manyclass.cli.shared import WithProgress
 from manyclass.datasets import Planted, make_planted
 from manyclass.metrics import top_k_accuracy
 from manyclass.model.weights import LinearWeights
 from manyclass.solvers import Implicit
 from manyclass.training.interrupts import was_interrupted
 
-SAMPLE = 10_000  # new rows to measure on; the standard error of a share is at most 0.5 % then
+SAMPLE = 10_000  # new rows to measure on, which make the standard error of a share at most 0.5 %
 # Ten of a hundred features with scores this wide make the right class the first one in about three of ten rows.
 N_FEATURES, NNZ, SCALE = 100, 10, 4.0
 DECAY, PASSES = 0.7, 6  # six passes were seen to end within 2 % of the rule's own share
-FIRST_ROWS = 1_000  # of scikit-learn, doubled while there is time
+FIRST_ROWS = 1_000  # that scikit-learn fits to; they are doubled while there is time
 LEAST_SECONDS = 1.0  # that scikit-learn has in any case
 GROWTH = 5.0  # of its seconds, where its rows are doubled: both rows and the classes among them grow
 BLOCK = 1_000  # rows of scores over all classes at a time
@@ -81,7 +81,7 @@ class Result:
 
 
 def run(args: Arguments) -> int:
-    """Make data, train both, tell."""
+    """Make data, train both, and print how often each is right."""
     n_classes = args.n_classes if args.n_classes is not None else 500 if args.quick else 10_000
     n_samples = args.n_samples if args.n_samples is not None else (100 if args.quick else 50) * n_classes
     check_number("n_classes", n_classes, low=6, integer=True)
@@ -143,14 +143,14 @@ def _scikit_learn(args: Arguments, data: Planted, budget: float) -> tuple[Result
 
 
 def _rule(data: Planted, n_threads: int) -> Best:
-    """The classes in the order in which the rule draws them."""
+    """Return what finds the most probable classes by the rule."""
     planted = LinearWeights.zeros(len(data.W_true), data.X.shape[1], sparse=True)
     planted.matrix[:, : len(data.W_true)] = data.W_true.T
     return lambda X: planted.top_k(X, max(PLACES), n_threads)[0].astype(np.int64)
 
 
 def _measured(name: str, data: Planted, best: Best, rows: int | None = None, seconds: float | None = None) -> Result:
-    """Measure on the rows that nothing was trained on."""
+    """Measure on rows that nothing was trained on how often the class is found."""
     n = data.X_test.shape[0]
     found = np.concatenate([best(data.X_test[first : first + BLOCK]) for first in range(0, n, BLOCK)])
     first, first_five = np.atleast_1d(top_k_accuracy(data.y_test, found, PLACES))

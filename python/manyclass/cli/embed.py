@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.classifiers.several_labels import LabelClassifier
-from manyclass.cli.messages import check_writable, waiting
+from manyclass.cli.messages import waiting
 from manyclass.cli.models import OnMappedModel, expected_by
+from manyclass.cli.output import check_writable, text_output
 from manyclass.cli.reading import features, read
-from manyclass.cli.shared import text_output
 from manyclass.cli.sources import Source, is_safetensors
 from manyclass.cli.vectors import as_lines, check_known, holds_words, named_vectors
 from manyclass.model.tensor_file import replacing
@@ -45,7 +45,7 @@ class Arguments(OnMappedModel):
 
 
 def run(args: Arguments) -> int:
-    """Look up or compute, write."""
+    """Look vectors up or compute them, and write them."""
     if args.classes == (args.data is not None):
         raise ValueError("give either DATA or --classes")
     if args.output:
@@ -65,7 +65,7 @@ def run(args: Arguments) -> int:
 
 
 def _vectors(args: Arguments) -> tuple[list[str] | None, NDArray[np.float32]]:
-    """Vectors, and their names where they have some."""
+    """Return vectors, and their names where they have some."""
     if args.data is None or not is_safetensors(args.model) or holds_words(args.model):
         with waiting(f"reading {args.model}"):
             named = named_vectors(args.model)

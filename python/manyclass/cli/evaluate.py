@@ -1,13 +1,12 @@
 """Evaluate a model on data, exactly, over all classes.
 
-Told are the log-loss in nats, the error and the shares of rows whose label is not among the first 3 and 5, precision
-(P), nDCG and propensity-scored precision (PSP, with --propensities) of the first 1, 3 and 5 labels, and the expected
-calibration error (ECE) of the most probable label; of a model of several labels that of the first five (ECE@5), and the
-log-loss per label. A calibrated model has the ECE without its calibration, too; of a margin, that of a softmax of its
-scores. Other margin models have no probabilities, hence neither log-loss nor ECE.
+The table has the log-loss in nats, the error and the shares of rows whose label is not among the first 3 and 5,
+precision (P), nDCG and propensity-scored precision (PSP, with --propensities) of the first 1, 3 and 5 labels, and the
+expected calibration error (ECE) of the most probable label. A model of several labels has the ECE of the first five
+labels, and a log-loss per label. A calibrated model also has the ECE without its calibration, which for a margin is
+that of a softmax of its scores. Other margin models have no probabilities, hence neither log-loss nor ECE.
 
-Rows without a label, without a feature, or with a label that the model has not seen are dropped, and it is said how
-many.
+Rows without a label, without a feature, or with a label that the model has not seen are dropped; a note says how many.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Arguments(OnMappedModel):
 
 
 def run(args: Arguments) -> int:
-    """Evaluate, tell."""
+    """Evaluate, and print a table or JSON."""
     model = args.opened()
     expected = expected_by(model, need_label=True)
     which = args.labels if args.labels != "auto" else "all" if expected.several else "first"
@@ -73,7 +72,7 @@ def run(args: Arguments) -> int:
 
 
 def _propensities(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> NDArray[np.float64]:
-    """Propensities of a model's classes by the frequencies of labels in training data; Jain et al. 2016."""
+    """Return the propensities of a model's classes by the frequencies of labels in training data; Jain et al. 2016."""
     by_label = metrics.propensities(Y)
     # A class that these data lack is one of frequency 0, as the rarest there is.
     unseen = metrics.propensities(sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], Y.shape[1] + 1)))[-1]

@@ -13,8 +13,8 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from pathlib import Path
 
 from manyclass.checks import check_number, n_threads_from
+from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import note
-from manyclass.cli.shared import WithProgress
 from manyclass.datasets.sources import SOURCES
 from manyclass.papers import EXPERIMENTS, Experiment, Options, fetch_missing, run_experiment, write_report
 
@@ -69,7 +69,7 @@ class Arguments(WithProgress):
 
 
 def run(args: Arguments) -> int:
-    """Run, write, tell; the tables go to stdout."""
+    """Make the runs, write the report, and print its tables."""
     if args.list:
         for experiment in EXPERIMENTS.values():
             print(_described(experiment, with_choices=args.name == experiment.name))
@@ -102,7 +102,7 @@ def run(args: Arguments) -> int:
 
 
 def _options(args: Arguments) -> Options:
-    """What a run depends on, checked."""
+    """Return what the runs depend on; raises ValueError where it is out of range."""
     lowest = {"seeds": 1, "max_iter": 1, "max_rows": 2, "scale": 0, "seconds": 0}
     for name, low in lowest.items():
         if (value := getattr(args, name)) is not None:
@@ -112,7 +112,7 @@ def _options(args: Arguments) -> Options:
 
 
 def _command(args: Arguments, options: Options) -> str:
-    """The command that makes the same runs."""
+    """Return the command that makes the same runs."""
     words = ["manyclass", "experiment", str(args.name)]
     for name, value in asdict(options).items():
         if value != getattr(Options(), name):

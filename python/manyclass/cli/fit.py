@@ -4,10 +4,10 @@ Estimators: softmax, one of very many classes with its probability; margin, the 
 above all; augment-reduce, choice probabilities (probit, logistic). Each has parameters of its own: `manyclass fit
 --estimator margin --help` lists those of margin.
 
-Rows without a label or without a feature are dropped, and it is said how many. Texts become rows by a text vectorizer,
+Rows without a label or without a feature are dropped; a note says how many. Texts become rows by a text vectorizer,
 which the model file keeps. Ctrl-C ends training and saves the model reached so far, with exit code 130; before the
-first pass, while alpha is chosen for example, there is none, and it says so. Results go to stdout, notes and progress
-to stderr.
+first pass, while alpha is chosen for example, there is no model, as a note says. Results go to stdout, notes and
+progress to stderr.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
-from manyclass.cli.messages import INTERRUPTED, check_writable, interrupted, note, print_table, waiting, written
+from manyclass.cli.common_options import CheckpointOptions, WithProgress
+from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
 from manyclass.cli.models import expected_by, print_evaluation, takes_several
 from manyclass.cli.options import add_parameters, parameters_from
+from manyclass.cli.output import check_writable, written
 from manyclass.cli.reading import Expected, Labelled, Reading, features, labelled, labelled_rows, read
 from manyclass.cli.records import Records
-from manyclass.cli.shared import CheckpointOptions, WithProgress
 from manyclass.cli.streams import Streaming, labels_in, stream_of
 from manyclass.datasets import TextVectorizer, first_label
 from manyclass.plot import learning_curve
@@ -114,12 +115,12 @@ def add_more(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     try:
         name = before.parse_known_args(list(argv))[0].estimator
     except argparse.ArgumentError:
-        name = DEFAULT  # the parser proper tells what is wrong
+        name = DEFAULT  # the parser itself says what is wrong
     add_parameters(parser, ESTIMATORS.get(name, ESTIMATORS[DEFAULT]))
 
 
 def run(args: Arguments) -> int:
-    """Fit, save, tell."""
+    """Fit the estimator, save it, and print what was found."""
     kind = ESTIMATORS[args.estimator]
     model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
     vectorizer = TextVectorizer(**parameters_from(args.parsed, TextVectorizer, OF_TEXT))
@@ -158,7 +159,7 @@ def _check_before_work(args: Arguments, model: Classifier, vectorizer: TextVecto
 
 
 def _refuse_text_options(vectorizer: TextVectorizer, told: str) -> None:
-    """Raise for parameters of texts, which would have no effect."""
+    """Raise ValueError for parameters of texts, which would have no effect."""
     for name, parameter in inspect.signature(TextVectorizer).parameters.items():
         if getattr(vectorizer, name) != parameter.default:
             raise ValueError(f"--{(OF_TEXT + name).replace('_', '-')} is for texts; {told}")
@@ -258,7 +259,7 @@ def _fit_to_stream(args: Arguments, model: Classifier, vectorizer: TextVectorize
 
 
 def _save(args: Arguments, model: Classifier, notes: dict[str, Any], table: dict[str, Any]) -> None:
-    """Write the model, and print the table of a fit with what is told whatever the data were."""
+    """Write the model, and print a table of the fit, to which are added the rows that all fits have."""
     model.verbose = 0  # the progress belongs to this run, not to the model
     with waiting(f"writing {args.output}"):
         save_model(model, args.output, notes)
@@ -277,7 +278,7 @@ def _save(args: Arguments, model: Classifier, notes: dict[str, Any], table: dict
 
 
 def _after_fit(args: Arguments, model: Classifier, is_interrupted: bool, rows: dict[str, Labelled | None]) -> int:
-    """Draw and evaluate, but not after Ctrl-C."""
+    """Draw the curve and evaluate, but not after Ctrl-C."""
     if is_interrupted:
         return interrupted(f"{args.output} is the model reached after {model.n_iter_} passes")
     if args.plot and model.n_iter_ == 0:

@@ -47,7 +47,7 @@ class Arguments:
 
 
 def run(args: Arguments) -> int:
-    """Tell."""
+    """Print the facts as a table or as JSON."""
     with waiting(f"reading {args.path}"):
         rows = _described(args)
     if args.json:

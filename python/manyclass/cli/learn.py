@@ -7,7 +7,7 @@ or another is written (--output). Ctrl-C ends training and saves the model reach
 Several files are learnt one after the other, as they came in time; --prequential scores each before it is learnt, on
 its rows whose label the model knows by then. With --half-life old rows fade, for data that drift.
 
-Rows without a label or without a feature are dropped, and it is said how many.
+Rows without a label or without a feature are dropped; a note says how many.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
-from manyclass.cli.messages import check_writable, interrupted, print_table, waiting, written
+from manyclass.cli.common_options import WithProgress
+from manyclass.cli.messages import interrupted, print_table, waiting
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
+from manyclass.cli.output import check_writable, written
 from manyclass.cli.reading import Expected, Labelled, as_classes, labelled_rows
-from manyclass.cli.shared import WithProgress
 from manyclass.cli.streams import Streaming, stream_of
 from manyclass.datasets import first_label
 from manyclass.training.interrupts import was_interrupted
@@ -71,16 +72,16 @@ class Arguments(OnModel, WithProgress):
 
 
 def run(args: Arguments) -> int:
-    """Load, train on, save, tell."""
+    """Train the model on, save it, and print what was learnt."""
     output = args.output or args.model
     model = args.load()
     check_writable(output)
     for path in [] if args.streaming.stream else args.data[1:]:
-        Path(path).stat()  # one that is not there is told before hours of training on the others
+        Path(path).stat()  # raises for one that is not there before hours of training on the others
     own = {"n_jobs": model.n_jobs, "verbose": model.verbose}
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
     expected = expected_by(model, need_label=True)
-    # A mistake in the first file or in the options of the stream is told before the test is evaluated.
+    # The first file, or the stream, is opened before the test is evaluated, so that its mistakes are found at once.
     learnt = _from_stream(args, model) if args.streaming.stream else _from_files(args, model, expected)
     test = labelled_rows(args.reading, args.test, expected) if args.test else None
     if test is not None:
@@ -115,7 +116,7 @@ def run(args: Arguments) -> int:
 
 
 def _from_files(args: Arguments, model: Classifier, expected: Expected) -> Iterator[tuple[int, bool]]:
-    """Read the first file; return what learns each in turn and tells its rows and whether Ctrl-C came."""
+    """Read the first file; return what learns each in turn, giving its number of rows and whether Ctrl-C came."""
     first = labelled_rows(args.reading, args.data[0], expected)
 
     def learn() -> Iterator[tuple[int, bool]]:
@@ -129,7 +130,7 @@ def _from_files(args: Arguments, model: Classifier, expected: Expected) -> Itera
 
 
 def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool]]:
-    """Open the stream; return what learns it and tells its rows and whether Ctrl-C came."""
+    """Open the stream; return what learns it, giving its number of rows and whether Ctrl-C came."""
     if hasattr(model, "vectorizer_"):
         raise ValueError(f"{args.model} was fitted on texts, which --stream does not read; leave it out")
     if args.prequential:
@@ -166,7 +167,7 @@ def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool
 
 
 def _scored(model: Classifier, rows: Labelled) -> str:
-    """What the model makes of rows before it learns them."""
+    """Say how well the model predicts rows before it learns them."""
     if not np.isin(as_classes(model.classes_, rows.labels)[np.unique(rows.Y.indices)], model.classes_).any():
         return "none with a known label"
     found = evaluated(model, rows)

@@ -1,4 +1,4 @@
-"""What commands tell: their exit codes, notes on stderr, tables on stdout, and what takes longer than a second."""
+"""What commands say and how they end: notes on stderr, tables on stdout, exit codes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EXIT_CODES = """exit codes:
   130  interrupted by Ctrl-C; fit and skipgram save what was reached, if there was a whole model, and say so
   141  the reader of the output has gone"""
 
-SILENCE = 1.0  # seconds after which a user is told what he waits for
+SILENCE = 1.0  # seconds after which a note says what the command is doing
 
 
 def open_standard_streams() -> None:
-    """Let results be UTF-8, as files of results are, and give a process that was started without them both streams."""
+    """Make stdout UTF-8, as files of results are, and open both streams where the process was started without."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the shell's `2>&-`
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for as long as the process runs)
@@ -34,12 +34,12 @@ def open_standard_streams() -> None:
 
 
 def note(text: str) -> None:
-    """Tell the user something on stderr, where it does not mix with results."""
+    """Say something on stderr, where it does not mix with results."""
     print(f"manyclass: {text}", file=sys.stderr, flush=True)
 
 
 def interrupted(text: str) -> int:
-    """Tell, after what was printed, what Ctrl-C has left; return the exit code."""
+    """Say after a training that Ctrl-C has ended what is left of it; return the exit code."""
     sys.stdout.flush()
     note(f"interrupted; {text}")
     return INTERRUPTED
@@ -47,14 +47,14 @@ def interrupted(text: str) -> int:
 
 @contextlib.contextmanager
 def waiting(what: str, *, shown: bool = True) -> Iterator[None]:
-    """Tell on stderr what is being done, once it has taken a second.
+    """Say on stderr what is being done, once it has taken a second.
 
     Parameters
     ----------
     what : str
         Such as "reading FILE".
     shown : bool, default=True
-        Whether to tell at all.
+        Whether to say anything.
     """
     timer = threading.Timer(SILENCE, note, [f"{what} ..."])
     timer.daemon = True
@@ -67,25 +67,8 @@ def waiting(what: str, *, shown: bool = True) -> Iterator[None]:
 
 
 def print_table(rows: Mapping[str, Any]) -> None:
-    """Print names and values in two columns, but for values that are None."""
+    """Print names and values in two columns; names whose value is None are left out."""
     shown = {name: value for name, value in rows.items() if value is not None}
     width = max(len(name) for name in shown)
     for name, value in shown.items():
         print(f"{name:<{width}}  {value}")
-
-
-def written(path: str) -> str:
-    """A file that was written, with its size."""
-    return f"{path} ({os.path.getsize(path)} bytes)"
-
-
-def check_writable(path: str) -> None:
-    """Raise unless a file can be written there, or is a device or a pipe that can be written to."""
-    folder = os.path.dirname(os.path.realpath(path))
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a folder; it must be a file")
-    if os.path.exists(path) and not os.path.isfile(path):
-        if not os.access(path, os.W_OK):
-            raise PermissionError(f"{path} cannot be written: this user may not write to it")
-    elif not os.access(folder, os.W_OK):
-        raise FileNotFoundError(f"{path} cannot be written: {folder} is not a folder that this user may write to")

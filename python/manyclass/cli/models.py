@@ -21,8 +21,8 @@ from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, row
 from manyclass.datasets import first_label
 from manyclass.model.tensor_file import open_tensors
 
-PLACES = (1, 3, 5)  # k of P@k and its kin
-LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can tell
+PLACES = (1, 3, 5)  # k of P@k, nDCG@k and PSP@k
+LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can compute
 TITLES = {"precision": "P", "ndcg": "nDCG", "psp": "PSP"}
 
 
@@ -96,7 +96,7 @@ def check_recall(recall: float | None, approximate: object) -> None:
 
 
 def describe_model(path: str, model: Classifier) -> dict[str, Any]:
-    """Return what is told of the model that was loaded from a file."""
+    """Return facts of a model that was loaded from a file."""
     curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
     vectorizer = getattr(model, "vectorizer_", None)
     texts, labels = "not read", "one"
@@ -134,7 +134,7 @@ def changed_parameters(fitted: BaseEstimator) -> str:
 
 
 def print_evaluation(heading: Mapping[str, str], model: Classifier, data: Labelled, *, blank: bool = True) -> None:
-    """Evaluate and print a table with a heading, behind a blank line."""
+    """Evaluate and print a table that begins with a heading; a blank line stands before it."""
     found = as_text(evaluated(model, data))
     if blank:
         print()
@@ -196,11 +196,11 @@ def _measured(
     result: dict[str, Any] = {}
     if isinstance(model, LabelClassifier) and model.multilabel_:
         by_class = Y.copy()
-        by_class.sort_indices()  # as estimators want them
+        by_class.sort_indices()  # within rows, as estimators want them
         result = {name: value for name, value in model.evaluate(X, by_class).items() if name in LOSSES}
     elif one_label:
         result = dict(model.evaluate(X, model.classes_[first_label(Y)]))
-        del result["n_unseen"]  # none, as these rows are what remains
+        del result["n_unseen"]  # 0, because rows without a known label are left out
     result.setdefault("error", 1 - metrics.precision_at_k(Y, found, 1))
     measures = {"precision": metrics.precision_at_k(Y, found, ks), "ndcg": metrics.ndcg_at_k(Y, found, ks)}
     if propensities is not None:
@@ -218,7 +218,7 @@ def _measured(
 def _calibration_errors(
     model: Classifier, X: Any, Y: sp.csr_array, found: NDArray[Any], log_p: NDArray[np.float64], n_bins: int
 ) -> dict[str, float]:
-    """ECE of the first label, of several labels of the first five; and without the model's calibration, if any."""
+    """Return the ECE of the first label, or of the first five of several; and without the model's calibration."""
     calibration, k = model.calibration_, found.shape[1] if takes_several(model) else 1
     stated = {"ece": np.exp(log_p[:, :k])}
     if calibration is not None and takes_several(model):

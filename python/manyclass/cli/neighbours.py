@@ -41,7 +41,7 @@ class Arguments:
 
 
 def run(args: Arguments) -> int:
-    """Find, print."""
+    """Find the neighbours, and print them."""
     check_number("k", args.k, low=1, integer=True)
     with waiting(f"reading {args.file}"):
         vectors = named_vectors(args.file)

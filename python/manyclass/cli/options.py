@@ -24,7 +24,7 @@ from manyclass.parts import Part, Setting
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 
-LEFT_OUT = ("verbose", "warm_start")  # see --progress; what is fitted has no fit before it
+LEFT_OUT = ("verbose", "warm_start")  # --progress stands for the first; the command begins every fit anew
 PARTS: dict[str, Mapping[str, type[Part]]] = {
     "solver": SOLVERS,
     "sampler": SAMPLERS,
@@ -136,12 +136,12 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type, prefix: str
 
 
 def _kinds(estimator: type) -> dict[str, Mapping[str, type[Part]]]:
-    """The kinds of parts that the estimator has."""
+    """Return the kinds of parts that the estimator has, each with its parts."""
     return {kind: parts for kind, parts in PARTS.items() if kind in inspect.signature(estimator).parameters}
 
 
 def _parts_in_words(kinds: Mapping[str, Mapping[str, type[Part]]]) -> str:
-    """The parts with their parameters."""
+    """Return a list of the parts with their parameters."""
     lines = []
     for kind, parts in kinds.items():
         lines.append(f"parameters of each {kind}, for --set {kind}__NAME=VALUE:")

@@ -51,7 +51,7 @@ def first_line(module: str) -> str:
         Empty where there is no source.
     """
     spec = importlib.util.find_spec(module)
-    # Not by the loader's type: that of an editable installation may be another one's wrapper.
+    # The loader's type tells nothing: that of an editable installation may wrap another.
     source = None if spec is None else getattr(spec.loader, "get_source", None)
     if source is None:
         return ""
@@ -61,7 +61,7 @@ def first_line(module: str) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse here what is unknown, where the options of the command are known, with the one most like it."""
+        """Refuse unknown options, naming the one of this command that is most like them."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             option = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
@@ -111,9 +111,9 @@ def _add_command(parser: argparse.ArgumentParser, command: Any, argv: Sequence[s
 
 
 def _asked_for(argv: Sequence[str]) -> Sequence[str]:
-    """The command among the arguments; all where a script that completes them is asked for."""
+    """Return the command among the arguments, or all where a script that completes them is asked for."""
     at = next((i for i, word in enumerate(argv) if word in COMMANDS), len(argv))
-    # argparse takes an option's first letters for the option.
+    # argparse accepts the first letters of an option in place of the option.
     wanted = any(len(word) > len("--") and OPTION.startswith(word.partition("=")[0]) for word in argv[:at])
     return COMMANDS if wanted else argv[at : at + 1]
 

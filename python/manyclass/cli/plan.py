@@ -44,7 +44,7 @@ class Arguments:
 
 
 def run(args: Arguments) -> int:
-    """Run the command."""
+    """Print the table."""
     for name in ("rows", "classes", "features", "stored"):
         check_number(f"--{name}", getattr(args, name), low=1)
     check_number("--threads", args.threads, low=1, integer=True)

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number
 from manyclass.classifiers.saving import Classifier
-from manyclass.cli.messages import check_writable, note
+from manyclass.cli.common_options import WithProgress
+from manyclass.cli.messages import note
 from manyclass.cli.models import OnMappedModel, check_recall, expected_by
+from manyclass.cli.output import check_writable, text_output
 from manyclass.cli.reading import features, known_labels, read, rows_of
 from manyclass.cli.records import Records
-from manyclass.cli.shared import WithProgress, text_output
 from manyclass.training.progress import progress_bar
 
 K, RECALL = 5, 0.95
@@ -123,7 +124,7 @@ def _labels_to_exclude(classes: NDArray[Any], data: Records) -> sp.csr_array:
 
 
 def _least_score(threshold: float | None, *, is_probability: bool) -> float:
-    """What a score is to be above: scores of a model with probabilities are their logarithms."""
+    """Return what a score must exceed: scores of a model with probabilities are their logarithms."""
     if threshold is None or not is_probability:
         return -np.inf if threshold is None else threshold
     check_number("threshold", threshold, low=0, high=1)
@@ -131,8 +132,8 @@ def _least_score(threshold: float | None, *, is_probability: bool) -> float:
 
 
 def _names(args: Arguments, classes: NDArray[Any]) -> NDArray[Any]:
-    """What is printed for each class; raises ValueError where the form of output cannot hold it."""
-    # Dates have no JSON and no number of their own: written as text, as NumPy prints them.
+    """Return what is printed for each class; raises ValueError where the form of output cannot hold it."""
+    # JSON has no dates; they are written as NumPy prints them.
     names = classes.astype(str) if classes.dtype.kind in "mM" else classes
     if args.reading.label_names:
         if classes.dtype.kind not in "iu":
@@ -152,7 +153,7 @@ def _names(args: Arguments, classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def _line(form: str, row: int, labels: list[Any], values: list[float]) -> str:
-    """A row of the output, with six digits of each score."""
+    """Return a line of the output, with six digits of each score."""
     if form == "jsonl":
         found = {"row": row, "labels": labels, "scores": [float(f"{value:.6g}") for value in values]}
         return json.dumps(found, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""How the data of all commands are read: options, forms, names of labels, texts to rows; what is dropped is told."""
+"""How the data of all commands are read: options, forms, names of labels, rows of texts, and rows that are dropped."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Reading:
     noted: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        """Take --text for the form that it stands for."""
+        """Set the form that --text stands for."""
         if self.text:
             self.format = "text"
 
@@ -102,16 +102,16 @@ class Reading:
             setattr(self, name, notes.get(name))
 
     def notes(self, form: str, *, one_based: bool) -> dict[str, Any]:
-        """How the training data were read, for the model file."""
+        """Return how the training data were read, for the model file."""
         named = {name: value for name in NOTES[3:] if (value := getattr(self, name)) is not None}
         return {"form": form, "one_based": one_based, "normalize": bool(self.normalize), **named}
 
     def given(self, *names: str) -> list[str]:
-        """Those of these options that the user has set."""
+        """Return those of these options that the user has set."""
         return [name for name in names if getattr(self, name) and name not in self.noted]
 
     def names(self) -> list[str]:
-        """The lines of the file of names."""
+        """Return the lines of the file of names, none without a file."""
         return [] if self.label_names is None else [line.strip() for line in Source.of(self.label_names).lines()]
 
 
@@ -178,7 +178,7 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
 
 
 def _read(reading: Reading, source: Source, form: str, expected: Expected) -> Records:
-    """Read a form."""
+    """Read data of a form."""
     if form in TABLES:
         names = expected.feature_names
         columns = Columns(
@@ -284,7 +284,7 @@ def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | 
 
 
 def labelled(data: Records, X: Any, which: str) -> Labelled:
-    """Keep the rows that have a label and a feature; tell on stderr what was dropped or has further labels.
+    """Keep the rows that have a label and a feature; notes say what was dropped or has further labels.
 
     Parameters
     ----------

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
 from manyclass.checks import check_number
-from manyclass.cli.messages import check_writable, interrupted, print_table, written
+from manyclass.cli.common_options import CheckpointOptions, WithProgress
+from manyclass.cli.messages import interrupted, print_table
 from manyclass.cli.options import add_parameters, documented_parameters, option, parameters_from
-from manyclass.cli.shared import CheckpointOptions, WithProgress
+from manyclass.cli.output import check_writable, written
 from manyclass.training.interrupts import was_interrupted
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
@@ -61,7 +62,7 @@ class Arguments(WithProgress):
 
 
 def add_more(parser: argparse.ArgumentParser, _argv: object) -> None:
-    """Add the parameters of `SkipGram`, and those of any objective, which are no arguments at all unless given."""
+    """Add the parameters of `SkipGram`, and those of any objective, which are parsed only where they are given."""
     add_parameters(parser, SkipGram)
     group = parser.add_argument_group("parameters of the objective")
     having: dict[str, list[str]] = {}
@@ -78,7 +79,7 @@ def add_more(parser: argparse.ArgumentParser, _argv: object) -> None:
 
 
 def run(args: Arguments) -> int:
-    """Fit, write, tell."""
+    """Fit the vectors, write them, and print what was found."""
     parameters = parameters_from(args.parsed, SkipGram)
     own = {name.removeprefix(OWN): value for name, value in vars(args.parsed).items() if name.startswith(OWN)}
     parameters["objective"] = objective_named(parameters["objective"], **own)

@@ -66,7 +66,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return "<stdin>" if self.path == STDIN else self.path
 
     @contextlib.contextmanager
@@ -136,13 +136,13 @@ def form_of_line(line: str, otherwise: str | None, name: str) -> str:
         return "fasttext"
     numbered = re.search(r"(^|\s)\d+:\S", data) is not None
     if otherwise not in (None, "xmc", "svmlight", "binary") and not numbered:
-        return otherwise  # a text may be a number or three
+        return otherwise  # because a line of text may consist of numbers
     if _XMC_HEADER.fullmatch(data) or _XMC.fullmatch(data):
         return "xmc"
     if _SVMLIGHT.fullmatch(data):
         return "svmlight"
     if otherwise in ("xmc", "svmlight"):
-        return otherwise  # which says what is wrong with the line
+        return otherwise  # whose reader says what is wrong with the line
     if line.count("\t") == 1:
         return "text"
     raise ValueError(

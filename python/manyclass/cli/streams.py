@@ -70,7 +70,7 @@ class Rows:
         return named
 
     def tell(self) -> None:
-        """Tell on stderr what was dropped, in all passes."""
+        """Say on stderr how many rows were dropped, over all passes."""
         if self.without_feature:
             note(f"dropped {self.without_feature} rows without feature, over all passes")
 
@@ -136,6 +136,6 @@ def stream_of(
 
 
 def labels_in(stream: Stream) -> NDArray[Any]:
-    """Return all labels of a stream, which is read once for it."""
+    """Read a stream once, and return all its labels."""
     found = [np.unique(y) for _, y in stream]
     return np.unique(np.concatenate(found)) if found else np.zeros(0)

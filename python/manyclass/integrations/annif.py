@@ -31,7 +31,7 @@ from manyclass.datasets import load_csr, save_csr
 from manyclass.integrations.subject_model import PARAMETERS, Estimator, SubjectModel, estimator_from
 
 NAME = "manyclass"
-VECTORIZER = {"min_df": 1, "ngram": 1}  # as Annif's other backends have them
+VECTORIZER = {"min_df": 1, "ngram": 1}  # the defaults of Annif's other backends
 # Settings of a project that Annif itself reads.
 ANNIFS = ("name", "language", "analyzer", "backend", "vocab", "transform", "access", "limit", "allow_learn")
 Made = TypeVar("Made")
@@ -56,7 +56,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
     _model: SubjectModel | None = None
 
     def initialize(self, parallel: bool = False) -> None:
-        """Load the vectoriser and map the model, which predicts with one thread: Annif's processes share the cores."""
+        """Load the vectorizer, and map the model, which predicts with one thread: Annif has processes for the cores."""
         self.initialize_vectorizer()
         if self._model is None:
             path = self._path(self.MODEL_FILE)
@@ -66,11 +66,11 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             self._model = self._told(lambda: SubjectModel.load(path))
 
     def get_hp_optimizer(self, corpus: Any, metric: str) -> Optimizer:
-        """Return what looks for the best parameters by the documents of a corpus; see `Optimizer`."""
+        """Return an `Optimizer` that finds parameters by the documents of a corpus."""
         return Optimizer(self, corpus, metric, Objective)
 
     def cached_data(self) -> tuple[sp.csr_array, sp.csr_array]:
-        """TF-IDF vectors of the documents of the last training, and their subjects as an indicator matrix."""
+        """Return TF-IDF of the documents of the last training, and their subjects as an indicator matrix."""
         path = self._path(self.TRAIN_FILE)
         if not os.path.exists(path):
             raise NotInitializedException(f"training data {path} not found; train without --cached first")
@@ -79,7 +79,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         return X, Y
 
     def estimator(self, params: Mapping[str, Any], jobs: int) -> Estimator:
-        """The estimator that the parameters of the project describe; Annif's jobs=0 is all cores."""
+        """Return the estimator that the parameters of the project describe; Annif's jobs=0 is all cores."""
         for name in params.keys() - PARAMETERS.keys() - VECTORIZER.keys() - set(ANNIFS):
             near = get_close_matches(name, PARAMETERS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -146,7 +146,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         return vectorizer, sp.csr_array(X, dtype=np.float32), self._indicator(subjects)
 
     def _indicator(self, subjects: Sequence[Sequence[int]]) -> sp.csr_array:
-        """The subjects of documents as a matrix with a column for each of the vocabulary."""
+        """Return the subjects of documents as a matrix with a column for each subject of the vocabulary."""
         indptr = np.cumsum([0, *map(len, subjects)])
         ids = np.array([subject for own in subjects for subject in own], dtype=np.int32)
         shape = (len(subjects), len(self.project.subjects))
@@ -159,7 +159,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         return {"min_df": int(params["min_df"]), "ngram_range": (1, int(params["ngram"]))}
 
     def _check_cached(self, options: Mapping[str, Any]) -> None:
-        """Refuse what the cached data were not made with."""
+        """Refuse options with which the cached data were not made."""
         self.initialize_vectorizer()
         for name, value in options.items():
             made_with = getattr(self.vectorizer, name)
@@ -170,7 +170,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         return os.path.join(self.datadir, name)
 
     def _told(self, make: Callable[[], Made]) -> Made:
-        """What `make` returns; an error about parameters or data in the way in which Annif tells its users."""
+        """Return what `make` returns; errors about parameters or data become those that Annif shows its users."""
         try:
             return make()
         except (ValueError, TypeError) as error:
@@ -181,7 +181,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
 
 
 def suggestion_batch(model: SubjectModel, X: sp.csr_array, subjects: Any, limit: int) -> SuggestionBatch:
-    """Annif's form of the suggestions for some documents; ones without a known word have none."""
+    """Return suggestions for documents as Annif has them; documents without a known word have none."""
     found, scores = model.suggest(X, limit)
     rows = [
         list(map(SubjectSuggestion, own, own_scores)) if n_words else []
@@ -191,7 +191,7 @@ def suggestion_batch(model: SubjectModel, X: sp.csr_array, subjects: Any, limit:
 
 
 class Objective(hyperopt.HPObjective):
-    """A trial: train on the cached data with some parameters, and evaluate the suggestions for the corpus."""
+    """A trial: it trains on the cached data with some parameters, and evaluates suggestions for the corpus."""
 
     @classmethod
     def objective(cls, trial: Any, args: Mapping[str, Any]) -> float:
@@ -216,7 +216,7 @@ class Objective(hyperopt.HPObjective):
 
 
 def suggested(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that a trial tries, in ranges around the defaults."""
+    """Return the parameters that a trial tries, in ranges around the defaults."""
     found: dict[str, Any] = {
         "learning_rate": trial.suggest_float("learning_rate", 0.25, 4.0, log=True),
         "decay": trial.suggest_float("decay", 0.3, 1.0),
@@ -230,7 +230,7 @@ def suggested(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Optimizer(hyperopt.HyperparameterOptimizer):
-    """Looks for learning_rate, decay, max_iter, dim and smoothing by trials on the data of the last training."""
+    """A search for learning_rate, decay, max_iter, dim and smoothing by trials on the data of the last training."""
 
     def _prepare(self, n_jobs: int = 1) -> dict[str, Any]:
         project, params = self._backend.project, self._backend.params

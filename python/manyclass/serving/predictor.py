@@ -62,7 +62,7 @@ class Limits:
     grace: float = 25.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError or TypeError for a limit that is none."""
+        """Raise ValueError or TypeError for a limit that is out of range."""
         for field in fields(self):
             number = field.name in ("timeout", "grace")
             low = 0 if number else 1
@@ -99,7 +99,7 @@ class Predictor:
     def __init__(self, model: Classifier, limits: Limits, k: int, *, normalize: bool = False) -> None:
         check_number("k", k, low=1, high=limits.max_k, integer=True)
         state = state_of(model)
-        unnamed = Features(state.features.n, None)  # rows of requests have no names to compare with them
+        unnamed = Features(state.features.n, None)  # the features of requests have no names
         self._model = with_state(copy.copy(model), replace(state, features=unnamed))
         self._vectorizer: Any = getattr(model, "vectorizer_", None)
         self._normalize = normalize
@@ -115,7 +115,7 @@ class Predictor:
         self.predict(Query(empty if self._vectorizer is None else [""], 1, None, False, 1))
 
     def about(self) -> dict[str, Any]:
-        """Return what `/info` tells of it."""
+        """Return what `/info` says of the predictor."""
         found = {"k": self.k, "max_k": self.max_k, "texts": self._vectorizer is not None}
         return found | {"probabilities": self.has_probabilities, "approximate": self._recall > 0}
 
@@ -172,7 +172,7 @@ class Predictor:
         if kind is dict:
             return _sparse(rows, self._n_features)
         if kind is str and texts:
-            "".join(rows).encode()  # which says where half of a surrogate pair is
+            "".join(rows).encode()  # raises for half of a surrogate pair, saying where it is
             return rows
         rule = f"a list of {self._n_features} numbers, or an object with the keys 'indices' and 'values'"
         rule = f"a text, {rule}" if texts else f"{rule}; texts are for models that have a text vectorizer"
@@ -186,7 +186,7 @@ class Predictor:
             raise ValueError(f"exclude must be {'a list of labels' if single else 'a list of labels for each row'}")
         if not all(any(set(map(type, labels)) <= kind for kind in LABELS) for labels in lists):
             raise ValueError("exclude must hold labels of one kind in each list, all texts or all numbers")
-        if self._longest:  # NumPy gives each label of a list the length of the longest; one of the model's is shorter
+        if self._longest:  # NumPy would give each label of a list the length of the longest, whatever a client sends
             lists = [[a for a in labels if not isinstance(a, str) or len(a) <= self._longest] for labels in lists]
         if self._classes.dtype.kind in "mM":
             lists = [np.array(labels, dtype=self._classes.dtype) for labels in lists]
@@ -211,7 +211,7 @@ class Predictor:
 
 
 def _rounded(values: NDArray[np.float32]) -> list[list[float]]:
-    """Return six digits of each value, of which float32 holds hardly more."""
+    """Return values with six digits, because float32 holds hardly more."""
     return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
 
 

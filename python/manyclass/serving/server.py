@@ -136,7 +136,7 @@ class Application:
         headers, most = request.headers, self.limits.max_bytes
         length, kind = headers.get("content-length"), headers.get("content-type", "missing")
         packed = headers.get("content-encoding", "identity")
-        # A client that waits for a go-ahead may send its body nevertheless, or not: what follows could be either.
+        # A client that waits for a go-ahead may send its body after a refusal or not, so that the connection is closed.
         close = {"Connection": "close"} if "expect" in headers else None
         if length is None or "transfer-encoding" in headers:
             why = "the request has no Content-Length, which it must have; a body must not be chunked"
@@ -162,14 +162,14 @@ async def _answered(answer: Callable[[], Response], request: Request) -> Respons
 
 
 async def _refused(request: Request, error: Any) -> Response:
-    """Answer with an error, of Starlette's own with words of ours."""
+    """Answer with an error; Starlette's own errors have words of ours."""
     words = {HTTPStatus.NOT_FOUND: f"there is no such path; the paths are {', '.join(PATHS)}"}
     words[HTTPStatus.METHOD_NOT_ALLOWED] = "the path has not this method; the header Allow names those that it has"
     return JSONResponse({"error": words.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Tell what went wrong inside on stderr, and not to the client."""
+    """Print what went wrong inside on stderr, and keep it from the client."""
     traceback.print_exception(error, file=sys.stderr)
     return JSONResponse({"error": "the server failed; its log says why"}, HTTPStatus.INTERNAL_SERVER_ERROR)
 
@@ -219,11 +219,11 @@ class Connection(H11Protocol):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, LATE)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request."""
+        """Refuse what is not a request of HTTP."""
         self._refuse(HTTPStatus.BAD_REQUEST, "the request is not one of HTTP/1.1, or its head is too long")
 
     def _refuse(self, code: HTTPStatus, why: str) -> None:
-        """Answer what the application does not see, and close the connection."""
+        """Answer in place of the application, and close the connection."""
         self.connections.discard(self)
         self._application.requests.labels("other", code.value).inc()
         body = json.dumps({"error": why}).encode()
@@ -282,7 +282,7 @@ class Server(uvicorn.Server):
             raise OSError(f"{host}, port {port}: {error.strerror or error}") from error
         self.address: str = self.socket.getsockname()[0]
         self._hosts = {"localhost", "127.0.0.1", "::1", self.address, host.lower(), *map(str.lower, allowed_hosts)}
-        self.finished = True  # whether all that ran was finished at the end
+        self.finished = True  # False where requests still ran at the end
         self.application = Application(predictor, info, limits, self._is_known)
         options: dict[str, Any] = {  # whose seconds are floats, beside uvicorn's declaration
             "timeout_keep_alive": limits.timeout,
@@ -295,11 +295,11 @@ class Server(uvicorn.Server):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address at which the server listens."""
         return f"http://{f'[{self.address}]' if ':' in self.address else self.address}:{self.socket.getsockname()[1]}"
 
     def _is_known(self, host: str) -> bool:
-        """Whether this is a name or an address of the server, which may be any address if it listens at all of them."""
+        """Whether a host is a name or an address of the server; any address is, where it listens at all of them."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
             return bool({"*", name} & self._hosts) or (

@@ -1,15 +1,10 @@
-"""What several commands share: the options of progress and of checkpoints, and where results are written."""
+"""Options that several commands have: those of progress and of checkpoints."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
-from manyclass.model.tensor_file import replacing
 from manyclass.training.checkpoint import EVERY, Checkpoints
 
 
@@ -50,16 +45,3 @@ class CheckpointOptions:
         given: dict[str, Any] = {"checkpoint": self.checkpoint, "every": every, "resume": self.resume}
         Checkpoints.of(**given)
         return given
-
-
-@contextlib.contextmanager
-def text_output(path: str | None) -> Iterator[IO[str]]:
-    """Give stdout, or a file that appears under its name once it is complete."""
-    if path is None:
-        yield sys.stdout
-        return
-    with replacing(path) as raw:
-        text = io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
-        yield text
-        text.flush()
-        text.detach()
