@@ -7,7 +7,7 @@ precision before and after. The model cannot be trained on; keep the original fo
 from __future__ import annotations
 
 import os
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from json import dumps
 from typing import Literal
 
@@ -57,7 +57,8 @@ def run(args: Arguments) -> int:
         return _of_words(args, most)
     model, notes = args.load(mmap=True), load_notes(args.model)
     check_writable(args.output)
-    rows = labelled_rows(args.reading, args.test, expected_by(model, need_label=True)) if args.test else None
+    expected = replace(expected_by(model, need_label=True), n_jobs=args.n_jobs)
+    rows = labelled_rows(args.reading, args.test, expected) if args.test else None
     if most is not None:  # the notes are in the file, too
         most = max(1, most - len(dumps(dumps(notes))))
     with waiting("compressing"):

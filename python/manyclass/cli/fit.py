@@ -21,7 +21,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-import scipy.sparse as sp
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.base import with_classes
@@ -34,7 +33,7 @@ from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, 
 from manyclass.cli.models import expected_by, print_evaluation, takes_several
 from manyclass.cli.options import add_parameters, parameters_from
 from manyclass.cli.output import check_writable, written
-from manyclass.cli.reading import Expected, Labelled, Reading, features, labelled, labelled_rows, read
+from manyclass.cli.reading import Expected, Labelled, Reading, features, indicator, labelled, labelled_rows, read
 from manyclass.cli.records import Records
 from manyclass.cli.streams import Streaming, labels_in, stream_of
 from manyclass.datasets import TextVectorizer, first_label
@@ -217,12 +216,10 @@ def _fit(args: Arguments, model: Classifier, rows: Labelled, *, several: bool) -
     labels = rows.labels.astype(str) if rows.labels.dtype.kind == "O" else rows.labels
     if not several:
         return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
-    used = np.unique(rows.Y.indices)
-    Y = sp.csr_array(rows.Y[:, used])
-    Y.sort_indices()
-    is_interrupted = was_interrupted(lambda: model.fit(rows.X, Y, **how))
+    used = labels[np.unique(rows.Y.indices)]
+    is_interrupted = was_interrupted(lambda: model.fit(rows.X, indicator(used, labels, rows.Y), **how))
     # Names instead of the numbers of columns, which are sorted as the names are.
-    with_classes(model, labels[used])
+    with_classes(model, used)
     return is_interrupted
 
 

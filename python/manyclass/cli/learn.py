@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import interrupted, print_table, waiting
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.output import check_writable, written
-from manyclass.cli.reading import Expected, Labelled, as_classes, labelled_rows
+from manyclass.cli.reading import Expected, Labelled, as_classes, indicator, labelled_rows
 from manyclass.cli.streams import Streaming, stream_of
 from manyclass.datasets import first_label
 from manyclass.training.interrupts import was_interrupted
@@ -182,10 +181,5 @@ def _learn(model: Classifier, rows: Labelled, how: dict[str, Any]) -> None:
     if not takes_several(model):
         model.partial_fit(rows.X, labels[first_label(rows.Y)], **how)
         return
-    used = np.unique(rows.Y.indices)
-    names = np.union1d(model.classes_, labels[used])
-    column = np.full(rows.Y.shape[1], -1, dtype=np.int32)
-    column[used] = np.searchsorted(names, labels[used])
-    Y = sp.csr_array((rows.Y.data, column[rows.Y.indices], rows.Y.indptr), shape=(rows.Y.shape[0], len(names)))
-    Y.sort_indices()
-    model.partial_fit(rows.X, Y, classes=names, **how)
+    names = np.union1d(model.classes_, labels[np.unique(rows.Y.indices)])
+    model.partial_fit(rows.X, indicator(names, labels, rows.Y), classes=names, **how)

@@ -25,7 +25,7 @@ from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import note
 from manyclass.cli.models import OnMappedModel, check_recall, expected_by
 from manyclass.cli.output import check_writable, text_output
-from manyclass.cli.reading import features, known_labels, read, rows_of
+from manyclass.cli.reading import features, indicator, read, rows_of
 from manyclass.cli.records import Records
 from manyclass.training.progress import progress_bar
 
@@ -118,9 +118,7 @@ def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data
 def _labels_to_exclude(classes: NDArray[Any], data: Records) -> sp.csr_array:
     if data.Y.nnz == 0:
         raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
-    seen = known_labels(classes, data.labels, data.Y)
-    seen.sort_indices()
-    return seen
+    return indicator(classes, data.labels, data.Y)
 
 
 def _least_score(threshold: float | None, *, is_probability: bool) -> float:

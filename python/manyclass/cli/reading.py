@@ -348,6 +348,13 @@ def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -
     return sp.csr_array((ones, position[known].astype(np.int32), counts), shape=(Y.shape[0], len(classes)))
 
 
+def indicator(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
+    """Return what `known_labels` does, sorted within rows, as estimators want it."""
+    known = known_labels(classes, labels, Y)
+    known.sort_indices()
+    return known
+
+
 def as_classes(classes: NDArray[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
     """Return labels of the kind that a model's have: a number is the name that is written for it.
 
