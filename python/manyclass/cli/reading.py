@@ -158,7 +158,8 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
         check_number("n_features", expected.n_features, low=1, integer=True)
     with waiting(f"reading {'stdin' if path == STDIN else path}"):
         source = Source.of(path)
-        form = source.form(reading.form) if reading.format == "auto" else reading.format
+        otherwise = None if reading.given("label_column", "text_column") else reading.form
+        form = source.form(otherwise) if reading.format == "auto" else reading.format
         given = reading.given(*(name for name in USED_BY if name != "n_features"))
         for name in [*given, *(["n_features"] if expected.n_features and not expected.exact else [])]:
             if form not in USED_BY[name]:

@@ -116,7 +116,8 @@ class Source:
         """
         if self.content is None and is_safetensors(self.path):
             return "binary"
-        if named := form_of_name(self.path):
+        named = form_of_name(self.path)
+        if named and not (named == "tsv" and otherwise == "text"):  # a text and its label behind a tab are .tsv, too
             return named
         head = self.read(HEAD).decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
         lines = [line for line in head if line.strip() and not line.lstrip().startswith("#")]
