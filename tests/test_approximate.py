@@ -14,8 +14,8 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, SphericalClusterIndex
-from manyclass.model.weights import LinearWeights
 from manyclass.search import class_index
+from manyclass.weights.weights import Weights
 
 K, D = 300, 10
 PER_SAMPLE = 64  # queries that share a draw
@@ -234,7 +234,7 @@ def test_predictions_do_not_depend_on_threads_and_repeat(small, seed):
         np.testing.assert_array_equal(a[:70], b)
     model.set_params(random_state=8)
     same = model._weights
-    with_weights(model, LinearWeights(same.matrix, same.intercept, same.sparse))
+    with_weights(model, Weights.linear(same.matrix, same.intercept, by_feature=same.sparse))
     other_std = model.predict_top_k(X, 5, approximate=True, recall=0.8, return_std=True)[2]
     assert (other_std != answers[0][2]).any()
 

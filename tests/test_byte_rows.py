@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, _core
 from manyclass.search import byte_copy, class_index
+from manyclass.weights.weights import Weights
 
 
 def padded(rng, n_rows, n_coded, *, intercept):
@@ -36,13 +37,8 @@ def copied(rows, n_coded, *, intercept):
 
 
 def exact(rows, phi, k):
-    weights = _core.Weights(
-        matrix=rows,
-        intercept=np.zeros(len(rows), dtype=np.float32),
-        scale=np.zeros(0, dtype=np.float32),
-        n_classes=len(rows),
-    )
-    return _core.top_k(phi, rows.shape[1], weights, k, 1)
+    weights = Weights.linear(rows, np.zeros(len(rows), dtype=np.float32), by_feature=False)
+    return weights.top_k(phi, k, 1)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -119,7 +115,7 @@ def model(monkeypatch, seed):
     X = sp.csr_array(sp.random_array((300, 40), density=0.1, rng=rng, dtype=np.float32))
     made = SoftmaxClassifier(model="embedding", dim=12, max_iter=1, random_state=0)
     made.fit(X, np.arange(300) % 60)
-    made._weights.rows[:, :13] = rng.standard_normal((60, 13))
+    made._weights.matrix[:, :13] = rng.standard_normal((60, 13))
     return made, X
 
 

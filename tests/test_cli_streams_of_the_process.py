@@ -12,8 +12,8 @@ from test_cli import K, run, write_data
 import manyclass
 from manyclass import SoftmaxClassifier, load_xmc
 from manyclass.datasets import first_label
-from manyclass.model.tensor_file import replacing
 from manyclass.training.progress import progress_bar
+from manyclass.weights.tensor_file import replacing
 
 COMMAND = f"{sys.executable} -m manyclass"
 

@@ -21,8 +21,7 @@ from manyclass.choosing import plans, rules
 from manyclass.choosing.softmax_plans import settle_batches
 from manyclass.parts import Parameters
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import BatchesPlan, PointsPlan
+from manyclass.training.plan import BatchesPlan, PointsPlan, Schedule
 
 N, D, K = 20, 4, 6
 ONES = np.ones((N, D), dtype=np.float32)  # |x|^2 is 4

@@ -14,8 +14,7 @@ from manyclass.choosing import softmax_plans as settle
 from manyclass.choosing.softmax_plans import settle_full_batch, settle_points
 from manyclass.parts import Parameters
 from manyclass.registry import names, parts
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import FullBatchPlan, PointsPlan
+from manyclass.training.plan import FullBatchPlan, PointsPlan, Schedule
 
 N, D, K = 24, 4, 6
 MEAN_SQUARE = 4.0  # of |x|^2 for rows of ones

@@ -25,17 +25,17 @@ from manyclass.choosing.plans import (
 )
 from manyclass.choosing.softmax_plans import Settled, batch_sampler, given_of, opened
 from manyclass.choosing.trials import Trials, quietly, walk
-from manyclass.model.postings import as_csr
-from manyclass.model.weights import Matrix
 from manyclass.parts import Given, Parameters
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.blend import decoupled_loss
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PostingsPlan, Watch
-from manyclass.training.postings import OFFSET, ROUNDING, fit_postings
+from manyclass.training.pairs import OFFSET, ROUNDING, fit_pairs
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PostingsPlan
 from manyclass.training.state import Points
 from manyclass.training.validation import fork
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import normalized
+from manyclass.weights.arrays import Matrix, as_csr
 
 # The first step of a row moves the score of a class by the rate times its sum of |x|: the rate makes that so many nats.
 # 7.2 is a rate of 3 on yso-en, where larger ones lose, and .9 on bibtex, where .3 and 3 lose a point of P@1 and more.
@@ -224,7 +224,7 @@ def _best_rate(
 
 def _held_out_loss(plan: PostingsPlan, kept: Points, out: Points, n_classes: int) -> float:
     """Train, and return the decoupled loss of the rows held out, of one label the log-loss; infinite if it diverged."""
-    train = partial(fit_postings, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
+    train = partial(fit_pairs, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
     weights, curve, _ = quietly(train)
     if len(curve) < plan.max_iter:
         return math.inf

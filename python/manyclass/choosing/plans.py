@@ -15,14 +15,13 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number, did_you_mean, n_threads_from, seed_from
-from manyclass.model.weights import Floats, Matrix
 from manyclass.parts import Given, Part, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
 from manyclass.solvers import LABEL_SOLVERS
 from manyclass.training.local_family import LocalFamily
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Utility
+from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Schedule, Utility
+from manyclass.weights.arrays import Floats, Matrix
 
 # Step sizes of u for u_learning_rate="auto". A visit lets u fall by at most its step, so that small ones lag behind:
 # for the implicit step 3 costs 0.5 nats on sets of definitions, where 30 and 300 differ by 0.06 (bench/decisions.md).

@@ -67,8 +67,8 @@ from dataclasses import dataclass, replace
 import scipy.sparse as sp
 
 from manyclass.choosing.plans import Open
-from manyclass.model.weights import LINE, Matrix
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
+from manyclass.weights.arrays import LINE, Matrix
 
 # What "auto" stands for where the solver was chosen by hand: nothing that is not in the solver's definition.
 BY_HAND = Open(n_negatives=64, max_iter=20, decay=0.9)

@@ -27,13 +27,13 @@ from manyclass.choosing.plans import (
 )
 from manyclass.choosing.ridge_trials import cross_validated_ridge
 from manyclass.choosing.trials import LearningRates, Trials, best_rate, best_ridge
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Parameters, Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LABEL_SOLVERS, SOLVERS
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import MINIBATCH_POINTS, row_norms_sq
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
 # learning_rate="auto", times the mean of |x|^2; 1 for all others. Explicit steps on the double sum carry the weight K/m
 # of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.

@@ -23,12 +23,13 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import _core
 from manyclass.choosing import rules
 from manyclass.choosing.plans import mean_square
-from manyclass.model.weights import Doubles, Ids, Matrix
-from manyclass.training.passes import Schedule, warn_user
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.passes import warn_user
+from manyclass.training.plan import PointsPlan, Schedule
 from manyclass.training.points import fit_points, row_norms_sq
 from manyclass.training.validation import fork, held_out
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import some_of
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
 FURTHEST = 6  # no grid goes on beyond 10^+-6

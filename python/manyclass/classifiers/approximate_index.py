@@ -6,8 +6,8 @@ from typing import Any
 
 from manyclass.checks import check_number
 from manyclass.classifiers.margin import MarginClassifier
-from manyclass.model.weights import Data
 from manyclass.search import class_index
+from manyclass.weights.arrays import Data
 
 
 def build_index(model: Any, X: Data, k: int, recall: float) -> None:

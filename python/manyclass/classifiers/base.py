@@ -39,12 +39,6 @@ from manyclass.classifiers.streams import (
 )
 from manyclass.classifiers.targets import check_targets, find_positions, positions_of, unseen_error
 from manyclass.help_lines import brief_requests, get_named, get_routing
-from manyclass.model.coded import stored
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.kinds import Weights
-from manyclass.model.postings import mapped_part
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.parts import Parameters
 from manyclass.search import class_index
 from manyclass.search.byte_copy import ByteCopy, copies
@@ -53,9 +47,13 @@ from manyclass.training.calls import Call
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.growth import NewFeatures, Starts
 from manyclass.training.passes import Callback, summarize
-from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight, checked_weights, weights_left
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.tensor_file import PathLike
+from manyclass.weights.weights import Weights
 
 Unseen = Literal["drop", "error"]
 Hashing = FeatureHash | None
@@ -315,7 +313,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _log_losses(self, state: State, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
         """Log-loss of each point, and the rank of its label (0: predicted), of scores times a factor."""
-        weights, scale = state.weights.scaled(factor)
+        weights, scale = state.weights.times(factor)
         return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale)
 
     def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
@@ -447,10 +445,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         if slower := class_index.slower(weights, x, probes, recall):
             warnings.warn(f"approximate=True is not followed: {slower}", UserWarning, stacklevel=outer_level())
             return None
-        index, mapped = self._class_index(state), mapped_part(weights)
+        index = self._class_index(state)
 
         def best_of_index(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            return index.top_k(some if mapped is None else mapped.transform(some), width, recall, n_threads)
+            return index.top_k(weights.transform(some) if weights.has_phi else some, width, recall, n_threads)
 
         return best_of_index
 
@@ -535,7 +533,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
         state = self._fitted
-        found = stored(state.weights)
+        weights = state.weights
+        found = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": weights.dtype}
         return found if state.hashing is None else {**found, "hashed_features": state.hashing.n_rows}
 
     def __sklearn_tags__(self) -> Tags:

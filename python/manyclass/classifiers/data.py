@@ -15,9 +15,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from manyclass.checks import as_they_are, canonical_csr, validated_data
 from manyclass.classifiers.targets import BINARIZER, check_targets, sorted_classes
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, LinearWeights, Matrix
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -29,6 +26,10 @@ from manyclass.training.weighting import (
     taken,
     times_class_weight,
 )
+from manyclass.weights.arrays import Data, Matrix
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 
 class _Noted(BaseEstimator):
@@ -244,7 +245,7 @@ def _hashed(x: Matrix, features: Features, known: Known | None) -> tuple[Matrix,
 # Points as a training of linear models of one label a row sees them
 
 
-def as_stored(weights: LinearWeights | None, x: Matrix) -> Matrix:
+def as_stored(weights: Weights | None, x: Matrix) -> Matrix:
     """The rows as the weights' storage needs them: sparse data train feature-major weights, dense data others."""
     if weights is None or weights.sparse == isinstance(x, sp.csr_array):
         return x
@@ -256,7 +257,7 @@ def scaled_for_call(
 ) -> tuple[Points, FeatureScaling | None]:
     """Return the points as training sees them, scaled as those of the model or, of a first call, by its own rows."""
     weights = None if state is None else state.weights
-    x: Matrix = as_stored(weights, points.x)  # type: ignore[arg-type]
+    x: Matrix = as_stored(weights, points.x)
     scaling = None if state is None else state.history.scaling
     if scaling is not None:
         scaling = scaling.widened(x, centre=centre, weights=points.weights)

@@ -31,13 +31,13 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass.checks import check_number, outer_level, seed_from
 from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
 from manyclass.datasets import Stream
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.weights import LinearWeights
 from manyclass.parts import Parameters, part_name
 from manyclass.parts import Part as Solver
 from manyclass.training.calls import Call, Kept, KeptRows
 from manyclass.training.progress import progress_bar
 from manyclass.training.state import State
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.weights import Weights
 
 # Makes a call of `partial_fit` with these parameters, at a state or none, with a part, its features being hashed so.
 GoOn = Callable[[Parameters, State | None, Part, Call, FeatureHash | None], State]
@@ -125,7 +125,7 @@ class _Fit:
     def __init__(self, parameters: Parameters, go_on: GoOn, bounded: Bounded, kept: Kept | None) -> None:
         self._parameters, self._go_on, self._bounded, self._kept = parameters, go_on, bounded, kept
         self._state: State | None = None
-        self._mean: LinearWeights | None = None
+        self._mean: Weights | None = None
         self._n_averaged = 0
 
     def run(self, max_seconds: float) -> State:
@@ -176,10 +176,10 @@ class _Fit:
         if n_iter == 1:  # what follows predicts u, and goes by the counts of all rows
             self._state = _as_after_fit(self._state)
         weights = self._state.weights
-        if n_iter <= self._averaged_after() or not isinstance(weights, LinearWeights):
+        if n_iter <= self._averaged_after() or not weights.is_linear:
             return
         if self._mean is None:
-            self._mean = LinearWeights(weights.matrix.copy(), weights.intercept.copy(), weights.sparse)
+            self._mean = weights.copy()
         else:
             self._mean.add_to_mean(weights, self._n_averaged)
         self._n_averaged += 1

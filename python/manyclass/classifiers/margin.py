@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +19,6 @@ from manyclass.classifiers.planner import Planner, Settlement, resolved
 from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -28,15 +26,21 @@ from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.passes import Callback
-from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
 
 LOSSES = ("margin", "triplet")
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
 MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
 MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
+if TYPE_CHECKING:  # as `solvers.SolverName`
+    MarginSampler = str
+else:
+    MarginSampler = Literal[*MARGIN_SAMPLERS]
 
 
 class MarginPlanner(Planner):
@@ -196,7 +200,7 @@ class MarginClassifier(LabelClassifier):
         loss: Literal["margin", "triplet"] = "margin",
         smoothing: float = 1.0,
         solver: Literal["adagrad", "sgd", "implicit"] | Part = "adagrad",
-        sampler: Literal["all", "uniform", "frequency", "block", "frequency_block", "search"] | Part = "all",
+        sampler: MarginSampler | Part = "all",
         n_negatives: int | Literal["auto"] = "auto",
         model: Literal["linear", "embedding"] | Part = "linear",
         dim: int | Literal["auto"] = "auto",

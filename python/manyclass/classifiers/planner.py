@@ -21,15 +21,15 @@ from manyclass.classifiers.partial_fit import (
     check_warm,
     known_classes,
 )
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.scaling import FeatureScaling
 from manyclass.parts import Parameters
 from manyclass.training.calibration import Calibration
 from manyclass.training.calls import Call
 from manyclass.training.growth import NewFeatures, widened
-from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
+from manyclass.training.watch import Watch
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.scaling import FeatureScaling
 
 # A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
 # below ROWS_CELLS, which takes a part of the time of a pass.
@@ -118,7 +118,8 @@ class Planner(ABC):
         """
         own, (X, y, sample_weight) = self.parameters, data
         self.check()
-        check_not_compressed(None if state is None else state.weights, "partial_fit")
+        if state is not None:
+            check_not_compressed(state.weights, "partial_fit")
         check_can_go_on(own)
         if state is not None:
             if self.several:

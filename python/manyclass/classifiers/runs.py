@@ -12,15 +12,14 @@ from numpy.typing import ArrayLike
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.choosing import rules
-from manyclass.model.weights import Doubles
 from manyclass.parts import Parameters
 from manyclass.training.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import Watch
-from manyclass.training.squares import HybridSquares
 from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Doubles
 
 FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction
 # The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
@@ -126,7 +125,7 @@ def fit_runs(
     if again and not runs.ended:
         state, kept = runs.mean(points, state), points
     if not several:
-        state.weights.multiply_scores(1 / found.temperature)  # type: ignore[union-attr]
+        state.weights.multiply_scores(1 / found.temperature)
     return replace(_final(state, kept), calibration=found), kept
 
 
@@ -175,7 +174,7 @@ class _Runs:
             except KeyboardInterrupt:
                 warn_user("training was interrupted; the model is the mean of the runs so far")
                 break
-            weights = weights.add_to_mean(other.weights, n)  # type: ignore[union-attr, arg-type]
+            weights = weights.add_to_mean(other.weights, n)
             curves.append(other.curve)
         if len(curves) == 1:
             return first
@@ -183,8 +182,8 @@ class _Runs:
         if not self._open:
             return _final(state, points)
         squares = first.squares
-        if isinstance(squares, HybridSquares):
-            squares = squares.of_more_pairs(first.weights.postings, weights.postings)  # type: ignore[union-attr]
+        if squares is not None and weights.has_pairs:
+            squares = squares.of_more_pairs(first.weights, weights)
         return replace(state, squares=squares).with_told(params={**chosen, "n_models": len(curves)})
 
     def _runs_after(self, first: State) -> int:

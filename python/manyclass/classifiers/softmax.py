@@ -19,9 +19,6 @@ from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.softmax_planner import Asked, SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.tuning import tune_learning_rate
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Ids, LinearWeights, Matrix
 from manyclass.models import ModelName
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import SamplerName
@@ -31,6 +28,9 @@ from manyclass.training.passes import Callback
 from manyclass.training.start import Start
 from manyclass.training.state import Points
 from manyclass.training.weighting import ClassWeight, counting, normalized, raw_weights, taken, times_class_weight
+from manyclass.weights.arrays import Data, Doubles, Ids, Matrix
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.tensor_file import PathLike
 
 
 class SoftmaxClassifier(LabelClassifier):
@@ -230,7 +230,7 @@ class SoftmaxClassifier(LabelClassifier):
         state, x = self._asked(X)
         model, told = state.weights, state.told.params
         check_not_compressed(model, "certificate")
-        if not isinstance(model, LinearWeights):
+        if not model.is_linear:
             raise ValueError(
                 "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"
             )

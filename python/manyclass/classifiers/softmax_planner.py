@@ -35,22 +35,22 @@ from manyclass.classifiers.partial_fit import check_features
 from manyclass.classifiers.planner import Planner, Settlement, resolved
 from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.targets import find_positions, positions_of
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights, as_csr
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Ids, LinearWeights
 from manyclass.models import MODELS, Model
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
 from manyclass.training.growth import refuse_starts
-from manyclass.training.plan import BatchesPlan, HybridPlan, Watch
+from manyclass.training.plan import BatchesPlan, HybridPlan
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.validation import fork, held_out
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import check_class_weight
+from manyclass.weights.arrays import Ids, as_csr
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class SoftmaxPlanner(Planner):
         own = replace(self, parameters=parameters)
         if state is None or given.start is not None:
             return fit_softmax(parameters, own.check(), points, watch, given)
-        if points.several or not isinstance(state.weights, LinearWeights):
+        if points.several or not state.weights.is_linear:
             refuse_candidates(given.candidates)
             return own.go_on_warm(state, points, watch)
         known = replace(own, parameters=resolved(parameters, state))
@@ -137,7 +137,7 @@ class SoftmaxPlanner(Planner):
             refuse_starts(call.new_classes, kind)
         chosen = with_model_of_several(own.parameters, own.check(), points)
         if kind == "batches":
-            embeds = state is not None and bool(state.weights.embeddings.size)  # type: ignore[union-attr]
+            embeds = state is not None and bool(state.weights.embeddings.size)
             return Settlement(settle_batches(own.parameters, chosen, points.x, points.n_classes, embeds=embeds), points)
         if chosen.model is None:  # an older file does not say what it was
             chosen = replace(chosen, model=MODELS[kind]())
@@ -154,8 +154,8 @@ class SoftmaxPlanner(Planner):
         asked = named if named in ("sparse", "hybrid") else asked
         if state is None:
             return asked
-        kinds = {HybridWeights: "hybrid", SparseWeights: "sparse", MappedWeights: "batches"}
-        there, own = kinds.get(type(state.weights), "linear"), self.parameters
+        kinds = {"hybrid": "hybrid", "pairs": "sparse", "phi": "batches"}
+        there, own = kinds.get(state.weights.kind, "linear"), self.parameters
         if asked != there and own["model"] != "auto":
             raise ValueError(
                 f"model is {own['model']!r}, solver {own['solver']!r} and sampler {own['sampler']!r}; partial_fit goes "
@@ -190,7 +190,7 @@ def stepwise(chosen: Chosen) -> Chosen:
 
 def warm_start_of(state: State, points: Points) -> Start:
     """Return the weights of a linear model of one label a row for the classes of a fit; a ValueError for others."""
-    if points.several or not isinstance(state.weights, LinearWeights):
+    if points.several or not state.weights.is_linear:
         raise ValueError("warm_start is True and y has several labels a row; the last fit had one: set it to False")
     check_features(state, points)
     return Start.from_model(state.weights, find_positions(points.classes, state.classes, "y"))
@@ -211,12 +211,12 @@ def _trained(
 def _n_runs(settled: Settled, state: State, points: Points) -> int:
     """What n_models="auto" stands for."""
     weights, shape = state.weights, rules.Shape.of(points.x, points.n_classes)
-    if isinstance(weights, HybridWeights):
+    if weights.kind == "hybrid":
         seconds = rules.fit_cost(_shape_of_hybrid(weights, points), settled.plan)
-        return rules.n_runs(seconds, weights.mapped.embeddings.nbytes)
+        return rules.n_runs(seconds, weights.embeddings.nbytes)
     # A linear model's objective is convex: all runs end near one optimum.
     ranks = isinstance(settled.plan, BatchesPlan) and settled.plan.finds_scale
-    if not (ranks and isinstance(weights, MappedWeights) and weights.embeddings.size):
+    if not (ranks and weights.embeddings.size):
         return 1
     return rules.n_runs(rules.fit_cost(shape, settled.plan), weights.embeddings.nbytes)
 
@@ -288,11 +288,11 @@ def _is_contested(points: Points) -> bool:
 # Weights on pairs
 
 
-def _shape_of_hybrid(weights: HybridWeights, points: Points) -> rules.Shape:
+def _shape_of_hybrid(weights: Weights, points: Points) -> rules.Shape:
     """The shape of data with the weights on pairs that a row meets."""
     x = as_csr(points.x)
     rows_of = np.bincount(x.indices, minlength=x.shape[1])
-    met = float(rows_of @ np.diff(weights.postings.indptr)) / max(1, x.shape[0])
+    met = float(rows_of @ np.diff(weights.indptr)) / max(1, x.shape[0])
     return replace(rules.Shape.of(points.x, len(points.classes)), met=met)
 
 

@@ -34,15 +34,13 @@ from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footpr
 from manyclass.classifiers.targets import sorted_classes
 from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.parts import Parameters, part_name
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
 from manyclass.training.progress import Progress, progress_bar
 from manyclass.training.state import State
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.weights import Weights
 
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
 Part = tuple[Any, Any, ArrayLike | None]  # X, y and sample_weight
@@ -301,12 +299,12 @@ def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int |
     named = part_name(parameters.get("model", "linear"))
     if weights is None and named == "auto" and several:
         named = "hybrid"
-    if named in ("sparse", "hybrid") or isinstance(weights, SparseWeights | HybridWeights):
+    if named in ("sparse", "hybrid") or (weights is not None and weights.has_pairs):
         raise ValueError(
             f"max_memory needs a model whose size is known before its rows are read; it is {named!r}: set model to "
             "'linear' or 'embedding'"
         )
-    if isinstance(weights, MappedWeights):
+    if weights is not None and weights.kind == "phi":
         return weights.n_hidden if weights.embeddings.size else None
     if named == "embedding":
         return default_dim(parameters)

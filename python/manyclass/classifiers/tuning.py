@@ -16,11 +16,11 @@ from manyclass.choosing.trials import VALIDATION, LearningRates, quietly, search
 from manyclass.classifiers.data import indicator_lists, is_indicator
 from manyclass.classifiers.targets import check_targets
 from manyclass.datasets import first_label
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, Matrix
 from manyclass.training.points import row_norms_sq
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import raw_weights
+from manyclass.weights.arrays import Data, Matrix
+from manyclass.weights.scaling import FeatureScaling
 
 
 def tune_learning_rate(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
 from manyclass.choosing.plans import check_loop_numbers, part_of, utility_points_plan
 from manyclass.choosing.softmax_plans import Settled
@@ -19,8 +18,6 @@ from manyclass.classifiers.planner import Planner, Settlement
 from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix, below_the_best
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
@@ -29,19 +26,27 @@ from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
 from manyclass.training.passes import Callback
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.plan import PointsPlan
 from manyclass.training.points import row_norms_sq
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
 
 ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 GAINS = ("gain", "gain_power", "floor")  # of local steps
-UtilitySampler = Literal["auto", "block", "uniform", "all", "frequency", "frequency_block", "head_tail"]
 UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
+if TYPE_CHECKING:  # as `solvers.SolverName`
+    UtilitySampler = str
+    NoiseName = str
+else:
+    UtilitySampler = Literal["auto", *UTILITY_SAMPLERS]
+    NoiseName = Literal[*names("noise")]
 
 
 @dataclass(frozen=True)
@@ -266,7 +271,7 @@ class AugmentReduceClassifier(LinearClassifier):
     def __init__(
         self,
         *,
-        noise: Literal["normal", "logistic", "gumbel"] = "normal",
+        noise: NoiseName = "normal",
         solver: Literal["implicit", "sgd"] | Part = "implicit",
         local_step: LocalStepName | Part = "natural",
         sampler: UtilitySampler | Part = "auto",
@@ -394,11 +399,12 @@ class AugmentReduceClassifier(LinearClassifier):
         state = self._fitted
         if state.variances is None:
             raise AttributeError(f"coef_var_ needs posterior='gaussian'; it is {self.posterior!r}")
-        return LinearWeights(state.variances, state.weights.intercept, state.weights.sparse).coef
+        variances: Floats = replace(state.weights, matrix=state.variances).coef
+        return variances
 
     def _predictive(self, state: State, x: Matrix) -> Iterator[tuple[int, Doubles]]:
         """Posterior-mean probabilities of all classes, some points at a time; the same draws at every call."""
-        assert isinstance(state.weights, LinearWeights)
+        assert state.weights.is_linear
         assert state.variances is not None
         return predictive_tiles(
             self.noise,
@@ -421,14 +427,11 @@ class AugmentReduceClassifier(LinearClassifier):
             return p
         if self.noise == "gumbel":
             return super()._log_probabilities(state, x)
-        n_threads = n_threads_from(self.n_jobs)
-        psi = below_the_best(state.weights.scores(x, n_threads))
-        log_p: Doubles = _core.utility_probabilities(noise=self.noise, psi=psi, log=True, n_threads=n_threads)
-        return log_p
+        return state.weights.log_probabilities(x, self.noise, n_threads_from(self.n_jobs))
 
     def _log_losses(self, state: State, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
         if state.variances is None:
-            weights, scale = state.weights.scaled(factor)
+            weights, scale = state.weights.times(factor)
             return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale, self.noise)
         losses, ranks = [], []
         for first, p in self._predictive(state, x):

@@ -19,7 +19,7 @@ from manyclass.cli.output import check_writable, text_output
 from manyclass.cli.reading import features, read
 from manyclass.cli.sources import Source, is_safetensors
 from manyclass.cli.vectors import as_lines, check_known, holds_words, named_vectors
-from manyclass.model.tensor_file import replacing
+from manyclass.weights.tensor_file import replacing
 
 
 @dataclass

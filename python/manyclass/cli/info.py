@@ -17,9 +17,9 @@ from manyclass.cli.reading import Expected, Reading, read
 from manyclass.cli.records import Records
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import holds_words, is_binary_word2vec, word_vectors
-from manyclass.model.tensor_file import open_tensors
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.tensor_file import open_tensors
 
 Index = SphericalClusterIndex | DecomposedIndex
 INDEXES: dict[str, type[Index]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}

@@ -19,7 +19,7 @@ from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.cli.messages import note, print_table, waiting
 from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, rows_of
 from manyclass.datasets import first_label
-from manyclass.model.tensor_file import open_tensors
+from manyclass.weights.tensor_file import open_tensors
 
 PLACES = (1, 3, 5)  # k of P@k, nDCG@k and PSP@k
 LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can compute

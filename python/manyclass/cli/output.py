@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
-from manyclass.model.tensor_file import replacing
+from manyclass.weights.tensor_file import replacing
 
 
 def written(path: str) -> str:

@@ -9,7 +9,7 @@ from manyclass.checks import did_you_mean
 from manyclass.classifiers.saving import load
 from manyclass.classifiers.several_labels import class_vectors
 from manyclass.cli.sources import is_safetensors
-from manyclass.model.tensor_file import open_tensors
+from manyclass.weights.tensor_file import open_tensors
 from manyclass.words.small import FORMAT
 from manyclass.words.vectors import WordVectors
 
