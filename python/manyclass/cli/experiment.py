@@ -9,10 +9,11 @@ environment variable MANYCLASS_DATA names, or where --fetch has put them; sets t
 from __future__ import annotations
 
 import shlex
-from dataclasses import KW_ONLY, asdict, dataclass, field, fields
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from manyclass.checks import check_number, n_threads_from
+from manyclass.checks import n_threads_from
 from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import note
 from manyclass.datasets.sources import SOURCES
@@ -32,23 +33,7 @@ class Arguments(WithProgress):
     name : NAME
     list : bool
         list the experiments, their data sets and methods
-    data : SET
-        data sets; default: all of the experiment
     fetch : bool
-    methods : M
-        methods; default: all of the experiment
-    seeds : int
-        make each random run with the seeds 0 to SEEDS - 1
-    seconds : S
-        training time of a run of race
-    max_iter : N
-        passes (iterations) instead of the experiment's own
-    max_rows : N
-        at most N training and N test rows of a data set
-    scale : float
-        factor on the sizes of data that are drawn
-    n_jobs : int
-        threads; -1: all cores
     output : DIR
         folder for records and report; default: NAME, made here
     """
@@ -56,16 +41,9 @@ class Arguments(WithProgress):
     name: str | None = field(default=None, metadata={"help": f"one of {', '.join(EXPERIMENTS)}"})
     _: KW_ONLY
     list: bool = False
-    data: tuple[str, ...] = ()
     fetch: bool = field(default=False, metadata={"help": FETCHED})
-    methods: tuple[str, ...] = ()
-    seeds: int = 1
-    seconds: float | None = None
-    max_iter: int | None = None
-    max_rows: int | None = None
-    scale: float = 1.0
-    n_jobs: int = 1
     output: str | None = None
+    options: Options
 
 
 def run(args: Arguments) -> int:
@@ -78,7 +56,8 @@ def run(args: Arguments) -> int:
         given = "no experiment is named" if args.name is None else f"{args.name!r} is not an experiment"
         raise ValueError(f"{given}; it must be one of {', '.join(EXPERIMENTS)}")
     experiment = EXPERIMENTS[args.name]
-    options = _options(args)
+    once: dict[str, Any] = {name: tuple(dict.fromkeys(getattr(args.options, name))) for name in ("data", "methods")}
+    options = replace(args.options, **once, n_jobs=n_threads_from(args.options.n_jobs))
     if args.fetch:
         fetch_missing(options.data or experiment.data, note=note, progress=args.progress)
     folder = Path(args.output or args.name)
@@ -99,16 +78,6 @@ def run(args: Arguments) -> int:
         f"{outcome.n_made} runs made, {outcome.n_known} known before, {outcome.n_failed} failed; report: {written[-1]}"
     )
     return FAILED if outcome.n_failed else 0
-
-
-def _options(args: Arguments) -> Options:
-    """Return what the runs depend on; raises ValueError where it is out of range."""
-    lowest = {"seeds": 1, "max_iter": 1, "max_rows": 2, "scale": 0, "seconds": 0}
-    for name, low in lowest.items():
-        if (value := getattr(args, name)) is not None:
-            check_number(name, value, low=low, open_low=low == 0, integer=low > 0)
-    given = {one.name: getattr(args, one.name) for one in fields(Options)} | {"n_jobs": n_threads_from(args.n_jobs)}
-    return Options(**given | {name: tuple(dict.fromkeys(given[name])) for name in ("data", "methods")})
 
 
 def _command(args: Arguments, options: Options) -> str:
