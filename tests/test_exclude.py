@@ -193,7 +193,7 @@ def test_an_index_over_wide_sparse_weights_is_never_built(seed):
         _, _, std = model.predict_top_k(X, 2, approximate=True, return_std=True)
     assert "its index is dense, 5001 numbers a class" in str(caught[0].message)
     assert caught[0].filename == __file__
-    assert not hasattr(model, "_kept_index")
+    assert model._kept_answers.index is None
     assert (std == 0).all()
 
 

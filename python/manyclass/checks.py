@@ -42,7 +42,7 @@ def set_named(self: BaseEstimator, **params: Any) -> Any:
     return BaseEstimator.set_params(self, **params)
 
 
-def _check_name(owner: Any, name: str, given: Mapping[str, Any]) -> None:
+def _check_name(owner: BaseEstimator, name: str, given: Mapping[str, Any]) -> None:
     """Raise ValueError unless `owner`, with what is given, has a parameter of this name."""
     own = owner.get_params(deep=False)
     first, nested, rest = name.partition("__")
@@ -58,7 +58,7 @@ def _check_name(owner: Any, name: str, given: Mapping[str, Any]) -> None:
             f"Invalid parameter {name!r}: {first} is {value!r}, a string; set {first} to an object that has the "
             f"parameter {rest!r}"
         )
-    if nested and hasattr(value, "get_params"):
+    if nested and isinstance(value, BaseEstimator):
         _check_name(value, rest, {})
 
 
@@ -181,7 +181,7 @@ def outer_level() -> int:
     return level
 
 
-def validated_data(estimator: Any, X: Any, *y: Any, **rules: Any) -> Any:
+def validated_data(estimator: BaseEstimator, X: Any, *y: Any, **rules: Any) -> Any:
     """scikit-learn's `validate_data`; its look at all numbers is a sum, which need not be finite for huge ones."""
     with np.errstate(over="ignore", invalid="ignore"):
         return validate_data(estimator, X, *y, **rules)

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number, did_you_mean, n_threads_from, seed_from
-from manyclass.parts import Given, Part, resolve_part
+from manyclass.parts import Given, Part, part_name, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
 from manyclass.solvers import LABEL_SOLVERS
@@ -110,11 +110,11 @@ def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: A
     check_number(name, value, **rule)
 
 
-def scales_features(solver: Any, model: Any) -> bool:
+def scales_features(solver: str | Part, model: str | Part) -> bool:
     """Whether an estimator with these two parameters, parts or names, trains on scaled features of a linear model."""
-    scaling = getattr(model, "scaling", "auto")
-    linear = getattr(model, "name", model) in ("auto", "linear")
-    return linear and (scaling == "standard" or (scaling == "auto" and isinstance(solver, str) and solver == "auto"))
+    scaling = "auto" if isinstance(model, str) else model.get_params().get("scaling", "auto")
+    linear = part_name(model) in ("auto", "linear")
+    return linear and (scaling == "standard" or (scaling == "auto" and solver == "auto"))
 
 
 def mean_square(x_sq: Floats) -> float:

@@ -1,4 +1,4 @@
-r"""How far a model is from the optimum, at most: the duality gap of the ridge-penalised softmax.
+r"""A bound on how far a model is from the optimum: the duality gap of the ridge-penalised softmax.
 
 The primal is, with z_i = W x_i + b,
 

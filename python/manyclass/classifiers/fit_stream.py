@@ -3,12 +3,13 @@
 Each pass has the step size that the schedule of `fit` has for it, and visits a part as `partial_fit` does; a model that
 "auto" averages is the mean of the weights after the passes of the second half. What differs from `fit` of all rows:
 
-- What is "auto" is settled on the first part: the solver, "exact" or "implicit" and never "lbfgs", and the step size,
-  by trials; alpha is 0, since a part would want more than all rows. A model="auto" of one label a row is linear.
-- Features are scaled as those of the first part are.
-- The frequencies of classes, by which some samplers draw, are those so far in the first pass.
-- What a row carries from pass to pass, u of the double sum, is kept in single precision, of a `Stream` or a list of
-  parts. Of other iterables, whose order may change, and where max_memory has no room for it, it is predicted: see
+- What "auto" stands for is found on the first part: the solver, "exact" or "implicit" and never "lbfgs", and the step
+  size, by trials; alpha is 0, since a part alone would ask for a larger one than all rows. With one label a row,
+  model="auto" is linear.
+- Features are scaled by the scales of the first part.
+- In the first pass, samplers that draw by frequency count the rows so far.
+- What a row carries from pass to pass, u of the double sum, is kept in single precision for a `Stream` or a list of
+  parts. For other iterables, whose order may change, and where max_memory has no room for it, it is predicted: see
   `help(manyclass.classifiers.partial_fit)`.
 
 An iterator can be read once, so that it is one pass: max_iter="auto" is 1 then, and a larger number is told of by a
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_number, outer_level, seed_from
+from manyclass.checks import outer_level, seed_from
 from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
 from manyclass.datasets import Stream
 from manyclass.parts import Parameters, part_name
@@ -49,7 +50,7 @@ def fit_stream(
     X: Any,
     classes: ArrayLike | None,
     max_memory: int | str | None,
-    max_seconds: float | None,
+    max_seconds: float,
 ) -> State:
     """Return the state of a model fitted to a stream.
 
@@ -61,8 +62,6 @@ def fit_stream(
     X : Stream or other iterable of parts
     classes, max_memory, max_seconds : what `fit` was given
     """
-    if max_seconds is not None:
-        check_number("max_seconds", max_seconds, low=0)
     _check_has_passes(parameters)
     random_state = parameters["random_state"]
     if not isinstance(random_state, int | np.integer):  # which parts would draw anew
@@ -77,7 +76,7 @@ def fit_stream(
     kept = None
     if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
         kept = Kept(rows_of_stream(X), of_utility=parameters.get("noise", "gumbel") != "gumbel")
-    return _Fit(parameters, go_on, bounded, kept).run(np.inf if max_seconds is None else float(max_seconds))
+    return _Fit(parameters, go_on, bounded, kept).run(max_seconds)
 
 
 def _check_has_passes(parameters: Parameters) -> None:

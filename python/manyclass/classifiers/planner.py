@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from manyclass.checks import n_threads_from
+from manyclass.checks import check_flag, n_threads_from
+from manyclass.choosing.plans import check_loop_numbers
 from manyclass.choosing.softmax_plans import Settled, is_open
 from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.data import Caller, Known, points_of
+from manyclass.classifiers.ensemble import check_composed
 from manyclass.classifiers.partial_fit import (
     check_can_go_on,
     check_columns,
@@ -28,6 +30,7 @@ from manyclass.training.growth import NewFeatures, widened
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.training.watch import Watch
+from manyclass.training.weighting import check_class_weight
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 
@@ -69,6 +72,14 @@ class Planner(ABC):
     @abstractmethod
     def check(self) -> Any:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
+
+    def check_shared(self) -> None:
+        """Check the parameters that all classes have; raises ValueError or TypeError."""
+        own = self.parameters
+        check_flag("warm_start", own["warm_start"])
+        check_composed(own)
+        check_class_weight(own["class_weight"])
+        check_loop_numbers(own)
 
     @abstractmethod
     def run(self, parameters: Parameters, points: Points, watch: Watch, given: Any, state: State | None) -> State:

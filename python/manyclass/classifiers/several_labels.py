@@ -12,9 +12,9 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass import metrics
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.classifiers.base import LinearClassifier, Unseen
+from manyclass.classifiers.base import LinearClassifier
 from manyclass.classifiers.data import indicator_lists
-from manyclass.classifiers.targets import check_targets
+from manyclass.classifiers.targets import Unseen, check_targets
 from manyclass.training.calibration import label_log_losses
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left
@@ -49,9 +49,6 @@ class LabelClassifier(LinearClassifier):
     def resolved_params_(self) -> dict[str, Any]:
         """What parameters that were left open became."""
         return dict(self._fitted.told.params)
-
-    def _scores_are_log_odds(self, state: State) -> bool:
-        return self._planner.trains_log_odds or state.calibration is not None
 
     @property
     def embedding_(self) -> Floats:

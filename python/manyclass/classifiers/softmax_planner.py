@@ -19,7 +19,7 @@ from manyclass.choosing.pair_plans import (
     settle_sparse,
     weights_met,
 )
-from manyclass.choosing.plans import Chosen, check_loop_numbers, part_of
+from manyclass.choosing.plans import Chosen, part_of
 from manyclass.choosing.softmax_plans import (
     Settled,
     TriedRates,
@@ -33,7 +33,6 @@ from manyclass.choosing.trials import Trials
 from manyclass.classifiers.data import scaled_for_call
 from manyclass.classifiers.partial_fit import check_features
 from manyclass.classifiers.planner import Planner, Settlement, resolved
-from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.targets import find_positions, positions_of
 from manyclass.models import MODELS, Model
 from manyclass.parts import Parameters, Part
@@ -47,7 +46,6 @@ from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.validation import fork, held_out
 from manyclass.training.watch import Watch
-from manyclass.training.weighting import check_class_weight
 from manyclass.weights.arrays import Ids, as_csr
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
@@ -102,12 +100,9 @@ class SoftmaxPlanner(Planner):
         """See `Planner`."""
         own = self.parameters
         check_flag("early_stopping", own["early_stopping"])
-        check_flag("warm_start", own["warm_start"])
-        check_composed(own)
         check_number("validation_fraction", own["validation_fraction"], low=0, open_low=True, high=0.99)
         check_number("n_iter_no_change", own["n_iter_no_change"], low=1, integer=True)
-        check_class_weight(own["class_weight"])
-        check_loop_numbers(own)
+        self.check_shared()
         return Chosen(
             part_of("solver", own["solver"], SOLVERS, "manyclass.solvers"),
             part_of("sampler", own["sampler"], SAMPLERS, "manyclass.samplers"),

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
-from manyclass.choosing.plans import check_loop_numbers, part_of, utility_points_plan
+from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.choosing.plans import part_of, utility_points_plan
 from manyclass.choosing.softmax_plans import Settled
-from manyclass.classifiers.base import LinearClassifier, Passes, positions_given
+from manyclass.classifiers.base import LinearClassifier
 from manyclass.classifiers.data import scaled_for_call
+from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.planner import Planner, Settlement
-from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
+from manyclass.classifiers.targets import labels_given, positions_of
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
@@ -33,7 +34,7 @@ from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.watch import Watch
-from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 
@@ -51,7 +52,7 @@ else:
 
 @dataclass(frozen=True)
 class ChosenUtility:
-    """The parts of an AugmentReduceClassifier; no sampler: "auto", no posterior: a point estimate."""
+    """The parts of an AugmentReduceClassifier; a sampler of None is left open, a posterior of None a point estimate."""
 
     solver: Part
     sampler: Part | None
@@ -71,17 +72,15 @@ def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
 
 
 class UtilityPlanner(Planner):
-    """Of AugmentReduceClassifier."""
+    """The plans of AugmentReduceClassifier."""
 
     def check(self) -> ChosenUtility:
         """See `Planner`."""
         own = self.parameters
         check_choice("noise", own["noise"], names("noise"))
-        check_class_weight(own["class_weight"])
-        check_flag("warm_start", own["warm_start"])
         check_number("max_iter", own["max_iter"], low=1, integer=True)
         check_number("alpha", own["alpha"], low=0)
-        check_loop_numbers(own)
+        self.check_shared()
         local = resolve_part("local_step", own["local_step"], LOCAL_STEPS, "manyclass.solvers")
         if own["noise"] == "gumbel":
             if local.name != "natural":
@@ -94,7 +93,6 @@ class UtilityPlanner(Planner):
         posterior = (
             None if point else resolve_part("posterior", own["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
         )
-        check_composed(own)
         if posterior is not None and is_composed(own):
             name, value = ("n_models", own["n_models"]) if own["n_models"] != 1 else ("calibration", own["calibration"])
             raise ValueError(
@@ -231,9 +229,9 @@ class AugmentReduceClassifier(LinearClassifier):
     calibration : {"temperature"} or None, default=None
         Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
-        Mean of the utilities of so many runs that differ by their seed; see `SoftmaxClassifier`.
+        Train this many models with different seeds and average their utilities; see `SoftmaxClassifier`.
     warm_start : bool, default=False
-        `fit` begins at the weights of the last fit, q at its first value.
+        `fit` starts from the weights of the last fit, and q from its first value.
 
     Attributes
     ----------
@@ -323,7 +321,7 @@ class AugmentReduceClassifier(LinearClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
 
         Parameters
         ----------
@@ -339,14 +337,14 @@ class AugmentReduceClassifier(LinearClassifier):
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
 
         Returns
         -------
         self
         """
         named = {"coef_init": coef_init, "intercept_init": intercept_init}
-        passes = Passes(callback, max_seconds, checkpoint, every, resume)
+        looks = (callback, max_seconds, checkpoint, every, resume)
 
         def start(points: Points) -> Start | None:
             shape = points.n_classes, points.x.shape[1]
@@ -358,7 +356,7 @@ class AugmentReduceClassifier(LinearClassifier):
                 )
             return found
 
-        return self._fit((X, y, sample_weight), start, passes, named, classes=classes, max_memory=max_memory)
+        return self._fit((X, y, sample_weight), start, looks, named, classes=classes, max_memory=max_memory)
 
     @property
     def elbo_curve_(self) -> Doubles:
@@ -385,7 +383,10 @@ class AugmentReduceClassifier(LinearClassifier):
             raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")
         if self.noise == "gumbel":
             return -self._evaluated(state, x, y, None, "drop")["log_loss"]
-        labels, family = positions_given(state, y, x), family_of(Parameters.of(self), len(state.classes))
+        labels, family = (
+            positions_of(labels_given(y, x.shape[0]), state.classes, "y"),
+            family_of(Parameters.of(self), len(state.classes)),
+        )
         total = 0.0
         n_threads = n_threads_from(self.n_jobs)
         for first, scores in state.weights.score_tiles(x, n_threads):

@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.classifiers.base import vectorizer_of
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.cli.messages import waiting
 from manyclass.cli.models import OnMappedModel, expected_by
@@ -82,5 +83,5 @@ def _vectors(args: Arguments) -> tuple[list[str] | None, NDArray[np.float32]]:
     except AttributeError as error:
         raise ValueError(f"{args.model}: {error}") from error
     data = read(args.reading, args.data, expected_by(model, need_label=False))
-    X = features(args.reading, data.X, getattr(model, "vectorizer_", None))
+    X = features(args.reading, data.X, vectorizer_of(model))
     return None, np.ascontiguousarray(model.embed(X))

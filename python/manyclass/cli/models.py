@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from manyclass import metrics
-from manyclass.classifiers.base import uncalibrated_confidence
+from manyclass.classifiers.base import has_probabilities, uncalibrated_confidence, vectorizer_of
 from manyclass.classifiers.saving import Classifier, load, load_notes
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.cli.messages import note, print_table, waiting
@@ -82,7 +82,7 @@ def expected_by(model: Classifier, *, need_label: bool) -> Expected:
         model.n_features_in_,
         True,
         getattr(model, "feature_names_in_", None),
-        getattr(model, "vectorizer_", None),
+        vectorizer_of(model),
         takes_several(model),
         need_label,
         model.n_jobs,
@@ -98,7 +98,7 @@ def check_recall(recall: float | None, approximate: object) -> None:
 def describe_model(path: str, model: Classifier) -> dict[str, Any]:
     """Return facts of a model that was loaded from a file."""
     curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
-    vectorizer = getattr(model, "vectorizer_", None)
+    vectorizer = vectorizer_of(model)
     texts, labels = "not read", "one"
     if isinstance(model, LabelClassifier) and model.multilabel_:
         labels = f"several, {model.n_labels_} on average"
@@ -210,7 +210,7 @@ def _measured(
         result |= {f"top{k}_error": 1 - float(share) for k, share in zip(ks, shares, strict=True) if k > 1}
     for name, values in measures.items():
         result |= {f"{name}_at_{k}": float(v) for k, v in zip(ks, np.atleast_1d(values), strict=True)}
-    if hasattr(model, "predict_proba"):
+    if has_probabilities(model):
         result |= _calibration_errors(model, X, Y, found, scores.astype(np.float64), n_bins)
     return result
 

@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
+from manyclass.classifiers.base import has_probabilities, vectorizer_of
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import note
@@ -83,7 +84,7 @@ def run(args: Arguments) -> int:
     k = min(args.k or K, len(names))
     if k < (args.k or k):
         note(f"k is {args.k}; the model has {k} classes, and all of them are printed")
-    if args.probabilities and not hasattr(model, "predict_proba"):
+    if args.probabilities and not has_probabilities(model):
         raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
     args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
     data = read(args.reading, args.data, expected_by(model, need_label=False))
@@ -97,14 +98,14 @@ def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data
     n_rows = data.n_rows
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
     seen = _labels_to_exclude(model.classes_, data) if args.exclude_labels else None
-    least = _least_score(args.threshold, is_probability=hasattr(model, "predict_proba"))
+    least = _least_score(args.threshold, is_probability=has_probabilities(model))
     if args.output_format == "xmc":
         out.write(f"{n_rows} {int(names.max()) + 1}\n")
     bar = progress_bar(n_rows, unit="row", shown=args.progress and bool(args.output))
     with contextlib.closing(bar):
         for first in range(0, n_rows, step):
             some = slice(first, first + step)
-            rows = features(args.reading, rows_of(data.X, some), getattr(model, "vectorizer_", None))
+            rows = features(args.reading, rows_of(data.X, some), vectorizer_of(model))
             labels, scores = model.predict_top_k(rows, k, **how, exclude=None if seen is None else seen[some])
             found = scores > least  # the score of a label that is missing is -inf
             shown = names[np.searchsorted(model.classes_, labels[found])].tolist()

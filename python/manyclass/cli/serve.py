@@ -18,6 +18,7 @@ from dataclasses import KW_ONLY, asdict, dataclass
 import numpy as np
 
 from manyclass.checks import check_number
+from manyclass.classifiers.base import vectorizer_of
 from manyclass.classifiers.saving import load, load_notes
 from manyclass.cli.messages import note, waiting
 from manyclass.cli.models import check_recall, describe_model, expected_by
@@ -83,7 +84,7 @@ def run(args: Arguments) -> int:
     predictor = Predictor(model, args.limits, args.k, normalize=bool(reading.normalize))
     if args.approximate:
         data = read(reading, args.approximate, expected_by(model, need_label=False))
-        X = features(reading, rows_of(data.X, slice(TUNE_ROWS)), getattr(model, "vectorizer_", None))
+        X = features(reading, rows_of(data.X, slice(TUNE_ROWS)), vectorizer_of(model))
         with waiting("building the index"):
             predictor.build_index(np.asarray(X, np.float32) if hasattr(X, "columns") else X, args.recall or RECALL)
     told["serving"] = asdict(args.limits) | predictor.about()

@@ -1,4 +1,4 @@
-"""Fits of several models made into one: the mean of runs that differ by their seed, calibrated on held-out rows."""
+"""Several fits that make one model: the mean of runs with different seeds, calibrated on held-out rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Run = Callable[[Parameters, Points, Watch], State]  # makes one run, by paramete
 
 
 def check_composed(parameters: Parameters) -> None:
-    """Raise ValueError or TypeError for a `calibration` or `n_models` that there is not."""
+    """Raise ValueError or TypeError for values that `calibration` and `n_models` cannot have."""
     check_calibration(parameters["calibration"])
     if parameters["warm_start"] and is_composed(parameters):
         raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
@@ -57,10 +57,10 @@ def parameters_of_fit(parameters: Parameters, watch: Watch, points: Points, **na
     ----------
     parameters : Parameters
     watch : Watch
-        With or without checkpoints, which are told what the fit is made of.
+        Its checkpoints, where there are some, are told the data of the fit.
     points : Points
     **named : array-like or None
-        What else `fit` was given.
+        The other arguments of `fit` that its result depends on.
     """
     if watch.checkpoints is None:
         return parameters
@@ -84,12 +84,12 @@ def fit_runs(
     ----------
     parameters : Parameters
     points, watch : Points and Watch
-        Seconds are those of all runs together, in equal parts; a callback that stops a run, or Ctrl-C, ends the fit
-        with the runs so far. n_models="auto" adds none with a limit of seconds, or where the first one was ended.
+        The runs share the limit of seconds in equal parts; a callback that stops a run, or Ctrl-C, ends the fit with
+        the runs so far. n_models="auto" adds none with a limit of seconds, or where the first one was ended.
     run : callable
         Makes one run.
     noise : str
-        Of the utilities.
+        The distribution of the noise of utilities, "gumbel" for a softmax.
     warm : bool
         Whether the run begins at the weights of the last fit; then it is the only one.
 
@@ -97,7 +97,7 @@ def fit_runs(
     -------
     state : State
     points : Points
-        Those that it was trained on.
+        The points that it was trained on.
     """
     if not is_composed(parameters):
         state = run(parameters, points, watch)
@@ -130,7 +130,7 @@ def fit_runs(
 
 
 def _final(state: State, points: Points) -> State:
-    """A state that does not go on: without what only training needs."""
+    """Return a state without what only further training needs."""
     history = History.of_fit(len(points.labels), n_labels=points.labels.mean)
     return replace(state, history=history, squares=None)
 
