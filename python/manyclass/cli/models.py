@@ -21,6 +21,7 @@ from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, row
 from manyclass.datasets import first_label
 from manyclass.weights.tensor_file import open_tensors
 
+K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say
 PLACES = (1, 3, 5)  # k of P@k, nDCG@k and PSP@k
 LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can compute
 TITLES = {"precision": "P", "ndcg": "nDCG", "psp": "PSP"}

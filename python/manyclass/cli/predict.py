@@ -24,13 +24,12 @@ from manyclass.classifiers.base import has_probabilities, vectorizer_of
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import note
-from manyclass.cli.models import OnMappedModel, check_recall, expected_by
+from manyclass.cli.models import RECALL, K, OnMappedModel, check_recall, expected_by
 from manyclass.cli.output import check_writable, text_output
 from manyclass.cli.reading import features, indicator, read, rows_of
 from manyclass.cli.records import Records
 from manyclass.training.progress import progress_bar
 
-K, RECALL = 5, 0.95
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
 
 

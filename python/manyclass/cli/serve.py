@@ -21,11 +21,10 @@ from manyclass.checks import check_number
 from manyclass.classifiers.base import vectorizer_of
 from manyclass.classifiers.saving import load, load_notes
 from manyclass.cli.messages import note, waiting
-from manyclass.cli.models import check_recall, describe_model, expected_by
+from manyclass.cli.models import RECALL, K, check_recall, describe_model, expected_by
 from manyclass.cli.reading import Reading, features, read, rows_of
 from manyclass.serving.predictor import Limits, Predictor
 
-K, RECALL = 5, 0.95
 MOST_PORT = 65535
 TUNE_ROWS = 4096  # rows of --approximate that are read into features: some 512 of them are drawn
 

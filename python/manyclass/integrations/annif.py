@@ -69,6 +69,10 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         """Return an `Optimizer` that finds parameters by the documents of a corpus."""
         return Optimizer(self, corpus, metric, Objective)
 
+    def rows_of(self, texts: Sequence[str]) -> sp.csr_array:
+        """Return TF-IDF of texts by the vectorizer of the training."""
+        return sp.csr_array(self.vectorizer.transform(texts), dtype=np.float32)
+
     def cached_data(self) -> tuple[sp.csr_array, sp.csr_array]:
         """Return TF-IDF of the documents of the last training, and their subjects as an indicator matrix."""
         path = self._path(self.TRAIN_FILE)
@@ -117,7 +121,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             subjects.append(sorted(document.subject_set))
         if not texts:
             raise NotSupportedException("learning from no documents", backend_id=self.backend_id)
-        X = sp.csr_array(self.vectorizer.transform(texts), dtype=np.float32)
+        X = self.rows_of(texts)
         self.info(f"learning from {len(texts)} documents")
         path = self._path(self.MODEL_FILE)
         self._told(lambda: SubjectModel.load(path).learn(X, self._indicator(subjects))).save(path)
@@ -125,7 +129,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
 
     def _suggest_batch(self, documents: Sequence[Any], params: dict[str, Any]) -> SuggestionBatch:
         assert self._model is not None
-        X = sp.csr_array(self.vectorizer.transform([document.text for document in documents]), dtype=np.float32)
+        X = self.rows_of([document.text for document in documents])
         return suggestion_batch(self._model, X, self.project.subjects, int(params["limit"]))
 
     def _vectors(self, corpus: Any, options: dict[str, Any]) -> tuple[TfidfVectorizer, sp.csr_array, sp.csr_array]:
@@ -237,11 +241,10 @@ class Optimizer(hyperopt.HyperparameterOptimizer):
         self._backend.estimator(params, jobs=1)  # so that a wrong parameter is told here, not by each trial
         self._backend.initialize_vectorizer()
         documents = list(project.transform.transform_corpus(self._corpus).documents)
-        X = self._backend.vectorizer.transform([document.text for document in documents])
         return {
             "params": params,
             "training": self._backend.cached_data(),
-            "vectors": sp.csr_array(X, dtype=np.float32),
+            "vectors": self._backend.rows_of([document.text for document in documents]),
             "gold": [document.subject_set for document in documents],
             "subjects": project.subjects,
             "metric": self._metric,
