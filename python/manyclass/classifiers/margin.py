@@ -19,7 +19,7 @@ from manyclass.classifiers.planner import Planner, Settlement, resolved
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
 from manyclass.models import MODELS
-from manyclass.parts import Given, Parameters, Part, resolve_part
+from manyclass.parts import Given, Part, resolve_part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
@@ -61,12 +61,11 @@ class MarginPlanner(Planner):
             resolve_part("model", own["model"], MARGIN_MODELS, "manyclass.models"),
         )
 
-    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Any, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, given: Any, state: State | None) -> State:
         """See `Planner`."""
-        own = replace(self, parameters=parameters)
         if state is not None:
-            return own.go_on_warm(state, points, watch)
-        settled = own.settle(points.x, points.n_classes)
+            return self.go_on_warm(state, points, watch)
+        settled = self.settle(points.x, points.n_classes)
         return train(None, points, settled.plan, watch).with_told(params=settled.params)
 
     def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:

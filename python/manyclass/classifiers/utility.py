@@ -106,14 +106,10 @@ class UtilityPlanner(Planner):
             posterior,
         )
 
-    def run(
-        self, parameters: Parameters, points: Points, watch: Watch, given: Start | None, state: State | None
-    ) -> State:
+    def run(self, points: Points, watch: Watch, given: Start | None, state: State | None) -> State:
         """See `Planner`."""
-        own, start = replace(self, parameters=parameters), given
-        if start is None and state is not None:
-            start = warm_start_of(state, points)
-        plan = own.plan(own.check(), row_norms_sq(points.x), points.n_classes)
+        start = warm_start_of(state, points) if given is None and state is not None else given
+        plan = self.plan(self.check(), row_norms_sq(points.x), points.n_classes)
         return train(None, points, plan, watch, first=First(start))
 
     def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:

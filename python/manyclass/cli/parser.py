@@ -88,7 +88,7 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser = _Parser(prog="manyclass", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"manyclass {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
-    text = "print a script that completes commands and options in this shell: see README"
+    text = "print a script that completes commands and options in this shell; the documentation tells how to load it"
     parser.add_argument(OPTION, action=PrintCompletion, choices=SHELLS, help=text)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     loaded = COMMANDS if argv is None else _asked_for(argv)

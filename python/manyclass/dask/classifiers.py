@@ -99,7 +99,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         callback: Callable[[Round], bool | None] | None = None,
         max_seconds: float | None = None,
     ) -> Self:
-        """Return it fitted; an exception leaves it as it was.
+        """Fit and return self; if it raises, the model is unchanged.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         learning_rate: float | None = None,
         labels: Literal["first", "all"] = "first",
     ) -> Self:
-        """Train on with new rows, by rows; an exception leaves it as it was. W stays on the workers.
+        """Train on with new rows, by rows; if it raises, the model is unchanged. W stays on the workers.
 
         Parameters
         ----------

@@ -20,7 +20,8 @@ from manyclass.dask.shards import Shard, Whole
 from manyclass.training.calls import Before, Call, passes_of_call
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.state import History, State
-from manyclass.training.train import mapped_of_call, weights_of_call
+from manyclass.training.terms import rows_of_call
+from manyclass.training.train import weights_of_call
 from manyclass.weights.arrays import Doubles, Matrix
 from manyclass.weights.scaling import FeatureScaling
 
@@ -123,7 +124,7 @@ def parts_to_go_on(
     state = state_of(model)
     before = before_of(state, classes)
     if isinstance(plan, BatchesPlan):
-        return batches.split(whole, *mapped_of_call(plan, before, classes, whole.counts))
+        return batches.split(whole, *rows_of_call(plan, before, classes, whole.counts))
     weights = weights_of_call(plan, state.weights, classes, before, whole.counts, scaling)
     return rows.split(whole, weights)
 

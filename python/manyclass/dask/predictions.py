@@ -143,11 +143,10 @@ def model_of(
     if isinstance(plan, BatchesPlan):
         sums = [part.squares for part in parts]
         squares = Squares(np.zeros(0, dtype=np.float32), np.concatenate(sums))
-    weights: Any = way_of(plan).finished(plan, whole, parts, found.n_averaged)
+    weights: Weights = way_of(plan).finished(plan, whole, parts, found.n_averaged)
     if scaling is not None:
         scaling.fold(weights)
-    n_features = weights.n_hidden if weights.kind == "phi" else weights.coef.shape[1]
-    features = Features(n_features, None if found.names is None else np.array(found.names, dtype=object))
+    features = Features(weights.n_features, None if found.names is None else np.array(found.names, dtype=object))
     n = found.n_rows or int(counts.sum())
     n_labels = float(counts.sum()) / n
     state = State(

@@ -202,7 +202,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         learning_rate: float | None = None,
         callback: Callback | None = None,
     ) -> SkipGram:
-        """Return it trained on with a new text, which objective_value is about then; an error leaves it as it was.
+        """Train on with a new text, which objective_value is about then; if it raises, the model is unchanged.
 
         Words that are known stay, counts are added up; new words that this text has `min_count` times join them.
 
