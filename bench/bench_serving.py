@@ -26,9 +26,8 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.cli.serve import LIMITS
 from manyclass.datasets import save_csr
-from manyclass.serving import Limits, Predictor
+from manyclass.serving.predictor import Limits, Predictor
 
 N_CLASSES, N_FEW_CLASSES, N_FEATURES, PER_ROW, DIM, K = 30_000, 1_000, 20_000, 6, 64, 5
 N_CLUSTERS = 300
@@ -211,7 +210,7 @@ def test_calls_in_python(timed, served, small, what):
 @pytest.mark.parametrize("what", [1, 100], ids=lambda n: f"{n} rows")
 def test_reading_json(timed, served, what):
     model, X, _, _ = served
-    limits = Limits(**{name: default for name, (default, _) in LIMITS.items()})
+    limits = Limits()
     predictor, asked = Predictor(model, limits, K), bodies(X, 20, what, False)
     timed(lambda: [predictor.read(body) for body in asked], rounds=10, warmup=1)
     timed.tell(ms_a_request=1000 * timed.seconds.min() / len(asked))

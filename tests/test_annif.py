@@ -136,6 +136,22 @@ def test_wrong_parameters_are_told_and_an_unknown_one_warned_of(project, setting
 
 
 @needs_annif
+@pytest.mark.parametrize("setting", ["max_iter=-1", "solver=umax"])
+def test_a_training_that_fails_leaves_all_files_of_the_one_before(project, setting):
+    write_documents(project / "other.tsv", 50, random.Random(1))
+    (project / "broken.tsv").write_text("other words alone\t<http://example.org/s1>\n" * 20)
+    folder = next(project.rglob("manyclass-model.safetensors")).parent
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    suggested = annif(project, "suggest", "ours", text="termab termac")
+    # One subject alone cannot be trained on, which shows once the documents have been read.
+    for documents, more in (("other.tsv", ("-b", f"manyclass.{setting}")), ("broken.tsv", ())):
+        code, _ = annif(project, "train", *more, "ours", documents, check=False)
+        assert code == 1
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert annif(project, "suggest", "ours", text="termab termac") == suggested
+
+
+@needs_annif
 def test_documents_are_learnt_after_training(project):
     (project / "learn.cfg").write_text(PROJECT + "allow_learn=true\n")
     model = next(project.rglob("manyclass-model.safetensors"))

@@ -12,7 +12,7 @@ import manyclass
 from manyclass import SoftmaxClassifier, load_xmc, models, samplers, solvers
 from manyclass.classifiers.saving import load_notes
 from manyclass.cli import fit, main, parser
-from manyclass.cli.arguments import LEFT_OUT, converter, documented_parameters
+from manyclass.cli.options import LEFT_OUT, converter, documented_parameters
 from manyclass.datasets import first_label, l2_normalize, save_csr
 
 K, D = 12, 8

@@ -1,5 +1,6 @@
 """Every command on models of every estimator: one label a row and several, Ctrl-C, and what is refused."""
 
+import argparse
 import json
 import re
 import signal
@@ -329,6 +330,13 @@ def test_ctrl_c_while_alpha_is_chosen_says_that_there_is_no_model(tmp_path):
     assert err.endswith(f"manyclass: interrupted before there was a model; {tmp_path / 'm'} is not written\n")
     assert "Traceback" not in err
     assert not (tmp_path / "m").exists()
+
+
+def test_every_argument_of_every_command_has_a_text_of_help():
+    (commands,) = (a for a in parser.build_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    for name, command in commands.choices.items():
+        bare = [action.dest for action in command._actions if not action.help]
+        assert bare == [], name
 
 
 def test_exit_codes_are_in_the_help(capsys):

@@ -101,6 +101,17 @@ def test_a_model_of_texts_predicts_and_evaluates_raw_text(tmp_path, expected, ca
         assert found["n_rows"] == 6
 
 
+def test_a_model_of_texts_reads_texts_from_files_that_are_named_as_tables(tmp_path, expected, capsys):
+    (tmp_path / "d.tsv").write_text(as_text())
+    run("fit", tmp_path / "d.tsv", "--text", "--output", tmp_path / "m", *QUICK)
+    found = json.loads(output_of(capsys, "evaluate", tmp_path / "m", tmp_path / "d.tsv", "--json"))
+    rows = TextVectorizer().fit_transform(TEXTS)
+    assert found["log_loss"] == expected.evaluate(rows, np.array(KINDS))["log_loss"]
+    (tmp_path / "t.tsv").write_text("body\tlabel\n" + as_text())  # a table where its columns are named
+    table = ("--text-column", "body", "--label-column", "label")
+    assert json.loads(output_of(capsys, "evaluate", tmp_path / "m", tmp_path / "t.tsv", "--json", *table)) == found
+
+
 def test_the_parameters_of_the_vectorizer_are_options(tmp_path, capsys):
     (tmp_path / "d.txt").write_text(as_text())
     options = ("--text-analyzer", "char_wb", "--text-min-n", 2, "--text-max-n", 3, "--no-text-idf")

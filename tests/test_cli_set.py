@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.cli.arguments import (
+from manyclass.cli.options import (
     PARTS,
     add_parameters,
     converter,

@@ -11,7 +11,7 @@ import pytest
 
 import manyclass
 from manyclass.cli import parser
-from manyclass.cli.help import first_line
+from manyclass.cli.parser import first_line
 
 PACKAGE = Path(manyclass.__file__).parent
 # Each takes from a tenth of a second to a second to load.

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from test_approximate import small as small  # a fixture: few classes are searched as if they were many
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
-from manyclass.cli.serve import LIMITS
 from manyclass.datasets import TextVectorizer, l2_normalize
-from manyclass.serving import Limits, Predictor, Server
+from manyclass.serving.predictor import Limits, Predictor
+from manyclass.serving.server import Server
 
 N, D, K = 90, 6, 9
 JSON = {"Content-Type": "application/json"}
@@ -58,8 +58,7 @@ KINDS = ("dense", "sparse", "named", "dates", "embedding", "several", "margin", 
 
 def limited(**limits):
     """The limits of the command but for these."""
-    defaults = {name: default for name, (default, _) in LIMITS.items()}
-    return Limits(**{**defaults, "timeout": 20.0, "grace": 5.0, "max_running": 2, **limits})
+    return Limits(**{"timeout": 20.0, "grace": 5.0, "max_running": 2, **limits})
 
 
 @contextlib.contextmanager

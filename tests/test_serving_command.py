@@ -20,7 +20,8 @@ from manyclass.classifiers.saving import save_model
 from manyclass.cli import main
 from manyclass.datasets import l2_normalize
 from manyclass.search import class_index
-from manyclass.serving import Predictor, Server
+from manyclass.serving.predictor import Predictor
+from manyclass.serving.server import Server
 
 # Approximate answers
 

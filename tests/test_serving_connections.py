@@ -16,7 +16,8 @@ from test_serving import JSON, D, N, ask, connected, fitted, limited, pairs, pos
 from test_serving import dense as dense  # fixtures
 from test_serving import server as server
 
-from manyclass.serving import Predictor, Server
+from manyclass.serving.predictor import Predictor
+from manyclass.serving.server import Server
 
 # Connections
 
@@ -285,7 +286,7 @@ def test_ctrl_c_does_not_wait_for_ever(dense, tmp_path):
 def test_a_prediction_that_does_not_end_does_not_hold_the_end(dense, tmp_path):
     endless = """
 import threading
-from manyclass.serving import Predictor
+from manyclass.serving.predictor import Predictor
 def read(self, body):
     print("reads", flush=True)
     threading.Event().wait()

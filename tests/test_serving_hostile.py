@@ -8,7 +8,8 @@ from test_serving import D, ask, limited, post, raw, serving, started
 from test_serving import dense as dense  # fixtures
 from test_serving import server as server
 
-from manyclass.serving import Predictor, Server
+from manyclass.serving.predictor import Predictor
+from manyclass.serving.server import Server
 
 MUCH = 600_000  # bytes of a request's head: what asyncio reads at a time, 256 KiB, is parsed, whatever it holds
 

@@ -31,12 +31,6 @@ class PrintCompletion(argparse.Action):
         parser.exit()
 
 
-def add_completion(parser: argparse.ArgumentParser) -> None:
-    """Add the option."""
-    text = "print a script that completes commands and options in this shell; the documentation tells how to load it"
-    parser.add_argument(OPTION, action=PrintCompletion, choices=SHELLS, help=text)
-
-
 def complete_files(parser: argparse.ArgumentParser, files: object) -> None:
     """Say which arguments are files, in the parser and those of its commands."""
     for action in parser._actions:

@@ -8,11 +8,11 @@ rule itself.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.cli.arguments import add_progress, shows_progress
+from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import waiting
 from manyclass.datasets import Planted, make_planted
 from manyclass.metrics import top_k_accuracy
@@ -28,11 +28,11 @@ from manyclass.solvers import Implicit
 from manyclass.training.interrupts import was_interrupted
 from manyclass.weights.weights import Weights
 
-SAMPLE = 10_000  # new rows to measure on; the standard error of a share is at most 0.5 % then
+SAMPLE = 10_000  # new rows to measure on, which make the standard error of a share at most 0.5 %
 # Ten of a hundred features with scores this wide make the right class the first one in about three of ten rows.
 N_FEATURES, NNZ, SCALE = 100, 10, 4.0
 DECAY, PASSES = 0.7, 6  # six passes were seen to end within 2 % of the rule's own share
-FIRST_ROWS = 1_000  # of scikit-learn, doubled while there is time
+FIRST_ROWS = 1_000  # that scikit-learn fits to; they are doubled while there is time
 LEAST_SECONDS = 1.0  # that scikit-learn has in any case
 GROWTH = 5.0  # of its seconds, where its rows are doubled: both rows and the classes among them grow
 BLOCK = 1_000  # rows of scores over all classes at a time
@@ -41,15 +41,32 @@ PLACES = (1, 5)
 Best = Callable[[sp.csr_array], NDArray[np.int64]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("--quick", action="store_true", help="500 classes and 50,000 rows: some seconds in all")
-    parser.add_argument("--n-classes", type=int, help="number of classes K; default: 10,000")
-    parser.add_argument("--n-samples", type=int, help="number of training rows N; default: 50 a class")
-    parser.add_argument("--max-seconds", type=float, default=15, metavar="S", help="train at most S seconds")
-    parser.add_argument("--n-jobs", type=int, default=-1, help="threads; -1: all cores")
-    parser.add_argument("--random-state", type=int, default=0, help="seed of the data and of training")
-    add_progress(parser)
+@dataclass(kw_only=True)
+class Arguments(WithProgress):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    quick : bool
+        500 classes and 50,000 rows: some seconds in all
+    n_classes : int
+        number of classes K; default: 10,000
+    n_samples : int
+        number of training rows N; default: 50 a class
+    max_seconds : S
+        train at most S seconds
+    n_jobs : int
+        threads; -1: all cores
+    random_state : int
+        seed of the data and of training
+    """
+
+    quick: bool = False
+    n_classes: int | None = None
+    n_samples: int | None = None
+    max_seconds: float = 15
+    n_jobs: int = -1
+    random_state: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,8 +80,8 @@ class Result:
     first_five: float
 
 
-def run(args: argparse.Namespace) -> int:
-    """Make data, train both, tell."""
+def run(args: Arguments) -> int:
+    """Make data, train both, and print how often each is right."""
     n_classes = args.n_classes if args.n_classes is not None else 500 if args.quick else 10_000
     n_samples = args.n_samples if args.n_samples is not None else (100 if args.quick else 50) * n_classes
     check_number("n_classes", n_classes, low=6, integer=True)
@@ -72,16 +89,9 @@ def run(args: argparse.Namespace) -> int:
     check_number("max_seconds", args.max_seconds, low=0, open_low=True)
     n_threads = n_threads_from(args.n_jobs)
     print("\n".join(opening(n_classes, n_samples)), flush=True)
-    with waiting("making the data", shown=shows_progress(args)):
-        data = make_planted(
-            n_samples,
-            n_classes,
-            N_FEATURES,
-            n_test=SAMPLE,
-            nnz=NNZ,
-            scale=SCALE,
-            random_state=args.random_state,
-        )
+    with waiting("making the data", shown=args.progress):
+        how: dict[str, Any] = {"n_test": SAMPLE, "nnz": NNZ, "scale": SCALE, "random_state": args.random_state}
+        data = make_planted(n_samples, n_classes, N_FEATURES, **how)
     ours = _manyclass(args, data)
     peer, n_peer_classes = _scikit_learn(args, data, max(LEAST_SECONDS, ours.seconds or 0))
     rule = _measured("the rule itself, which nothing can beat", data, _rule(data, n_threads))
@@ -89,14 +99,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _manyclass(args: argparse.Namespace, data: Planted) -> Result:
+def _manyclass(args: Arguments, data: Planted) -> Result:
     model = SoftmaxClassifier(
         solver=Implicit(decay=DECAY),
         max_iter=PASSES,
         fit_intercept=False,  # the rule has none
         n_jobs=args.n_jobs,
         random_state=args.random_state,
-        verbose=int(shows_progress(args)),
+        verbose=int(args.progress),
     )
     begin = time.perf_counter()
     if was_interrupted(lambda: model.fit(data.X, data.y, max_seconds=args.max_seconds)):
@@ -106,13 +116,13 @@ def _manyclass(args: argparse.Namespace, data: Planted) -> Result:
     return _measured("manyclass", data, lambda X: model.predict_top_k(X, k)[0], len(data.y), seconds)
 
 
-def _scikit_learn(args: argparse.Namespace, data: Planted, budget: float) -> tuple[Result, int]:
+def _scikit_learn(args: Arguments, data: Planted, budget: float) -> tuple[Result, int]:
     """Fit LogisticRegression to the first rows, twice as many each time, while the next fit is to end in time."""
     # Imported here, because no other command needs it.
     from sklearn.linear_model import LogisticRegression
 
     rows, fitted = min(FIRST_ROWS, len(data.y)), 0
-    with waiting("fitting scikit-learn's LogisticRegression, to compare with", shown=shows_progress(args)):
+    with waiting("fitting scikit-learn's LogisticRegression, to compare with", shown=args.progress):
         while True:
             begin = time.perf_counter()
             with warnings.catch_warnings():
@@ -133,14 +143,14 @@ def _scikit_learn(args: argparse.Namespace, data: Planted, budget: float) -> tup
 
 
 def _rule(data: Planted, n_threads: int) -> Best:
-    """The classes in the order in which the rule draws them."""
+    """Return what finds the most probable classes by the rule."""
     planted = Weights.zeros(len(data.W_true), data.X.shape[1], by_feature=True)
     planted.matrix[:, : len(data.W_true)] = data.W_true.T
     return lambda X: planted.top_k(X, max(PLACES), n_threads)[0].astype(np.int64)
 
 
 def _measured(name: str, data: Planted, best: Best, rows: int | None = None, seconds: float | None = None) -> Result:
-    """Measure on the rows that nothing was trained on."""
+    """Measure on rows that nothing was trained on how often the class is found."""
     n = data.X_test.shape[0]
     found = np.concatenate([best(data.X_test[first : first + BLOCK]) for first in range(0, n, BLOCK)])
     first, first_five = np.atleast_1d(top_k_accuracy(data.y_test, found, PLACES))

@@ -7,35 +7,46 @@ written, without any data. A line of TSV is a vector; that of a word or a class 
 
 from __future__ import annotations
 
-import argparse
-import sys
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.cli.data import DATA, Expected, add_data_options, features, read
-from manyclass.cli.evaluate import load_model
-from manyclass.cli.forms import lines_of
-from manyclass.cli.messages import check_writable, waiting
+from manyclass.classifiers.base import vectorizer_of
+from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.cli.messages import waiting
+from manyclass.cli.models import OnMappedModel, expected_by
+from manyclass.cli.output import check_writable, text_output
+from manyclass.cli.reading import features, read
 from manyclass.cli.sources import Source, is_safetensors
-from manyclass.cli.vectors import as_lines, named_vectors
+from manyclass.cli.vectors import as_lines, check_known, holds_words, named_vectors
 from manyclass.weights.tensor_file import replacing
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("model", metavar="FILE", help="a model with embeddings, or word vectors")
-    parser.add_argument("data", metavar="DATA", nargs="?", help=f"rows: {DATA}; for word vectors: words, one a line")
-    parser.add_argument("--classes", action="store_true", help="write the vectors of the model's classes")
-    parser.add_argument("--output", metavar="PATH", help="file: an array if it ends in .npy, else TSV; default: stdout")
-    parser.add_argument("--mmap", action="store_true", help="map the weights instead of reading them")
-    parser.add_argument("--n-jobs", type=int, default=-1, help="threads; -1: all cores")
-    add_data_options(parser, of_model=True)
+@dataclass
+class Arguments(OnMappedModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    model : FILE
+        a model with embeddings, or word vectors
+    data : DATA
+        rows, in one of the forms below, or for word vectors words, one a line; - reads stdin
+    classes : bool
+        write the vectors of the model's classes
+    output : PATH
+        file: an array if it ends in .npy, else TSV; default: stdout
+    """
+
+    data: str | None = None
+    _: KW_ONLY
+    classes: bool = False
+    output: str | None = None
 
 
-def run(args: argparse.Namespace) -> int:
-    """Look up or compute, write."""
+def run(args: Arguments) -> int:
+    """Look vectors up or compute them, and write them."""
     if args.classes == (args.data is not None):
         raise ValueError("give either DATA or --classes")
     if args.output:
@@ -43,36 +54,34 @@ def run(args: argparse.Namespace) -> int:
     names, vectors = _vectors(args)
     if args.output and args.output.endswith(".npy"):
         with replacing(args.output) as file:
-            np.save(file, vectors)
+            # Not by np.save, which asks a file for its position: a pipe has none.
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(vectors))
+            file.write(vectors.data)
         return 0
-    heads: Any = ([name] for name in names) if names is not None else ([] for _ in vectors)
+    heads = [[] for _ in vectors] if names is None else [[name] for name in names]
     rows = [[*head, *(f"{value:.7g}" for value in vector)] for head, vector in zip(heads, vectors, strict=True)]
-    if args.output:
-        with replacing(args.output) as file:
-            file.write(as_lines(rows).encode())
-    else:
-        sys.stdout.write(as_lines(rows))
+    with text_output(args.output) as out:
+        out.write(as_lines(rows))
     return 0
 
 
-def _vectors(args: argparse.Namespace) -> tuple[list[str] | None, NDArray[np.float32]]:
-    """Vectors, and their names where they have some."""
-    if args.classes or not is_safetensors(args.model):
+def _vectors(args: Arguments) -> tuple[list[str] | None, NDArray[np.float32]]:
+    """Return vectors, and their names where they have some."""
+    if args.data is None or not is_safetensors(args.model) or holds_words(args.model):
         with waiting(f"reading {args.model}"):
             named = named_vectors(args.model)
-        if args.classes and named.what != "class":
+        if args.data is None and holds_words(args.model):
             raise ValueError(f"{args.model} holds word vectors; --classes is for models")
-        if args.classes:
-            return list(named.names), np.ascontiguousarray(named.vectors)
-        words = lines_of(Source.of(args.data))
-        return words, np.ascontiguousarray(named.vectors[[named.row(word) for word in words]])
-    model = load_model(args)
-    if not hasattr(model, "embed"):
+        names = named.index_to_key if args.data is None else Source.of(args.data).lines()
+        check_known(named, names, args.model)
+        return names, np.ascontiguousarray(named[names])
+    model = args.opened()
+    if not isinstance(model, LabelClassifier):
         raise ValueError(f"{args.model} holds a {type(model).__name__}, which has no embeddings")
     try:
         model.embedding_  # noqa: B018 (asked for before the data are read)
     except AttributeError as error:
         raise ValueError(f"{args.model}: {error}") from error
-    expected = Expected.by(model, need_label=False)
-    data = read(args, args.data, expected)
-    return None, model.embed(features(args, data.records.X, expected.vectorizer))
+    data = read(args.reading, args.data, expected_by(model, need_label=False))
+    X = features(args.reading, data.X, vectorizer_of(model))
+    return None, np.ascontiguousarray(model.embed(X))

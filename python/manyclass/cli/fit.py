@@ -4,10 +4,10 @@ Estimators: softmax, one of very many classes with its probability; margin, the 
 above all; augment-reduce, choice probabilities (probit, logistic). Each has parameters of its own: `manyclass fit
 --estimator margin --help` lists those of margin.
 
-Rows without a label or without a feature are dropped, and it is said how many. Texts become rows by a text vectorizer,
+Rows without a label or without a feature are dropped; a note says how many. Texts become rows by a text vectorizer,
 which the model file keeps. Ctrl-C ends training and saves the model reached so far, with exit code 130; before the
-first pass, while alpha is chosen for example, there is none, and it says so. Results go to stdout, notes and progress
-to stderr.
+first pass, while alpha is chosen for example, there is no model, as a note says. Results go to stdout, notes and
+progress to stderr.
 """
 
 from __future__ import annotations
@@ -15,196 +15,138 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import inspect
-import os
-import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
-import scipy.sparse as sp
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.base import with_classes
 from manyclass.classifiers.margin import MarginClassifier
-from manyclass.classifiers.saving import save_model
+from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
-from manyclass.cli.arguments import (
-    add_checkpoints,
-    add_parameters,
-    add_progress,
-    checkpoints_from,
-    parameters_from,
-    shows_progress,
-)
-from manyclass.cli.codes import INTERRUPTED
-from manyclass.cli.data import (
-    DATA,
-    Data,
-    Expected,
-    Labelled,
-    add_data_options,
-    features,
-    labelled,
-    notes_of,
-    read,
-)
-from manyclass.cli.evaluate import as_text, evaluated
-from manyclass.cli.messages import check_writable, note, print_table, waiting
-from manyclass.cli.streams import add_stream_options, labels_in, notes_of_stream, stream_of
+from manyclass.cli.common_options import CheckpointOptions, WithProgress
+from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
+from manyclass.cli.models import expected_by, print_evaluation, takes_several
+from manyclass.cli.options import add_parameters, parameters_from
+from manyclass.cli.output import check_writable, written
+from manyclass.cli.reading import Expected, Labelled, Reading, features, indicator, labelled, labelled_rows, read
+from manyclass.cli.records import Records
+from manyclass.cli.streams import Streaming, labels_in, stream_of
 from manyclass.datasets import TextVectorizer, first_label
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
-from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.interrupts import was_interrupted
 
-ESTIMATORS: dict[str, type[Any]] = {
-    "softmax": SoftmaxClassifier,
-    "margin": MarginClassifier,
-    "augment-reduce": AugmentReduceClassifier,
-}
-DEFAULT = "softmax"
+Estimator = Literal["softmax", "margin", "augment-reduce"]
+KINDS: tuple[type[Classifier], ...] = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
+ESTIMATORS: dict[str, type[Classifier]] = dict(zip(get_args(Estimator), KINDS, strict=True))
+DEFAULT: Estimator = "softmax"
 OF_TEXT = "text_"  # before the names of the text vectorizer's parameters
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command but the estimator's parameters; see `add_estimator`."""
-    parser.add_argument("data", metavar="DATA", help=f"training data: {DATA}")
-    parser.add_argument("--output", required=True, metavar="PATH", help="file for the model; replaced if it exists")
-    parser.add_argument("--estimator", choices=tuple(ESTIMATORS), default=DEFAULT, help="what is fitted, see above")
-    parser.add_argument("--test", metavar="FILE", help="evaluate on this data after training")
-    parser.add_argument("--evaluate", action="store_true", help="evaluate on the training data after training")
-    parser.add_argument("--plot", metavar="FILE", help="draw the loss by pass, as .svg or .png (needs matplotlib)")
-    parser.add_argument("--max-seconds", type=float, metavar="S", help="train for at most S seconds")
-    add_checkpoints(parser)
-    parser.add_argument(
-        "--labels",
-        choices=("auto", "first", "all", "one"),
-        default="auto",
-        help="of a row that has several labels, learn the first or all; one: such a row is an error; auto: first, but "
-        "all with --estimator margin",
-    )
-    add_progress(parser)
-    add_stream_options(parser, bounded=True)
-    add_data_options(parser, of_model=False)
+@dataclass(kw_only=True)
+class BoundedStreaming(Streaming):
+    """Data larger than memory.
+
+    Attributes
+    ----------
+    max_memory : SIZE
+        of --stream: what training may take, such as 2GiB; features are hashed where W would not fit
+    """
+
+    max_memory: str | None = None
+
+
+@dataclass
+class Arguments(WithProgress):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    data : DATA
+        training data, in one of the forms below; - reads stdin
+    output : PATH
+        file for the model; replaced if it exists
+    estimator : {"softmax", "margin", "augment-reduce"}
+        what is fitted, see above
+    test : FILE
+        evaluate on this data after training
+    evaluate : bool
+        evaluate on the training data after training
+    plot : FILE
+        draw the loss by pass, as .svg or .png (needs matplotlib)
+    max_seconds : S
+        train for at most S seconds
+    labels : {"auto", "first", "all", "one"}
+        of a row that has several labels, learn the first or all; one: such a row is an error; auto: first, but all with
+        --estimator margin
+    n_features : int
+        number of features D, instead of the header's or the largest one found; a larger one is an error
+    parsed : Namespace
+        The parameters of the estimator and of the vectorizer among all arguments.
+    """
+
+    data: str
+    _: KW_ONLY
+    output: str
+    estimator: Estimator = DEFAULT
+    test: str | None = None
+    evaluate: bool = False
+    plot: str | None = None
+    max_seconds: float | None = None
+    labels: Literal["auto", "first", "all", "one"] = "auto"
+    n_features: int | None = None
+    checkpoints: CheckpointOptions
+    streaming: BoundedStreaming
+    reading: Reading
+    parsed: argparse.Namespace
+
+
+def add_more(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the parameters of the text vectorizer, and of the estimator that the command line names."""
     add_parameters(parser, TextVectorizer, OF_TEXT)
-
-
-def add_estimator(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Declare the parameters of the estimator that the arguments of the command line name."""
     before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     before.add_argument("--estimator", default=DEFAULT)
     try:
         name = before.parse_known_args(list(argv))[0].estimator
     except argparse.ArgumentError:
-        name = DEFAULT  # the parser proper tells what is wrong
+        name = DEFAULT  # the parser itself says what is wrong
     add_parameters(parser, ESTIMATORS.get(name, ESTIMATORS[DEFAULT]))
 
 
-def run(args: argparse.Namespace) -> int:
-    """Fit, save, tell."""
-    progress = shows_progress(args)
+def run(args: Arguments) -> int:
+    """Fit the estimator, save it, and print what was found."""
     kind = ESTIMATORS[args.estimator]
-    model = kind(**parameters_from(args, kind), verbose=int(progress))
-    vectorizer = TextVectorizer(**parameters_from(args, TextVectorizer, OF_TEXT))
+    model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
+    vectorizer = TextVectorizer(**parameters_from(args.parsed, TextVectorizer, OF_TEXT))
     _check_before_work(args, model, vectorizer)
     try:
-        return _fitted_to_stream(args, model, vectorizer) if args.stream else _fitted(args, model, vectorizer)
+        return (_fit_to_stream if args.streaming.stream else _fit_to_rows)(args, model, vectorizer)
     except KeyboardInterrupt:
         if hasattr(model, "classes_"):  # it is saved by then
             raise
-        print(f"manyclass: interrupted before there was a model; {args.output} is not written", file=sys.stderr)
+        note(f"interrupted before there was a model; {args.output} is not written")
         return INTERRUPTED
 
 
-def _fitted(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) -> int:
-    begin = time.perf_counter()
-    data = read(args, args.data, Expected(args.n_features, need_label=True))
-    texts = _take_texts(args, data, vectorizer)
-    which = _which_labels(args, data)
-    args.labels = which
-    rows = labelled(data, features(args, data.records.X, vectorizer), which)
-    test = _test_rows(args, rows, vectorizer if texts else None) if args.test else None
-    read_seconds = time.perf_counter() - begin
-
-    several = which == "all"
-    begin = time.perf_counter()
-    interrupted = _fit(model, rows, _limits(args), several=several)
-    fit_seconds = time.perf_counter() - begin
-    model.verbose = 0  # the progress belongs to this run, not to the model
-    if texts:
-        model.vectorizer_ = vectorizer
-    with waiting(f"writing {args.output}"):
-        save_model(model, args.output, notes_of(args, data))
-    print_table(_summary(args, model, rows, read_seconds, fit_seconds))
-    return _after_fit(args, model, interrupted, [("training", rows if args.evaluate else None), ("test", test)])
-
-
-def _after_fit(args: argparse.Namespace, model: Any, interrupted: bool, to_evaluate: list[tuple[str, Any]]) -> int:
-    """Draw and evaluate, but not after Ctrl-C."""
-    if interrupted:
-        sys.stdout.flush()
-        note(f"interrupted; {args.output} is the model reached after {model.n_iter_} passes")
-        return INTERRUPTED
-    if args.plot:
-        _plot(model, args.plot)
-    for what, some in to_evaluate:
-        if some is not None:
-            print()
-            print_table({"evaluated on": what, **as_text(evaluated(model, some))})
-    return 0
-
-
-def _fitted_to_stream(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) -> int:
-    """Fit to rows that come in parts."""
-    several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin")
-    args.labels = "all" if several else "first"
-    _refuse_text_options(vectorizer, f"{args.data} is read as a stream")
-    stream, rows = stream_of(args, several=several, n_features=args.n_features)
-    more = {name: value for name in ("max_seconds", "max_memory") if (value := getattr(args, name)) is not None}
-    if args.max_memory is not None and stream.n_labels is None:
-        with waiting("counting the labels"):
-            more["classes"] = labels_in(stream)
-    begin = time.perf_counter()
-    interrupted = was_interrupted(lambda: model.fit(stream, **more))
-    seconds = time.perf_counter() - begin
-    rows.tell()
-    model.verbose = 0
-    with waiting(f"writing {args.output}"):
-        save_model(model, args.output, notes_of_stream(args, stream))
-    hashed = model.storage().get("hashed_features")
-    table = {
-        "estimator": type(model).__name__,
-        "rows": int(model.class_count_.sum()) if not several else None,
-        "features": f"{model.n_features_in_}" + (f", hashed onto {hashed} rows of weights" if hashed else ""),
-        "classes": len(model.classes_),
-        "seconds": f"{seconds:.2f}",
-        **_found(args, model),
-    }
-    print_table({name: value for name, value in table.items() if value is not None})
-    return _after_fit(args, model, interrupted, [("test", _test_of(args, model) if args.test else None)])
-
-
-def _test_of(args: argparse.Namespace, model: Any) -> Labelled:
-    data = read(args, args.test, Expected.by(model, need_label=True))
-    return labelled(data, features(args, data.records.X, None), args.labels)
-
-
-def _check_before_work(args: argparse.Namespace, model: Any, vectorizer: TextVectorizer) -> None:
+def _check_before_work(args: Arguments, model: Classifier, vectorizer: TextVectorizer) -> None:
     """Raise now what would else be raised after the training."""
     model.check_parameters()
     vectorizer.check_parameters()
     n_threads_from(model.n_jobs)
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
-    Checkpoints.of(**checkpoints_from(args))
-    for option in ("max_memory",) if not args.stream else ("evaluate",):
-        if getattr(args, option):
-            told = "reads all rows at once; leave it out with --stream" if args.stream else "is for --stream"
-            raise ValueError(f"--{option.replace('_', '-')} {told}")
-    if args.labels == "one" and args.stream:
+    args.checkpoints.checked()
+    if args.streaming.stream and args.evaluate:
+        raise ValueError("--evaluate reads all rows at once; leave it out with --stream")
+    if args.streaming.stream and args.labels == "one":
         raise ValueError("--labels is one; with --stream choose first or all")
+    if args.streaming.max_memory and not args.streaming.stream:
+        raise ValueError("--max-memory is for --stream")
     if args.labels == "all" and args.estimator == "augment-reduce":
         raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
     for path in filter(None, (args.output, args.plot)):
@@ -215,99 +157,132 @@ def _check_before_work(args: argparse.Namespace, model: Any, vectorizer: TextVec
         raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
 
 
-def _take_texts(args: argparse.Namespace, data: Data, vectorizer: TextVectorizer) -> bool:
-    """Fit the vectorizer where the data are texts; else its parameters would have no effect."""
-    if isinstance(data.records.X, list):
-        with waiting(f"counting the words of {len(data.records.X)} texts"):
-            vectorizer.fit(data.records.X)
-        return True
-    _refuse_text_options(vectorizer, f"{data.name} is read as {data.form}")
-    return False
-
-
 def _refuse_text_options(vectorizer: TextVectorizer, told: str) -> None:
+    """Raise ValueError for parameters of texts, which would have no effect."""
     for name, parameter in inspect.signature(TextVectorizer).parameters.items():
         if getattr(vectorizer, name) != parameter.default:
             raise ValueError(f"--{(OF_TEXT + name).replace('_', '-')} is for texts; {told}")
 
 
-def _which_labels(args: argparse.Namespace, data: Data) -> str:
-    if args.labels != "auto":
-        return str(args.labels)
-    several = bool(np.any(np.diff(data.records.Y.indptr) > 1))
-    return "all" if several and args.estimator == "margin" else "first"
-
-
-def _test_rows(args: argparse.Namespace, rows: Labelled, vectorizer: TextVectorizer | None) -> Labelled:
-    """Read the test data as the training data were."""
-    names = np.asarray(rows.X.columns, dtype=object) if hasattr(rows.X, "columns") else None
-    several = args.labels == "all"
-    expected = Expected(rows.X.shape[1], True, names, vectorizer, several, need_label=True)
-    data = read(args, args.test, expected)
-    return labelled(data, features(args, data.records.X, vectorizer), args.labels)
-
-
-def _limits(args: argparse.Namespace) -> dict[str, Any]:
-    """What `fit` is told beside the data."""
-    return {"max_seconds": args.max_seconds, **checkpoints_from(args)}
-
-
-def _fit(model: Any, rows: Labelled, more: dict[str, Any], *, several: bool) -> bool:
-    """Fit the model; return whether Ctrl-C ended it, the model being the one reached before."""
-    if not several:
-        return was_interrupted(lambda: model.fit(rows.X, _plain(rows.labels)[first_label(rows.Y)], **more))
-    used = np.unique(rows.Y.indices)
-    Y = sp.csr_array(rows.Y[:, used])
-    Y.sort_indices()
-    interrupted = was_interrupted(lambda: model.fit(rows.X, Y, **more))
-    # Names instead of the numbers of columns, which are sorted as the names are.
-    with_classes(model, _plain(rows.labels[used]))
-    return interrupted
-
-
-def _plain(labels: Any) -> Any:
-    """Names as NumPy's own strings, which fit sorts faster; numbers as they are."""
-    return labels.astype(str) if labels.dtype.kind == "O" else labels
-
-
-def _summary(
-    args: argparse.Namespace, model: Any, rows: Labelled, read_seconds: float, fit_seconds: float
-) -> dict[str, Any]:
+def _fit_to_rows(args: Arguments, model: Classifier, vectorizer: TextVectorizer) -> int:
+    """Fit to rows that are read at once."""
+    begin = time.perf_counter()
+    asked = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
+    data = read(args.reading, args.data, asked)
+    is_text = isinstance(data.X, list)
+    if is_text:
+        with waiting(f"counting the words of {len(data.X)} texts"):
+            vectorizer.fit(data.X)
+    else:
+        _refuse_text_options(vectorizer, f"{data.name} is read as {data.form}")
+    which = _which_labels(args, data)
+    rows = labelled(data, features(args.reading, data.X, vectorizer), which)
+    test = None
+    if args.test:
+        names = np.asarray(rows.X.columns, dtype=object) if hasattr(rows.X, "columns") else None
+        own = vectorizer if is_text else None
+        expected = Expected(rows.X.shape[1], True, names, own, which == "all", need_label=True, n_jobs=model.n_jobs)
+        test = labelled_rows(args.reading, args.test, expected, which)
     n_rows, n_features = rows.X.shape
     table = {
         "estimator": type(model).__name__,
         "rows": n_rows,
         "features": n_features,
-        "classes": len(model.classes_),
-        "labels a row": f"{rows.Y.nnz / n_rows:.4g}" if args.labels == "all" else None,
+        "classes": 0,
+        "labels a row": f"{rows.Y.nnz / n_rows:.4g}" if which == "all" else None,
         "non-zeros": n_rows * n_features if hasattr(rows.X, "columns") else rows.X.nnz,
-        "seconds to read": f"{read_seconds:.2f}",
-        "seconds to fit": f"{fit_seconds:.2f}",
-        **_found(args, model),
+        "seconds to read": f"{time.perf_counter() - begin:.2f}",
     }
-    return {name: value for name, value in table.items() if value is not None}
+    begin = time.perf_counter()
+    is_interrupted = _fit(args, model, rows, several=which == "all")
+    table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
+    if is_text:
+        model.vectorizer_ = vectorizer
+    _save(args, model, args.reading.notes(data.form, one_based=data.one_based), table)
+    return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
 
 
-def _found(args: argparse.Namespace, model: Any) -> dict[str, str]:
-    """What is told of a fit, whatever its data were."""
+def _which_labels(args: Arguments, data: Records) -> str:
+    if args.labels != "auto":
+        return args.labels
+    several = bool(np.any(np.diff(data.Y.indptr) > 1))
+    return "all" if several and args.estimator == "margin" else "first"
+
+
+def _fit(args: Arguments, model: Classifier, rows: Labelled, *, several: bool) -> bool:
+    """Fit the model; return whether Ctrl-C ended it, the model being the one reached before."""
+    how = {"max_seconds": args.max_seconds, **args.checkpoints.checked()}
+    # Names as NumPy's own strings, which fit sorts faster; numbers as they are.
+    labels = rows.labels.astype(str) if rows.labels.dtype.kind == "O" else rows.labels
+    if not several:
+        return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
+    used = labels[np.unique(rows.Y.indices)]
+    is_interrupted = was_interrupted(lambda: model.fit(rows.X, indicator(used, labels, rows.Y), **how))
+    # Names instead of the numbers of columns, which are sorted as the names are.
+    with_classes(model, used)
+    return is_interrupted
+
+
+def _fit_to_stream(args: Arguments, model: Classifier, vectorizer: TextVectorizer) -> int:
+    """Fit to rows that come in parts."""
+    several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin")
+    _refuse_text_options(vectorizer, f"{args.data} is read as a stream")
+    seed = model.random_state if isinstance(model.random_state, int) else None
+    stream, rows, notes = stream_of(
+        args.reading, args.data, several=several, n_features=args.n_features, n_jobs=model.n_jobs, random_state=seed
+    )
+    how: dict[str, Any] = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
+    if args.streaming.max_memory is not None and stream.n_labels is None:
+        with waiting("counting the labels"):
+            how["classes"] = labels_in(stream)
+    begin = time.perf_counter()
+    is_interrupted = was_interrupted(lambda: model.fit(stream, **how))
+    seconds = time.perf_counter() - begin
+    rows.tell()
+    hashed = model.storage().get("hashed_features")
+    table = {
+        "estimator": type(model).__name__,
+        "rows": int(model.class_count_.sum()) if not several else None,
+        "features": f"{model.n_features_in_}" + (f", hashed onto {hashed} rows of weights" if hashed else ""),
+        "classes": len(model.classes_),
+        "seconds": f"{seconds:.2f}",
+    }
+    _save(args, model, notes, table)
+    test = None
+    if args.test and not is_interrupted:
+        args.reading.take(notes)
+        test = labelled_rows(args.reading, args.test, replace(expected_by(model, need_label=True), several=several))
+    return _after_fit(args, model, is_interrupted, {"test": test})
+
+
+def _save(args: Arguments, model: Classifier, notes: dict[str, Any], table: dict[str, Any]) -> None:
+    """Write the model, and print a table of the fit, to which are added the rows that all fits have."""
+    model.verbose = 0  # the progress belongs to this run, not to the model
+    with waiting(f"writing {args.output}"):
+        save_model(model, args.output, notes)
     curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
     at_zero = ""
-    if args.estimator == "softmax" and not model.multilabel_:
+    if args.estimator == "softmax" and not takes_several(model):
         at_zero = f" (W = 0 has {np.log(len(model.classes_)):.4f})"
-    return {
+    named = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in chosen.items()]
+    table |= {
         "passes": f"{model.n_iter_} of {chosen.get('max_iter', model.max_iter)}",
-        "chosen": ", ".join(f"{name}={_short(value)}" for name, value in chosen.items()) or "nothing",
+        "chosen": ", ".join(named) or "nothing",
         "running loss": f"{curve[-1]:.4f} nats{at_zero}" if len(curve) else "none",
-        "model": f"{args.output} ({os.path.getsize(args.output)} bytes)",
+        "model": written(args.output),
     }
+    print_table(table)
 
 
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _plot(model: Any, path: str) -> None:
-    if model.n_iter_ == 0:
-        note(f"{path} not drawn: no pass was completed")
-        return
-    learning_curve(model).save(path)
+def _after_fit(args: Arguments, model: Classifier, is_interrupted: bool, rows: dict[str, Labelled | None]) -> int:
+    """Draw the curve and evaluate, but not after Ctrl-C."""
+    if is_interrupted:
+        return interrupted(f"{args.output} is the model reached after {model.n_iter_} passes")
+    if args.plot and model.n_iter_ == 0:
+        note(f"{args.plot} not drawn: no pass was completed")
+    elif args.plot:
+        learning_curve(model).save(args.plot)
+    for what, some in rows.items():
+        if some is not None:
+            print_evaluation({"evaluated on": what}, model, some)
+    return 0

@@ -2,97 +2,77 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
+from dataclasses import KW_ONLY, dataclass
+from json import dumps
 from typing import Any
 
 import numpy as np
 
 from manyclass.classifiers.files import FORMAT
-from manyclass.classifiers.saving import load, load_notes
-from manyclass.cli.data import DATA, Data, Expected, add_data_options, read
+from manyclass.classifiers.saving import load
 from manyclass.cli.messages import print_table, waiting
+from manyclass.cli.models import changed_parameters, describe_model
+from manyclass.cli.reading import Expected, Reading, read
+from manyclass.cli.records import Records
 from manyclass.cli.sources import is_safetensors
-from manyclass.cli.vectors import is_binary_word2vec, is_word2vec, word_vectors
+from manyclass.cli.vectors import holds_words, is_binary_word2vec, word_vectors
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.tensor_file import open_tensors
-from manyclass.words.vectors import FORMAT as WORDS_FORMAT
 
-INDEXES: dict[str, type[Any]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("path", metavar="FILE", help=f"a model, an index, word vectors, or {DATA}")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    add_data_options(parser, of_model=False)
+Index = SphericalClusterIndex | DecomposedIndex
+INDEXES: dict[str, type[Index]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
 
 
-def run(args: argparse.Namespace) -> int:
-    """Tell."""
-    args.labels = "all"  # in the cells of a table, too
+@dataclass
+class Arguments:
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    path : FILE
+        a model, an index, word vectors, or data in one of the forms below; - reads data from stdin
+    json : bool
+        print one JSON object instead of a table
+    n_features : int
+        number of features D, instead of the header's or the largest one found; a larger one is an error
+    """
+
+    path: str
+    _: KW_ONLY
+    json: bool = False
+    n_features: int | None = None
+    reading: Reading
+
+
+def run(args: Arguments) -> int:
+    """Print the facts as a table or as JSON."""
     with waiting(f"reading {args.path}"):
         rows = _described(args)
     if args.json:
-        print(json.dumps(rows))
+        print(dumps(rows))
     else:
-        print_table({key.replace("_", " "): value for key, value in rows.items()})
+        print_table({key.replace("_", " "): str(value) for key, value in rows.items()})
     return 0
 
 
-def _described(args: argparse.Namespace) -> dict[str, Any]:
+def _described(args: Arguments) -> dict[str, Any]:
     path = args.path
-    if os.path.isfile(path) and args.format == "auto":
+    if os.path.isfile(path) and args.reading.format == "auto":
         found = open_tensors(path).metadata.get("format") if is_safetensors(path) else None
         if found == FORMAT:
             return describe_model(path, load(path, mmap=True))
         if found in INDEXES:
             return _of_index(path, INDEXES[found])
-        if found == WORDS_FORMAT or is_word2vec(path):
+        if holds_words(path):
             return _of_words(path)
-    return _of_data(args)
+    data = read(args.reading, path, Expected(args.n_features, several=True))  # in the cells of a table, too
+    size = {"file_bytes": os.path.getsize(path)} if os.path.isfile(path) else {}
+    return {**_of_features(data), **_of_labels(data), **size}
 
 
-def describe_model(path: str, model: Any) -> dict[str, Any]:
-    """What is told of the model that was loaded from a file."""
-    defaults = type(model)().get_params()
-    curve, given = model.loss_curve_, model.get_params(deep=False)
-    several = bool(getattr(model, "multilabel_", False))
-    return {
-        "kind": f"model, {type(model).__name__}",
-        "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
-        "features": model.n_features_in_,
-        "classes": len(model.classes_),
-        "labels": f"{model.classes_.dtype}, {model.classes_[0]} ... {model.classes_[-1]}",
-        "labels_of_a_row": f"several, {model.n_labels_} on average" if several else "one",
-        "texts": _of_vectorizer(model),
-        **model.storage(),
-        "file_bytes": os.path.getsize(path),
-        "passes": model.n_iter_,
-        "running_loss": round(float(curve[-1]), 6) if len(curve) else None,
-        "parameters": _changed(given, defaults),
-        "chosen_in_fit": ", ".join(f"{k}={v!r}" for k, v in getattr(model, "resolved_params_", {}).items())
-        or "nothing",
-        "reading": ", ".join(f"{k}={v}" for k, v in load_notes(path).items()) or "not recorded",
-    }
-
-
-def _changed(given: dict[str, Any], defaults: dict[str, Any]) -> str:
-    changed = [f"{k}={v!r}" for k, v in given.items() if repr(v) != repr(defaults[k])]
-    return ", ".join(changed) or "all at their defaults"
-
-
-def _of_vectorizer(model: Any) -> str:
-    vectorizer = getattr(model, "vectorizer_", None)
-    if vectorizer is None:
-        return "not read"
-    terms = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
-    return f"{terms}, {_changed(vectorizer.get_params(), type(vectorizer)().get_params())}"
-
-
-def _of_index(path: str, kind: type[Any]) -> dict[str, Any]:
+def _of_index(path: str, kind: type[Index]) -> dict[str, Any]:
     index = kind.load(path)
     return {
         "kind": f"index, {kind.__name__}",
@@ -100,7 +80,7 @@ def _of_index(path: str, kind: type[Any]) -> dict[str, Any]:
         "features": index.n_features_in_,
         "clusters": index.n_clusters_,
         "probed_clusters": index.n_probe_,
-        "parameters": _changed(index.get_params(), kind().get_params()),
+        "parameters": changed_parameters(index),
         "file_bytes": os.path.getsize(path),
     }
 
@@ -110,7 +90,9 @@ def _of_words(path: str) -> dict[str, Any]:
     names = list(words.vocabulary_)
     table = words.vectors_
     lengths = np.linalg.norm(np.asarray(table), axis=1)
-    form = f"word2vec's {'binary' if is_binary_word2vec(path) else 'text'} form" if is_word2vec(path) else "compressed"
+    form = "compressed"
+    if not is_safetensors(path):
+        form = f"word2vec's {'binary' if is_binary_word2vec(path) else 'text'} form"
     return {
         "kind": f"word vectors, {form}",
         "words": len(names),
@@ -122,25 +104,21 @@ def _of_words(path: str) -> dict[str, Any]:
     }
 
 
-def _of_data(args: argparse.Namespace) -> dict[str, Any]:
-    data = read(args, args.path, Expected(args.n_features))
-    size = os.path.getsize(args.path) if os.path.isfile(args.path) else None
-    Y = data.records.Y
+def _of_labels(data: Records) -> dict[str, Any]:
+    Y, names = data.Y, data.labels
     labels_per_row, n_rows = np.diff(Y.indptr), max(1, Y.shape[0])
-    names = data.records.labels
     about = {
         "labels": len(names),
         "labels_in_use": len(np.unique(Y.indices)),
         "labels_per_row": _spread(labels_per_row, Y.nnz / n_rows),
         "rows_without_label": int(np.sum(labels_per_row == 0)),
     }
-    if len(names) and names.dtype.kind == "O":
-        about["names"] = f"{names[0]} ... {names[-1]}"
-    return {**_of_features(data), **about, **({} if size is None else {"file_bytes": size})}
+    named = len(names) and names.dtype.kind == "O"
+    return about | ({"names": f"{names[0]} ... {names[-1]}"} if named else {})
 
 
-def _of_features(data: Data) -> dict[str, Any]:
-    X, Y = data.records.X, data.records.Y
+def _of_features(data: Records) -> dict[str, Any]:
+    X, Y = data.X, data.Y
     if isinstance(X, list):
         lengths = np.array([len(text.split()) for text in X], dtype=np.int64)
         words = _spread(lengths, float(lengths.mean()) if len(X) else 0)

@@ -1,32 +1,60 @@
-"""What the commands tell beside their results: notes on stderr, tables on stdout, what takes longer than a second."""
+"""What commands say and how they end: notes on stderr, tables on stdout, exit codes."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-SILENCE = 1.0  # seconds after which a user is told what he waits for
+USER_ERROR = 2
+INTERRUPTED = 130  # the shell's number: 128 + SIGINT
+CLOSED_PIPE = 141  # 128 + SIGPIPE
+
+EXIT_CODES = """exit codes:
+  0    all went well; serve was ended by SIGTERM or Ctrl-C
+  1    a run of an experiment failed
+  2    a user's error, told in one line on stderr; nothing was overwritten
+  130  interrupted by Ctrl-C; fit and skipgram save what was reached, if there was a whole model, and say so
+  141  the reader of the output has gone"""
+
+SILENCE = 1.0  # seconds after which a note says what the command is doing
+
+
+def open_standard_streams() -> None:
+    """Make stdout UTF-8, as files of results are, and open both streams where the process was started without."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the shell's `2>&-`
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for as long as the process runs)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # names of files may be any bytes
 
 
 def note(text: str) -> None:
-    """Tell the user something on stderr, where it does not mix with results."""
+    """Say something on stderr, where it does not mix with results."""
     print(f"manyclass: {text}", file=sys.stderr, flush=True)
+
+
+def interrupted(text: str) -> int:
+    """Say after a training that Ctrl-C has ended what is left of it; return the exit code."""
+    sys.stdout.flush()
+    note(f"interrupted; {text}")
+    return INTERRUPTED
 
 
 @contextlib.contextmanager
 def waiting(what: str, *, shown: bool = True) -> Iterator[None]:
-    """Tell on stderr what is being done, once it has taken a second.
+    """Say on stderr what is being done, once it has taken a second.
 
     Parameters
     ----------
     what : str
         Such as "reading FILE".
     shown : bool, default=True
-        Whether to tell at all.
+        Whether to say anything.
     """
     timer = threading.Timer(SILENCE, note, [f"{what} ..."])
     timer.daemon = True
@@ -39,16 +67,8 @@ def waiting(what: str, *, shown: bool = True) -> Iterator[None]:
 
 
 def print_table(rows: Mapping[str, Any]) -> None:
-    """Print names and values in two columns."""
-    width = max(len(name) for name in rows)
-    for name, value in rows.items():
+    """Print names and values in two columns; names whose value is None are left out."""
+    shown = {name: value for name, value in rows.items() if value is not None}
+    width = max(len(name) for name in shown)
+    for name, value in shown.items():
         print(f"{name:<{width}}  {value}")
-
-
-def check_writable(path: str) -> None:
-    """Raise unless a file can be written there."""
-    folder = os.path.dirname(os.path.realpath(path))
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a folder; it must be a file")
-    if not os.access(folder, os.W_OK):
-        raise FileNotFoundError(f"{path} cannot be written: {folder} is not a folder that this user may write to")

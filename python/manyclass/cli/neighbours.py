@@ -6,39 +6,52 @@ the name that was asked for, a neighbour and its cosine, nearest first, separate
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
 
 from manyclass.checks import check_number
-from manyclass.cli.forms import lines_of
 from manyclass.cli.messages import waiting
 from manyclass.cli.sources import STDIN, Source
-from manyclass.cli.vectors import as_lines, named_vectors
+from manyclass.cli.vectors import as_lines, check_known, named_vectors
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="word vectors, or a model")
-    parser.add_argument(
-        "names", metavar="NAME", nargs="+", help="words or classes; - reads them from stdin, one a line"
-    )
-    parser.add_argument("-k", type=int, default=10, help="neighbours of each")
-    parser.add_argument("--output-format", choices=("tsv", "jsonl"), default="tsv", help="form of the output")
+@dataclass
+class Arguments:
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    file : FILE
+        word vectors, or a model
+    names : NAME
+        words or classes; - reads them from stdin, one a line
+    k : int
+        neighbours of each
+    output_format : {"tsv", "jsonl"}
+        form of the output
+    """
+
+    file: str
+    names: tuple[str, ...]
+    _: KW_ONLY
+    k: int = 10
+    output_format: Literal["tsv", "jsonl"] = "tsv"
 
 
-def run(args: argparse.Namespace) -> int:
-    """Find, print."""
+def run(args: Arguments) -> int:
+    """Find the neighbours, and print them."""
     check_number("k", args.k, low=1, integer=True)
     with waiting(f"reading {args.file}"):
-        named = named_vectors(args.file)
-    asked = lines_of(Source.of(STDIN)) if args.names == [STDIN] else args.names
-    rows = [named.row(name) for name in asked]  # all are known, or nothing is printed
-    for name, row in zip(asked, rows, strict=True):
-        found = named.nearest(row, args.k)
+        vectors = named_vectors(args.file)
+    names = Source.of(STDIN).lines() if [*args.names] == [STDIN] else [*args.names]
+    check_known(vectors, names, args.file)  # all are known, or nothing is printed
+    for name in names:
+        found = [(other, f"{cosine:.6g}") for other, cosine in vectors.most_similar(name, topn=args.k)]
         if args.output_format == "tsv":
-            sys.stdout.write(as_lines([(name, other, f"{cosine:.6g}") for other, cosine in found]))
+            sys.stdout.write(as_lines([(name, *each) for each in found]))
         else:
-            near, cosines = [other for other, _ in found], [float(f"{cosine:.6g}") for _, cosine in found]
+            near, cosines = [other for other, _ in found], [float(cosine) for _, cosine in found]
             print(json.dumps({"name": name, "neighbours": near, "cosines": cosines}, ensure_ascii=False))
     return 0

@@ -1,20 +1,21 @@
-"""The entry point: commands, errors as one line, interrupts and closed pipes as exit codes."""
+"""The entry point: commands and their help, errors as one line, interrupts and closed pipes as exit codes."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
+import ast
 import importlib
+import importlib.util
 import os
 import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from manyclass.cli.codes import CLOSED_PIPE, EXIT_CODES, INTERRUPTED, USER_ERROR
-from manyclass.cli.completion import OPTION, add_completion
-from manyclass.cli.help import HelpFormatter, first_line
+from manyclass.cli.completion import OPTION, SHELLS, PrintCompletion
+from manyclass.cli.messages import CLOSED_PIPE, EXIT_CODES, INTERRUPTED, USER_ERROR, note, open_standard_streams
 from manyclass.cli.sources import STDIN
 from manyclass.version import __version__
 
@@ -26,9 +27,41 @@ COMMANDS = (
 )
 
 
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults, and descriptions as they are written."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        # A default that is None or () says less than the text does, and a flag's says nothing.
+        if action.default in (None, ()) or (action.default is False and action.nargs == 0):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def first_line(module: str) -> str:
+    """Return the first line of a module's docstring from its source, because to load a command takes a second.
+
+    Parameters
+    ----------
+    module : str
+        Its full name.
+
+    Returns
+    -------
+    str
+        Empty where there is no source.
+    """
+    spec = importlib.util.find_spec(module)
+    # The loader's type tells nothing: that of an editable installation may wrap another.
+    source = None if spec is None else getattr(spec.loader, "get_source", None)
+    if source is None:
+        return ""
+    text = ast.get_docstring(ast.parse(source(module) or "")) or ""
+    return text.partition("\n")[0]
+
+
 class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse here what is unknown, where the options of the command are known, with the one most like it."""
+        """Refuse unknown options, naming the one of this command that is most like them."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             option = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
@@ -38,12 +71,12 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         hint = _like(wrong[1], re.split(", ", wrong[2].replace("'", ""))) if wrong else ""
-        print(f"manyclass: error: {message}{hint} (see {self.prog} --help)", file=sys.stderr)
+        note(f"error: {message}{hint} (see {self.prog} --help)")
         raise SystemExit(USER_ERROR)
 
 
 def _like(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, [*known], n=1)
+    near = get_close_matches(word, [*known], n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -55,26 +88,32 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser = _Parser(prog="manyclass", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"manyclass {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
-    add_completion(parser)
+    text = "print a script that completes commands and options in this shell; the documentation tells how to load it"
+    parser.add_argument(OPTION, action=PrintCompletion, choices=SHELLS, help=text)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     loaded = COMMANDS if argv is None else _asked_for(argv)
     for name in COMMANDS:
         module = f"{__package__}.{name}"
         sub = commands.add_parser(name, help=first_line(module), formatter_class=HelpFormatter, allow_abbrev=False)
         if name in loaded:
-            command = importlib.import_module(module)
-            sub.description = command.__doc__ or ""  # python -OO has no docstrings
-            command.add_arguments(sub)
-            if name == "fit":
-                command.add_estimator(sub, argv or ())
-            sub.set_defaults(run=command.run)
+            _add_command(sub, importlib.import_module(module), argv or ())
     return parser
 
 
+def _add_command(parser: argparse.ArgumentParser, command: Any, argv: Sequence[str]) -> None:
+    """Add the arguments of a command; `add_more` adds those that its dataclass has not."""
+    options = importlib.import_module(f"{__package__}.options")  # it takes a second to load
+    parser.description = command.__doc__ or ""  # python -OO has no docstrings
+    options.add_arguments(parser, command.Arguments)
+    if hasattr(command, "add_more"):
+        command.add_more(parser, argv)
+    parser.set_defaults(run=lambda args: command.run(options.arguments_from(args, command.Arguments)))
+
+
 def _asked_for(argv: Sequence[str]) -> Sequence[str]:
-    """The command among the arguments; all where a script that completes them is asked for."""
+    """Return the command among the arguments, or all where a script that completes them is asked for."""
     at = next((i for i, word in enumerate(argv) if word in COMMANDS), len(argv))
-    # argparse takes an option's first letters for the option.
+    # argparse accepts the first letters of an option in place of the option.
     wanted = any(len(word) > len("--") and OPTION.startswith(word.partition("=")[0]) for word in argv[:at])
     return COMMANDS if wanted else argv[at : at + 1]
 
@@ -94,21 +133,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         Ctrl-C; 141 if the reader of the output has gone.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    open_standard_streams()
     try:
         args = build_parser(words).parse_args(words)
-    except SystemExit as end:  # argparse ends the process after --help, --version and errors
-        return end.code if isinstance(end.code, int) else USER_ERROR
-    try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", importlib.import_module("sklearn.exceptions").ConvergenceWarning)
             warnings.showwarning = _show_warning
-            _check_stdin(args)
-            code: int = args.run(args)
-            sys.stdout.flush()
-            return code
+            return _run(args)
+    except SystemExit as end:  # argparse ends the process after --help, --version and errors
+        return end.code if isinstance(end.code, int) else USER_ERROR
     except KeyboardInterrupt:
-        print("manyclass: interrupted", file=sys.stderr)
+        note("interrupted")
         return INTERRUPTED
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run the command that was parsed; a user's error is told in one line."""
+    try:
+        # Two arguments cannot both be stdin, which can be read once.
+        asking = [name.replace("_", "-") for name, value in vars(args).items() if value == STDIN]
+        if len(asking) > 1:
+            raise ValueError(f"- is stdin, which can be read once; {' and '.join(asking)} are both -")
+        code: int = args.run(args)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         # What is left in the buffer would fail again when the interpreter closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -116,15 +164,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, MemoryError, ImportError) as error:
         if args.traceback:
             raise
-        print(f"manyclass: error: {_one_line(error)}", file=sys.stderr)
+        note(f"error: {_one_line(error)}")
         return USER_ERROR
-
-
-def _check_stdin(args: argparse.Namespace) -> None:
-    """Raise where two arguments want stdin, which can be read once."""
-    asking = [name.replace("_", "-") for name, value in vars(args).items() if value == STDIN]
-    if len(asking) > 1:
-        raise ValueError(f"- is stdin, which can be read once; {' and '.join(asking)} are both -")
 
 
 def _one_line(error: BaseException) -> str:
@@ -134,4 +175,4 @@ def _one_line(error: BaseException) -> str:
 
 
 def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:
-    print(f"manyclass: warning: {message}", file=sys.stderr)
+    note(f"warning: {message}")

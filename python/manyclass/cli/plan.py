@@ -1,43 +1,62 @@
 """Predict what training on a Dask cluster would take: seconds of a pass, memory and bytes of a worker.
 
 Predictions are sums of costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`): they say which division of
-the work fits a size and where more workers stop to help, not how many seconds a machine takes to the second.
+the work fits a size and where more workers stop helping, not how many seconds a machine takes to the second.
 """
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 
 from manyclass.checks import check_number
 from manyclass.dask.costs import DIVISIONS, SPEEDS, WORKERS, Job, stops_at
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("--rows", type=float, required=True, help="rows, such as 1e9")
-    parser.add_argument("--classes", type=float, required=True, help="classes, such as 1e7")
-    parser.add_argument("--features", type=float, default=1e5, help="features of X; default: 1e5")
-    parser.add_argument("--stored", type=float, default=50, help="values that are not 0, a row; default: 50")
-    parser.add_argument("--threads", type=int, default=16, help="of each worker; default: 16")
-    parser.add_argument("--merges", type=int, default=1, help="merges in a pass, or rounds of the blocks; default: 1")
-    parser.add_argument("--touched", type=float, default=1.0, help="share of W that a worker's pass moves; default: 1")
+@dataclass(kw_only=True)
+class Arguments:
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    rows : float
+        rows, such as 1e9
+    classes : float
+        classes, such as 1e7
+    features : float
+        features of X
+    stored : float
+        values that are not 0, a row
+    threads : int
+        threads of each worker
+    merges : int
+        merges in a pass, or rounds of the blocks
+    touched : float
+        share of W that a worker's pass moves
+    """
+
+    rows: float
+    classes: float
+    features: float = 1e5
+    stored: float = 50
+    threads: int = 16
+    merges: int = 1
+    touched: float = 1.0
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
+def run(args: Arguments) -> int:
+    """Print the table."""
     for name in ("rows", "classes", "features", "stored"):
         check_number(f"--{name}", getattr(args, name), low=1)
     check_number("--threads", args.threads, low=1, integer=True)
     check_number("--merges", args.merges, low=1, integer=True)
     check_number("--touched", args.touched, low=0, open_low=True, high=1)
-    sizes = (int(args.rows), int(args.features), int(args.classes))
-    job = Job(*sizes, args.stored, args.merges, args.touched)
+    job = Job(int(args.rows), int(args.features), int(args.classes), args.stored, args.merges, args.touched)
     print("\n".join(table(job, args.threads)))
     return 0
 
 
 def table(job: Job, n_threads: int) -> list[str]:
-    """Lines of a table: a row for each number of workers, division and speed of the network."""
+    """Return the lines of a table: a row for each number of workers, division and speed of the network."""
     lines = [
         f"{job.n_rows:,} rows, {job.n_classes:,} classes, {job.n_features:,} features: W takes {size(job.bytes_of_w)}",
         "",
@@ -57,7 +76,7 @@ def table(job: Job, n_threads: int) -> list[str]:
 
 
 def span(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """Return a time in the unit that suits it."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
             return f"{seconds / length:,.1f} {unit}"
@@ -65,7 +84,7 @@ def span(seconds: float) -> str:
 
 
 def size(n_bytes: float) -> str:
-    """A number of bytes in the unit that suits it."""
+    """Return a number of bytes in the unit that suits it."""
     for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if n_bytes >= length:
             return f"{n_bytes / length:,.1f} {unit}"

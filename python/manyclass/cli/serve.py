@@ -10,96 +10,87 @@ running requests are finished, and the exit code is 0. The command needs an extr
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
-from dataclasses import asdict
-from typing import Any
+from dataclasses import KW_ONLY, asdict, dataclass
 
-import joblib
 import numpy as np
 
 from manyclass.checks import check_number
+from manyclass.classifiers.base import vectorizer_of
 from manyclass.classifiers.saving import load, load_notes
-from manyclass.cli.data import Expected, add_data_options, apply_notes, features, read, rows_of
-from manyclass.cli.info import describe_model
 from manyclass.cli.messages import note, waiting
+from manyclass.cli.models import RECALL, K, check_recall, describe_model, expected_by
+from manyclass.cli.reading import Reading, features, read, rows_of
+from manyclass.serving.predictor import Limits, Predictor
 
-K = 5
-RECALL = 0.95
 MOST_PORT = 65535
 TUNE_ROWS = 4096  # rows of --approximate that are read into features: some 512 of them are drawn
-# The default of each of `serving.Limits`, whose type is that of the option, and what it bounds.
-LIMITS = {
-    "max_bytes": (8 << 20, "bytes of a request"),
-    "max_rows": (1000, "rows of a request"),
-    "max_k": (100, "labels a row"),
-    "max_connections": (64, "clients at once; more are refused"),
-    "max_running": (joblib.cpu_count(), "requests that are computed at once, others waiting; by default one a core"),
-    "timeout": (10.0, "seconds that a client has to send a request, to take its answer, and before the next request"),
-    "grace": (25.0, "seconds in which running requests are finished after SIGTERM"),
-}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("model", metavar="MODEL", help="model file of `manyclass fit` or an estimator's save")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at; 0.0.0.0: all of this machine")
-    text = "name by which clients call the server, beside --host and localhost; may be given again; '*' allows all"
-    parser.add_argument("--allowed-host", metavar="NAME", action="append", default=[], help=text)
-    parser.add_argument("--port", type=int, default=8000, help="port to listen at; 0: any free one")
-    parser.add_argument("-k", type=int, default=K, help="labels a row where a request does not say")
-    parser.add_argument("--mmap", action="store_true", help="map the weights instead of reading them")
-    text = "threads of each request; 1 where requests come together, -1 (all cores) where a few large ones do"
-    parser.add_argument("--n-jobs", type=int, default=1, help=text)
-    text = 'build an index that requests with "approximate": true search for up to -k labels (more than 4,096 classes)'
-    parser.add_argument("--approximate", metavar="DATA", help=text + ", tuned by 128 or more rows of DATA")
-    text = "share of the labels that --approximate is to find; default: 0.95"
-    parser.add_argument("--recall", type=float, help=text)
-    group = parser.add_argument_group("limits")
-    for name, (default, what) in LIMITS.items():
-        group.add_argument("--" + name.replace("_", "-"), type=type(default), default=default, help=what)
+@dataclass
+class Arguments:
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    model : MODEL
+        model file of `manyclass fit` or an estimator's save
+    host : str
+        address to listen at; 0.0.0.0: all of this machine
+    allowed_host : NAME
+        name by which clients call the server, beside --host and localhost; may be given again; '*' allows all
+    port : int
+        port to listen at; 0: any free one
+    k : int
+        labels a row where a request does not say
+    mmap : bool
+        map the weights instead of reading them
+    n_jobs : int
+        threads of each request; 1 where requests come together, -1 (all cores) where a few large ones do
+    approximate : DATA
+        build an index that requests with "approximate": true search for up to -k labels (more than 4,096 classes),
+        tuned by 128 or more rows of DATA
+    recall : float
+        share of the labels that --approximate is to find; default: 0.95
+    """
+
+    model: str
+    _: KW_ONLY
+    host: str = "127.0.0.1"
+    allowed_host: list[str] | None = None
+    port: int = 8000
+    k: int = K
+    mmap: bool = False
+    n_jobs: int = 1
+    approximate: str | None = None
+    recall: float | None = None
+    limits: Limits
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Arguments) -> int:
     """Serve until a signal comes."""
-    serving = importlib.import_module("manyclass.serving")  # it needs an extra, which the command's help does not
+    server = importlib.import_module("manyclass.serving.server")  # it needs an extra, which the command's help does not
     check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
-    limits = serving.Limits(**{name: getattr(args, name) for name in LIMITS})
-    if args.recall is not None and not args.approximate:
-        raise ValueError(f"--recall is {args.recall}, which has no effect without --approximate")
+    check_recall(args.recall, args.approximate)
     with waiting(f"loading {args.model}"):
         model = load(args.model, mmap=args.mmap)
     told = describe_model(args.model, model)
     model.n_jobs = args.n_jobs
-    reading = _reading(args.model)
-    predictor = serving.Predictor(model, limits, args.k, normalize=bool(reading.normalize))
+    reading = Reading()
+    reading.take(load_notes(args.model))
+    predictor = Predictor(model, args.limits, args.k, normalize=bool(reading.normalize))
     if args.approximate:
-        X = _rows(args.approximate, model, reading)
+        data = read(reading, args.approximate, expected_by(model, need_label=False))
+        X = features(reading, rows_of(data.X, slice(TUNE_ROWS)), vectorizer_of(model))
         with waiting("building the index"):
-            predictor.build_index(X, args.recall or RECALL)
-    told["serving"] = asdict(limits) | predictor.about()
-    server = serving.Server(args.host, args.port, predictor, told, limits, args.allowed_host)
-    if not server.run_until_signal(lambda: print(server.url, flush=True)):
-        note(f"requests still ran after {limits.grace:g} seconds and were cut off")
+            predictor.build_index(np.asarray(X, np.float32) if hasattr(X, "columns") else X, args.recall or RECALL)
+    told["serving"] = asdict(args.limits) | predictor.about()
+    running = server.Server(args.host, args.port, predictor, told, args.limits, args.allowed_host or ())
+    if not running.run_until_signal(lambda: print(running.url, flush=True)):
+        note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
         sys.stdout.flush()
         # Python would wait for their threads at its end, however long they take.
         os._exit(0)
     return 0
-
-
-def _reading(path: str) -> argparse.Namespace:
-    """How the model's data were read."""
-    parser = argparse.ArgumentParser()
-    add_data_options(parser, of_model=True)
-    options = parser.parse_args([])
-    apply_notes(options, load_notes(path))
-    return options
-
-
-def _rows(path: str, model: Any, reading: argparse.Namespace) -> Any:
-    """Features of some rows of a file."""
-    data = read(reading, path, Expected.by(model, need_label=False))
-    X = features(reading, rows_of(data.records.X, slice(TUNE_ROWS)), getattr(model, "vectorizer_", None))
-    return np.asarray(X, dtype=np.float32) if hasattr(X, "columns") else X

@@ -9,20 +9,14 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Literal, get_args
 
 from manyclass.compressed import decompressed, opened, without_suffix
 
 STDIN = "-"
-FORMS = ("xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary")
-BY_SUFFIX = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-}
+Form = Literal["xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary"]
+FORMS: tuple[str, ...] = get_args(Form)
+BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv"} | dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight")
 HEAD = 1 << 16  # bytes by which the form is guessed
 LABEL = "__label__"  # before a label in fastText's form
 _XMC = re.compile(r"\s*(\d+(,\d+)*)?(\s+\d+:\S*)*\s*")
@@ -54,6 +48,8 @@ class Source:
             If there is no such file.
         """
         if path == STDIN:
+            if sys.stdin is None:  # the shell's `<&-`
+                raise OSError("stdin is closed, and cannot be read as -")
             return cls(path, sys.stdin.buffer.read())
         if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
             with open(path, "rb") as pipe:
@@ -61,9 +57,16 @@ class Source:
         with open(path, "rb"):
             return cls(path, None)
 
+    def lines(self) -> list[str]:
+        """Return the lines of the text; only newlines end them."""
+        lines = self.text().split("\n")
+        if lines[-1] == "":
+            lines.pop()
+        return [line.removesuffix("\r") for line in lines]
+
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return "<stdin>" if self.path == STDIN else self.path
 
     @contextlib.contextmanager
@@ -111,14 +114,19 @@ class Source:
         ValueError
             If nothing tells.
         """
-        suffix = without_suffix(self.path).suffix.lower()
         if self.content is None and is_safetensors(self.path):
             return "binary"
-        if suffix in BY_SUFFIX:
-            return BY_SUFFIX[suffix]
+        named = form_of_name(self.path)
+        if named and not (named == "tsv" and otherwise == "text"):  # a text and its label behind a tab are .tsv, too
+            return named
         head = self.read(HEAD).decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
         lines = [line for line in head if line.strip() and not line.lstrip().startswith("#")]
         return form_of_line(lines[0] if lines else "", otherwise, self.name)
+
+
+def form_of_name(path: str | os.PathLike[str]) -> str | None:
+    """Tell the form from a file's suffix, that of a compression left out; None where it tells nothing."""
+    return BY_SUFFIX.get(without_suffix(path).suffix.lower())
 
 
 def form_of_line(line: str, otherwise: str | None, name: str) -> str:
@@ -129,13 +137,13 @@ def form_of_line(line: str, otherwise: str | None, name: str) -> str:
         return "fasttext"
     numbered = re.search(r"(^|\s)\d+:\S", data) is not None
     if otherwise not in (None, "xmc", "svmlight", "binary") and not numbered:
-        return otherwise  # a text may be a number or three
+        return otherwise  # because a line of text may consist of numbers
     if _XMC_HEADER.fullmatch(data) or _XMC.fullmatch(data):
         return "xmc"
     if _SVMLIGHT.fullmatch(data):
         return "svmlight"
     if otherwise in ("xmc", "svmlight"):
-        return otherwise  # which says what is wrong with the line
+        return otherwise  # whose reader says what is wrong with the line
     if line.count("\t") == 1:
         return "text"
     raise ValueError(

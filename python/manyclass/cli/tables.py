@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyclass.cli.forms import Records, label_columns, split_labels
+from manyclass.cli.records import Records, label_columns, split_labels
 from manyclass.cli.sources import Source
 from manyclass.datasets.tables import LABEL_COLUMN, cells_of, library
 

@@ -1,75 +1,28 @@
-"""Vectors that have names: of words, from word2vec's files, or of a model's classes."""
+"""Vectors that have names: of words, from the files of word2vec and of `WordVectors.save`, or of a model's classes."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from manyclass.checks import did_you_mean
 from manyclass.classifiers.saving import load
 from manyclass.classifiers.several_labels import class_vectors
 from manyclass.cli.sources import is_safetensors
 from manyclass.weights.tensor_file import open_tensors
 from manyclass.words.vectors import FORMAT, WordVectors
 
-# Rows at a time, so that lengths of the rows of a large W take no second one.
-BLOCK = 4096
 BINARY_HEAD = 1 << 16  # bytes by which word2vec's two forms are told apart
+N_SEARCHED = 100_000  # names among which one like a name that is not there is looked for
 
 
-@dataclass(frozen=True)
-class NamedVectors:
-    """Vectors with names.
-
-    Attributes
-    ----------
-    names : sequence of str
-        Distinct.
-    vectors : ndarray of shape (n, dim), float32
-    what : str
-        What the names are of, in words: "word" or "class".
-    path : str
-    """
-
-    names: Sequence[str]
-    vectors: NDArray[np.float32]
-    what: str
-    path: str
-
-    def row(self, name: str) -> int:
-        """Return the row of a name.
-
-        Raises
-        ------
-        ValueError
-            If there is none, with names that look like it.
-        """
-        try:
-            return self.names.index(name)
-        except ValueError:
-            near = difflib.get_close_matches(name, self.names[:100_000], n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ValueError(f"{self.path} has no {self.what} {name!r} among its {len(self.names)}{hint}") from None
-
-    def nearest(self, row: int, k: int) -> list[tuple[str, float]]:
-        """Return the k names, this one left out, whose vectors have the largest cosine with that of a row."""
-        query = np.asarray(self.vectors[row], dtype=np.float64)
-        cosines = np.zeros(len(self.names))
-        for first in range(0, len(cosines), BLOCK):
-            block = np.asarray(self.vectors[first : first + BLOCK], dtype=np.float64)
-            lengths = np.linalg.norm(block, axis=1) * np.linalg.norm(query)
-            cosines[first : first + BLOCK] = block @ query / np.where(lengths > 0, lengths, 1)
-        cosines[row] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[: min(k, len(cosines) - 1)]
-        return [(self.names[at], float(cosines[at])) for at in best]
+def holds_words(path: str) -> bool:
+    """Whether a file looks like one of word vectors."""
+    return open_tensors(path).metadata.get("format") == FORMAT if is_safetensors(path) else is_word2vec(path)
 
 
-def named_vectors(path: str) -> NamedVectors:
-    """Read word vectors, or the vectors of a model's classes.
+def named_vectors(path: str) -> WordVectors:
+    """Read word vectors, or the vectors of a model's classes by the names of the classes.
 
     Raises
     ------
@@ -78,14 +31,13 @@ def named_vectors(path: str) -> NamedVectors:
     OSError
         If it cannot be read.
     """
-    if is_safetensors(path) and not is_small(path):
-        model = load(path, mmap=True)
-        try:
-            return NamedVectors(model.classes_.astype(str).tolist(), class_vectors(model), "class", path)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-    words = word_vectors(path)
-    return NamedVectors(list(words.vocabulary_), words.vectors_, "word", path)
+    if not is_safetensors(path) or holds_words(path):
+        return word_vectors(path)
+    model = load(path, mmap=True)
+    try:
+        return WordVectors(model.classes_.astype(str).tolist(), class_vectors(model))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def word_vectors(path: str) -> WordVectors:
@@ -96,14 +48,18 @@ def word_vectors(path: str) -> WordVectors:
     ValueError
         If it is neither.
     """
-    if is_safetensors(path) and is_small(path):
+    if is_safetensors(path):
         return WordVectors.load(path, mmap=True)
     return WordVectors.load_word2vec(path, binary=is_binary_word2vec(path))
 
 
-def is_small(path: str) -> bool:
-    """Whether a safetensors file has word vectors, as `WordVectors.save` writes them."""
-    return open_tensors(path).metadata.get("format") == FORMAT
+def check_known(vectors: WordVectors, names: Sequence[str], path: str) -> None:
+    """Raise ValueError for a name that has no vector, with one that looks like it."""
+    what = "word" if holds_words(path) else "class"
+    for name in names:
+        if name not in vectors:
+            hint = did_you_mean(name, vectors.index_to_key[:N_SEARCHED])
+            raise ValueError(f"{path} has no {what} {name!r} among its {len(vectors)}{hint}")
 
 
 def is_word2vec(path: str) -> bool:
@@ -127,5 +83,5 @@ def is_binary_word2vec(path: str) -> bool:
 
 
 def as_lines(rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as lines with tabs."""
+    """Return rows as lines with tabs."""
     return "".join("\t".join(map(str, row)) + "\n" for row in rows)

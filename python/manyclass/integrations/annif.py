@@ -18,17 +18,20 @@ from typing import Any, TypeVar
 import annif.backend
 import annif.default_config
 import annif.eval
+import annif.util
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from annif.backend import backend, hyperopt, mixins
 from annif.exception import ConfigurationException, NotInitializedException, NotSupportedException
 from annif.suggestion import SubjectSuggestion, SuggestionBatch
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from manyclass.datasets import load_csr, save_csr
 from manyclass.integrations.subject_model import PARAMETERS, Estimator, SubjectModel, estimator_from
 
 NAME = "manyclass"
-VECTORIZER = {"min_df": 1, "ngram": 1}  # as Annif's other backends have them
+VECTORIZER = {"min_df": 1, "ngram": 1}  # the defaults of Annif's other backends
 # Settings of a project that Annif itself reads.
 ANNIFS = ("name", "language", "analyzer", "backend", "vocab", "transform", "access", "limit", "allow_learn")
 Made = TypeVar("Made")
@@ -53,7 +56,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
     _model: SubjectModel | None = None
 
     def initialize(self, parallel: bool = False) -> None:
-        """Load the vectoriser and map the model, which predicts with one thread: Annif's processes share the cores."""
+        """Load the vectorizer, and map the model, which predicts with one thread: Annif has processes for the cores."""
         self.initialize_vectorizer()
         if self._model is None:
             path = self._path(self.MODEL_FILE)
@@ -63,11 +66,15 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             self._model = self._told(lambda: SubjectModel.load(path))
 
     def get_hp_optimizer(self, corpus: Any, metric: str) -> Optimizer:
-        """Return what looks for the best parameters by the documents of a corpus; see `Optimizer`."""
+        """Return an `Optimizer` that finds parameters by the documents of a corpus."""
         return Optimizer(self, corpus, metric, Objective)
 
+    def rows_of(self, texts: Sequence[str]) -> sp.csr_array:
+        """Return TF-IDF of texts by the vectorizer of the training."""
+        return sp.csr_array(self.vectorizer.transform(texts), dtype=np.float32)
+
     def cached_data(self) -> tuple[sp.csr_array, sp.csr_array]:
-        """TF-IDF vectors of the documents of the last training, and their subjects as an indicator matrix."""
+        """Return TF-IDF of the documents of the last training, and their subjects as an indicator matrix."""
         path = self._path(self.TRAIN_FILE)
         if not os.path.exists(path):
             raise NotInitializedException(f"training data {path} not found; train without --cached first")
@@ -76,7 +83,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         return X, Y
 
     def estimator(self, params: Mapping[str, Any], jobs: int) -> Estimator:
-        """The estimator that the parameters of the project describe; Annif's jobs=0 is all cores."""
+        """Return the estimator that the parameters of the project describe; Annif's jobs=0 is all cores."""
         for name in params.keys() - PARAMETERS.keys() - VECTORIZER.keys() - set(ANNIFS):
             near = get_close_matches(name, PARAMETERS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -86,6 +93,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
         estimator = self.estimator(params, jobs)
         options = self._vectorizer_options(params)
+        vectorizer = None
         if corpus == "cached":
             self.info("reusing cached training data")
             self._check_cached(options)
@@ -93,10 +101,16 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         elif corpus.is_empty():
             raise NotSupportedException("training with no documents", backend_id=self.backend_id)
         else:
-            X, Y = self._vectors(corpus, options)
-            save_csr(self._path(self.TRAIN_FILE), X, Y)
+            vectorizer, X, Y = self._vectors(corpus, options)
         self.info(f"training on {X.shape[0]} documents with {X.shape[1]} features")
-        self._told(lambda: SubjectModel.fit(estimator, X, Y)).save(self._path(self.MODEL_FILE))
+        model = self._told(lambda: SubjectModel.fit(estimator, X, Y))
+        # Files are written once training has succeeded: a new vectorizer beside an old model would make rows of words
+        # that the model takes for others.
+        if vectorizer is not None:
+            save_csr(self._path(self.TRAIN_FILE), X, Y)
+            self.vectorizer = vectorizer
+            annif.util.atomic_save(vectorizer, self.datadir, self.VECTORIZER_FILE, method=joblib.dump)
+        model.save(self._path(self.MODEL_FILE))
         self._model = None  # what is trained is loaded from its file
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
@@ -107,7 +121,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             subjects.append(sorted(document.subject_set))
         if not texts:
             raise NotSupportedException("learning from no documents", backend_id=self.backend_id)
-        X = sp.csr_array(self.vectorizer.transform(texts), dtype=np.float32)
+        X = self.rows_of(texts)
         self.info(f"learning from {len(texts)} documents")
         path = self._path(self.MODEL_FILE)
         self._told(lambda: SubjectModel.load(path).learn(X, self._indicator(subjects))).save(path)
@@ -115,11 +129,11 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
 
     def _suggest_batch(self, documents: Sequence[Any], params: dict[str, Any]) -> SuggestionBatch:
         assert self._model is not None
-        X = sp.csr_array(self.vectorizer.transform([document.text for document in documents]), dtype=np.float32)
+        X = self.rows_of([document.text for document in documents])
         return suggestion_batch(self._model, X, self.project.subjects, int(params["limit"]))
 
-    def _vectors(self, corpus: Any, options: dict[str, Any]) -> tuple[sp.csr_array, sp.csr_array]:
-        """Read the documents once: their TF-IDF and their subjects."""
+    def _vectors(self, corpus: Any, options: dict[str, Any]) -> tuple[TfidfVectorizer, sp.csr_array, sp.csr_array]:
+        """Read the documents once: a vectorizer of their words, their TF-IDF and their subjects."""
         subjects: list[list[int]] = []
 
         def texts() -> Iterator[str]:
@@ -127,14 +141,16 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
                 subjects.append(sorted(document.subject_set))
                 yield document.text
 
+        words = self.project.analyzer.tokenize_words
+        vectorizer = TfidfVectorizer(**options, tokenizer=words, token_pattern=None)
         try:
-            X = self.create_vectorizer(texts(), {**options, "tokenizer": self.project.analyzer.tokenize_words})
+            X = vectorizer.fit_transform(texts())
         except ValueError as error:  # no word of any document is frequent enough
             raise NotSupportedException(f"no features: {error}", backend_id=self.backend_id) from error
-        return sp.csr_array(X, dtype=np.float32), self._indicator(subjects)
+        return vectorizer, sp.csr_array(X, dtype=np.float32), self._indicator(subjects)
 
     def _indicator(self, subjects: Sequence[Sequence[int]]) -> sp.csr_array:
-        """The subjects of documents as a matrix with a column for each of the vocabulary."""
+        """Return the subjects of documents as a matrix with a column for each subject of the vocabulary."""
         indptr = np.cumsum([0, *map(len, subjects)])
         ids = np.array([subject for own in subjects for subject in own], dtype=np.int32)
         shape = (len(subjects), len(self.project.subjects))
@@ -147,7 +163,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         return {"min_df": int(params["min_df"]), "ngram_range": (1, int(params["ngram"]))}
 
     def _check_cached(self, options: Mapping[str, Any]) -> None:
-        """Refuse what the cached data were not made with."""
+        """Refuse options with which the cached data were not made."""
         self.initialize_vectorizer()
         for name, value in options.items():
             made_with = getattr(self.vectorizer, name)
@@ -158,7 +174,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         return os.path.join(self.datadir, name)
 
     def _told(self, make: Callable[[], Made]) -> Made:
-        """What `make` returns; an error about parameters or data in the way in which Annif tells its users."""
+        """Return what `make` returns; errors about parameters or data become those that Annif shows its users."""
         try:
             return make()
         except (ValueError, TypeError) as error:
@@ -169,22 +185,17 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
 
 
 def suggestion_batch(model: SubjectModel, X: sp.csr_array, subjects: Any, limit: int) -> SuggestionBatch:
-    """Annif's form of the suggestions for some documents; ones without a known word have none."""
+    """Return suggestions for documents as Annif has them; documents without a known word have none."""
     found, scores = model.suggest(X, limit)
     rows = [
-        [
-            SubjectSuggestion(subject, score)
-            for subject, score in zip(found[i].tolist(), scores[i].tolist(), strict=True)
-        ]
-        if n_words
-        else []
-        for i, n_words in enumerate(np.diff(X.indptr))
+        list(map(SubjectSuggestion, own, own_scores)) if n_words else []
+        for n_words, own, own_scores in zip(np.diff(X.indptr), found.tolist(), scores.tolist(), strict=True)
     ]
     return SuggestionBatch.from_sequence(rows, subjects)
 
 
 class Objective(hyperopt.HPObjective):
-    """A trial: train on the cached data with some parameters, and evaluate the suggestions for the corpus."""
+    """A trial: it trains on the cached data with some parameters, and evaluates suggestions for the corpus."""
 
     @classmethod
     def objective(cls, trial: Any, args: Mapping[str, Any]) -> float:
@@ -209,7 +220,7 @@ class Objective(hyperopt.HPObjective):
 
 
 def suggested(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that a trial tries, in ranges around the defaults."""
+    """Return the parameters that a trial tries, in ranges around the defaults."""
     found: dict[str, Any] = {
         "learning_rate": trial.suggest_float("learning_rate", 0.25, 4.0, log=True),
         "decay": trial.suggest_float("decay", 0.3, 1.0),
@@ -223,18 +234,17 @@ def suggested(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Optimizer(hyperopt.HyperparameterOptimizer):
-    """Looks for learning_rate, decay, max_iter, dim and smoothing by trials on the data of the last training."""
+    """A search for learning_rate, decay, max_iter, dim and smoothing by trials on the data of the last training."""
 
     def _prepare(self, n_jobs: int = 1) -> dict[str, Any]:
         project, params = self._backend.project, self._backend.params
         self._backend.estimator(params, jobs=1)  # so that a wrong parameter is told here, not by each trial
         self._backend.initialize_vectorizer()
         documents = list(project.transform.transform_corpus(self._corpus).documents)
-        X = self._backend.vectorizer.transform([document.text for document in documents])
         return {
             "params": params,
             "training": self._backend.cached_data(),
-            "vectors": sp.csr_array(X, dtype=np.float32),
+            "vectors": self._backend.rows_of([document.text for document in documents]),
             "gold": [document.subject_set for document in documents],
             "subjects": project.subjects,
             "metric": self._metric,
@@ -245,12 +255,8 @@ class Optimizer(hyperopt.HyperparameterOptimizer):
         return hyperopt.HPRecommendation(lines=lines, score=study.best_value)
 
 
-def _backend() -> type[ManyclassBackend]:
-    return ManyclassBackend
-
-
 # Annif has no other way to register a backend.
-annif.backend._backend_fns[NAME] = _backend
+annif.backend._backend_fns[NAME] = lambda: ManyclassBackend
 
 if __name__ == "__main__":
     import annif.cli

@@ -98,7 +98,7 @@ def _has_decay(solver: str) -> bool:
 
 
 def _converted(name: str, value: Any) -> Any:
-    """A parameter in its type; projects.cfg has text, TOML has numbers as well."""
+    """Return a parameter in its type; projects.cfg has text, TOML has numbers as well."""
     kind, text = PARAMETERS[name], str(value).strip()
     if kind is str or (text == "auto" and name != "random_state"):
         return text

@@ -28,6 +28,7 @@ import scipy
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
+from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.papers.report import Report, Table
 from manyclass.training.progress import progress_bar
@@ -45,14 +46,16 @@ class MissingDataError(Exception):
     """A data set that is not on this machine; its text says which and why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """What a user chooses of an experiment.
 
     Attributes
     ----------
-    data, methods : tuple of str
-        Data sets and methods by name; none: all of the experiment's.
+    data : tuple of str
+        Data sets by name; none: all of the experiment's.
+    methods : tuple of str
+        Methods by name; none: all of the experiment's.
     seeds : int
         Each random run is made with the seeds 0 to seeds - 1.
     seconds : float or None
@@ -64,7 +67,7 @@ class Options:
     scale : float
         Factor on the sizes of data that the experiment draws itself.
     n_jobs : int
-        Threads.
+        Threads; -1: all cores.
     """
 
     data: tuple[str, ...] = ()
@@ -75,6 +78,13 @@ class Options:
     max_rows: int | None = None
     scale: float = 1.0
     n_jobs: int = 1
+
+    def __post_init__(self) -> None:
+        """Raise ValueError or TypeError for a number that is out of range."""
+        lowest = {"seeds": 1, "max_iter": 1, "max_rows": 2, "scale": 0, "seconds": 0}
+        for name, low in lowest.items():
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, low=low, open_low=low == 0, integer=low > 0)
 
     def wants(self, method: str) -> bool:
         """Whether a method is among those chosen."""

@@ -104,7 +104,7 @@ def progress_bar(total: int, *, unit: str, shown: bool = True, heading: str = ""
     -------
     Progress
     """
-    if not shown:
+    if not shown or sys.stderr is None:  # a process without a terminal may have none
         return _Silence()
     options: dict[str, Any] = {
         "total": total,
@@ -115,7 +115,7 @@ def progress_bar(total: int, *, unit: str, shown: bool = True, heading: str = ""
         "smoothing": 0.05,
     }
     options["desc"] = heading or None
-    if sys.stderr.isatty():
+    if getattr(sys.stderr, "isatty", bool)():  # whatever a program has put in its place
         bar: Progress = terminal_bar(**options)
         return bar
     if "ipykernel" in sys.modules:

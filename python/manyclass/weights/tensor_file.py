@@ -58,8 +58,12 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
 
     The file is written beside `path` under another name, flushed to the disk and then renamed; then its folder is
     flushed, so that a power cut after the block leaves the new file. Files of other names that writers left which were
-    killed are removed.
+    killed are removed. A device or a pipe, such as /dev/stdout, is written to, because it holds nothing to replace.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as stream:
+            yield stream
+        return
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
     _remove_left(folder, name)

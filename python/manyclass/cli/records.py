@@ -1,11 +1,11 @@
-"""Readers of labelled rows in each form that the commands take: features or texts, and labels with their names."""
+"""Rows as files have them, in each form but tables: features or texts, and labels with their names."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from manyclass.checks import n_threads_from
 from manyclass.cli.sources import LABEL, Source
 from manyclass.datasets import load_csr, load_xmc
 from manyclass.datasets.tables import all_integers
-from manyclass.datasets.xmc import Layout, parse_xmc
+from manyclass.datasets.xmc import Header, Layout, parse_xmc
 
 
 @dataclass(frozen=True)
@@ -32,73 +32,60 @@ class Records:
         The label of each column, sorted: numbers or str.
     one_based : bool
         Whether the first feature of a text has number 1.
+    name, form : str
+        What messages call the data, and the form that they had.
     """
 
     X: Any
     Y: sp.csr_array
     labels: NDArray[Any]
     one_based: bool = False
+    name: str = ""
+    form: str = ""
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return int(self.Y.shape[0])
 
 
-@dataclass(frozen=True)
-class Sparse:
-    """How text with numbered features is read; see `load_xmc`. one_based None: svmlight's files tell by themselves."""
-
-    header: bool | Literal["auto"]
-    one_based: bool | None
-    n_features: int | None
-    n_jobs: int | None
-    cache: bool
-
-
-def read_xmc(source: Source, how: Sparse) -> Records:
-    """Rows `l1,l2,... j:v j:v ...`, or what `save_csr` has written of them."""
-    one_based = bool(how.one_based)
+def read_xmc(
+    source: Source, header: Header, one_based: bool, n_features: int | None, n_jobs: int | None, cache: bool
+) -> Records:
+    """Read rows `l1,l2,... j:v j:v ...`, or what `save_csr` has written of them; see `load_xmc`."""
     if source.content is None:
+        zero_based = not one_based
         X, Y = load_xmc(
-            source.path,
-            header=how.header,
-            zero_based=not one_based,
-            n_features=how.n_features,
-            n_jobs=how.n_jobs,
-            cache=how.cache,
+            source.path, header=header, zero_based=zero_based, n_features=n_features, n_jobs=n_jobs, cache=cache
         )
     else:
-        if how.cache:
+        if cache:
             raise ValueError(f"--cache needs a file; {source.name} is none")
         raw = np.frombuffer(source.read(), np.uint8)
-        layout = Layout(how.header, not one_based, how.n_features, None, n_threads_from(how.n_jobs))
-        X, Y = parse_xmc(raw, source.name, layout)
+        X, Y = parse_xmc(raw, source.name, Layout(header, not one_based, n_features, None, n_threads_from(n_jobs)))
     return Records(X, Y, np.arange(Y.shape[1]), one_based)
 
 
-def read_binary(source: Source, how: Sparse) -> Records:
-    """What `manyclass.datasets.save_csr` has written."""
+def read_binary(source: Source, n_features: int | None) -> Records:
+    """Read what `manyclass.datasets.save_csr` has written."""
     if source.content is not None:
         raise ValueError(f"{source.name}: a binary file is mapped, which a pipe cannot be; give its name")
     X, Y = load_csr(source.path)
-    if how.n_features is not None:
+    if n_features is not None:
         largest = int(X.indices.max(initial=-1))
-        if largest >= how.n_features:
-            raise ValueError(f"{source.name}: feature {largest} is outside [0, {how.n_features})")
-        X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], how.n_features))
+        if largest >= n_features:
+            raise ValueError(f"{source.name}: feature {largest} is outside [0, {n_features})")
+        X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], n_features))
     Y = sp.csr_array(np.zeros((X.shape[0], 0), np.float32)) if Y is None else Y
     return Records(X, Y, np.arange(Y.shape[1]))
 
 
-def read_svmlight(source: Source, how: Sparse) -> Records:
-    """Rows `label j:v j:v ...` whose labels are any words, numbers with a sign or a point among them.
+def read_svmlight(source: Source, one_based: bool | None, n_features: int | None, n_jobs: int | None) -> Records:
+    """Read rows `label j:v j:v ...` whose labels are any words, numbers with a sign or a point among them.
 
     The core reads the features. It sees a 0 in the place of each label, so that lines and columns of its messages are
-    those of the file.
+    those of the file. `one_based` None: there is a feature 0 or there is none.
     """
-    if how.cache:
-        raise ValueError(f"{source.name}: --cache is for the form xmc")
     found: list[list[str]] = []
     lines = source.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for at, line in enumerate(lines):
@@ -113,19 +100,19 @@ def read_svmlight(source: Source, how: Sparse) -> Records:
             lines[at] = b"0" + b" " * (len(field) - 1) + line[len(field) :]
     Y, labels = label_columns(found, source.name, None)
     raw = np.frombuffer(b"\n".join(lines), np.uint8)
-    n_columns = None if how.n_features is None else how.n_features + (how.one_based is not False)
-    X, _ = parse_xmc(raw, source.name, Layout(False, True, n_columns, None, n_threads_from(how.n_jobs)))
+    n_columns = None if n_features is None else n_features + (one_based is not False)
+    X, _ = parse_xmc(raw, source.name, Layout(False, True, n_columns, None, n_threads_from(n_jobs)))
     lowest = int(X.indices.min(initial=np.iinfo(np.int32).max))
-    one_based = lowest > 0 if how.one_based is None else how.one_based
+    one_based = lowest > 0 if one_based is None else one_based
     if one_based and lowest == 0:
         raise ValueError(f"{source.name}: it has the feature 0; the first one of svmlight's form has number 1")
-    n_features = X.shape[1] - one_based if how.n_features is None else how.n_features
-    X = sp.csr_array((X.data, X.indices - one_based, X.indptr), shape=(X.shape[0], max(0, n_features)))
+    width = X.shape[1] - one_based if n_features is None else n_features
+    X = sp.csr_array((X.data, X.indices - one_based, X.indptr), shape=(X.shape[0], max(0, width)))
     return Records(X, Y, labels, one_based)
 
 
 def _number_of_svmlight(word: str) -> str:
-    """+1 and 1.0 are 1."""
+    """Write +1 and 1.0 as 1."""
     try:
         value = float(word)
     except ValueError:
@@ -134,9 +121,9 @@ def _number_of_svmlight(word: str) -> str:
 
 
 def read_text(source: Source, separator: str | None) -> Records:
-    """A text a line; behind a tab, if there is one, its labels."""
+    """Read a text a line, and behind a tab, if there is one, its labels."""
     texts, found = [], []
-    for line in lines_of(source):
+    for line in source.lines():
         before, tab, after = line.rpartition("\t")
         texts.append(before if tab else after)
         found.append(split_labels(after, separator or ",") if tab else [])
@@ -145,9 +132,9 @@ def read_text(source: Source, separator: str | None) -> Records:
 
 
 def read_fasttext(source: Source) -> Records:
-    """A text a line, with its labels as words that begin with `__label__`."""
+    """Read a text a line, its labels being words that begin with `__label__`."""
     texts, found = [], []
-    for line in lines_of(source):
+    for line in source.lines():
         words = line.split()
         found.append([word.removeprefix(LABEL) for word in words if word.startswith(LABEL)])
         texts.append(" ".join(word for word in words if not word.startswith(LABEL)))
@@ -155,16 +142,8 @@ def read_fasttext(source: Source) -> Records:
     return Records(texts, Y, labels)
 
 
-def lines_of(source: Source) -> list[str]:
-    """The lines of a text; only newlines end them."""
-    lines = source.text().split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
 def split_labels(cell: str, separator: str | None) -> list[str]:
-    """The labels in a cell."""
+    """Return the labels in a cell."""
     parts = [cell] if separator is None else cell.split(separator)
     return [part.strip() for part in parts if part.strip()]
 

@@ -1,0 +1,249 @@
+"""The model that a command works on: its arguments, how it is loaded and described, and its evaluation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from manyclass import metrics
+from manyclass.classifiers.base import has_probabilities, uncalibrated_confidence, vectorizer_of
+from manyclass.classifiers.saving import Classifier, load, load_notes
+from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.cli.messages import note, print_table, waiting
+from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, rows_of
+from manyclass.datasets import first_label
+from manyclass.weights.tensor_file import open_tensors
+
+K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say
+PLACES = (1, 3, 5)  # k of P@k, nDCG@k and PSP@k
+LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can compute
+TITLES = {"precision": "P", "ndcg": "nDCG", "psp": "PSP"}
+
+
+@dataclass
+class OnModel:
+    """Arguments of commands that work on a model.
+
+    Attributes
+    ----------
+    model : MODEL
+        model file of `manyclass fit` or an estimator's save
+    n_jobs : int
+        threads; -1: all cores
+    """
+
+    model: str
+    _: KW_ONLY
+    n_jobs: int = -1
+    reading: Reading
+
+    def load(self, *, mmap: bool = False) -> Classifier:
+        """Load the model, and take over how its training data were read where the user does not say."""
+        with waiting(f"loading {self.model}"):
+            found = load(self.model, mmap=mmap)
+        self.reading.take(load_notes(self.model))
+        return found
+
+
+@dataclass
+class OnMappedModel(OnModel):
+    """Arguments of commands that ask a model, which may be mapped.
+
+    Attributes
+    ----------
+    mmap : bool
+        map the weights instead of reading them
+    """
+
+    _: KW_ONLY
+    mmap: bool = False
+
+    def opened(self) -> Classifier:
+        """Load or map the model, and let it use the threads that are asked for."""
+        model = self.load(mmap=self.mmap)
+        model.n_jobs = self.n_jobs
+        return model
+
+
+def takes_several(model: Classifier) -> bool:
+    """Whether the model was fitted on several labels a row."""
+    return isinstance(model, LabelClassifier) and model.multilabel_
+
+
+def expected_by(model: Classifier, *, need_label: bool) -> Expected:
+    """Return what the model wants of data."""
+    return Expected(
+        model.n_features_in_,
+        True,
+        getattr(model, "feature_names_in_", None),
+        vectorizer_of(model),
+        takes_several(model),
+        need_label,
+        model.n_jobs,
+    )
+
+
+def check_recall(recall: float | None, approximate: object) -> None:
+    """Raise ValueError for a recall without the index that has one."""
+    if recall is not None and not approximate:
+        raise ValueError(f"--recall is {recall}, which has no effect without --approximate")
+
+
+def describe_model(path: str, model: Classifier) -> dict[str, Any]:
+    """Return facts of a model that was loaded from a file."""
+    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
+    vectorizer = vectorizer_of(model)
+    texts, labels = "not read", "one"
+    if isinstance(model, LabelClassifier) and model.multilabel_:
+        labels = f"several, {model.n_labels_} on average"
+    if vectorizer is not None:
+        texts = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
+        texts += f", {changed_parameters(vectorizer)}"
+    return {
+        "kind": f"model, {type(model).__name__}",
+        "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
+        "features": model.n_features_in_,
+        "classes": len(model.classes_),
+        "labels": f"{model.classes_.dtype}, {model.classes_[0]} ... {model.classes_[-1]}",
+        "labels_of_a_row": labels,
+        "texts": texts,
+        **model.storage(),
+        "file_bytes": os.path.getsize(path),
+        "passes": model.n_iter_,
+        "running_loss": round(float(curve[-1]), 6) if len(curve) else None,
+        "parameters": changed_parameters(model),
+        "chosen_in_fit": ", ".join(f"{name}={value!r}" for name, value in chosen.items()) or "nothing",
+        "reading": ", ".join(f"{name}={value}" for name, value in load_notes(path).items()) or "not recorded",
+    }
+
+
+def changed_parameters(fitted: BaseEstimator) -> str:
+    """Return the parameters that are not at their defaults."""
+    defaults = type(fitted)().get_params()
+    changed = [f"{k}={v!r}" for k, v in fitted.get_params(deep=False).items() if repr(v) != repr(defaults[k])]
+    return ", ".join(changed) or "all at their defaults"
+
+
+# Evaluation
+
+
+def print_evaluation(heading: Mapping[str, str], model: Classifier, data: Labelled, *, blank: bool = True) -> None:
+    """Evaluate and print a table that begins with a heading; a blank line stands before it."""
+    found = as_text(evaluated(model, data))
+    if blank:
+        print()
+    print_table({**heading, **found})
+
+
+def evaluated(
+    model: Classifier, data: Labelled, *, propensities: NDArray[np.float64] | None = None, n_bins: int = 15
+) -> dict[str, Any]:
+    """Return what there is to measure, the rows that count and those that were dropped.
+
+    Parameters
+    ----------
+    model : a fitted classifier
+    data : Labelled
+    propensities : ndarray of shape (n_classes,), optional
+        Then PSP is among the results.
+    n_bins : int
+        Of the expected calibration error.
+
+    Raises
+    ------
+    ValueError
+        If no row has a label that the model has seen.
+    """
+    Y = known_labels(model.classes_, data.labels, data.Y)
+    kept = np.flatnonzero(np.diff(Y.indptr) > 0)
+    dropped = {**data.dropped, "with_unseen_label": Y.shape[0] - len(kept)}
+    if dropped["with_unseen_label"]:
+        note(f"dropped {dropped['with_unseen_label']} rows whose label the model has not seen")
+    if len(kept) == 0:
+        raise ValueError(_nothing_known(model, data))
+    lost = int((np.diff(data.Y.indptr) - np.diff(Y.indptr))[kept].sum())
+    if lost:
+        dropped["unseen_labels_of_other_rows"] = lost
+    X, Y = (data.X, Y) if len(kept) == Y.shape[0] else (rows_of(data.X, kept), Y[kept])
+    with waiting(f"evaluating {Y.shape[0]} rows on {len(model.classes_)} classes"):
+        found = _measured(model, X, Y, propensities, n_bins)
+    return {**found, "n_rows": int(Y.shape[0]), "dropped_rows": dropped}
+
+
+def _nothing_known(model: Classifier, data: Labelled) -> str:
+    text = "no row has a label that the model has seen"
+    if (model.classes_.dtype.kind in "OU") != (data.labels.dtype.kind in "OU"):
+        own, other = model.classes_[:1].tolist()[0], data.labels[:1].tolist()[0]
+        text += f": its labels are such as {own!r}, those of the data such as {other!r}"
+        text += "; name them by --label-names" if data.labels.dtype.kind in "iu" else ""
+    return text
+
+
+def _measured(
+    model: Classifier, X: Any, Y: sp.csr_array, propensities: NDArray[np.float64] | None, n_bins: int
+) -> dict[str, Any]:
+    """Return the measures of rows, each of which has a label among the model's classes."""
+    one_label = int(np.diff(Y.indptr).max()) == 1
+    ks = tuple(k for k in PLACES if k <= len(model.classes_))
+    best, scores = model.predict_top_k(X, ks[-1])
+    found = np.searchsorted(model.classes_, best)
+    result: dict[str, Any] = {}
+    if isinstance(model, LabelClassifier) and model.multilabel_:
+        by_class = Y.copy()
+        by_class.sort_indices()  # within rows, as estimators want them
+        result = {name: value for name, value in model.evaluate(X, by_class).items() if name in LOSSES}
+    elif one_label:
+        result = dict(model.evaluate(X, model.classes_[first_label(Y)]))
+        del result["n_unseen"]  # 0, because rows without a known label are left out
+    result.setdefault("error", 1 - metrics.precision_at_k(Y, found, 1))
+    measures = {"precision": metrics.precision_at_k(Y, found, ks), "ndcg": metrics.ndcg_at_k(Y, found, ks)}
+    if propensities is not None:
+        measures["psp"] = metrics.psp_at_k(Y, found, propensities, ks)
+    if one_label:
+        shares = np.atleast_1d(metrics.top_k_accuracy(first_label(Y), found, ks))
+        result |= {f"top{k}_error": 1 - float(share) for k, share in zip(ks, shares, strict=True) if k > 1}
+    for name, values in measures.items():
+        result |= {f"{name}_at_{k}": float(v) for k, v in zip(ks, np.atleast_1d(values), strict=True)}
+    if has_probabilities(model):
+        result |= _calibration_errors(model, X, Y, found, scores.astype(np.float64), n_bins)
+    return result
+
+
+def _calibration_errors(
+    model: Classifier, X: Any, Y: sp.csr_array, found: NDArray[Any], log_p: NDArray[np.float64], n_bins: int
+) -> dict[str, float]:
+    """Return the ECE of the first label, or of the first five of several; and without the model's calibration."""
+    calibration, k = model.calibration_, found.shape[1] if takes_several(model) else 1
+    stated = {"ece": np.exp(log_p[:, :k])}
+    if calibration is not None and takes_several(model):
+        stated["ece_uncalibrated"] = np.exp(calibration.uncalibrated(log_p))
+    elif calibration is not None:
+        stated["ece_uncalibrated"] = uncalibrated_confidence(model, X, model.classes_[found[:, 0]])[:, np.newaxis]
+    # Rounding can leave the logarithm of a probability of one above zero.
+    return {
+        name: metrics.expected_calibration_error(Y, found[:, :k], np.minimum(p, 1), n_bins)
+        for name, p in stated.items()
+    }
+
+
+def as_text(result: Mapping[str, Any]) -> dict[str, str]:
+    """Return the results as rows of a table."""
+    shown: dict[str, str] = {}
+    for name, value in result.items():
+        measure, at, k = name.partition("_at_")
+        if name.endswith("log_loss"):
+            shown[name] = f"{value:.6f} nats"
+        elif name == "n_rows":
+            shown["rows"] = str(value)
+        elif name == "dropped_rows":
+            shown["dropped rows"] = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in value.items())
+        else:
+            shown[f"{TITLES[measure]}@{k}" if at else name] = f"{value:.6f}"
+    return shown

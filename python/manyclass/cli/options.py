@@ -1,0 +1,227 @@
+"""Options of the command line, made from signatures and docstrings, so that no option is written twice.
+
+Each command has a dataclass of its arguments: fields before `KW_ONLY` are positional, a field that is a dataclass
+itself is a group of options, and one that is a Namespace has all that was parsed. The annotation tells what values
+there are: a `Literal` has choices, a list is an option that may be given several times, a tuple takes several values at
+once. The docstring has the help, and what stands there as the type, such as FILE, stands for the value in it; a text
+that depends on what is there is metadata of the field.
+
+Of an estimator the docstring tells the types, too, because it says more of values than the annotation does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from manyclass.checks import Setting
+from manyclass.models import MODELS
+from manyclass.parts import Part
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
+
+LEFT_OUT = ("verbose", "warm_start")  # --progress stands for the first; the command begins every fit anew
+PARTS: dict[str, Mapping[str, type[Part]]] = {
+    "solver": SOLVERS,
+    "sampler": SAMPLERS,
+    "model": MODELS,
+    "local_step": LOCAL_STEPS,
+    "posterior": POSTERIORS,
+}
+Arguments = TypeVar("Arguments")
+
+
+def documented_parameters(documented: type) -> dict[str, tuple[str, str]]:
+    """Return the type and the text of each parameter in the numpydoc section of a class; empty without docstrings."""
+    sections = r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=\n\S[^\n]*\n-+\n|\Z)"
+    section = re.search(sections, inspect.getdoc(documented) or "", re.S | re.M)
+    found: dict[str, tuple[str, str]] = {}
+    entries = r"^(\w+(?:, \w+)*) : ([^\n]*)\n((?:[ ]+[^\n]*\n?|\n)*)"
+    for entry in re.finditer(entries, section[1] if section else "", re.M):
+        text = " ".join(entry[3].replace("\\|", "|").split())
+        found |= dict.fromkeys(entry[1].split(", "), (entry[2], text))
+    return found
+
+
+# Commands
+
+
+def add_arguments(parser: argparse.ArgumentParser, kind: type, add: Callable[..., Any] | None = None) -> None:
+    """Add an argument for each field of a dataclass, and a group for each field that is a dataclass.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    kind : dataclass
+    add : callable, optional
+        Method `add_argument` of a group of the parser; by default that of the parser.
+    """
+    documented: dict[str, tuple[str, str]] = {}
+    for base in reversed(kind.__mro__):  # what several commands have is documented once, in a base class
+        documented |= documented_parameters(base)
+    hints, told = get_type_hints(kind), {one.name: one.metadata.get("help") for one in fields(kind)}
+    # Options that a command shares with others come behind its own.
+    shared = [one.name for one in fields(kind) if one.kw_only and one.name not in kind.__annotations__]
+    parameters = inspect.signature(kind).parameters
+    for name in sorted(parameters, key=shared.__contains__):
+        hint, parameter, (metavar, text) = hints[name], parameters[name], documented.get(name, (None, ""))
+        text = told[name] or text
+        if is_dataclass(hint) and isinstance(hint, type):
+            title, _, about = (inspect.getdoc(hint) or "").partition("\n\n")
+            about = re.split(r"(?:Parameters|Attributes)\n-+\n", about)[0].strip()
+            add_arguments(parser, hint, parser.add_argument_group(title.rstrip("."), about or None).add_argument)
+        elif hint is not argparse.Namespace:
+            _add_argument(add or parser.add_argument, parameter, hint, metavar, text)
+
+
+def _add_argument(
+    add: Callable[..., Any], parameter: inspect.Parameter, hint: Any, metavar: str | None, text: str
+) -> None:
+    """Add the argument of one field."""
+    required = parameter.default is inspect.Parameter.empty
+    default = None if required else parameter.default
+    described: dict[str, Any] = {"help": text.replace("%", "%%"), "default": default}
+    several = get_origin(hint) in (Union, UnionType)
+    kind = next(one for one in get_args(hint) if one is not NoneType) if several else hint
+    if kind is bool:
+        described["action"] = "store_true" if default is False else argparse.BooleanOptionalAction
+    elif get_origin(kind) is Literal:
+        described["choices"] = get_args(kind)
+    else:
+        described["metavar"] = metavar if metavar and metavar.isupper() else None
+        described["type"] = kind if kind in (int, float) else None
+    if get_origin(kind) is list:
+        described["action"] = "append"
+    if get_origin(kind) is tuple:
+        described["nargs"] = "+"
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+        flag = "--" + parameter.name.replace("_", "-") if len(parameter.name) > 1 else "-" + parameter.name
+        add(flag, dest=parameter.name, required=required, **described)
+    else:
+        add(parameter.name, **described, **({} if required else {"nargs": "?"}))
+
+
+def arguments_from(args: argparse.Namespace, kind: type[Arguments]) -> Arguments:
+    """Return the dataclass of a command with what was parsed; a field that is a Namespace has all of it."""
+    hints = get_type_hints(kind)
+    found: dict[str, Any] = {}
+    for name in inspect.signature(kind).parameters:
+        if hints[name] is argparse.Namespace:
+            found[name] = args
+        else:
+            found[name] = arguments_from(args, hints[name]) if is_dataclass(hints[name]) else getattr(args, name)
+    return kind(**found)
+
+
+# Estimators
+
+
+def add_parameters(parser: argparse.ArgumentParser, estimator: type, prefix: str = "") -> None:
+    """Add an option for each constructor parameter of the estimator but `verbose`, the prefix before its name."""
+    group = parser.add_argument_group(f"parameters of {estimator.__name__}")
+    documented = documented_parameters(estimator)
+    for name, parameter in inspect.signature(estimator).parameters.items():
+        if name not in LEFT_OUT:
+            flag = "--" + (prefix + name).replace("_", "-")
+            group.add_argument(flag, dest=prefix + name, **option(parameter, *documented.get(name, ("", ""))))
+    kinds = _kinds(estimator)
+    if kinds:
+        text = "a parameter of a part, such as solver__decay=0.7 with --solver implicit; may be given several times"
+        group.add_argument("--set", action="append", default=[], metavar="PART__NAME=VALUE", help=text)
+        parser.epilog = _parts_in_words(kinds)
+
+
+def _kinds(estimator: type) -> dict[str, Mapping[str, type[Part]]]:
+    """Return the kinds of parts that the estimator has, each with its parts."""
+    return {kind: parts for kind, parts in PARTS.items() if kind in inspect.signature(estimator).parameters}
+
+
+def _parts_in_words(kinds: Mapping[str, Mapping[str, type[Part]]]) -> str:
+    """Return a list of the parts with their parameters."""
+    lines = []
+    for kind, parts in kinds.items():
+        lines.append(f"parameters of each {kind}, for --set {kind}__NAME=VALUE:")
+        lines += [f"  {name}: {', '.join(s.name for s in part.settings) or 'none'}" for name, part in parts.items()]
+    return "\n".join(lines)
+
+
+def option(parameter: inspect.Parameter, kind: str, text: str) -> dict[str, Any]:
+    """Return argparse's description of a parameter that is documented with a type and a text."""
+    options: dict[str, Any] = {"default": parameter.default, "help": text.replace("%", "%%")}
+    choices = re.match(r"\{(.*?)\}", kind)
+    if isinstance(parameter.default, bool) or kind.startswith("bool"):
+        options["action"] = argparse.BooleanOptionalAction
+    elif choices:
+        options["choices"] = re.findall(r'"(.*?)"', choices[1])
+    else:
+        options["type"] = converter(kind or "int, float, str or None")
+        options["metavar"] = parameter.name.upper()
+    return options
+
+
+def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "") -> dict[str, Any]:
+    """Return the estimator's parameters among the arguments.
+
+    Raises
+    ------
+    ValueError
+        If a parameter of a part is set without naming the part, or is none of its own, or cannot be read.
+    """
+    names = [name for name in inspect.signature(estimator).parameters if name not in LEFT_OUT]
+    found = {name: getattr(args, prefix + name) for name in names}
+    kinds = _kinds(estimator)
+    for setting in args.set if kinds else []:
+        name, equals, text = setting.partition("=")
+        kind, _, own = name.partition("__")
+        if not equals or not own or kind not in kinds:
+            raise ValueError(f"--set is {setting!r}; it must be like solver__decay=0.7")
+        if isinstance(found[kind], str):
+            if found[kind] not in kinds[kind]:
+                wanted = f"--{kind.replace('_', '-')} to name a {kind.replace('_', ' ')}"
+                raise ValueError(f"--set is {setting!r}, which needs {wanted}; it is {found[kind]!r}")
+            found[kind] = kinds[kind][found[kind]]()
+        known = {s.name: s for s in found[kind].settings}
+        if own not in known:
+            raise ValueError(f"--set is {setting!r}; {found[kind].name!r} has {', '.join(known) or 'no parameters'}")
+        try:
+            found[kind].set_params(**{own: _value(known[own], text)})
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"--set is {setting!r}: {error}") from error
+    return found
+
+
+def _value(setting: Setting, text: str) -> Any:
+    """Read the value of a part's parameter."""
+    if setting.kind == "flag" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return text if setting.kind in ("choice", "index") else converter(setting.type)(text)
+
+
+def converter(kind: str) -> Callable[[str], Any]:
+    """Return the function that reads a value of a type written as in "float or None, default=None"."""
+    kind = kind.partition(", default=")[0]
+    words = re.findall(r'\w+|".*?"', kind)
+    literals = [word.strip('"') for word in words if word.startswith('"')]
+
+    def convert(text: str) -> Any:
+        if "None" in words and text.lower() == "none":
+            return None
+        if text in literals:
+            return text
+        for of in (int, float):
+            if of.__name__ in words:
+                try:
+                    return of(text)
+                except ValueError:
+                    continue
+        if "str" in words:
+            return text
+        readable = [word for word in words if word in ("int", "float", "None") or word.startswith('"')]
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of: {', '.join(readable)}")
+
+    return convert

@@ -1,0 +1,373 @@
+"""How the data of all commands are read: options, forms, names of labels, rows of texts, and rows that are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number
+from manyclass.cli.messages import note, waiting
+from manyclass.cli.records import Records, read_binary, read_fasttext, read_svmlight, read_text, read_xmc
+from manyclass.cli.sources import HEAD, STDIN, Form, Source, header_width
+from manyclass.cli.tables import Columns, read_table
+from manyclass.datasets import TextVectorizer, first_label, l2_normalize
+from manyclass.datasets.tables import DELIMITERS
+from manyclass.datasets.xmc import Header
+
+TABLES = tuple(DELIMITERS)
+# Options that only some forms use.
+USED_BY = {
+    "label_column": TABLES,
+    "text_column": TABLES,
+    "label_separator": (*TABLES, "text"),
+    "one_based": ("xmc", "svmlight"),
+    "n_features": ("xmc", "svmlight", "binary"),
+    "cache": ("xmc",),
+}
+# What a model file keeps of the reading of its data.
+NOTES = ("form", "one_based", "normalize", "label_column", "text_column", "label_separator")
+
+
+@dataclass
+class Reading:
+    """Reading of the data.
+
+    forms of data (plain or compressed; guessed from the name and the first line, or named by --format):
+      xmc       the extreme classification repository's: lines `l1,l2,... j:v j:v ...`, optional first line `N D L`
+      svmlight  lines `label j:v j:v ...`, the first feature having number 1
+      csv, tsv  a table whose first line names the columns: numeric features, or text (--text-column), and labels
+      text      a text a line, with its labels behind a tab: `text<TAB>label,label` (--text is short for it)
+      fasttext  a text a line, labels being words like `__label__name`
+      binary    what manyclass.datasets.save_csr writes
+    options that are not given are as in the fit of the model, if there is one
+
+    Attributes
+    ----------
+    format : {"auto", "xmc", ...}
+        form of the data, see above
+    text : bool
+        short for --format text
+    label_names : FILE
+        names of the labels 0, 1, ..., one a line, instead of their numbers
+    label_column : NAME
+        column of a table that has the label; default: label
+    text_column : NAME
+        column of a table that is text; may be given several times, to read them as one text
+    label_separator : SEP
+        what stands between the labels of a text, or in a cell of a table; default: a comma, but none in a table of
+        which the first label is taken
+    header : {"auto", "yes", "no"}
+        whether the first line of xmc is `N D L`; auto: if it holds three integers
+    one_based : bool
+        the first feature of xmc or svmlight has number 1; default: not in xmc, in svmlight if there is no 0
+    normalize : bool
+        divide each row by its Euclidean norm; kept with the model, for what it is used on
+    cache : bool
+        keep xmc in binary beside it, as DATA.csr.safetensors, and map that the next time
+    form : str or None
+        The form of the model's training data.
+    noted : set of str
+        The options that are not the user's but the model's.
+    """
+
+    _: KW_ONLY
+    format: Literal["auto", Form] = "auto"
+    text: bool = False
+    label_names: str | None = None
+    label_column: str | None = None
+    text_column: list[str] | None = None
+    label_separator: str | None = None
+    header: Literal["auto", "yes", "no"] = "auto"
+    one_based: bool | None = None
+    normalize: bool | None = None
+    cache: bool = False
+    form: str | None = field(default=None, init=False)
+    noted: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        """Set the form that --text stands for."""
+        if self.text:
+            self.format = "text"
+
+    def take(self, notes: Mapping[str, Any]) -> None:
+        """Fill what was not given with how the training data of a model were read."""
+        self.form = notes.get("form")
+        self.noted = {name for name in NOTES[1:] if getattr(self, name) is None}
+        for name in self.noted:
+            setattr(self, name, notes.get(name))
+
+    def notes(self, form: str, *, one_based: bool) -> dict[str, Any]:
+        """Return how the training data were read, for the model file."""
+        named = {name: value for name in NOTES[3:] if (value := getattr(self, name)) is not None}
+        return {"form": form, "one_based": one_based, "normalize": bool(self.normalize), **named}
+
+    def given(self, *names: str) -> list[str]:
+        """Return those of these options that the user has set."""
+        return [name for name in names if getattr(self, name) and name not in self.noted]
+
+    def names(self) -> list[str]:
+        """Return the lines of the file of names, none without a file."""
+        return [] if self.label_names is None else [line.strip() for line in Source.of(self.label_names).lines()]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a model, or a command, wants of data.
+
+    Attributes
+    ----------
+    n_features : int or None
+        None: as many as there are.
+    exact : bool
+        Whether a file may not say another number of features.
+    feature_names : ndarray or None
+        Columns of a table.
+    vectorizer : TextVectorizer or None
+        What makes rows of texts.
+    several : bool
+        Whether all labels of a row count.
+    need_label : bool
+        Whether data without labels are an error.
+    n_jobs : int or None
+        Threads that read.
+    """
+
+    n_features: int | None = None
+    exact: bool = False
+    feature_names: NDArray[Any] | None = None
+    vectorizer: TextVectorizer | None = None
+    several: bool = False
+    need_label: bool = False
+    n_jobs: int | None = None
+
+
+def read(reading: Reading, path: str, expected: Expected) -> Records:
+    """Read data, with names for their labels where a file of names is given.
+
+    Raises
+    ------
+    ValueError
+        If they are malformed, with file and line; or not what the model was fitted on.
+    """
+    if expected.n_features is not None:
+        check_number("n_features", expected.n_features, low=1, integer=True)
+    with waiting(f"reading {'stdin' if path == STDIN else path}"):
+        source = Source.of(path)
+        otherwise = None if reading.given("label_column", "text_column") else reading.form
+        form = source.form(otherwise) if reading.format == "auto" else reading.format
+        given = reading.given(*(name for name in USED_BY if name != "n_features"))
+        for name in [*given, *(["n_features"] if expected.n_features and not expected.exact else [])]:
+            if form not in USED_BY[name]:
+                option = "--" + name.replace("_", "-")
+                raise ValueError(f"{option} is for {', '.join(USED_BY[name])}; {source.name} is read as {form}")
+        records = replace(_read(reading, source, form, expected), name=source.name, form=form)
+    if reading.label_names:
+        records = named(records, reading)
+    if expected.exact and isinstance(records.X, list) and expected.vectorizer is None:
+        raise ValueError(
+            f"{source.name} is read as {form}, texts; the model has no text vectorizer: it was fitted on rows of "
+            f"{expected.n_features} features"
+        )
+    if expected.exact and not isinstance(records.X, list):
+        _check_width(source.name, records.X.shape[1], expected)
+    return records
+
+
+def _read(reading: Reading, source: Source, form: str, expected: Expected) -> Records:
+    """Read data of a form."""
+    if form in TABLES:
+        names = expected.feature_names
+        columns = Columns(
+            label=reading.label_column,
+            text=reading.text_column or [],
+            features=None if names is None else names.tolist(),
+            separator=reading.label_separator or ("," if expected.several else None),
+            need_label=expected.need_label,
+        )
+        return read_table(source, DELIMITERS[form], columns)
+    if form == "text":
+        return read_text(source, reading.label_separator)
+    if form == "fasttext":
+        return read_fasttext(source)
+    if form == "binary":
+        return read_binary(source, None if expected.exact else expected.n_features)
+    if form == "svmlight":
+        return read_svmlight(source, reading.one_based, expected.n_features, expected.n_jobs)
+    header: Header = "auto" if reading.header == "auto" else reading.header == "yes"
+    if expected.exact and header is not False:
+        _check_width(source.name, header_width(source.read(HEAD)), expected)
+    one_based = bool(reading.one_based)
+    return read_xmc(source, header, one_based, expected.n_features, expected.n_jobs, reading.cache)
+
+
+def _check_width(name: str, width: int | None, expected: Expected) -> None:
+    if width is not None and width != expected.n_features:
+        raise ValueError(f"{name} has {width} features; the model was fitted on {expected.n_features}")
+
+
+def named(records: Records, reading: Reading) -> Records:
+    """Give labels that are numbers their names.
+
+    Raises
+    ------
+    ValueError
+        If a label has no line, is no number, or two labels have one name.
+    """
+    names, path, labels, Y = reading.names(), reading.label_names, records.labels, records.Y
+    used = np.unique(Y.indices)
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"{records.name} has labels with names, such as {labels[0]!r}; --label-names is for numbers")
+    for label in labels[used]:
+        if not 0 <= label < len(names):
+            raise ValueError(f"{path} has {len(names)} names; {records.name} has the label {label}")
+    own = np.array([names[label] for label in labels[used]], dtype=object)
+    distinct, first, counts = np.unique(own, return_inverse=True, return_counts=True)
+    if len(distinct) < len(own):
+        raise ValueError(
+            f"{path}: the name {distinct[counts > 1][0]!r} stands in several lines; names must be distinct"
+        )
+    column = np.full(len(labels), -1, dtype=np.int32)
+    column[used] = first
+    Y = sp.csr_array((Y.data, column[Y.indices], Y.indptr), shape=(Y.shape[0], len(own)))
+    return replace(records, Y=Y, labels=distinct)
+
+
+def features(reading: Reading, X: Any, vectorizer: TextVectorizer | None) -> Any:
+    """Return the features of rows, of texts through the vectorizer, normalized where that is asked for."""
+    if isinstance(X, list):
+        assert vectorizer is not None
+        with waiting(f"turning {len(X)} texts into rows"):
+            X = vectorizer.transform(X)
+    if not reading.normalize:
+        return X
+    if not hasattr(X, "columns"):
+        return l2_normalize(X)
+    lengths = np.linalg.norm(X.to_numpy(np.float64), axis=1)
+    return X.div(np.where(lengths > 0, lengths, 1), axis=0).astype(np.float32)
+
+
+def rows_of(X: Any, rows: Any) -> Any:
+    """Return some rows of a matrix or a table, or some texts."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Rows that have a label and a feature, and what was dropped.
+
+    Attributes
+    ----------
+    X : csr_array or DataFrame of shape (n_rows, n_features)
+    Y : csr_array of shape (n_rows, n_labels)
+        Ones, for all labels of a row, or for its first.
+    labels : ndarray of shape (n_labels,)
+        The label of each column, sorted.
+    dropped : dict
+        Number of rows "without_label" and "without_feature" (and with a label).
+    """
+
+    X: Any
+    Y: sp.csr_array
+    labels: NDArray[Any]
+    dropped: dict[str, int]
+
+
+def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | None = None) -> Labelled:
+    """Read labelled rows; see `labelled`. `which` None: all labels where several are expected, else the first."""
+    data = read(reading, path, expected)
+    X = features(reading, data.X, expected.vectorizer)
+    return labelled(data, X, which or ("all" if expected.several else "first"))
+
+
+def labelled(data: Records, X: Any, which: str) -> Labelled:
+    """Keep the rows that have a label and a feature; notes say what was dropped or has further labels.
+
+    Parameters
+    ----------
+    data : Records
+    X : csr_array or DataFrame
+        Their features.
+    which : {"first", "all", "one"}
+        Which labels of a row count; "one": several are an error.
+
+    Raises
+    ------
+    ValueError
+        If a row has several labels and may not, or no row is left.
+    """
+    Y = data.Y
+    several = int(np.sum(np.diff(Y.indptr) > 1))
+    if several and which == "one":
+        raise ValueError(f"{data.name}: {several} rows have several labels; choose --labels first or --labels all")
+    if several and which == "first":
+        note(f"{data.name}: {several} rows have several labels; the first one counts")
+    has_label = np.diff(Y.indptr) > 0
+    filled = np.ones(len(X), dtype=bool) if hasattr(X, "columns") else X.count_nonzero(axis=1) > 0
+    dropped = {"without_label": int(np.sum(~has_label)), "without_feature": int(np.sum(has_label & ~filled))}
+    for what, count in dropped.items():
+        if count:
+            note(f"{data.name}: dropped {count} rows {what.replace('_', ' ')}")
+    if any(dropped.values()):
+        rows = np.flatnonzero(has_label & filled)
+        X, Y = rows_of(X, rows), Y[rows]
+    if X.shape[0] == 0:
+        raise ValueError(f"{data.name}: no row has a label and a feature")
+    if which != "all" and several:
+        Y = of_first_labels(Y)
+    return Labelled(X, Y, data.labels, dropped)
+
+
+def of_first_labels(Y: sp.csr_array) -> sp.csr_array:
+    """Return the first label of each row that has one, as a matrix without the other rows."""
+    y = first_label(Y)
+    y = y[y >= 0]
+    return sp.csr_array((np.ones(len(y), np.float32), y, np.arange(len(y) + 1)), shape=(len(y), Y.shape[1]))
+
+
+def among(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each label among the classes of a model, -1 where it is none of them.
+
+    Numbers are compared as numbers; a number with a name by what is written for it.
+    """
+    numbers = classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf"
+    known, wanted = ((some if numbers else some.astype(str)).tolist() for some in (classes, labels))
+    position = {label: at for at, label in enumerate(known)}
+    return np.array([position.get(label, -1) for label in wanted], dtype=np.int64)
+
+
+def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
+    """Return the labels of the rows that a model knows, (n_rows, n_classes), ones by the places of its classes."""
+    position = among(classes, labels)[Y.indices]
+    known = position >= 0
+    counts = np.concatenate([[0], np.cumsum(known)])[Y.indptr]
+    ones = np.ones(int(known.sum()), dtype=np.float32)
+    return sp.csr_array((ones, position[known].astype(np.int32), counts), shape=(Y.shape[0], len(classes)))
+
+
+def indicator(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
+    """Return what `known_labels` does, sorted within rows, as estimators want it."""
+    known = known_labels(classes, labels, Y)
+    known.sort_indices()
+    return known
+
+
+def as_classes(classes: NDArray[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of the kind that a model's have: a number is the name that is written for it.
+
+    Raises
+    ------
+    ValueError
+        If the model's labels are numbers and the data's are names.
+    """
+    if classes is None:
+        return labels
+    if classes.dtype.kind in "biuf":
+        if labels.dtype.kind in "OU":
+            raise ValueError(f"labels are names, such as {labels[0]!r}; the model's are numbers, such as {classes[0]}")
+        return labels
+    return labels.astype(str)

@@ -1,0 +1,1 @@
+"""Predictions of one model over HTTP, for the command `manyclass serve`."""

@@ -1,0 +1,286 @@
+"""Requests to a model as JSON: the checks of what they ask, and the answers; the server takes them by HTTP."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
+from manyclass.classifiers.base import (
+    LinearClassifier,
+    build_index,
+    has_probabilities,
+    state_of,
+    vectorizer_of,
+    with_state,
+)
+from manyclass.classifiers.exclusion import excluded
+from manyclass.datasets import l2_normalize
+from manyclass.training.state import Features
+
+LABELS: tuple[set[type], ...] = ({str}, {int, float}, {bool})  # kinds of labels that may stand in one list
+KEYS = ("rows", "row", "k", "exclude", "approximate")
+LARGEST = float(np.finfo(np.float32).max)  # features are float32
+SHOWN = 60  # characters of a wrong value that a message repeats
+CORES = joblib.cpu_count()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of requests, connections and waiting.
+
+    Together they bound the memory that clients can take: the bodies of all connections, and some ten to twenty times
+    the size of a body, which is what JSON takes as Python objects, for each request that is computed.
+
+    Attributes
+    ----------
+    max_bytes : int
+        bytes of a request
+    max_rows : int
+        rows of a request
+    max_k : int
+        labels a row
+    max_connections : int
+        clients at once, those included that have gone before their answer; more are refused
+    max_running : int
+        requests that are computed at once, others waiting; by default one a core
+    timeout : float
+        seconds that a client has to send a request, to take its answer, and before the next request
+    grace : float
+        seconds in which running requests are finished after SIGTERM
+    """
+
+    max_bytes: int = 8 << 20
+    max_rows: int = 1000
+    max_k: int = 100
+    max_connections: int = 64
+    max_running: int = CORES
+    timeout: float = 10.0
+    grace: float = 25.0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError or TypeError for a limit that is out of range."""
+        for field in fields(self):
+            number = field.name in ("timeout", "grace")
+            low = 0 if number else 1
+            check_number(field.name, getattr(self, field.name), low=low, open_low=number, integer=not number)
+
+
+class Query(NamedTuple):
+    """A request as a model takes it: rows as a matrix or texts, and the classes that each row is not to get."""
+
+    X: sp.csr_array | NDArray[np.float32] | list[str]
+    k: int
+    exclude: sp.csr_array | None
+    approximate: bool
+    n_rows: int
+
+
+class Predictor:
+    """A loaded model that answers requests of several threads, and the checks of what they ask.
+
+    Predictions of a fitted model write to nothing that threads share, except the index of `approximate`, which is
+    built and tuned before the first request: later searches only read it.
+
+    Parameters
+    ----------
+    model : fitted classifier
+        Its `n_jobs` is the number of threads of each request.
+    limits : Limits
+    k : int
+        Labels of a row where a request does not say; all of them where the model has fewer.
+    normalize : bool, default=False
+        Whether rows are divided by their Euclidean norm, as they were in the fit.
+    """
+
+    def __init__(self, model: LinearClassifier, limits: Limits, k: int, *, normalize: bool = False) -> None:
+        check_number("k", k, low=1, high=limits.max_k, integer=True)
+        state = state_of(model)
+        unnamed = Features(state.features.n, None)  # the features of requests have no names
+        self._model = with_state(copy.copy(model), replace(state, features=unnamed))
+        self._vectorizer: Any = vectorizer_of(model)
+        self._normalize = normalize
+        self._recall = 0.0  # 0: there is no index
+        self._classes: NDArray[Any] = model.classes_
+        self._n_features, self._max_rows = int(model.n_features_in_), limits.max_rows
+        text = self._classes.dtype.kind in "OU"
+        self._longest = max(map(len, self._classes.tolist())) if text else 0
+        self.k, self.max_k = min(k, len(self._classes)), min(limits.max_k, len(self._classes))
+        self.has_probabilities = has_probabilities(model)
+        # What a model computes once, at its first prediction, is computed before threads ask for it.
+        empty = sp.csr_array(np.zeros((1, self._n_features), np.float32))
+        self.predict(Query(empty if self._vectorizer is None else [""], 1, None, False, 1))
+
+    def about(self) -> dict[str, Any]:
+        """Return what `/info` says of the predictor."""
+        found = {"k": self.k, "max_k": self.max_k, "texts": self._vectorizer is not None}
+        return found | {"probabilities": self.has_probabilities, "approximate": self._recall > 0}
+
+    def build_index(self, X: Any, recall: float) -> None:
+        """Build the index of approximate answers, and tune it by rows that are like those to come.
+
+        Raises
+        ------
+        ValueError
+            If there is no use for one, or there are too few rows.
+        """
+        build_index(self._model, X, self.k, recall)
+        self._recall = recall
+
+    def read(self, body: bytes) -> Query:
+        """Return what the body of a request asks for.
+
+        Raises
+        ------
+        ValueError or TypeError
+            If the model does not take it; the message names the value, the rule and the choices.
+        """
+        given = _decoded(body)
+        if not isinstance(given, dict) or ("row" in given) == ("rows" in given):
+            raise ValueError(f"the body is {_shown(given)}; it must be an object with one of the keys 'rows' and 'row'")
+        for key in given:
+            if key not in KEYS:
+                hint = did_you_mean(key, KEYS)
+                raise ValueError(f"the key {_shown(key)} is unknown; the keys are {', '.join(KEYS)}{hint}")
+        single = "row" in given
+        rows = [given["row"]] if single else given["rows"]
+        if not isinstance(rows, list) or not 1 <= len(rows) <= self._max_rows:
+            raise ValueError(f"rows is {_shown(rows)}; it must be a list of 1 to {self._max_rows} rows")
+        approximate, exclude = given.get("approximate", False), given.get("exclude")
+        check_flag("approximate", approximate)
+        if approximate and not self._recall:
+            raise ValueError("approximate is true; this server was started without --approximate and has no index")
+        if approximate and exclude is not None:
+            raise ValueError("exclude is given with approximate, whose index knows no exclude; leave one of them out")
+        k, most = given.get("k", self.k), self.k if approximate else self.max_k
+        check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
+        wrong = self._exclude(exclude, len(rows), single)
+        return Query(self._matrix(rows), k, wrong, approximate, len(rows))
+
+    def _matrix(self, rows: list[Any]) -> sp.csr_array | NDArray[np.float32] | list[str]:
+        """Return the rows, which must all be of one kind."""
+        kind, texts = type(rows[0]), self._vectorizer is not None
+        for at, row in enumerate(rows):
+            if type(row) is not kind:
+                both = f"rows[0] is {_shown(rows[0])} and rows[{at}] {_shown(row)}"
+                raise ValueError(f"{both}; rows must be of one kind")
+        if kind is list:
+            return _dense(rows, self._n_features)
+        if kind is dict:
+            return _sparse(rows, self._n_features)
+        if kind is str and texts:
+            "".join(rows).encode()  # raises for half of a surrogate pair, saying where it is
+            return rows
+        rule = f"a list of {self._n_features} numbers, or an object with the keys 'indices' and 'values'"
+        rule = f"a text, {rule}" if texts else f"{rule}; texts are for models that have a text vectorizer"
+        raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")
+
+    def _exclude(self, given: Any, n_rows: int, single: bool) -> sp.csr_array | None:
+        if given is None:
+            return None
+        lists = [given] if single else given
+        if not isinstance(lists, list) or not all(isinstance(labels, list) for labels in lists):
+            raise ValueError(f"exclude must be {'a list of labels' if single else 'a list of labels for each row'}")
+        if not all(any(set(map(type, labels)) <= kind for kind in LABELS) for labels in lists):
+            raise ValueError("exclude must hold labels of one kind in each list, all texts or all numbers")
+        if self._longest:  # NumPy would give each label of a list the length of the longest, whatever a client sends
+            lists = [[a for a in labels if not isinstance(a, str) or len(a) <= self._longest] for labels in lists]
+        if self._classes.dtype.kind in "mM":
+            lists = [np.array(labels, dtype=self._classes.dtype) for labels in lists]
+        indptr, positions = excluded(lists, n_rows, self._classes)
+        ones = np.ones(len(positions), dtype=np.float32)
+        return sp.csr_array((ones, positions, indptr), shape=(n_rows, len(self._classes)))
+
+    def predict(self, query: Query) -> bytes:
+        """Return the answer to a query as JSON, each row as `manyclass predict --output-format jsonl` writes it."""
+        X: Any = self._vectorizer.transform(query.X) if isinstance(query.X, list) else query.X
+        X = l2_normalize(sp.csr_array(X)) if self._normalize else X
+        k = self.k if query.approximate else query.k
+        how: dict[str, Any] = {"approximate": True, "recall": self._recall} if query.approximate else {}
+        labels, scores = self._model.predict_top_k(X, k, **how, exclude=query.exclude)
+        told = {"labels": (labels.astype(str) if labels.dtype.kind in "mM" else labels).tolist()}
+        told |= {"scores": _rounded(scores)}
+        told |= {"probabilities": _rounded(np.exp(scores))} if self.has_probabilities else {}
+        found = []
+        for row, n in enumerate((scores > -np.inf).sum(axis=1).tolist()):  # a label that is missing has the score -inf
+            found.append({"row": row} | {name: lists[row][: min(n, query.k)] for name, lists in told.items()})
+        return json.dumps({"predictions": found}, allow_nan=False).encode("ascii")
+
+
+def _rounded(values: NDArray[np.float32]) -> list[list[float]]:
+    """Return values with six digits, because float32 holds hardly more."""
+    return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:  # ValueError, too, for numbers of thousands of digits
+        raise ValueError(f"the body is not JSON in UTF-8: {error}") from error
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON, which are finite")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; a name that occurs twice is refused."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {_shown(twice)} occurs twice in an object")
+    return found
+
+
+def _shown(value: Any) -> str:
+    """Return a value of JSON as a message repeats it."""
+    if isinstance(value, dict | list):
+        return f"a list of {len(value)}" if isinstance(value, list) else f"an object with {len(value)} keys"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def _check_numbers(values: list[Any], name: str, low: float, high: float, *kinds: type) -> None:
+    """Raise ValueError for the first of the values that is of another kind or outside of [low, high]."""
+    if set(map(type, values)) <= set(kinds) and (not values or (low <= min(values) and max(values) <= high)):
+        return
+    at = next(at for at, value in enumerate(values) if type(value) not in kinds or not low <= value <= high)
+    what = "a number" if float in kinds else "an integer"
+    raise ValueError(f"{name}[{at}] is {_shown(values[at])}; it must be {what} in [{low:.7g}, {high:.7g}]")
+
+
+def _dense(rows: list[list[Any]], n_features: int) -> NDArray[np.float32]:
+    for at, row in enumerate(rows):
+        if len(row) != n_features:
+            raise ValueError(f"rows[{at}] has {len(row)} numbers; the model has {n_features} features")
+        _check_numbers(row, f"rows[{at}]", -LARGEST, LARGEST, int, float)
+    return np.array(rows, dtype=np.float64).astype(np.float32)
+
+
+def _sparse(rows: list[dict[str, Any]], n_features: int) -> sp.csr_array:
+    """Return rows of pairs, in any order; the values of a column that occurs several times are summed."""
+    for at, row in enumerate(rows):
+        lists = [row.get("indices"), row.get("values")]
+        if len(row) != 2 or not all(isinstance(some, list) for some in lists):
+            keys = ", ".join(f"{_shown(key)}: {_shown(some)}" for key, some in [*row.items()][:5])
+            raise ValueError(f"rows[{at}] is {{{keys}}}; it must have two lists, 'indices' and 'values'")
+        if len(row["indices"]) != len(row["values"]):
+            n = f"{len(row['indices'])} indices and {len(row['values'])} values"
+            raise ValueError(f"rows[{at}] has {n}; there must be as many of both")
+        _check_numbers(row["indices"], f"rows[{at}].indices", 0, n_features - 1, int)
+        _check_numbers(row["values"], f"rows[{at}].values", -LARGEST, LARGEST, int, float)
+    indptr = np.cumsum([0, *(len(row["indices"]) for row in rows)])
+    indices = np.array([j for row in rows for j in row["indices"]], dtype=np.int32)
+    values = np.array([value for row in rows for value in row["values"]], dtype=np.float64).astype(np.float32)
+    X = canonical_csr(sp.csr_array((values, indices, indptr), shape=(len(rows), n_features)))
+    if not np.isfinite(X.data).all():
+        raise ValueError(f"the values of a column that occurs several times have a sum beyond {LARGEST:.7g}")
+    return X
