@@ -14,15 +14,14 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
+from planned import by_points
 from reference.dask_rows import two_workers
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing.softmax_plans import settle_points
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.checking import couplings, size_of
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.simulation import simulate
-from manyclass.parts import Parameters
 
 # Of distributed itself and what it imports, in this process; a worker's are its own.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -98,8 +97,7 @@ def test_two_workers_make_what_one_process_makes_that_simulates_them(client, dat
     local = SoftmaxClassifier(**given)
     classes, labels = np.unique(y, return_inverse=True)
     labels = labels.astype(np.int32)
-    own, chosen = Parameters.of(local), local.check_parameters()
-    settled = settle_points(own, chosen, X, labels, len(classes), candidates=False, timed=False)
+    settled = by_points(local, X, labels, len(classes))
     halves = np.split(np.arange(N), 2)
     shards = [Shard(X[rows], labels[rows], None, at, rows[0]) for at, rows in enumerate(halves)]
     whole = Whole(np.bincount(labels).astype(float), 2, N_FEATURES, N, False)

@@ -13,16 +13,15 @@ pytest.importorskip("distributed")
 
 import dask.array as da
 from distributed import Client, LocalCluster, get_worker
+from planned import by_points
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing.softmax_plans import settle_points
 from manyclass.dask import DaskSoftmaxClassifier, stored_blocks
 from manyclass.dask.blocks import best_of, look, simulate_blocks
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.stored_blocks import Block
 from manyclass.model.weights import LinearWeights
-from manyclass.parts import Parameters
 from manyclass.training.passes import Schedule
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -67,8 +66,7 @@ def thirds(X, labels):
 
 def plan_of(X, labels, **more):
     local = SoftmaxClassifier(**model(**more))
-    chosen = local.check_parameters()
-    return settle_points(Parameters.of(local), chosen, X, labels, N_CLASSES, candidates=False, timed=False).plan
+    return by_points(local, X, labels, N_CLASSES).plan
 
 
 def test_three_workers_make_what_one_process_makes_that_simulates_them(fitted, data):

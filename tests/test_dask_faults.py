@@ -16,9 +16,9 @@ pytest.importorskip("distributed")
 import dask
 import dask.array as da
 from distributed import Client, LocalCluster
+from planned import by_points
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing.softmax_plans import settle_points
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import joined_blocks, lost_log_sums, place_in_block, simulate_blocks, turn
 from manyclass.dask.by_blocks import BlocksTraining
@@ -29,7 +29,6 @@ from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.simulation import simulate
 from manyclass.dask.stored_blocks import finished_block, seat_at_zero
 from manyclass.dask.workers import Crew
-from manyclass.parts import Parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -129,8 +128,7 @@ def divided(X, y, found, own):
     """The plan, what all workers know, and the rows of each worker: parts that are in memory stay where they are."""
     X, labels = X.compute(), y.compute().astype(np.int32)
     plain = SoftmaxClassifier(**{name: found.get_params(deep=False)[name] for name in SoftmaxClassifier().get_params()})
-    own, chosen = Parameters.of(plain), plain.check_parameters()
-    plan = settle_points(own, chosen, X, labels, N_CLASSES, candidates=False, timed=False).plan
+    plan = by_points(plain, X, labels, N_CLASSES).plan
     whole, shards = Whole(np.bincount(labels).astype(float), 2, X.shape[1], len(X), False), []
     for number, parts in enumerate(found.shards_):
         rows = np.concatenate([np.arange(part * CHUNK, (part + 1) * CHUNK) for part in parts])

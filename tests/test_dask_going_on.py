@@ -10,10 +10,10 @@ pytest.importorskip("distributed")
 
 import dask
 from distributed import Client
+from planned import by_points as planned_by_points
 from reference.dask_rows import N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts, two_workers
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
-from manyclass.choosing.softmax_plans import settle_points
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
 from manyclass.dask.checking import couplings, size_of
 from manyclass.dask.shards import Shard, Whole
@@ -152,9 +152,7 @@ def test_early_stopping_of_two_workers_is_what_one_process_makes_that_simulates_
     local = SoftmaxClassifier(**stopping())
     labels = y.astype(np.int32)
     kept = np.setdiff1d(np.arange(N), np.concatenate(held))
-    plan = settle_points(
-        local, local.check_parameters(), X[kept], labels[kept], N_CLASSES, candidates=False, timed=False
-    ).plan
+    plan = planned_by_points(local, X[kept], labels[kept], N_CLASSES).plan
     shards = halves(X, labels, held=np.concatenate(held))
     whole = Whole(np.bincount(labels[kept], minlength=N_CLASSES).astype(float), 2, N_FEATURES, len(kept), False)
     outs = [Shard(X[some], labels[some], None, at, 0) for at, some in enumerate(held)]

@@ -11,8 +11,9 @@ import scipy.sparse as sp
 pytest.importorskip("distributed")
 
 
+from planned import by_points
+
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing.softmax_plans import settle_points
 from manyclass.cli.parser import main
 from manyclass.dask.checking import couplings, size_of
 from manyclass.dask.costs import SPEEDS, WORKERS, Job, by_rows, by_rows_and_classes, stops_at
@@ -20,7 +21,6 @@ from manyclass.dask.merging import FURTHEST, Curvature, coupling_of, settle, wei
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.simulation import simulate
 from manyclass.datasets import load_multiclass
-from manyclass.parts import Parameters
 
 
 def merged(a, changes, sparse):
@@ -91,8 +91,7 @@ def test_several_shards_reach_the_certified_optimum_of_bibtex(n_shards):
         random_state=0,
     )
     n_classes = int(labels.max()) + 1
-    chosen = local.check_parameters()
-    plan = settle_points(Parameters.of(local), chosen, X, labels, n_classes, candidates=False, timed=False).plan
+    plan = by_points(local, X, labels, n_classes).plan
     shards = shards_of(X, labels, n_shards)
     whole = Whole(np.bincount(labels).astype(float), n_shards, X.shape[1], X.shape[0], True)
     coupling = couplings([size_of(shard) for shard in shards], fit_intercept=True)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from test_postings import indicator
 
 from manyclass import MarginClassifier, SoftmaxClassifier, load
-from manyclass.choosing import pair_plans as postings
+from manyclass.choosing import figures
 from manyclass.solvers import Adagrad, Implicit
 from manyclass.training import margins
 
@@ -104,12 +104,12 @@ def test_a_mean_of_runs_goes_on_and_comes_back_from_a_file(seed, tmp_path):
 
 def test_it_is_the_default_where_pairs_are_too_many_and_labels_few(seed, monkeypatch):
     X, Y = data(seed)
-    monkeypatch.setattr(postings, "MOST_MET", 1.0)
+    monkeypatch.setattr(figures, "MOST_MET", 1.0)
     model = SoftmaxClassifier(random_state=0).fit(X, Y)
     assert model.resolved_params_["solver"].reduction == "margin"
     assert model.resolved_params_["dim"] == 384
     assert model.n_iter_ == 4
-    monkeypatch.setattr("manyclass.classifiers.softmax_planner.MANY_LABELS", 2.0)
+    monkeypatch.setattr(figures, "MANY_LABELS", 2.0)
     assert type(SoftmaxClassifier(random_state=0).fit(X, Y).resolved_params_["model"]).__name__ == "Hybrid"
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import by_points
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from manyclass import SoftmaxClassifier, samplers, solvers
-from manyclass.choosing.softmax_plans import settle_points
 from manyclass.dask.blocks import (
     log_sums_at_zero,
     lost_log_sums,
@@ -33,7 +33,6 @@ from manyclass.dask.stored_blocks import (
     seat_at_zero,
     take_piece,
 )
-from manyclass.parts import Parameters
 
 N_FEATURES, N_CLASSES = 6, 11
 
@@ -48,8 +47,7 @@ def plan_of(X, labels, n_classes, **more):
         "random_state": 0,
     }
     local = SoftmaxClassifier(**{**own, **more})
-    chosen = local.check_parameters()
-    return settle_points(Parameters.of(local), chosen, X, labels, n_classes, candidates=False, timed=False).plan
+    return by_points(local, X, labels, n_classes).plan
 
 
 def problem(seed, *, sparse, n=1, label=None, weights=None):

@@ -13,12 +13,12 @@ from test_settle_points import BASE as POINTS
 from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import LinearWeights
+from manyclass.model.weights import LinearWeights, row_norms_sq
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
 from manyclass.training.passes import Schedule
 from manyclass.training.plan import Labels, Watch
-from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, row_norms_sq
+from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order
 from manyclass.training.validation import Validation, fork, held_out
 
 

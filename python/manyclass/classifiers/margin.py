@@ -10,20 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
-from manyclass.choosing.plans import Chosen, Open, batch_source, batches_plan, check_loop_numbers
-from manyclass.choosing.rules import EMBEDDED_DIM
-from manyclass.choosing.softmax_plans import Settled, opened_batches
+from manyclass.choosing.choice import Choice, Chosen, Taking
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.plans import batches_plan, check_loop_numbers, told_batches
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import Passes, Unseen
 from manyclass.classifiers.exclusion import Exclude, labels_at
 from manyclass.classifiers.partial_fit import go_on_warm
-from manyclass.classifiers.planner import Planner, Settlement, resolved
+from manyclass.classifiers.planner import PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
 from manyclass.model.tensor_file import PathLike
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
-from manyclass.parts import Given, Parameters, Part, resolve_part
+from manyclass.parts import Parameters, Part, resolve_part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
@@ -67,42 +68,28 @@ class MarginPlanner(Planner):
         own = replace(self, parameters=parameters)
         if state is not None:
             return go_on_warm(own, state, points, watch)
-        settled = own.settle(points.x, points.n_classes)
-        return train(None, points, settled.plan, watch).with_told(params=settled.params)
+        planned = own.plan(facts_of(points))
+        return train(None, points, planned.plan, watch).with_told(params=planned.params)
 
-    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
         own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
-        return Settlement(own.settle(points.x, points.n_classes), points)
+        return PlannedCall(own.plan(facts_of(points)), points)
 
-    def settle(self, x: Matrix, n_classes: int) -> Settled:
+    def plan(self, facts: Facts) -> Planned:
         """Return the plan, and what parameters left open became in it."""
-        own, chosen, given = self.parameters, self.check(), Given(self.parameters)
-        for name in ("solver", "sampler", "model", "loss", "class_weight", "warm_start"):
-            given.take(name)
+        own, choice = self.parameters, Choice(self.parameters, self.check(), facts)
+        given = Taking.of(choice, "loss")
         smoothing = float(given.take("smoothing")) if own["loss"] == "margin" else 0.0
-        assert chosen.solver is not None
-        assert chosen.model is not None
-        embeds = chosen.model.name == "embedding"
-        if chosen.solver.name == "implicit" and (own["loss"] != "margin" or embeds):
+        embeds = choice["model"].name == "embedding"
+        if choice["solver"].name == "implicit" and (own["loss"] != "margin" or embeds):
             raise ValueError(
                 "solver='implicit' needs loss='margin' and no embeddings; they are "
                 f"{own['loss']!r} and {own['model']!r}"
             )
-        plan = batches_plan(
-            given,
-            chosen,
-            x,
-            n_classes,
-            loss=own["loss"],
-            smoothing=smoothing,
-            open_=Open(n_negatives=256, max_iter=10, decay=0.9),
-            dim=int(given.take("dim", EMBEDDED_DIM)) if embeds else None,
-            relu=embeds and chosen.model.get_params()["activation"] == "relu",
-            source=batch_source(chosen.sampler, n_classes, sampled=False, draws=SAMPLERS["uniform"]()),
-        )
+        plan, of_solver = batches_plan(choice, given, own["loss"], smoothing, SAMPLERS["uniform"]())
         given.refuse_rest("here")
-        return Settled(plan, opened_batches(own, plan, chosen.solver))
+        return Planned(plan, told_batches(choice, given, of_solver))
 
 
 def _nothing(points: Points) -> None:

@@ -93,10 +93,10 @@ def go_on(
     weight = planner.parameters["class_weight"]
     points = points_of(planner.caller, X, y, sample_weight, weight, several=planner.several, known=known)
     _check_columns(points, classes)
-    found = planner.settle_call(state, points, call)
-    after = train(state, found.points, found.settled.plan, call=call, scaling=found.scaling)
+    found = planner.plan_call(state, points, call)
+    after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
     if state is None:
-        after = after.with_told(**found.settled.told)
+        after = after.with_told(**found.planned.told)
     return planner.labelled(after, points, state)
 
 
@@ -125,8 +125,8 @@ def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> 
     if getattr(part, "prune", 0) > 0:
         raise ValueError(f"prune is {part.prune!r}; a fit that begins warm drops no weights: set warm_start to False")
     call = Call(whole=True)
-    found = planner.settle_call(state, points, call)
-    return train(state, found.points, found.settled.plan, watch, call=call, scaling=found.scaling)
+    found = planner.plan_call(state, points, call)
+    return train(state, found.points, found.planned.plan, watch, call=call, scaling=found.scaling)
 
 
 def check_features(state: State, points: Points) -> None:

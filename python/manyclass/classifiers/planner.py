@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyclass.checks import n_threads_from
-from manyclass.choosing.softmax_plans import Settled, is_open
+from manyclass.choosing.choice import is_open
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.data import Caller
 from manyclass.model.scaling import FeatureScaling
 from manyclass.parts import Parameters
@@ -26,10 +28,10 @@ MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
 
 
 @dataclass(frozen=True)
-class Settlement:
+class PlannedCall:
     """What a call trains with: a plan, and the points as it sees them, scaled where there is a scaling."""
 
-    settled: Settled
+    planned: Planned
     points: Points
     scaling: FeatureScaling | None = None
 
@@ -75,7 +77,7 @@ class Planner(ABC):
         """
 
     @abstractmethod
-    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """Return what a call trains with."""
 
     @property
@@ -146,6 +148,11 @@ class Planner(ABC):
 
 def _stated(limit: float, calibration: Calibration | None) -> float:
     return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
+
+
+def facts_of(points: Points) -> Facts:
+    """Return what choices depend on, of the points of a training."""
+    return Facts.of(points.x, points.n_classes, points.labels, several=points.several)
 
 
 def resolved(parameters: Parameters, state: State) -> Parameters:

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags
 
 from manyclass.checks import n_threads_from
-from manyclass.choosing.softmax_plans import BATCH_SOLVERS
+from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
 from manyclass.classifiers.base import Passes
 from manyclass.classifiers.certificate import duality_gap

@@ -28,7 +28,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.choosing import rules
+from manyclass.choosing import figures
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footprint, bytes_from, fitted_in, measured
 from manyclass.classifiers.partial_fit import go_on
 from manyclass.classifiers.planner import Planner
@@ -328,7 +328,7 @@ def _dim(planner: Planner, state: State | None, *, several: bool) -> int | None:
 
 def default_dim(parameters: Mapping[str, Any]) -> int:
     """Length of embeddings where nothing is trained yet."""
-    return rules.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
+    return figures.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
 
 
 def check_growth(allowed: NDArray[Any] | None, y: Any) -> None:

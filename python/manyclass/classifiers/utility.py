@@ -11,11 +11,13 @@ from numpy.typing import ArrayLike
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
-from manyclass.choosing.plans import check_loop_numbers, part_of, utility_points_plan
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.choice import Choice, Chosen
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.plans import check_loop_numbers, part_of, utility_plan
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import LinearClassifier, Passes
 from manyclass.classifiers.partial_fit import scaled_for_call
-from manyclass.classifiers.planner import Planner, Settlement
+from manyclass.classifiers.planner import PlannedCall, Planner, facts_of
 from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
@@ -30,14 +32,12 @@ from manyclass.training.checkpoint import EVERY
 from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
 from manyclass.training.passes import Callback
 from manyclass.training.plan import PointsPlan, Watch
-from manyclass.training.points import row_norms_sq
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.weighting import ClassWeight, check_class_weight
 
-ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 GAINS = ("gain", "gain_power", "floor")  # of local steps
 UtilitySampler = Literal["auto", "block", "uniform", "all", "frequency", "frequency_block", "head_tail"]
@@ -115,37 +115,27 @@ class UtilityPlanner(Planner):
         own, start = replace(self, parameters=parameters), given
         if start is None and state is not None:
             start = warm_start_of(state, points)
-        plan = own.plan(own.check(), row_norms_sq(points.x), points.n_classes)
+        plan = own.plan(facts_of(points))
         return train(None, points, plan, watch, first=First(start))
 
-    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
-        chosen = self.check()
-        if chosen.posterior is not None:
+        if self.check().posterior is not None:
             raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
         points, _ = scaled_for_call(state, points, scales=False, centre=False)
-        return Settlement(Settled(self.plan(chosen, row_norms_sq(points.x), points.n_classes), {}), points)
+        return PlannedCall(Planned(self.plan(facts_of(points)), {}), points)
 
-    def plan(self, chosen: ChosenUtility, x_sq: Floats, n_classes: int) -> PointsPlan:
-        """Return the plan for points with these squared norms."""
-        own = self.parameters
-        given = Given(own)
-        for name in ("solver", "sampler", "noise", "local_step", "posterior", "class_weight", "warm_start"):
-            given.take(name)
-        family = None if own["noise"] == "gumbel" else family_of(own, n_classes)
-        sampler = chosen.sampler
+    def plan(self, facts: Facts) -> PointsPlan:
+        """Return the plan."""
+        own, chosen = self.parameters, self.check()
+        family = None if own["noise"] == "gumbel" else family_of(own, facts.n_classes)
+        choice = Choice(own, Chosen(chosen.solver, chosen.sampler), facts)
         if chosen.posterior is not None:
-            given.take("verbose")
-            sampler = self._posterior_sampler(chosen)
-        rates = {"implicit": 1.0, "sgd": 0.01 if own["noise"] == "normal" else 1.0, "adaptive": ADAPTIVE_RATE}
-        plan = utility_points_plan(
-            given, chosen.solver, sampler, (own["noise"], chosen.local, family), x_sq, n_classes, rates
-        )
-        given.refuse_rest("here")
-        return replace(plan, posterior=chosen.posterior is not None)
+            self._check_posterior(chosen, choice["sampler"])
+        return utility_plan(choice, own["noise"], chosen.local, family)
 
-    def _posterior_sampler(self, chosen: ChosenUtility) -> Part:
-        """The sampler of the posterior's training, which has only some of the options."""
+    def _check_posterior(self, chosen: ChosenUtility, sampler: Part) -> None:
+        """Raise ValueError for what the posterior's training, which has only some of the options, does not have."""
         own, params = self.parameters, chosen.solver.get_params()
         if chosen.solver.name != "implicit" or not own["alpha"] > 0 or chosen.local.name != "natural":
             raise ValueError(
@@ -162,10 +152,8 @@ class UtilityPlanner(Planner):
                 raise ValueError(f"{name} is {params[name]!r}, which has no effect with posterior='gaussian'")
         if params["schedule"] == "adaptive":
             raise ValueError("schedule is 'adaptive'; with posterior='gaussian' choose another")
-        sampler = chosen.sampler or SAMPLERS["uniform"]()
         if sampler.name not in ("uniform", "all"):
             raise ValueError(f"sampler is {sampler.name!r}; with posterior='gaussian' it must be 'uniform' or 'all'")
-        return sampler
 
 
 class AugmentReduceClassifier(LinearClassifier):

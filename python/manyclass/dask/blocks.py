@@ -49,10 +49,10 @@ from manyclass.checks import csr_parts
 from manyclass.dask.rows import Leg, Report
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, row_norms_sq
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
 from manyclass.training.plan import PointsPlan
-from manyclass.training.points import batch_size_of, class_order, row_norms_sq
+from manyclass.training.points import batch_size_of, class_order
 
 # Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met
 # once or twice in them where there are hundreds.

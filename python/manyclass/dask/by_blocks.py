@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed import get_worker
 
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.trials import Planned
 from manyclass.dask import checking, stored_blocks
 from manyclass.dask.blocks import lost_log_sums, place_in_block, turn
 from manyclass.dask.costs import takes_exact_steps
@@ -157,7 +157,7 @@ class BlocksTraining(Training):
         self.standing.kept = self._keep(put)
         crew.wait([one for both in self.standing.kept for one in both])  # before the next round moves what they copy
 
-    def _model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
+    def _model(self, owner: Any, settled: Planned, curve: list[float]) -> list[Any]:
         loaded, crew, n = self.loaded, self.crew, len(self.standing.seats)
         all_know = (loaded.classes[0], loaded.whole[0], loaded.scaling[0], loaded.told[0].names, settled, curve)
         told = crew.everywhere(told_of, owner, *all_know)

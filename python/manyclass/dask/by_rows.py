@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.trials import Planned
 from manyclass.dask import checking
 from manyclass.dask.loading import Loaded
 from manyclass.dask.merging import Curvature
@@ -107,7 +107,7 @@ class RowsTraining(Training):
             self.best = now
         return self.watch.is_over
 
-    def _model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
+    def _model(self, owner: Any, settled: Planned, curve: list[float]) -> list[Any]:
         now, loaded, origin = self.best or self.standing, self.loaded, self.loaded.origin
         found = Found(
             curve=curve,

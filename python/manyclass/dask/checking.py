@@ -11,7 +11,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr, validated_data
-from manyclass.choosing.softmax_plans import Settled, linear_model, settle_points
+from manyclass.choosing.choice import Choice
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.planning import plan_points
+from manyclass.choosing.plans import linear_model
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import caller_of, planner_of
 from manyclass.classifiers.data import indicator_lists, is_indicator, labels_of_columns
 from manyclass.classifiers.partial_fit import as_stored
@@ -297,7 +301,7 @@ def part_of(rows: Rows, mask: NDArray[np.bool_], held: bool) -> Rows:
     return rows.some(np.flatnonzero(mask == held))
 
 
-def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int, by_batches: bool) -> Settled:
+def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int, by_batches: bool) -> Planned:
     """What "auto" stands for, by rules and by trials on the rows of one worker.
 
     An untried ridge is by the rows of all.
@@ -307,16 +311,8 @@ def settle_on(owner: Any, shard: Shard, n_classes: int, n_rows_of_all: int, by_b
     planner: Planner = planner_of(owner)
     chosen = planner.check()
     chosen = replace(chosen, model=linear_model(chosen))
-    settled = settle_points(
-        planner.parameters,
-        chosen,
-        shard.x,
-        shard.labels,
-        n_classes,
-        candidates=False,
-        timed=False,
-        weights=shard.weights,
-    )
+    choice = Choice(planner.parameters, chosen, Facts.of(shard.x, n_classes), by_steps=True)
+    settled = plan_points(choice, shard.labels, shard.weights)
     if owner.alpha == "auto" and not settled.alpha_path and len(shard) < n_rows_of_all:
         points = settled.plan
         assert isinstance(points, PointsPlan)

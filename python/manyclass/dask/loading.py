@@ -8,8 +8,8 @@ import dask
 import numpy as np
 from sklearn.base import clone
 
+from manyclass.choosing.rules import steps_by_batches
 from manyclass.classifiers.margin import MarginClassifier
-from manyclass.classifiers.softmax_planner import asks_for_batches
 from manyclass.dask import checking
 from manyclass.dask.checking import Told
 from manyclass.dask.partial_fit import Origin, counts_after, counts_to_draw_by, fits, scaling_of_call, settle_call
@@ -52,9 +52,9 @@ class Loaded:
         _check_alike(self.told)
         first = self.told[0]
         self.several, self.sparse_labels = first.n_columns > 0, first.sparse_labels
-        self.by_batches = isinstance(owner, MarginClassifier) or asks_for_batches(
-            owner.check_parameters(), self.several
-        )
+        chosen = owner.check_parameters()
+        named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
+        self.by_batches = isinstance(owner, MarginClassifier) or steps_by_batches(named, self.several)
         self._check_owner()
         self.largest = int(np.argmax([one.n_rows for one in self.told]))
         labels = [crew.submit(at, checking.classes_of, own, origin.known) for at, own in enumerate(rows)]

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.choosing.softmax_plans import Settled, linear_model, settle_batches, settle_points
+from manyclass.choosing.choice import Choice
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.planning import plan_points
+from manyclass.choosing.plans import linear_model, softmax_batches_plan
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import planner_of, state_of
 from manyclass.classifiers.margin import MarginPlanner
 from manyclass.classifiers.planner import Planner, resolved
@@ -20,6 +24,7 @@ from manyclass.dask.shards import Shard, Whole
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.scaling import FeatureScaling
 from manyclass.model.weights import Doubles, LinearWeights, Matrix
+from manyclass.models import MODELS
 from manyclass.training.calls import Before, Call, passes_of_call
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.state import History, State
@@ -93,16 +98,19 @@ def scaling_of_call(owner: Any, facts: State | None, x: Any, weights: Doubles | 
     return FeatureScaling.of(x, centre=bool(owner.fit_intercept), weights=weights)
 
 
-def settle_batches_of(planner: Planner, x: Matrix, n_classes: int) -> Settled:
+def settle_batches_of(planner: Planner, x: Matrix, n_classes: int) -> Planned:
     """The plan of minibatches, of a linear model."""
     if isinstance(planner, MarginPlanner):
-        return planner.settle(x, n_classes)
-    return settle_batches(planner.parameters, planner.check(), x, n_classes, embeds=False)
+        return planner.plan(Facts.of(x, n_classes))
+    chosen = planner.check()
+    chosen = replace(chosen, model=chosen.model or MODELS["linear"]())
+    facts = Facts.of(x, n_classes, several=True)
+    return softmax_batches_plan(Choice(planner.parameters, chosen, facts, by_steps=True))
 
 
 def settle_call(
     owner: Any, facts: State | None, shard: Shard, classes: NDArray[Any], n_rows: int, call: Call, by_batches: bool
-) -> Settled:
+) -> Planned:
     """What a call trains with, nothing being tried."""
     planner = planner_of_call(owner, facts)
     if by_batches:
@@ -111,7 +119,8 @@ def settle_call(
         chosen = planner.check()
         chosen = stepwise(replace(chosen, model=linear_model(chosen)))
         own = planner.parameters
-        settled = settle_points(own, chosen, shard.x, shard.labels, len(classes), candidates=False, timed=True)
+        choice = Choice(own, chosen, Facts.of(shard.x, len(classes)), timed=True, by_steps=True)
+        settled = plan_points(choice, shard.labels)
     plan: Any = settled.plan
     more: dict[str, Any] = passes_of_call(plan, Origin(facts=facts).history, call, n_rows)
     if isinstance(plan, PointsPlan):

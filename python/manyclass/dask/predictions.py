@@ -14,7 +14,7 @@ from scipy.special import softmax
 from sklearn.base import clone
 
 from manyclass.checks import canonical_csr
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import planner_of, state_of, with_state
 from manyclass.classifiers.data import indicator_lists
 from manyclass.classifiers.targets import find_positions
@@ -111,7 +111,7 @@ class Found:
     curve, validation_curve : list of float
     n_averaged, n_rows, best_iter : int
         Iterates in the average; rows of all workers; the best pass, 0: the last one.
-    settled : Settled
+    settled : Planned
     names : tuple of str or None
     sparse_labels : bool or None
         Whether an indicator matrix was sparse; None: there is a label a row.
@@ -119,7 +119,7 @@ class Found:
 
     curve: list[float]
     n_averaged: int
-    settled: Settled
+    settled: Planned
     n_rows: int
     names: tuple[str, ...] | None
     validation_curve: list[float]
@@ -282,7 +282,7 @@ class Facts:
 
 
 def told_of(
-    owner: Any, classes: Any, whole: Whole, scaling: Any, names: Any, settled: Settled, curve: list[float]
+    owner: Any, classes: Any, whole: Whole, scaling: Any, names: Any, settled: Planned, curve: list[float]
 ) -> Facts:
     """What there is beside the weights, which have taken up the scaling of features."""
     state = State(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.trials import Planned
 from manyclass.dask.loading import Loaded
 from manyclass.dask.rows import Leg, Report
 from manyclass.dask.workers import Crew, LostWorkerError
@@ -99,7 +99,7 @@ class Training(ABC):
         """Look at rows that are held out, if there are some; whether training is to end."""
         return False
 
-    def model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
+    def model(self, owner: Any, settled: Planned, curve: list[float]) -> list[Any]:
         """Return futures of what predicts: see `_model`."""
         while True:
             try:
@@ -154,7 +154,7 @@ class Training(ABC):
         """Do what comes between passes."""
 
     @abstractmethod
-    def _model(self, owner: Any, settled: Settled, curve: list[float]) -> list[Any]:
+    def _model(self, owner: Any, settled: Planned, curve: list[float]) -> list[Any]:
         """Futures of the model."""
 
     @abstractmethod

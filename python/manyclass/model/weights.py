@@ -31,6 +31,16 @@ def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
     return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
+def row_norms_sq(x: Matrix) -> Floats:
+    """Return the squared Euclidean norm of each row."""
+    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
+        if isinstance(x, sp.csr_array):
+            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        return norms
+
+
 @dataclass
 class LinearWeights:
     """W and the intercept.

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import check_number, csr_parts
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros, row_norms_sq
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import Labels, PointsPlan, Watch
+from manyclass.training.plan import MINIBATCH_POINTS, Labels, PointsPlan, Watch
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
 from manyclass.training.seen import Carried, Seen
@@ -32,7 +32,6 @@ MOST_BATCHED_POINTS = 64
 MOST_BATCHED_POINTS_ALL_CLASSES = 4
 
 MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
-MINIBATCH_POINTS = 10
 
 MOST = float(np.finfo(np.float32).max)
 
@@ -124,16 +123,6 @@ class Memory:
             np.multiply(self.intercept_total, np.float32(1 / self.n_averaged), out=weights.intercept)
         elif len(self.scale):
             weights.multiply_rows(self.scale)
-
-
-def row_norms_sq(x: Matrix) -> Floats:
-    """Return the squared Euclidean norm of each row."""
-    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
-        if isinstance(x, sp.csr_array):
-            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
-            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
-        return norms
 
 
 def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:

@@ -10,11 +10,10 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros
+from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros, row_norms_sq
 from manyclass.training.core_plan import NO_WEIGHTS, core_plan, core_state
 from manyclass.training.passes import SLICE_SECONDS, warn_user
 from manyclass.training.plan import PointsPlan
-from manyclass.training.points import row_norms_sq
 
 # Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that
 # variances are numbers of single precision above 0.
