@@ -17,7 +17,7 @@ import pytest
 from conftest import digits
 
 from manyclass import SphericalClusterIndex, _core
-from manyclass.search.spherical import exact_search
+from manyclass.search.exact import exact_search
 
 faiss = pytest.importorskip("faiss", reason="faiss-cpu is the competitor; the extra 'bench' has it")
 

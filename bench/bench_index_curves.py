@@ -19,7 +19,7 @@ from bench_index import DATA, recall
 from conftest import digits
 
 from manyclass import DecomposedIndex, SoftmaxClassifier, SphericalClusterIndex
-from manyclass.search.spherical import exact_search
+from manyclass.search.exact import exact_search
 
 faiss = pytest.importorskip("faiss", reason="faiss-cpu is the competitor; the extra 'bench' has it")
 

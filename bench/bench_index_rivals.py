@@ -21,7 +21,7 @@ from bench_index_curves import EFFORT, LINKS, N_TUNE, SETS, TOP, WIDEST, Inverte
 from conftest import digits
 
 from manyclass import SphericalClusterIndex
-from manyclass.search.spherical import exact_search
+from manyclass.search.exact import exact_search
 
 RECALLS = (0.9, 0.99)
 ROUNDS, N_SINGLE, REPLACED = 5, 200, 0.01

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.linear_model import SGDClassifier
 
 from manyclass.datasets import first_label, l2_normalize, load_csr, load_xmc, save_csr
-from manyclass.datasets.xmc import _CACHE_SUFFIX
+from manyclass.datasets.xmc import CACHE_SUFFIX
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_cache_gives_the_matrices_of_the_file(tmp_path, source):
             for a, b in zip(plain, load_xmc(source, cache=cache), strict=True):
                 assert_same(a, b)
     assert first_label(load_xmc(source, cache=True)[1]).tolist() == [7, -1]
-    assert {p.name for p in tmp_path.iterdir()} == {"train.txt", f"train.txt{_CACHE_SUFFIX}", "kept"}
+    assert {p.name for p in tmp_path.iterdir()} == {"train.txt", f"train.txt{CACHE_SUFFIX}", "kept"}
 
 
 def test_a_cache_is_mapped_as_long_as_it_fits_and_then_rebuilt(source):

@@ -11,11 +11,10 @@ from manyclass import SkipGram
 from manyclass.cli import main
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.words import objectives, sampled_descent
-from manyclass.words.collapsed import Collapsed, Descent, Tables
-from manyclass.words.masked_descent import MaskedDescent, MaskedGradients
-from manyclass.words.sampled_descent import SampledDescent, SampledGradients
-from manyclass.words.searches import index_for
+from manyclass.words import objectives, searched_gradients
+from manyclass.words.collapsed import Collapsed, Tables
+from manyclass.words.descent import Descent, ExactGradients
+from manyclass.words.searched_gradients import MaskedGradients, SampledGradients, index_for
 
 DIM = 8
 
@@ -46,8 +45,9 @@ def descent(collapsed, tables, search="mips", *, rest="sample", budget=6, n_jobs
     index = index_for(search, seed=3, n_jobs=n_jobs)
     if rest == "mask":
         gradients = MaskedGradients(collapsed, index, budget, DIM, messages=search == "messages")
-        return MaskedDescent(gradients, tables, 1.0)
-    return SampledDescent(SampledGradients(collapsed, index, budget, DIM, 3), tables, 1.0, 3)
+    else:
+        gradients = SampledGradients(collapsed, index, budget, DIM, 3)
+    return Descent(gradients, tables, 1.0)
 
 
 @pytest.mark.parametrize("rest", ["sample", "mask"])
@@ -56,7 +56,8 @@ def test_a_search_that_finds_all_words_descends_as_without_one(search, rest, see
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng)
     exact, searched = copied(tables), copied(tables)
-    reference, ours = Descent(collapsed, exact, 1.0), descent(collapsed, searched, search, rest=rest, budget=120)
+    reference = Descent(ExactGradients(collapsed), exact, 1.0)
+    ours = descent(collapsed, searched, search, rest=rest, budget=120)
     for _ in range(3):
         # Sums of 120 single-precision terms of size 1, in another order: 120 ulp; twice as much for each later step.
         assert ours.step() == pytest.approx(reference.step(), rel=1e-4)
@@ -71,7 +72,7 @@ def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng)
     masked = MaskedGradients(collapsed, index_for(search, seed=0, n_jobs=1), 12, DIM)
-    masked.moved(tables)
+    masked.follow(tables)
     active = collapsed.contexts.toarray() > 0
     n_active = active.sum(axis=1)
     for rows, _, found in masked.found(tables):
@@ -100,13 +101,14 @@ def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
 
 
 def test_the_mean_of_sampled_gradients_is_the_exact_gradient(seed, monkeypatch):
-    monkeypatch.setattr(sampled_descent, "GROUP", 8)
+    monkeypatch.setattr(searched_gradients, "GROUP", 8)
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng, scale=0.3)
-    losses, gradient = collapsed.input_gradient(tables)
-    exact = [(collapsed.centres @ losses, gradient), collapsed.output_gradient(tables)]
+    whole = ExactGradients(collapsed)
+    losses, gradient = whole.input_gradient(tables)
+    exact = [(collapsed.centres @ losses, gradient), whole.output_gradient(tables)]
     sampled = SampledGradients(collapsed, index_for("mips", seed=0, n_jobs=1), 30, DIM, seed)
-    sampled.moved(tables)
+    sampled.follow(tables)
     n = 300
     found = []
     for _ in range(n):
@@ -172,12 +174,12 @@ def test_masked_descent_moves_both_tables_and_comes_near_the_optimum_of_a_text(s
     assert model.objective_value() < 2.6  # as of descent by search above
 
 
-def test_messages_are_passed_as_algorithm_2_is_printed(seed):
+def test_messages_are_passed_as_the_twin_of_algorithm_2_passes_them(seed):
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng, 60), random_tables(rng, 60)
     index = index_for("messages", seed=0, n_jobs=1)
     masked = MaskedGradients(collapsed, index, 9, DIM, messages=True)
-    masked.moved(tables)
+    masked.follow(tables)
     losses, gradient = masked.input_gradient(tables)
     v = tables.output[:, :DIM].astype(np.float64)
     for x in np.flatnonzero(collapsed.centres)[:10]:

@@ -5,9 +5,7 @@ import pytest
 from scipy import sparse
 
 from manyclass.datasets import load_csr, load_xmc, save_csr
-from manyclass.datasets.binary_csr import _DTYPES
-
-DTYPES = [np.dtype(dtype).name for dtype in _DTYPES.values()]
+from manyclass.datasets.binary_csr import DTYPES
 
 
 def random_csr(rng, dtype="float32", index_dtype="int32", density=0.3):

@@ -10,7 +10,7 @@ from reference.message_passing import best_wrong, block_scores
 
 from manyclass import DecomposedIndex, SphericalClusterIndex, _core
 from manyclass.model.tensor_file import open_tensors, write_tensors
-from manyclass.search.spherical import exact_search
+from manyclass.search.exact import exact_search
 
 
 def rows(seed, n, d, norms=0.5):

@@ -150,7 +150,7 @@ def test_lists_are_found_in_blocks_and_as_long_as_a_row_needs(problem):
     X, y = problem
     model, asked = SoftmaxClassifier(max_iter=1).fit(X, y), []
     exact = model._top_k
-    model._top_k = lambda x, k: asked.append((x.shape[0], k)) or exact(x, k)
+    model._top_k = lambda state, x, k: asked.append((x.shape[0], k)) or exact(state, x, k)
     seen = np.zeros((N, K), dtype=bool)
     seen[0, :5] = seen[1, :7] = seen[2, :2] = True
     model.predict_top_k(X, 3, exclude=seen)

@@ -116,6 +116,11 @@ PLOTS = {
 }
 
 
+def test_data_without_published_step_sizes_are_refused(folder, capsys):
+    assert main(["experiment", "fagan-iyengar", "--data", "wiki10"]) == 2
+    assert "'wiki10' is not a data set of experiment fagan-iyengar; it must be one of mnist" in capsys.readouterr().err
+
+
 def test_every_experiment_has_a_tiny_version_here():
     assert TINY.keys() == TABLES.keys() == PLOTS.keys() == EXPERIMENTS.keys()
 

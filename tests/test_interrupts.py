@@ -29,7 +29,7 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.search.spherical import exact_search
+from manyclass.search.exact import exact_search
 from manyclass.training.interrupts import time_limit
 
 pytestmark = [

@@ -9,7 +9,7 @@ from reference.core_step import isas
 from sklearn.base import clone
 
 from manyclass import SphericalClusterIndex, _core
-from manyclass.search.spherical import exact_search
+from manyclass.search.exact import exact_search
 
 
 def rows(seed, n, d, norms=0.5):

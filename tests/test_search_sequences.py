@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import DecomposedIndex, SphericalClusterIndex
+from manyclass.search.exact import exact_search
 from manyclass.search.inputs import checked_ids, checked_rows, dense_queries, exclusions, labels_of, queries_of
-from manyclass.search.spherical import exact_search
 
 D = 7
 

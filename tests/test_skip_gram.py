@@ -93,7 +93,7 @@ def test_a_sample_of_centres_estimates_the_objective(seed):
     model = small(objective="negative_sampling").fit(topical(seed), callback=states.append)
     exact = model.objective_value()
     trained = states[-1].model
-    collapsed = trained.collapsed()
+    collapsed = trained.collapsed
     rows = np.flatnonzero(collapsed.centres)
     spread = np.sqrt(collapsed.centres[rows] @ (collapsed.losses(trained.tables, rows) - exact) ** 2)
     assert model.objective_value(sample=5000) == pytest.approx(exact, abs=5 * spread / np.sqrt(5000) + 1e-9)
@@ -235,7 +235,7 @@ def test_a_corpus_that_cannot_be_trained_on_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         small().fit(tmp_path / "absent")
     (tmp_path / "half.gz").write_bytes(gzip.compress(b"a b c\n" * 1000)[:-9])
-    with pytest.raises(ValueError, match=r"half\.gz is not a complete compressed file"):
+    with pytest.raises(ValueError, match=r"half\.gz: not a complete gz file"):
         small().fit(tmp_path / "half.gz")
     with pytest.raises(ValueError, match="no pair of words within a window"):
         small().fit([["a"], ["b"]] * 5).objective_value()
@@ -244,6 +244,27 @@ def test_a_corpus_that_cannot_be_trained_on_is_refused(tmp_path):
 def test_training_that_diverges_says_so(seed):
     with pytest.warns(ConvergenceWarning, match="training diverged"):
         small(objective=Softmax("sgd"), learning_rate=50.0).fit(topical(seed, 300))
+
+
+@pytest.mark.parametrize("objective", ["softmax", "negative_sampling", "nce", "sampled_softmax", "ove"])
+def test_vectors_that_overflow_end_at_the_last_good_ones(objective, seed):
+    """A thousand drawn words of a dozen: steps of the default size are a thousand times too long together."""
+    rng = np.random.default_rng(seed)
+    text = [[f"w{k}" for k in rng.integers(12, size=10)] for _ in range(200)]
+    model = small(objective=objective, n_negatives=1000)
+    with pytest.warns(ConvergenceWarning, match="they are those before it. Lower learning_rate or n_negatives"):
+        model.fit(text)
+    assert np.isfinite(model.vectors_).all()
+    assert np.isfinite(model.context_vectors_).all()
+
+
+def test_a_word_with_a_no_break_space_is_trained_written_and_read(tmp_path):
+    corpus = write(tmp_path / "corpus.txt", [["10\xa0km", "far", "next\x85line"]] * 9)
+    assert main(["skipgram", str(corpus), "--output", str(tmp_path / "v"), "--dim", "4", "--sample", "0"]) == 0
+    vectors = WordVectors.load_word2vec(tmp_path / "v")
+    assert set(vectors.index_to_key) == {"10\xa0km", "far", "next\x85line"}
+    model = small().fit(corpus)
+    np.testing.assert_array_equal(model.transform(["10\xa0km"])[0], model["10\xa0km"])
 
 
 def test_the_command_writes_what_python_trains(tmp_path, capsys, seed, monkeypatch):

@@ -144,8 +144,8 @@ def test_parameters_of_an_objective_are_set_through_the_estimator(seed):
     ("parameters", "error", "message"),
     [
         ({"objective": "magic"}, ValueError, "objective is 'magic'; it must be one of 'softmax', 'negative_sampling'"),
-        ({"objective": 3}, ValueError, "objective is 3; it must be an object of manyclass.words.objectives or one of"),
-        ({"objective": Softmax}, ValueError, "it must be an object of manyclass.words.objectives or one of 'softmax'"),
+        ({"objective": 3}, ValueError, "objective is 3; it must be one of 'softmax', .* or an object of"),
+        ({"objective": Softmax}, ValueError, "it must be one of 'softmax', .* or an object of"),
         (
             {"objective": Softmax("gd")},
             ValueError,
@@ -236,7 +236,7 @@ def test_ctrl_c_within_a_step_of_descent_takes_it_back(monkeypatch, seed):
         nonlocal n_calls
         n_calls += 1
         if n_calls == 2:
-            monkeypatch.setattr(type(state.model.collapsed()), "losses", losses)
+            monkeypatch.setattr(type(state.model.collapsed), "losses", losses)
 
     with pytest.warns(UserWarning, match="training was interrupted"):
         model = small(objective="descent", max_iter=4).fit(text, callback=watch)

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.datasets import Stream, first_label, load_xmc, xmc_blocks
+from manyclass.datasets import Stream, first_label, load_xmc, xmc
+from manyclass.datasets.stream import THREAD
 
 D, K = 30, 7
 
@@ -46,7 +47,7 @@ def assert_same(found, expected):
 @pytest.fixture(params=[9, 100, 1 << 23])
 def block(request, monkeypatch):
     """Blocks of text that end within lines."""
-    monkeypatch.setattr(xmc_blocks, "BLOCK", request.param)
+    monkeypatch.setattr(xmc, "BLOCK", request.param)
 
 
 @pytest.mark.parametrize("header", [True, False])
@@ -119,7 +120,7 @@ def test_memory_is_that_of_windows_and_not_of_the_file(tmp_path):
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(xmc_blocks, "BLOCK", 1 << 16)
+        patch.setattr(xmc, "BLOCK", 1 << 16)
         of_stream = peak(lambda: [X.nnz for X, _ in in_order(path, rows=500)])
     assert of_stream < 0.2 * 40_000 * D * 8  # of the bytes of all values and indices
 
@@ -128,7 +129,7 @@ def test_memory_is_that_of_windows_and_not_of_the_file(tmp_path):
 
 
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "manyclass stream"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(THREAD)]
 
 
 def test_who_stops_early_leaves_no_thread(tmp_path):

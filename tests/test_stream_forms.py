@@ -6,6 +6,8 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
+from manyclass.cli.sources import Source
+from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import Stream, first_label, load_csr, load_xmc, save_csr
 
 D, K, N = 6, 4, 50
@@ -129,18 +131,73 @@ def test_a_table_trains_with_the_names_of_its_columns(tmp_path, seed):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("f0,label\n1,a\nx,b\n", "part-0.csv, from row 0 on: .*x"),
-        ("f0,label\n" + "1,3\n" * 1200 + "1,b\n", "part-0.csv, from row 1200 on: .*b"),
+        ("f0,label\n1,a\nx,b\n", "part-0.csv:3: 'x' in column 'f0' is not a finite number"),
+        ("f0,label\n" + "1,b\n" * 1200 + "nan,b\n", "part-0.csv:1202: 'nan' in column 'f0' is not a finite number"),
+        ("f0,label\n1,a,b\n2,b,c\n", "part-0.csv:2: there are 3 cells; the columns are 2"),
+        ("f0,label\n" + "1,3\n" * 100 + "1,3,4\n", "part-0.csv:102: there are 3 cells; the columns are 2"),
+        ("f0,label\n" + "1,3\n" * 1000 + "1\n", "part-0.csv:1002: there are 1 cells; the columns are 2"),
+        ('f0,label\n1,"a\nb"\n\n2,b\n', "part-0.csv:4: the line is blank"),
         ("label\n1\n", "no column but 'label'"),
         ("f0,of\n1,2\n", "there is no column 'label' of labels; set y to one of 'f0', 'of'"),
         ("", "it is empty"),
-        ("f0,label\n1,a\n2,\n", "part-0.csv, from row 0 on: row 1 of these has no label"),
+        ("f0,label\n1,a\n2,\n", "part-0.csv: row 1 has no label"),
     ],
 )
 def test_faults_of_tables_are_told(text, told, tmp_path):
     (tmp_path / "part-0.csv").write_text(text)
     with pytest.raises(ValueError, match=told):
         list(Stream(tmp_path, rows=100))
+
+
+@pytest.mark.parametrize(
+    ("labels", "integers"),
+    [
+        (["2139", "7", "-3", "0"], True),
+        (["02139", "2139"], False),
+        (["+1", "1"], False),
+        (["NA", "nan", "None", "null", "#N/A"], False),
+        (["1234567890123456789", "1234567890123456788", "1"], False),
+        (["1.0", "1", "1e3"], False),
+        (["1\uff12", "12"], False),
+        ([" a ", "b", "a,b", 'say "a"', "two\nlines", "#"], False),
+        (["1"] * 2500 + ["01"], False),  # told by a row far behind the first
+    ],
+)
+def test_labels_of_a_stream_of_tables_are_those_of_the_plain_reader(labels, integers, tmp_path):
+    path = tmp_path / "t.csv"
+    pandas.DataFrame({"f0": 1.0, "label": labels}).to_csv(path, index=False)
+    found = np.concatenate([y for _, y in Stream(path, rows=2, shuffle=False)])
+    assert found.dtype.kind == ("i" if integers else "U")
+    plain = read_table(Source.of(str(path)), ",", Columns("label", (), None, None, need_label=True))
+    expected = plain.labels[first_label(plain.Y)]
+    assert expected.dtype.kind == ("i" if integers else "O")
+    assert found.tolist() == expected.tolist()
+
+
+def test_numbers_are_read_as_those_of_the_plain_reader(tmp_path):
+    cells = [" 1", "+2.5", "1e-3", "-0", "16777217", "3.4028234e38", "0.1", '"7"']
+    path = tmp_path / "t.csv"
+    path.write_text("f,label\n" + "".join(f"{cell},a\n" for cell in cells))
+    found = np.concatenate([X.to_numpy() for X, _ in Stream(path, rows=3, shuffle=False)])
+    plain = read_table(Source.of(str(path)), ",", Columns("label", (), None, None, need_label=True))
+    np.testing.assert_array_equal(found, plain.X.to_numpy())
+    np.testing.assert_array_equal(found[:, 0], np.array([float(cell.strip('"')) for cell in cells], np.float32))
+
+
+def test_quotes_hold_delimiters_lines_and_quotes(tmp_path):
+    labels = ["a\tb", "a\n\nb", '"', '""', "a\n\n\n", '5" disk', "it's", "#x", ",", '"a"b']
+    frame = pandas.DataFrame({"f": 1.0, "label": labels, "g": 2.0})
+    for form, delimiter in (("csv", ","), ("tsv", "\t")):
+        path = tmp_path / f"t.{form}"
+        frame.to_csv(path, sep=delimiter, index=False)
+        path.write_bytes(path.read_bytes() + b"\n\n")  # blank lines behind the last row are none
+        found = [label for _, y in Stream(path, rows=1, shuffle=False) for label in y.tolist()]
+        assert found == [label.strip() for label in labels]
+    path.write_text('f\tlabel\n1\t5" disk\n2\tb\n\n')  # a quote that begins no cell is a letter
+    assert [label for _, y in Stream(path, shuffle=False) for label in y.tolist()] == ['5" disk', "b"]
+    path.write_text('f\tlabel\n1\t"disk\n2\tb\n')
+    with pytest.raises(ValueError, match=r"t.tsv: a cell in quotes behind line 1 does not end"):
+        Stream(path)
 
 
 def test_mistakes_are_told_at_once(rows, tmp_path):

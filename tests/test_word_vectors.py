@@ -131,7 +131,7 @@ def test_other_errors_say_what_is_wrong(tmp_path, seed):
         WordVectors(["a", "b"], [[1, 2]])
     with pytest.raises(ValueError, match="1 words occur twice"):
         WordVectors(["a", "a"], [[1], [2]])
-    with pytest.raises(ValueError, match="the word 'new york' holds white space or is empty"):
+    with pytest.raises(ValueError, match="the word 'new york' holds a blank or is empty"):
         WordVectors(["new york"], [[1]]).save_word2vec(tmp_path / "v")
     (tmp_path / "pairs").write_text("a b 1\na b\n")
     with pytest.raises(ValueError, match="line 2: 'a b' is not two words and a number"):
@@ -147,3 +147,22 @@ def test_the_real_files_are_read(data_dir):
         assert len(load_word_pairs(data_dir / "wordeval" / name)) == size
     questions = load_analogies(data_dir / "wordeval" / "questions-words.txt")
     assert sum(map(len, questions.values())) == 19_544
+
+
+BLANKS_OF_UNICODE = "\xa0\x85\x1c\u2028\u3000"
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_words_hold_any_blank_but_those_of_ascii(binary, tmp_path):
+    """What the reader of texts takes for one word is written as one word, and read as one."""
+    words = [f"a{blank}b" for blank in BLANKS_OF_UNICODE] + list(BLANKS_OF_UNICODE)
+    vectors = WordVectors(words, np.arange(2 * len(words)).reshape(-1, 2))
+    vectors.save_word2vec(tmp_path / "v", binary=binary)
+    found = WordVectors.load_word2vec(tmp_path / "v", binary=binary)
+    assert found.index_to_key == words
+    np.testing.assert_array_equal(found.vectors_, vectors.vectors_)
+    (tmp_path / "pairs").write_text("".join(f"{word} {word} 1\n" for word in words), encoding="utf-8")
+    assert [pair[0] for pair in load_word_pairs(tmp_path / "pairs")] == words
+    for blank in " \t\n\v\f\r":
+        with pytest.raises(ValueError, match="holds a blank or is empty"):
+            WordVectors([f"a{blank}b"], [[1]]).save_word2vec(tmp_path / "v")

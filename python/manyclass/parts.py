@@ -170,6 +170,11 @@ def resolve_part(parameter: str, value: Any, choices: Mapping[str, type[Part]], 
     raise ValueError(f"{parameter} is {value!r}; it must be one of {_listed(choices)} or an object of {where}{hint}")
 
 
+def part_name(value: str | Part) -> str:
+    """Return the name of a part that is given by it or as an object."""
+    return value if isinstance(value, str) else value.name
+
+
 class Parameters(Mapping[str, Any]):
     """The parameters of an estimator as a fit takes them: frozen, with the name of its class and its defaults.
 

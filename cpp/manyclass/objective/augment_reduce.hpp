@@ -156,14 +156,19 @@ struct MonteCarloBound {
 };
 
 // How q of a point moves at a visit.
-inline constexpr Facts natural_facts{.name = "natural",
-                                     .sentence = "By natural gradients, with expectations by quadrature.",
-                                     .parameters = {natural_gain, natural_power}};
+inline constexpr Parameter local_power{
+    "gain_power", 0.9, 0, unbounded, false, "The gain of visit t = 1, 2, ... is gain * (1 + t)**-gain_power."};
+inline constexpr Facts natural_facts{
+    .name = "natural",
+    .sentence = "By natural gradients, with expectations by quadrature.",
+    .parameters = {{"gain", 1, 0, 1, true, "Share of the way to the newest estimate, before it falls with the visits."},
+                   local_power}};
 inline constexpr Facts monte_carlo_facts{
     .name = "monte_carlo",
     .sentence = "By a gradient step from one draw of q.",
     .source = "Ruiz et al., ICML 2018, Algorithm 2",
-    .parameters = {{"gain", 0.01, 0, unbounded, true, "Step size of q, at visit 1."}, natural_power}};
+    .parameters = {{"gain", 0.01, 0, unbounded, true, "Step size of q, before it falls with the visits."},
+                   local_power}};
 inline constexpr std::array<Facts, 2> local_step_facts{natural_facts, monte_carlo_facts};
 
 // The families of q: location and scale of any of the noises.

@@ -7,17 +7,16 @@ model is ahead by 0.14 nats, where embeddings win by 0.8 with all rows; as many 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.trials import Planned, Sample, Trials, whole_classes
+from manyclass.choosing.trials import LossOfFit, Planned, Sample, Trials, whole_classes
 from manyclass.model.weights import Ids
 from manyclass.parts import Parameters
 from manyclass.training.plan import AnyPlan, HybridPlan
@@ -28,11 +27,6 @@ from manyclass.training.validation import fork
 # for differences have no steady trend: that of embeddings on toys-next is 0.22, -0.04, and 0.12 with all rows.
 SIZES = (2500, 10_000)
 SHARE = 0.2  # held out
-
-
-# The log-loss on the rows of a sample that are held out, of a fit with these parameters to the others; classes are
-# called as in the fit, for their names may say which features are the classes themselves. Infinite: it ended early.
-LossOfFit = Callable[[Parameters, Sample, NDArray[Any]], float]
 
 
 def best_model(

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Choice
-from manyclass.choosing.model_trials import LossOfFit, best_model
+from manyclass.choosing.model_trials import best_model
 from manyclass.choosing.plans import full_plan, hybrid_plan, pairs_plan, points_plan, softmax_batches_plan
 from manyclass.choosing.ridge_trials import cross_validated_ridge
 from manyclass.choosing.rules import rival
-from manyclass.choosing.trials import LearningRates, Planned, Trials, best_rate, best_rate_of_pairs, best_ridge
+from manyclass.choosing.trials import LossOfFit, Planned, Trials, TriedRates, best_rate, best_rate_of_pairs, best_ridge
 from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.models import MODELS
-from manyclass.parts import Parameters
 from manyclass.training.plan import FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
 from manyclass.training.state import Points
-
-# Tries step sizes for parameters of which nothing else is open, on rows with these labels and weights.
-TriedRates = Callable[[Parameters, Matrix, Ids, Doubles | None], LearningRates]
 
 
 def plan_points(

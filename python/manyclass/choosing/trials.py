@@ -24,6 +24,7 @@ from manyclass import _core
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
 from manyclass.model.weights import Doubles, Ids, Matrix
+from manyclass.parts import Parameters
 from manyclass.training.blend import decoupled_loss
 from manyclass.training.passes import Schedule, warn_user
 from manyclass.training.plan import AnyPlan, PointsPlan, PostingsPlan, Watch
@@ -242,6 +243,13 @@ class Sample:
         here = replace(facts, n_samples=len(self.labels), n_classes=self.n_classes)
         visits = costs.visit_cost(here, costs.n_drawn(plan)) * len(self.labels) * plan.max_iter
         return 1e-6 * (visits + costs.visit_cost(here, None) * len(self.labels_out))
+
+
+# Tries step sizes for parameters of which nothing else is open, on rows with these labels and weights.
+TriedRates = Callable[[Parameters, Matrix, Ids, Doubles | None], "LearningRates"]
+# The log-loss on the rows of a sample that are held out, of a fit with these parameters to the others; classes are
+# called as in the fit, for their names may say which features are the classes themselves. Infinite: it ended early.
+LossOfFit = Callable[[Parameters, Sample, NDArray[Any]], float]
 
 
 def with_rate(plan: PointsPlan, factor: float, *, u_follows: bool) -> PointsPlan:

@@ -27,20 +27,20 @@ def build_index(model: Any, X: Data, k: int, recall: float) -> None:
         If scoring all classes is predicted to be faster, probabilities are not those of a softmax, or rows are too few.
     """
     check_number("recall", recall, low=0, open_low=True, high=1)
-    x, least = model._validated(X), 2 * class_index.LEAST_TUNE_ROWS
-    why = "a margin has none" if isinstance(model, MarginClassifier) else model._not_softmax()
+    (state, x), least = model._asked(X), 2 * class_index.LEAST_TUNE_ROWS
+    why = "a margin has none" if isinstance(model, MarginClassifier) else model._not_softmax(state)
     if why:
         raise ValueError(f"approximate answers need the probabilities of a softmax; {why}")
-    if len(model.classes_) <= class_index.EXACT_CLASSES:
+    if len(state.classes) <= class_index.EXACT_CLASSES:
         raise ValueError(
-            f"the model has {len(model.classes_)} classes; approximate answers are for more than "
+            f"the model has {len(state.classes)} classes; approximate answers are for more than "
             f"{class_index.EXACT_CLASSES}, fewer are all scored"
         )
     if x.shape[0] < least:
         raise ValueError(f"there are {x.shape[0]} rows to tune the index of approximate answers; it needs {least}")
-    slower = class_index.slower(model._weights, x, None, recall)
+    slower = class_index.slower(state.weights, x, None, recall)
     if not slower:
         model.predict_top_k(x, k, approximate=True, recall=recall)
-        slower = class_index.slower(model._weights, x[:1], model._class_index().probes(k, recall), recall)
+        slower = class_index.slower(state.weights, x[:1], model._class_index(state).probes(k, recall), recall)
     if slower:
         raise ValueError(f"approximate answers are of no use: {slower}")

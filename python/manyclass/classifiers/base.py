@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,20 +25,31 @@ from manyclass.classifiers.data import Caller, points_of, rows_of, some_rows
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.classifiers.fit_stream import fit_stream
-from manyclass.classifiers.partial_fit import checked_call, go_on
-from manyclass.classifiers.planner import Planner
+from manyclass.classifiers.partial_fit import check_can_go_on, checked_call
+from manyclass.classifiers.planner import Asked, Planner
 from manyclass.classifiers.runs import fit_runs, parameters_of_fit
-from manyclass.classifiers.streams import Parts, is_stream, refuse_with_stream, refuse_without_stream, train_on_stream
+from manyclass.classifiers.streams import (
+    Part,
+    Parts,
+    is_stream,
+    refuse_with_stream,
+    refuse_without_stream,
+    train_once,
+    within_memory,
+)
 from manyclass.classifiers.targets import check_targets, find_positions, positions_of, unseen_error
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.model.coded import stored
+from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
+from manyclass.model.postings import mapped_part
 from manyclass.model.tensor_file import PathLike
 from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.parts import Parameters
 from manyclass.search import class_index
 from manyclass.search.byte_copy import ByteCopy, copies
 from manyclass.training.calibration import Calibration
+from manyclass.training.calls import Call
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.growth import NewFeatures, Starts
 from manyclass.training.passes import Callback, summarize
@@ -44,6 +58,7 @@ from manyclass.training.state import Points, State
 from manyclass.training.weighting import ClassWeight, checked_weights, weights_left
 
 Unseen = Literal["drop", "error"]
+Hashing = FeatureHash | None
 
 
 class Passes(NamedTuple):
@@ -166,10 +181,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def _fit(
         self,
         data: tuple[Any, Any, ArrayLike | None],
-        given: Callable[[Points], Any],
+        given: Callable[[Points], Asked],
         passes: Passes,
         named: Mapping[str, ArrayLike | None] = MappingProxyType({}),
-        **of_stream: Any,
+        *,
+        classes: ArrayLike | None,
+        max_memory: int | str | None,
     ) -> Self:
         """Fit to X, y and sample_weight.
 
@@ -177,23 +194,37 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """
         X, y, sample_weight = data
         planner = self._plans()
-        if is_stream(X, y):
-            whole = {"callback": passes.callback, "checkpoint": passes.checkpoint}
-            refuse_with_stream(sample_weight=sample_weight, **named, **whole)
-            return self._taken(fit_stream(planner, X, max_seconds=passes.max_seconds, **of_stream))
-        refuse_without_stream(**of_stream)
         planner.check()
+        if is_stream(X, y):
+            refuse_with_stream(
+                sample_weight=sample_weight, **named, callback=passes.callback, checkpoint=passes.checkpoint
+            )
+            check_can_go_on(planner.parameters)
+
+            def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
+                changed = replace(planner, parameters=own)
+                return changed.go_on(before, part, call, classes=classes, hashing=hashing)
+
+            with self._turn():
+                return self._taken(fit_stream(planner.parameters, go_on, X, classes, max_memory, passes.max_seconds))
+        refuse_without_stream(classes=classes, max_memory=max_memory)
         watch = passes.watch()
         points = points_of(planner.caller, X, y, sample_weight, self.class_weight, several=planner.several)
-        before, beside = self._warm_state(), given(points)
-        parameters = parameters_of_fit(planner.parameters, watch, points, **named)
+        with self._turn():
+            before, beside = self._warm_state(), given(points)
+            parameters = parameters_of_fit(planner.parameters, watch, points, **named)
 
-        def run(own: Parameters, some: Points, watch: Watch) -> State:
-            return planner.run(own, some, watch, beside, before)
+            def run(own: Parameters, some: Points, watch: Watch) -> State:
+                return planner.run(own, some, watch, beside, before)
 
-        noise = parameters.get("noise", "gumbel")
-        state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
-        return self._taken(planner.labelled(state, trained))
+            noise = parameters.get("noise", "gumbel")
+            state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
+            return self._taken(planner.labelled(state, trained))
+
+    def _turn(self) -> AbstractContextManager[Any]:
+        """Return a lock by which threads that train this estimator take turns; a forked process has another one."""
+        locks: dict[int, AbstractContextManager[Any]] = self.__dict__.setdefault("_locks", {})
+        return locks.setdefault(os.getpid(), threading.RLock())
 
     def _warm_state(self) -> State | None:
         """What a fit with warm_start begins at, where there is a model."""
@@ -226,13 +257,24 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         half_life, new_classes, new_features : float, rows after which one counts half; dict, first weights; "grow"
         """
         call = checked_call(n_passes, learning_rate, half_life, new_classes)
-        planner, state = self._plans(), self.__dict__.get("_state")
+        planner = self._plans()
+
+        def step(part: Part, _: Any = None, planner: Planner = planner, hashing: Hashing = None) -> State:
+            with self._turn():
+                before: State | None = self.__dict__.get("_state")
+                after = planner.go_on(before, part, call, classes=classes, new_features=new_features, hashing=hashing)
+                self._taken(after)
+            return after
+
         if not is_stream(X, y):
             refuse_without_stream(max_memory=max_memory)
-            return self._taken(go_on(planner, state, (X, y, sample_weight), classes, call, new_features))
+            step((X, y, sample_weight))
+            return self
         refuse_with_stream(sample_weight=sample_weight)
-        for after in train_on_stream(planner, state, X, classes, max_memory, call, new_features):
-            self._taken(after)
+        planner.check()
+        bounded = within_memory(planner.parameters, self.__dict__.get("_state"), X, classes, max_memory)
+        quiet = partial(step, planner=planner.changed(verbose=0), hashing=bounded.hashing)  # no bar for each part
+        train_once(bounded, quiet, shown=planner.parameters["verbose"] > 0)
         return self
 
     # Predictions
@@ -247,46 +289,48 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """Intercepts, (n_classes,), float32."""
         return self._weights.intercept
 
-    def _validated(self, X: Data) -> Matrix:
-        return rows_of(self._caller_for_rows(), self._fitted, X)
+    # Every question reads the state once, at its beginning, so that a training at the same time does not change it.
 
-    def _caller_for_rows(self) -> Caller:
+    def _asked(self, X: Data) -> tuple[State, Matrix]:
+        """Return the state that answers a question, and its rows, checked."""
+        state = self._fitted
         # Tags take as long as the prediction of a row; the check of rows asks for none that depends on parameters.
-        return Caller(type(self).__name__, _TAGS_OF_ROWS)
+        return state, rows_of(Caller(type(self).__name__, _TAGS_OF_ROWS), state, X)
 
     def decision_function(self, X: Data) -> Floats:
         """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; of two classes the difference, a 1d array."""
-        x = self._validated(X)
-        scores = self._weights.scores(x, n_threads_from(self.n_jobs))
+        state, x = self._asked(X)
+        scores = state.weights.scores(x, n_threads_from(self.n_jobs))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     # What depends on the distribution of a label given its scores; a subclass replaces it. Classes rank by their scores
     # under every independent, identically distributed noise.
 
-    def _log_probabilities(self, x: Matrix) -> Doubles:
+    def _log_probabilities(self, state: State, x: Matrix) -> Doubles:
         """Log-probabilities of all classes."""
-        z = self._weights.scores(x, n_threads_from(self.n_jobs)).astype(np.float64)
+        z = state.weights.scores(x, n_threads_from(self.n_jobs)).astype(np.float64)
         z -= z.max(axis=1, keepdims=True)
         z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
         return z
 
-    def _log_losses(self, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
+    def _log_losses(self, state: State, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
         """Log-loss of each point, and the rank of its label (0: predicted), of scores times a factor."""
-        weights, scale = self._weights.scaled(factor)
+        weights, scale = state.weights.scaled(factor)
         return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale)
 
-    def _top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats]:
+    def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
         """Positions and log-probabilities of the k best classes of each point, best first."""
-        return self._weights.top_k(x, k, n_threads_from(self.n_jobs))
+        return state.weights.top_k(x, k, n_threads_from(self.n_jobs))
 
-    def _stated(self, log_p: Any) -> Any:
-        """What is told of log-probabilities of the softmax."""
-        return log_p
+    def _not_softmax(self, state: State) -> str:
+        """Why probabilities are not those of a softmax of the scores, or nothing."""
+        return ""
 
     def predict_log_proba(self, X: Data) -> Doubles:
         """Return the log-probabilities of all classes, (n_samples, n_classes), float64, in nats."""
-        stated: Doubles = self._stated(self._log_probabilities(self._validated(X)))
-        return stated
+        state, x = self._asked(X)
+        told: Doubles = stated(state, self._log_probabilities(state, x))
+        return told
 
     def predict_proba(self, X: Data) -> Doubles:
         """Return probabilities, (n_samples, n_classes), float64; rows sum to one, but of several calibrated labels."""
@@ -304,9 +348,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,), with the dtype of `classes_`
         """
-        x = self._validated(X)
-        best, _ = self._top_k(x, 1)
-        labels: NDArray[Any] = self.classes_[best[:, 0]]
+        return self._best_labels(*self._asked(X))
+
+    def _best_labels(self, state: State, x: Matrix) -> NDArray[Any]:
+        labels: NDArray[Any] = state.classes[self._top_k(state, x, 1)[0][:, 0]]
         return labels
 
     @overload
@@ -357,88 +402,84 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         labels : ndarray of shape (n_samples, k); missing where exclude leaves fewer: -1, NaN, "", NaT or else None
         log_probabilities, std : float32 like labels, nats, -inf if missing; float64, by rows, how far these may err
         """
-        x = self._validated(X)
-        check_number("k", k, low=1, high=len(self.classes_), integer=True)
+        state, x = self._asked(X)
+        check_number("k", k, low=1, high=len(state.classes), integer=True)
         check_number("recall", recall, low=0, open_low=True, high=1)
-        if approximate and self._not_softmax():
-            raise ValueError(f"approximate=True needs the probabilities of a softmax; {self._not_softmax()}")
-        if approximate and self._is_copied(x, int(k), float(recall)):
+        if approximate and (why := self._not_softmax(state)):
+            raise ValueError(f"approximate=True needs the probabilities of a softmax; {why}")
+        best = self._approximate(state, x, int(k), float(recall)) if approximate else None
 
-            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-                return self._best_of_copy(some, width)
-        elif approximate and self._searches(x, int(k), float(recall)):
-            index, n_threads = self._class_index(), n_threads_from(self.n_jobs)
+        def exact(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            return *self._top_k(state, some, width), np.zeros(some.shape[0])
 
-            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-                return index.top_k(self._mapped(some), width, float(recall), n_threads)
-        else:
-
-            def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-                return *self._top_k(some, width), np.zeros(some.shape[0])
-
-        positions, found, std = self._best(x, int(k), exclude, best)
-        labels, log_probabilities = labels_at(self.classes_, positions), self._stated(found).astype(np.float32)
+        labels, found, std = self._best(state, x, int(k), exclude, best or exact)
+        log_probabilities = stated(state, found).astype(np.float32)
         return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
 
-    def _best(self, x: Matrix, k: int, exclude: Exclude, best: Best) -> tuple[Ids, Floats, Doubles]:
-        """The k best classes of each row, without those that it is not to get."""
+    def _best(
+        self, state: State, x: Matrix, k: int, exclude: Exclude, best: Best
+    ) -> tuple[NDArray[Any], Floats, Doubles]:
+        """The k best labels of each row, without those that it is not to get, with what `best` tells of them."""
         if exclude is None:
-            return best(x, k)
-        pattern = excluded(exclude, x.shape[0], self.classes_)
-        return best_but(x, k, pattern, len(self.classes_), best, in_place=self._draws_by_place())
+            positions, found, std = best(x, k)
+        else:
+            pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
+            positions, found, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
+        return labels_at(state.classes, positions), found, std
 
-    def _is_copied(self, x: Matrix, k: int, recall: float) -> bool:
-        """Whether so few rows are answered by an 8-bit copy of W, and not by an index tuned for what is asked."""
-        if len(self.classes_) <= class_index.EXACT_CLASSES or not copies(self._weights, x.shape[0]):
-            return False
-        return not (self._has_index() and recall < 1 and self._kept_index[1].probes(k, recall))
+    def _approximate(self, state: State, x: Matrix, k: int, recall: float) -> Best | None:
+        """What finds the best classes faster than scoring all of them; None, with a warning of why, where nothing is.
 
-    def _best_of_copy(self, x: Matrix, k: int) -> tuple[Ids, Floats, Doubles]:
-        """Positions and log-probabilities of the k best classes, and the standard errors of the latter."""
-        if getattr(self, "_kept_copy", (None,))[0] is not self._weights:
-            self._kept_copy = (self._weights, ByteCopy(self._weights, n_threads_from(self.n_jobs)))
-        found: tuple[Ids, Floats, Doubles] | None = self._kept_copy[1].top_k(x, k)
-        return (*self._top_k(x, k), np.zeros(x.shape[0])) if found is None else found
+        A few rows are answered by an 8-bit copy of W, unless an index is tuned for what is asked.
+        """
+        weights, n_threads, index = state.weights, n_threads_from(self.n_jobs), self._index_of(state)
+        if len(state.classes) <= class_index.EXACT_CLASSES:
+            return None
+        probes = None if index is None else index.probes(k, recall)
+        if copies(weights, x.shape[0]) and not (recall < 1 and probes):
+            copy = self._byte_copy(state)
 
-    def _searches(self, x: Matrix, k: int, recall: float) -> bool:
-        """Whether an index is predicted to be faster than scoring all classes; warns of why not."""
-        if len(self.classes_) <= class_index.EXACT_CLASSES:
-            return False
-        made = self._kept_index[1] if self._has_index() else None
-        slower = class_index.slower(self._weights, x, made.probes(k, recall) if made else None, recall)
-        if slower:
+            def best_of_copy(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                found: tuple[Ids, Floats, Doubles] | None = copy.top_k(some, width)
+                return (*self._top_k(state, some, width), np.zeros(some.shape[0])) if found is None else found
+
+            return best_of_copy
+        if slower := class_index.slower(weights, x, probes, recall):
             warnings.warn(f"approximate=True is not followed: {slower}", UserWarning, stacklevel=outer_level())
-        return not slower
+            return None
+        index, mapped = self._class_index(state), mapped_part(weights)
 
-    def _mapped(self, x: Matrix) -> Matrix:
-        """The features that W is multiplied with."""
-        return x
+        def best_of_index(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            return index.top_k(some if mapped is None else mapped.transform(some), width, recall, n_threads)
 
-    def _not_softmax(self) -> str:
-        """Why probabilities are not those of a softmax of the scores, or nothing."""
-        return ""
+        return best_of_index
 
-    def _has_index(self) -> bool:
-        """Whether there is an index over the weights of the last fit."""
-        return getattr(self, "_kept_index", (None,))[0] is self._weights
+    def _index_of(self, state: State) -> class_index.ClassIndex | None:
+        """The index over these weights, where there is one."""
+        weights, index = self.__dict__.get("_kept_index", (None, None))
+        return index if weights is state.weights else None
 
-    def _draws_by_place(self) -> bool:
-        """Whether predictions are made of draws that depend on a row's place in X."""
-        return False
-
-    def _class_index(self) -> class_index.ClassIndex:
-        """Return the index over the weights of the last fit, made at its first use."""
-        if not self._has_index():
+    def _class_index(self, state: State) -> class_index.ClassIndex:
+        """Return the index over these weights, made at its first use."""
+        index = self._index_of(state)
+        if index is None:
             n_threads = n_threads_from(self.n_jobs)
-            index = class_index.ClassIndex(self._weights, seed_from(self.random_state), n_threads)
-            self._kept_index = (self._weights, index)
-        return self._kept_index[1]
+            index = class_index.ClassIndex(state.weights, seed_from(self.random_state), n_threads)
+            self._kept_index = (state.weights, index)
+        return index
+
+    def _byte_copy(self, state: State) -> ByteCopy:
+        """Return the 8-bit copy of these weights, made at its first use."""
+        weights, copy = self.__dict__.get("_kept_copy", (None, None))
+        if weights is state.weights and copy is not None:
+            return cast(ByteCopy, copy)
+        made = ByteCopy(state.weights, n_threads_from(self.n_jobs))
+        self._kept_copy = (state.weights, made)
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and joblib: all but the index and the 8-bit copy, which can be made again.
-        return {
-            name: value for name, value in super().__getstate__().items() if name not in ("_kept_index", "_kept_copy")
-        }
+        # For copies and joblib: all but the index and the 8-bit copy, which can be made again, and the locks.
+        return {name: value for name, value in super().__getstate__().items() if name not in _NOT_COPIED}
 
     def evaluate(
         self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
@@ -448,18 +489,24 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         Means are weighted by `sample_weight`. Points whose label was not seen in fit are left out and counted, or with
         unseen="error" refused by a ValueError, as is a y of another length than X.
         """
-        x = self._validated(X)
+        return self._evaluated(*self._asked(X), y, sample_weight, unseen)
+
+    def _evaluated(
+        self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen
+    ) -> dict[str, float]:
         weights = checked_weights(sample_weight, x.shape[0])
-        positions, seen = self._seen(y, x, unseen)
+        positions, seen = _seen(state, y, x, unseen)
         weights = weights_left(weights, seen, "has a label seen in fit")
-        found = summarize(*self._log_losses(some_rows(x, seen), positions), weights)
+        found = summarize(*self._log_losses(state, some_rows(x, seen), positions), weights)
         return {**found, "n_unseen": x.shape[0] - len(seen)}
 
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
         """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning."""
-        x = self._validated(X)
+        return self._accuracy(*self._asked(X), y, sample_weight, unseen)
+
+    def _accuracy(self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen) -> float:
         weights = checked_weights(sample_weight, x.shape[0])
-        positions, seen = self._seen(y, x, unseen)
+        positions, seen = _seen(state, y, x, unseen)
         if len(seen) < x.shape[0]:
             warnings.warn(
                 f"{x.shape[0] - len(seen)} of {x.shape[0]} points have labels unseen in fit and are left out of the "
@@ -468,30 +515,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=outer_level(),
             )
         weights = weights_left(weights, seen, "has a label seen in fit")
-        return float(np.average(self._top_k(some_rows(x, seen), 1)[0][:, 0] == positions, weights=weights))
-
-    def _seen(self, y: Any, x: Matrix, unseen: Unseen) -> tuple[Ids, NDArray[np.intp]]:
-        """Positions of the labels seen in fit, and their rows; raises ValueError as `evaluate` does."""
-        check_choice("unseen", unseen, ("drop", "error"))
-        labels = self._labels_given(y, x)
-        positions = find_positions(labels, self.classes_, "y")
-        seen = np.flatnonzero(positions >= 0)
-        if len(seen) < len(labels) and unseen == "error":
-            raise unseen_error(labels, positions, "y")
-        if len(seen) == 0:
-            raise ValueError("no row has a label that the model has seen")
-        return positions[seen], seen
-
-    def _labels_given(self, y: Any, x: Matrix) -> NDArray[Any]:
-        check_targets(y, several=False)
-        y = np.asarray(y)
-        if y.ndim != 1 or len(y) != x.shape[0]:
-            raise ValueError(f"X has {x.shape[0]} rows, y has shape {y.shape}; it must be ({x.shape[0]},)")
-        labels: NDArray[Any] = y
-        return labels
-
-    def _labels_of(self, y: ArrayLike, x: Matrix) -> Ids:
-        return positions_of(self._labels_given(y, x), self.classes_, "y")
+        best, _ = self._top_k(state, some_rows(x, seen), 1)
+        return float(np.average(best[:, 0] == positions, weights=weights))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings."""
@@ -521,6 +546,42 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
 _TAGS_OF_ROWS = BaseEstimator().__sklearn_tags__()
 _TAGS_OF_ROWS.input_tags.sparse = True
+_NOT_COPIED = ("_kept_index", "_kept_copy", "_locks")
+
+
+def stated(state: State, log_p: Any) -> Any:
+    """Return what is told of log-probabilities of the softmax: of several labels, the calibrated ones of each."""
+    calibration = state.calibration
+    return log_p if calibration is None or not state.several else calibration.log_probabilities(log_p)
+
+
+def _seen(state: State, y: Any, x: Matrix, unseen: Unseen) -> tuple[Ids, NDArray[np.intp]]:
+    """Positions of the labels seen in fit, and their rows; raises ValueError as `evaluate` does."""
+    check_choice("unseen", unseen, ("drop", "error"))
+    labels = labels_given(y, x)
+    positions = find_positions(labels, state.classes, "y")
+    seen = np.flatnonzero(positions >= 0)
+    if len(seen) < len(labels) and unseen == "error":
+        raise unseen_error(labels, positions, "y")
+    if len(seen) == 0:
+        raise ValueError("no row has a label that the model has seen")
+    return positions[seen], seen
+
+
+def labels_given(y: Any, x: Matrix) -> NDArray[Any]:
+    """Return a label for each row, of an array or of one column, as `fit` takes both; raises ValueError for others."""
+    check_targets(y, several=False)
+    labels: NDArray[Any] = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) != x.shape[0]:
+        raise ValueError(f"X has {x.shape[0]} rows, y has shape {labels.shape}; it must be ({x.shape[0]},)")
+    return labels
+
+
+def positions_given(state: State, y: ArrayLike, x: Matrix) -> Ids:
+    """Return the position of each row's label among the classes; raises ValueError for one that is not there."""
+    return positions_of(labels_given(y, x), state.classes, "y")
 
 
 # What other rooms ask of an estimator, and what they make of it
@@ -567,8 +628,8 @@ def uncalibrated_confidence(model: LinearClassifier, X: Data, labels: ArrayLike)
     -------
     ndarray of shape (n_samples,), float64
     """
-    x, calibration = model._validated(X), model.calibration_
-    factor = 1.0 if calibration is None else calibration.temperature
-    losses, _ = model._log_losses(x, model._labels_of(labels, x), factor)
+    state, x = model._asked(X)
+    factor = 1.0 if state.calibration is None else state.calibration.temperature
+    losses, _ = model._log_losses(state, x, positions_given(state, labels, x), factor)
     confidence: Doubles = np.exp(-losses)
     return confidence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from manyclass.checks import as_they_are, canonical_csr, validated_data
 from manyclass.classifiers.targets import BINARIZER, check_targets, sorted_classes
 from manyclass.model.hashing import FeatureHash
-from manyclass.model.weights import Data, Matrix
+from manyclass.model.scaling import FeatureScaling
+from manyclass.model.weights import Data, LinearWeights, Matrix
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -238,6 +239,30 @@ def _hashed(x: Matrix, features: Features, known: Known | None) -> tuple[Matrix,
         return x, features, None
     before = features if known.state is None else known.state.features
     return hashing.apply(x), before.wider(features), hashing
+
+
+# Points as a training of linear models of one label a row sees them
+
+
+def as_stored(weights: LinearWeights | None, x: Matrix) -> Matrix:
+    """The rows as the weights' storage needs them: sparse data train feature-major weights, dense data others."""
+    if weights is None or weights.sparse == isinstance(x, sp.csr_array):
+        return x
+    return sp.csr_array(x) if weights.sparse else np.ascontiguousarray(x.toarray())  # type: ignore[union-attr]
+
+
+def scaled_for_call(
+    state: State | None, points: Points, *, scales: bool, centre: bool
+) -> tuple[Points, FeatureScaling | None]:
+    """Return the points as training sees them, scaled as those of the model or, of a first call, by its own rows."""
+    weights = None if state is None else state.weights
+    x: Matrix = as_stored(weights, points.x)  # type: ignore[arg-type]
+    scaling = None if state is None else state.history.scaling
+    if scaling is not None:
+        scaling = scaling.widened(x, centre=centre, weights=points.weights)
+    elif scales:  # a stream begins, or a model of an older file goes on
+        scaling = FeatureScaling.of(x, centre=centre, weights=points.weights)
+    return replace(points, x=x if scaling is None else scaling.apply(x)), scaling
 
 
 # Indicator matrices

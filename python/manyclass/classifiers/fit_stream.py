@@ -19,84 +19,79 @@ once are refused: early_stopping, calibration, n_models, class_weight="balanced"
 
 from __future__ import annotations
 
-import time
 import warnings
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number, outer_level, seed_from
-from manyclass.classifiers.partial_fit import check_can_go_on, go_on
-from manyclass.classifiers.planner import Planner
-from manyclass.classifiers.streams import (
-    INTERRUPTED,
-    NO_LABELS,
-    Bounded,
-    check_growth,
-    has_labels,
-    numbered_parts,
-    told_of_part,
-    within_memory,
-)
+from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
 from manyclass.datasets import Stream
+from manyclass.model.hashing import FeatureHash
 from manyclass.model.weights import LinearWeights
-from manyclass.parts import Parameters
+from manyclass.parts import Parameters, part_name
+from manyclass.parts import Part as Solver
 from manyclass.training.calls import Call, Kept, KeptRows
-from manyclass.training.interrupts import was_interrupted
-from manyclass.training.passes import warn_user
-from manyclass.training.progress import Progress, progress_bar
+from manyclass.training.progress import progress_bar
 from manyclass.training.state import State
+
+# Makes a call of `partial_fit` with these parameters, at a state or none, with a part, its features being hashed so.
+GoOn = Callable[[Parameters, State | None, Part, Call, FeatureHash | None], State]
 
 
 def fit_stream(
-    planner: Planner,
+    parameters: Parameters,
+    go_on: GoOn,
     X: Any,
-    *,
-    classes: ArrayLike | None = None,
-    max_memory: int | str | None = None,
-    max_seconds: float | None = None,
+    classes: ArrayLike | None,
+    max_memory: int | str | None,
+    max_seconds: float | None,
 ) -> State:
-    """Return the state of a model fitted to a stream."""
+    """Return the state of a model fitted to a stream.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Checked.
+    go_on : callable
+    X : Stream or other iterable of parts
+    classes, max_memory, max_seconds : what `fit` was given
+    """
     if max_seconds is not None:
         check_number("max_seconds", max_seconds, low=0)
-    planner.check()
-    check_can_go_on(planner.parameters)
-    _check_has_passes(planner)
-    random_state = planner.parameters["random_state"]
+    _check_has_passes(parameters)
+    random_state = parameters["random_state"]
     if not isinstance(random_state, int | np.integer):  # which parts would draw anew
-        planner = planner.changed(random_state=seed_from(random_state) % 2**32)  # which is what scikit-learn takes
-    once = iter(X) is X if not isinstance(X, Stream) else False
+        parameters = parameters.changed(
+            random_state=seed_from(random_state) % 2**32
+        )  # which is what scikit-learn takes
+    once = not isinstance(X, Stream) and iter(X) is X
     if once:
-        planner = _with_one_pass(planner)
-    bounded = Bounded(X, None, None, keeps=not once)
-    if max_memory is not None:
-        copies = 3 if _may_average(planner.parameters) else 2
-        bounded = within_memory(planner, None, X, classes, max_memory, copies=copies)
-    limit = np.inf if max_seconds is None else float(max_seconds)
-    kept = Kept(_n_rows(X), of_utility=planner.carries_two) if bounded.keeps else None
-    return _Fit(planner, bounded, classes, limit, _n_rows(X), kept).run()
+        parameters = _with_one_pass(parameters)
+    averages = parameters["max_iter"] != 1 and _averaging(parameters["solver"], "suffix") not in ("none", "auto")
+    bounded = within_memory(parameters, None, X, classes, max_memory, copies=3 if averages else 2)
+    kept = None
+    if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
+        kept = Kept(rows_of_stream(X), of_utility=parameters.get("noise", "gumbel") != "gumbel")
+    return _Fit(parameters, go_on, bounded, kept).run(np.inf if max_seconds is None else float(max_seconds))
 
 
-def _n_rows(X: Any) -> int:
-    return (X.n_rows or 0) if isinstance(X, Stream) else 0
-
-
-def _check_has_passes(planner: Planner) -> None:
+def _check_has_passes(parameters: Parameters) -> None:
     """Refuse parameters that need all rows at once and that `partial_fit` bears."""
-    own = planner.parameters
-    if own["warm_start"]:
+    if parameters["warm_start"]:
         raise ValueError("warm_start is True; with a stream train on by partial_fit, or set it to False")
-    solver = planner.check().solver
-    if solver is not None and solver.name == "lbfgs":
+    if part_name(parameters["solver"]) == "lbfgs":
         raise ValueError("solver is 'lbfgs', which passes over all rows at once; with a stream choose another")
-    if own["learning_rate"] == "grid":
+    if parameters["learning_rate"] == "grid":
         raise ValueError("learning_rate is 'grid', which needs all rows; with a stream set a number, or 'auto'")
 
 
-def _with_one_pass(planner: Planner) -> Planner:
-    max_iter = planner.parameters["max_iter"]
+def _with_one_pass(parameters: Parameters) -> Parameters:
+    max_iter = parameters["max_iter"]
     if max_iter not in ("auto", 1):
         warnings.warn(
             f"X is an iterator, which is read once: it is one pass, and not max_iter={max_iter}; give a "
@@ -104,146 +99,97 @@ def _with_one_pass(planner: Planner) -> Planner:
             UserWarning,
             stacklevel=outer_level(),
         )
-    return planner.changed(max_iter=1)
+    return parameters.changed(max_iter=1)
 
 
-def _may_average(parameters: Parameters) -> bool:
-    solver = parameters["solver"]
-    averaging = "suffix" if solver == "auto" else getattr(solver, "averaging", "none")
-    return parameters["max_iter"] != 1 and averaging not in ("none", "auto")
+def _averaging(solver: str | Solver, of_auto: str = "none") -> str:
+    """How a solver averages weights over passes; one that is named leaves that open."""
+    if isinstance(solver, str):
+        return of_auto if solver == "auto" else "none"
+    return str(solver.get_params().get("averaging", "none"))
 
 
-@dataclass
 class _Fit:
     """The passes of a fit.
 
-    Attributes
+    Parameters
     ----------
-    planner : Planner
+    parameters : Parameters
+    go_on : callable
     bounded : Bounded
         The stream.
-    classes : array-like or None
-    limit : float
-        Seconds.
-    n_rows : int
-        Of a pass; 0: unknown.
     kept : Kept or None
         What rows carry from pass to pass.
-    state : State or None
-        The model so far.
     """
 
-    planner: Planner
-    bounded: Bounded
-    classes: ArrayLike | None
-    limit: float
-    n_rows: int
-    kept: Kept | None = None
-    state: State | None = None
-    curve: list[float] = field(default_factory=list)
-    mean: LinearWeights | None = None
-    n_averaged: int = 0
+    def __init__(self, parameters: Parameters, go_on: GoOn, bounded: Bounded, kept: Kept | None) -> None:
+        self._parameters, self._go_on, self._bounded, self._kept = parameters, go_on, bounded, kept
+        self._state: State | None = None
+        self._mean: LinearWeights | None = None
+        self._n_averaged = 0
 
-    def run(self) -> State:
+    def run(self, max_seconds: float) -> State:
         """Make the passes, and return the model."""
-        self.begin, self.n_visits = time.perf_counter(), 0
-        n_pass, bar = 0, None
-        try:
-            while n_pass < self.n_passes:
-                shown = bool(self.planner.parameters["verbose"])
-                bar = bar or progress_bar(self.n_rows * self.n_passes, unit="row", shown=shown)
-                if not self._make_pass(n_pass, bar):
-                    break
-                self._after_pass(n_pass + 1)
-                n_pass += 1
-        finally:
-            if bar is not None:
-                bar.close()
-        return self._finished()
+        n_rows, curve = rows_of_stream(self._bounded.stream), list[float]()
+        with closing(progress_bar(n_rows, unit="row", shown=bool(self._parameters["verbose"]))) as bar:
 
-    def _settled(self, name: str) -> Any:
+            def step(part: Part, numbers: NDArray[np.int64] | None) -> State:
+                state = self._train(part, numbers, len(curve), training.n_visits)
+                training.heading = f"pass {len(curve) + 1}/{self._n_passes}, "
+                bar.total = n_rows * self._n_passes
+                return state
+
+            training = PartByPart(self._bounded, step, bar, max_seconds)
+            while len(curve) < self._n_passes:
+                loss = training.make_pass(len(curve))
+                if training.ended:
+                    break
+                curve.append(loss)
+                self._after_pass(len(curve))
+        assert self._state is not None
+        state = _as_after_fit(self._state)
+        if self._mean is not None:
+            state = replace(state, weights=self._mean)
+        return replace(state, curve=np.array(curve)).with_told(best_iter=len(curve))
+
+    def _used(self, name: str) -> Any:
         """A parameter as it is used."""
-        told = {} if self.state is None else self.state.told.params
-        return told.get(name, self.planner.parameters[name])
+        told = {} if self._state is None else self._state.told.params
+        return told.get(name, self._parameters[name])
 
     @property
-    def n_passes(self) -> int:
-        """Passes that are to be made; 1 as long as nothing is settled."""
-        settled = self._settled("max_iter")
-        return 1 if settled == "auto" else int(settled)
+    def _n_passes(self) -> int:
+        """Passes that are to be made; 1 as long as that is open."""
+        max_iter = self._used("max_iter")
+        return 1 if max_iter == "auto" else int(max_iter)
 
-    def _make_pass(self, n_pass: int, bar: Progress) -> bool:
-        """Train on all parts; return whether the pass was made to its end, and another may follow."""
-        losses: list[float] = []
-        weights: list[int] = []
-        ended = False
-        try:
-            for number, part, numbers in numbered_parts(self.bounded.stream, n_pass):
-                if not has_labels(part[1]):
-                    continue
-                with told_of_part(number):
-                    check_growth(self.bounded.labels, part[1])
-                    ended = was_interrupted(lambda part=part, at=numbers: self._train(part, n_pass, at))  # type: ignore[misc]
-                assert self.state is not None
-                losses.append(self.state.curve[-1] if len(self.state.curve) else np.nan)
-                weights.append(int(part[0].shape[0]))
-                self.n_visits += weights[-1]
-                bar.set_postfix_str(f"pass {n_pass + 1}/{self.n_passes}, part {number}, loss {losses[-1]:.4f}")
-                bar.total = self.n_rows * self.n_passes
-                bar.update(weights[-1])
-                if ended:
-                    warn_user(INTERRUPTED)
-                ended = ended or time.perf_counter() - self.begin >= self.limit
-                if ended:
-                    break
-        except KeyboardInterrupt:  # while rows were read
-            if self.state is None:
-                raise
-            warn_user(INTERRUPTED)
-            return False
-        if not weights:
-            raise ValueError(NO_LABELS)
-        if not ended:
-            self.curve.append(float(np.average(losses, weights=weights)))
-        return not ended
-
-    def _train(self, part: tuple[Any, ...], n_pass: int, numbers: NDArray[np.int64] | None) -> None:
-        X, y, *weight = part
+    def _train(self, part: Part, numbers: NDArray[np.int64] | None, n_pass: int, n_visits: int) -> State:
         # Trials are told; a bar for each part would be too much.
-        planner = self.planner if self.state is None else self.planner.changed(verbose=0)
-        kept = None if self.kept is None or numbers is None else KeptRows(self.kept, numbers)
-        call = Call(of_fit=n_pass, n_visits=self.n_visits, kept=kept)
-        data = (X, y, weight[0] if weight else None)
-        self.state = go_on(planner, self.state, data, self.classes, call, hashing=self.bounded.hashing)
+        parameters = self._parameters if self._state is None else self._parameters.changed(verbose=0)
+        kept = None if self._kept is None or numbers is None else KeptRows(self._kept, numbers)
+        call = Call(of_fit=n_pass, n_visits=n_visits, kept=kept)
+        self._state = self._go_on(parameters, self._state, part, call, self._bounded.hashing)
+        return self._state
 
     def _after_pass(self, n_iter: int) -> None:
-        assert self.state is not None
+        assert self._state is not None
         if n_iter == 1:  # what follows predicts u, and goes by the counts of all rows
-            self.state = _as_after_fit(self.state)
-        weights = self.state.weights
-        if n_iter > self._averaged_after():
-            assert isinstance(weights, LinearWeights)
-            if self.mean is None:
-                self.mean = LinearWeights(weights.matrix.copy(), weights.intercept.copy(), weights.sparse)
-            else:
-                self.mean.add_to_mean(weights, self.n_averaged)
-            self.n_averaged += 1
+            self._state = _as_after_fit(self._state)
+        weights = self._state.weights
+        if n_iter <= self._averaged_after() or not isinstance(weights, LinearWeights):
+            return
+        if self._mean is None:
+            self._mean = LinearWeights(weights.matrix.copy(), weights.intercept.copy(), weights.sparse)
+        else:
+            self._mean.add_to_mean(weights, self._n_averaged)
+        self._n_averaged += 1
 
     def _averaged_after(self) -> float:
         """The pass after which weights are averaged."""
-        assert self.state is not None
-        averaging = getattr(self._settled("solver"), "averaging", "none")
-        linear = isinstance(self.state.weights, LinearWeights)
-        if averaging in ("none", "auto") or self.n_passes == 1 or not linear:
+        averaging = _averaging(self._used("solver"))
+        if averaging in ("none", "auto") or self._n_passes == 1:
             return np.inf
-        return self.n_passes // 2 if averaging == "suffix" else 0
-
-    def _finished(self) -> State:
-        assert self.state is not None
-        state = _as_after_fit(self.state)
-        if self.mean is not None:
-            state = replace(state, weights=self.mean)
-        return replace(state, curve=np.array(self.curve)).with_told(best_iter=len(self.curve))
+        return self._n_passes // 2 if averaging == "suffix" else 0
 
 
 def _as_after_fit(state: State) -> State:

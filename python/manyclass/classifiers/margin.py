@@ -14,10 +14,9 @@ from manyclass.choosing.choice import Choice, Chosen, Taking
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import batches_plan, check_loop_numbers, told_batches
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import Passes, Unseen
-from manyclass.classifiers.exclusion import Exclude, labels_at
-from manyclass.classifiers.partial_fit import go_on_warm
-from manyclass.classifiers.planner import PlannedCall, Planner, facts_of, resolved
+from manyclass.classifiers.base import Passes, stated
+from manyclass.classifiers.exclusion import Exclude
+from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
@@ -63,11 +62,11 @@ class MarginPlanner(Planner):
             resolve_part("model", own["model"], MARGIN_MODELS, "manyclass.models"),
         )
 
-    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Any, state: State | None) -> State:
+    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`."""
         own = replace(self, parameters=parameters)
         if state is not None:
-            return go_on_warm(own, state, points, watch)
+            return own.go_on_warm(state, points, watch)
         planned = own.plan(facts_of(points))
         return train(None, points, planned.plan, watch).with_told(params=planned.params)
 
@@ -92,12 +91,14 @@ class MarginPlanner(Planner):
         return Planned(plan, told_batches(choice, given, of_solver))
 
 
-def _nothing(points: Points) -> None:
+def _nothing(points: Points) -> Asked:
     """A margin's run is given nothing beside its data."""
+    return Asked()
 
 
 def _gives_probabilities(model: MarginClassifier) -> bool:
-    if model.calibration is None if not hasattr(model, "_weights") else model.calibration_ is None:
+    state: State | None = model.__dict__.get("_state")
+    if (model.calibration if state is None else state.calibration) is None:
         raise AttributeError("MarginClassifier has no probabilities without calibration; set calibration='temperature'")
     return True
 
@@ -261,35 +262,20 @@ class MarginClassifier(LabelClassifier):
         labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
         scores : ndarray of shape (n_samples, k), float32; -inf where exclude leaves fewer than k labels
         """
-        x = self._validated(X)
-        check_number("k", k, low=1, high=len(self.classes_), integer=True)
+        state, x = self._asked(X)
+        check_number("k", k, low=1, high=len(state.classes), integer=True)
 
         def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            found, log_probabilities = self._top_k(some, width)
-            if self.calibration_ is not None:
-                return found, self._stated(log_probabilities).astype(np.float32), np.zeros(len(found))
-            shift = self._weights.log_normalizers(some, n_threads_from(self.n_jobs))
+            found, log_probabilities = self._top_k(state, some, width)
+            shift = state.weights.log_normalizers(some, n_threads_from(self.n_jobs))
             return found, (log_probabilities + shift[:, np.newaxis]).astype(np.float32), shift
 
-        positions, scores, _ = self._best(x, int(k), exclude, best)
-        return labels_at(self.classes_, positions), scores
+        def calibrated(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            found, log_probabilities = self._top_k(state, some, width)
+            return found, stated(state, log_probabilities).astype(np.float32), np.zeros(len(found))
 
-    def evaluate(
-        self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
-    ) -> dict[str, float]:
-        """Return exact means over rows, "error" and "top5_error", and "n_unseen", the rows left out; of an indicator
-        matrix "error", "precision_at_1", "precision_at_3" and "precision_at_5", over the rows that have labels.
-
-        Parameters
-        ----------
-        X, y, sample_weight : data, their labels and weights, as in fit
-        unseen : {"drop", "error"}, default="drop"
-            Rows whose label was not seen in fit are left out, or refused by a ValueError.
-        """
-        found = super().evaluate(X, y, sample_weight, unseen=unseen)
-        if self.calibration_ is None:
-            found.pop("log_loss", None)
-        return found
+        labels, scores, _ = self._best(state, x, int(k), exclude, best if state.calibration is None else calibrated)
+        return labels, scores
 
     # Scores of a margin are no log-probabilities: without calibration there is neither of these.
 

@@ -24,6 +24,8 @@ By minibatches and on pairs (several labels, embeddings, searches, margins) ther
   without they are found anew on the rows of each call before it is trained on (bench/decisions.md).
 
 `half_life` makes old rows fade, for data that drift: see `help(manyclass.training.forgetting)`.
+Threads that train one estimator take turns, a part of a stream at a time; questions, such as `predict`, wait for none
+and are answered by the model that is there when they begin.
 Instead of arrays, X may be a stream of parts: see `help(manyclass.classifiers.streams)`.
 
 Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it
@@ -33,28 +35,19 @@ step size by number, shuffle=False, and a sampler that does not count frequencie
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number
-from manyclass.classifiers.compress import check_not_compressed
-from manyclass.classifiers.data import Known, is_indicator, points_of
-from manyclass.classifiers.planner import Planner
+from manyclass.classifiers.data import is_indicator
 from manyclass.classifiers.runs import is_composed
 from manyclass.classifiers.targets import check_targets, sorted_classes
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import LinearWeights, Matrix
-from manyclass.parts import Parameters
+from manyclass.parts import Parameters, Part
 from manyclass.training.calls import Call
-from manyclass.training.growth import NewFeatures, Starts, check_starts, widened
-from manyclass.training.plan import Watch
+from manyclass.training.growth import Starts, check_starts
 from manyclass.training.state import Points, State
-from manyclass.training.train import train
 
 
 def checked_call(
@@ -72,36 +65,8 @@ def checked_call(
     return Call(int(n_passes), learning_rate, half_life, new_classes)
 
 
-def go_on(
-    planner: Planner,
-    state: State | None,
-    data: tuple[Any, Any, ArrayLike | None],
-    classes: ArrayLike | None,
-    call: Call,
-    new_features: NewFeatures = "error",
-    hashing: FeatureHash | None = None,
-) -> State:
-    """Return the state after a call with X, y and sample_weight; `hashing` is that of a stream which begins."""
-    X, y, sample_weight = data
-    planner.check()
-    check_can_go_on(planner.parameters, state)
-    if state is not None:
-        if planner.several:
-            _check_same_kind(state, y)
-        state = widened(state, X, new_features, planner.caller.name)
-    known = Known(_known(state, classes), state, hashing)
-    weight = planner.parameters["class_weight"]
-    points = points_of(planner.caller, X, y, sample_weight, weight, several=planner.several, known=known)
-    _check_columns(points, classes)
-    found = planner.plan_call(state, points, call)
-    after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
-    if state is None:
-        after = after.with_told(**found.planned.told)
-    return planner.labelled(after, points, state)
-
-
-def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> State:
-    """Make a fit that begins at a model which is not linear of one label a row.
+def check_warm(state: State, points: Points, parameters: Parameters) -> None:
+    """Check a fit that begins at a model which is not linear of one label a row.
 
     Raises
     ------
@@ -121,12 +86,10 @@ def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> 
             f"warm_start is True and y lacks {gone.tolist()[0]!r}, a class of the last fit; this model keeps its "
             "classes: use partial_fit, or set warm_start to False"
         )
-    part = planner.parameters["model"]
-    if getattr(part, "prune", 0) > 0:
-        raise ValueError(f"prune is {part.prune!r}; a fit that begins warm drops no weights: set warm_start to False")
-    call = Call(whole=True)
-    found = planner.plan_call(state, points, call)
-    return train(state, found.points, found.planned.plan, watch, call=call, scaling=found.scaling)
+    model = parameters["model"]
+    prune = model.get_params().get("prune", 0) if isinstance(model, Part) else 0
+    if prune > 0:
+        raise ValueError(f"prune is {prune!r}; a fit that begins warm drops no weights: set warm_start to False")
 
 
 def check_features(state: State, points: Points) -> None:
@@ -137,9 +100,8 @@ def check_features(state: State, points: Points) -> None:
         )
 
 
-def check_can_go_on(parameters: Parameters, state: State | None = None) -> None:
-    """Refuse compressed weights, and parameters that need all rows at once."""
-    check_not_compressed(None if state is None else state.weights, "partial_fit")
+def check_can_go_on(parameters: Parameters) -> None:
+    """Refuse parameters that need all rows at once."""
     if is_composed(parameters):
         name = "calibration" if parameters["n_models"] in (1, "auto") else "n_models"
         raise ValueError(
@@ -155,7 +117,7 @@ def check_can_go_on(parameters: Parameters, state: State | None = None) -> None:
         )
 
 
-def _known(state: State | None, classes: ArrayLike | None) -> NDArray[Any]:
+def known_classes(state: State | None, classes: ArrayLike | None) -> NDArray[Any]:
     """The classes of a call that y need not have."""
     own = np.zeros(0, dtype=np.int64) if state is None else state.classes
     if classes is None:
@@ -167,7 +129,7 @@ def _known(state: State | None, classes: ArrayLike | None) -> NDArray[Any]:
     return sorted_classes(named, own if len(own) else None, "classes")[0]
 
 
-def _check_same_kind(state: State, y: Any) -> None:
+def check_same_kind(state: State, y: Any) -> None:
     """Refuse several labels a row for a model of one, and the reverse."""
     check_targets(y)
     several = is_indicator(y)
@@ -176,34 +138,10 @@ def _check_same_kind(state: State, y: Any) -> None:
         raise ValueError(f"y has {told[several]}; the model was trained with {told[state.several]}")
 
 
-def _check_columns(points: Points, classes: ArrayLike | None) -> None:
+def check_columns(points: Points, classes: ArrayLike | None) -> None:
     """Refuse names of an indicator matrix's columns that are not sorted."""
     if points.several and classes is not None and not np.array_equal(np.asarray(classes), points.classes):
         raise ValueError(
             "classes are not sorted or not distinct; with an indicator matrix y they are the labels of its columns, "
             "in the order of classes_"
         )
-
-
-# What linear models of one label a row share
-
-
-def as_stored(weights: LinearWeights | None, x: Matrix) -> Matrix:
-    """The rows as the weights' storage needs them: sparse data train feature-major weights, dense data others."""
-    if weights is None or weights.sparse == isinstance(x, sp.csr_array):
-        return x
-    return sp.csr_array(x) if weights.sparse else np.ascontiguousarray(x.toarray())  # type: ignore[union-attr]
-
-
-def scaled_for_call(
-    state: State | None, points: Points, *, scales: bool, centre: bool
-) -> tuple[Points, FeatureScaling | None]:
-    """Return the points as training sees them, scaled as those of the model or, of a first call, by its own rows."""
-    weights = None if state is None else state.weights
-    x: Matrix = as_stored(weights, points.x)  # type: ignore[arg-type]
-    scaling = None if state is None else state.history.scaling
-    if scaling is not None:
-        scaling = scaling.widened(x, centre=centre, weights=points.weights)
-    elif scales:  # a stream begins, or a model of an older file goes on
-        scaling = FeatureScaling.of(x, centre=centre, weights=points.weights)
-    return replace(points, x=x if scaling is None else scaling.apply(x)), scaling

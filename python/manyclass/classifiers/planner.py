@@ -7,20 +7,32 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from manyclass.checks import n_threads_from
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.trials import Planned
-from manyclass.classifiers.data import Caller
+from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
+from manyclass.classifiers.compress import check_not_compressed
+from manyclass.classifiers.data import Caller, Known, points_of
+from manyclass.classifiers.partial_fit import (
+    check_can_go_on,
+    check_columns,
+    check_same_kind,
+    check_warm,
+    known_classes,
+)
+from manyclass.model.hashing import FeatureHash
 from manyclass.model.scaling import FeatureScaling
 from manyclass.parts import Parameters
 from manyclass.training.calibration import Calibration
 from manyclass.training.calls import Call
+from manyclass.training.growth import NewFeatures, widened
 from manyclass.training.plan import Watch
+from manyclass.training.start import Start
 from manyclass.training.state import Points, State
+from manyclass.training.train import train
 
 # A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
 # below ROWS_CELLS, which takes a part of the time of a pass.
@@ -34,6 +46,26 @@ class PlannedCall:
     planned: Planned
     points: Points
     scaling: FeatureScaling | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a `fit` was given beside its data, and how its trials fit again.
+
+    Attributes
+    ----------
+    candidates : array-like of shape (n_samples, n_candidates), or None
+        Labels for heads, of a SoftmaxClassifier.
+    start : Start or None
+        First weights, of a linear model of one label a row.
+    tried_rates, loss_of_fit : callable or None
+        Fits of their own, for learning_rate="grid" and for the choice of a model.
+    """
+
+    candidates: ArrayLike | None = None
+    start: Start | None = None
+    tried_rates: TriedRates | None = None
+    loss_of_fit: LossOfFit | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +94,7 @@ class Planner(ABC):
         """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
 
     @abstractmethod
-    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Any, state: State | None) -> State:
+    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """Make one run of a fit.
 
         Parameters
@@ -70,8 +102,7 @@ class Planner(ABC):
         parameters : Parameters
             The parameters of this run: seed, number of models and calibration are its own.
         points, watch : Points and Watch
-        given : object
-            What `fit` was given beside the data.
+        given : Asked
         state : State or None
             What it begins at.
         """
@@ -80,14 +111,56 @@ class Planner(ABC):
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """Return what a call trains with."""
 
-    @property
-    def carries_two(self) -> bool:
-        """Whether the rows of a linear model carry two numbers from pass to pass: a location and a scale."""
-        return False
-
     def changed(self, **values: Any) -> Planner:
         """Return it with other parameters."""
         return replace(self, parameters=self.parameters.changed(**values))
+
+    def go_on(
+        self,
+        state: State | None,
+        data: tuple[Any, Any, ArrayLike | None],
+        call: Call,
+        *,
+        classes: ArrayLike | None = None,
+        new_features: NewFeatures = "error",
+        hashing: FeatureHash | None = None,
+    ) -> State:
+        """Return the state after a call of `partial_fit`.
+
+        Parameters
+        ----------
+        state : State or None
+            What it goes on from.
+        data : tuple
+            X, y and sample_weight.
+        call : Call
+        classes, new_features : what `partial_fit` was given
+        hashing : FeatureHash or None
+            Of the features of a stream that begins.
+        """
+        own, (X, y, sample_weight) = self.parameters, data
+        self.check()
+        check_not_compressed(None if state is None else state.weights, "partial_fit")
+        check_can_go_on(own)
+        if state is not None:
+            if self.several:
+                check_same_kind(state, y)
+            state = widened(state, X, new_features, self.caller.name)
+        known = Known(known_classes(state, classes), state, hashing)
+        points = points_of(self.caller, X, y, sample_weight, own["class_weight"], several=self.several, known=known)
+        check_columns(points, classes)
+        found = self.plan_call(state, points, call)
+        after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
+        if state is None:
+            after = after.with_told(**found.planned.told)
+        return self.labelled(after, points, state)
+
+    def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:
+        """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
+        check_warm(state, points, self.parameters)
+        call = Call(whole=True)
+        found = self.plan_call(state, points, call)
+        return train(state, found.points, found.planned.plan, watch, call=call, scaling=found.scaling)
 
     def labelled(self, state: State, points: Points, before: State | None = None) -> State:
         """Return a state with the number of labels that it predicts, and their threshold.

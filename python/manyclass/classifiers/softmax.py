@@ -12,11 +12,12 @@ from sklearn.utils import Tags
 from manyclass.checks import n_threads_from
 from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
-from manyclass.classifiers.base import Passes
+from manyclass.classifiers.base import Passes, positions_given
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.compress import check_not_compressed
+from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.several_labels import LabelClassifier
-from manyclass.classifiers.softmax_planner import Asked, SoftmaxPlanner
+from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.tuning import tune_learning_rate
 from manyclass.model.scaling import FeatureScaling
@@ -227,19 +228,20 @@ class SoftmaxClassifier(LabelClassifier):
         ----------
         X, y, sample_weight : the training data, as a rule, of one label a row; passed over three to eleven times
         """
-        check_not_compressed(self._weights, "certificate")
-        if not isinstance(self._weights, LinearWeights):
+        state, x = self._asked(X)
+        model, told = state.weights, state.told.params
+        check_not_compressed(model, "certificate")
+        if not isinstance(model, LinearWeights):
             raise ValueError(
                 "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"
             )
-        x, model = self._validated(X), self._weights
-        labels = self._labels_of(y, x)
-        weights = times_class_weight(raw_weights(sample_weight, x.shape[0]), self.class_weight, labels, self.classes_)
+        labels = positions_given(state, y, x)
+        weights = times_class_weight(raw_weights(sample_weight, x.shape[0]), self.class_weight, labels, state.classes)
         rows = counting(weights)
         if rows is not None:
             x, labels, weights = x[rows], labels[rows], taken(weights, rows)
         weights = normalized(weights)
-        if getattr(self.resolved_params_.get("model", self.model), "scaling", "none") == "standard":
+        if getattr(told.get("model", self.model), "scaling", "none") == "standard":
             scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)
             x, model = scaling.apply(x), scaling.unfold(model)
         return duality_gap(
@@ -247,7 +249,7 @@ class SoftmaxClassifier(LabelClassifier):
             x,
             labels,
             weights=weights,
-            alpha=self.resolved_params_.get("alpha", self.alpha),
+            alpha=told.get("alpha", self.alpha),
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )

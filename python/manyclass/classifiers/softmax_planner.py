@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,9 +11,7 @@ from numpy.typing import ArrayLike
 from manyclass.checks import check_flag, check_number
 from manyclass.choosing import costs
 from manyclass.choosing.choice import Choice, Chosen
-from manyclass.choosing.model_trials import LossOfFit
 from manyclass.choosing.planning import (
-    TriedRates,
     as_linear,
     plan_full_passes,
     plan_of_rival,
@@ -23,8 +21,9 @@ from manyclass.choosing.planning import (
 from manyclass.choosing.plans import check_loop_numbers, linear_model, part_of
 from manyclass.choosing.rules import training
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.partial_fit import check_features, go_on_warm, scaled_for_call
-from manyclass.classifiers.planner import PlannedCall, Planner, facts_of, resolved
+from manyclass.classifiers.data import scaled_for_call
+from manyclass.classifiers.partial_fit import check_features
+from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.targets import find_positions, positions_of
 from manyclass.model.mapped import MappedWeights
@@ -43,26 +42,6 @@ from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import check_class_weight
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a `fit` was given beside its data, and how its trials fit again.
-
-    Attributes
-    ----------
-    candidates : array-like of shape (n_samples, n_candidates), or None
-        Labels for heads.
-    start : Start or None
-        First weights.
-    tried_rates, loss_of_fit : callable or None
-        Fits of their own, for learning_rate="grid" and for the choice of a model.
-    """
-
-    candidates: ArrayLike | None = None
-    start: Start | None = None
-    tried_rates: TriedRates | None = None
-    loss_of_fit: LossOfFit | None = None
 
 
 def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: Watch, asked: Asked) -> State:
@@ -115,7 +94,7 @@ class SoftmaxPlanner(Planner):
             return fit_softmax(parameters, own.check(), points, watch, given)
         if points.several or not isinstance(state.weights, LinearWeights):
             refuse_candidates(given.candidates)
-            return go_on_warm(own, state, points, watch)
+            return own.go_on_warm(state, points, watch)
         known = replace(own, parameters=resolved(parameters, state))
         start = warm_start_of(state, points)
         found = fit_softmax(known.parameters, known.check(), points, watch, replace(given, start=start))

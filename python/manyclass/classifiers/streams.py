@@ -20,18 +20,17 @@ takes X of any number of columns, also in `partial_fit` and in predictions.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.choosing import figures
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footprint, bytes_from, fitted_in, measured
-from manyclass.classifiers.partial_fit import go_on
-from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.targets import sorted_classes
 from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
@@ -39,15 +38,15 @@ from manyclass.model.hashing import FeatureHash
 from manyclass.model.kinds import Weights
 from manyclass.model.mapped import MappedWeights
 from manyclass.model.postings import HybridWeights, SparseWeights
-from manyclass.training.calls import Call
-from manyclass.training.growth import NewFeatures
+from manyclass.parts import Parameters, part_name
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
-from manyclass.training.progress import progress_bar
+from manyclass.training.progress import Progress, progress_bar
 from manyclass.training.state import State
 
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
-NO_LABELS = "X has no part with a label; a stream must have one at least, and an iterator is read once"
+Part = tuple[Any, Any, ArrayLike | None]  # X, y and sample_weight
+Step = Callable[[Part, NDArray[np.int64] | None], State]
 INTERRUPTED = "training was interrupted; the model is the one reached so far"
 PEEK = 1000  # rows by which those of a stream are measured
 _END = object()
@@ -90,46 +89,30 @@ def refuse_without_stream(**given: Any) -> None:
 # Parts
 
 
-def numbered_parts(X: Any, n_pass: int) -> Iterator[tuple[int, tuple[Any, ...], NDArray[np.int64] | None]]:
-    """Yield also the numbers of the rows of each part; None where rows of X may come in another order each time."""
+def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Part, NDArray[np.int64] | None]]:
+    """Yield the parts of a pass, each checked to be one, with their places, from 1, and the numbers of their rows.
+
+    The numbers are None where rows of X may come in another order in each pass.
+    """
+    parts: Any = X.read_numbered(n_pass) if isinstance(X, Stream) else iter(X)
     first = 0
-    stream = _Numbered(X, n_pass) if isinstance(X, Stream) else X
-    for number, part in parts_of(stream):
-        n = part[0].shape[0]
-        if isinstance(stream, _Numbered):
-            yield number, part, stream.numbers
-        else:
-            yield number, part, np.arange(first, first + n) if isinstance(X, Sequence) else None
-        first += n
-
-
-class _Numbered:
-    """A pass of a stream as (X, y), with the numbers of the rows of the last part."""
-
-    def __init__(self, stream: Stream, n_pass: int) -> None:
-        self._stream, self._n_pass = stream, n_pass
-        self.numbers = np.zeros(0, dtype=np.int64)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        with closing(cast(Any, self._stream.read_numbered(self._n_pass))) as parts:
-            for X, y, self.numbers in parts:
-                yield X, y
-
-
-def parts_of(X: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yield the parts of a pass with their numbers, from 1, each checked to be one."""
-    parts = X.read() if isinstance(X, Stream) else iter(X)
     try:
-        for number in itertools.count(1):
-            with told_of_part(number):
-                part = next(parts, _END)
-            if part is _END:
+        for place in itertools.count(1):
+            with told_of_part(place):
+                given: Any = next(parts, _END)
+            if given is _END:
                 return
-            if not _is_part(part):
+            numbers: NDArray[np.int64] | None = None
+            if isinstance(X, Stream):
+                *given, numbers = given
+            if not _is_part(given):
                 raise TypeError(
-                    f"part {number} of X is {_shortly(part)}; it must be (X, y) or (X, y, sample_weight), X a matrix"
+                    f"part {place} of X is {_shortly(given)}; it must be (X, y) or (X, y, sample_weight), X a matrix"
                 )
-            yield number, tuple(part)  # type: ignore[arg-type]
+            last = first + np.shape(given[0])[0]
+            numbers = np.arange(first, last) if isinstance(X, Sequence) else numbers
+            first = last
+            yield place, (given[0], given[1], given[2] if len(given) > 2 else None), numbers
     finally:
         if parts is not X and hasattr(parts, "close"):  # a caller's own iterator stays open
             parts.close()
@@ -140,123 +123,131 @@ def _shortly(part: Any) -> str:
 
 
 @contextmanager
-def told_of_part(number: int) -> Iterator[None]:
+def told_of_part(place: int) -> Iterator[None]:
     """Say in an error which part it is of."""
     try:
         yield
     except (ValueError, TypeError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"part {number} of the stream: {error}") from error
+        raise kind(f"part {place} of the stream: {error}") from error
     except OSError as error:
-        error.add_note(f"part {number} of the stream")
+        error.add_note(f"part {place} of the stream")
         raise
 
 
-def has_labels(y: Any) -> bool:
-    """Whether any row has a label; an indicator matrix may have none."""
-    return not is_sparse(y) or y.nnz > 0
+class PartByPart:
+    """Training on the parts of a stream, as long as neither Ctrl-C nor the clock ends it.
+
+    Parameters
+    ----------
+    bounded : Bounded
+        The stream.
+    step : callable
+        Trains on a part, whose rows have these numbers, and returns the state that it reached.
+    bar : Progress
+    max_seconds : float
+        Training ends after the part in which they are over.
+
+    Attributes
+    ----------
+    ended : bool
+        Whether something has ended it.
+    n_visits : int
+        Rows visited so far.
+    heading : str
+        What stands before the progress; a step may set it.
+    """
+
+    def __init__(self, bounded: Bounded, step: Step, bar: Progress, max_seconds: float = np.inf) -> None:
+        self._bounded, self._step, self._bar = bounded, step, bar
+        self._last = time.perf_counter() + max_seconds
+        self.ended, self.n_visits, self.heading = False, 0, ""
+
+    def make_pass(self, n_pass: int = 0) -> float:
+        """Train on each part that has labels; return the mean loss over the rows."""
+        losses: list[float] = []
+        n_rows: list[int] = []
+        try:
+            for place, part, numbers in parts_of(self._bounded.stream, n_pass):
+                if is_sparse(part[1]) and part[1].nnz == 0:  # an indicator matrix without a label
+                    continue
+                self._train(place, part, numbers, losses)
+                n_rows.append(np.shape(part[0])[0])
+                self.n_visits += n_rows[-1]
+                self._bar.set_postfix_str(f"{self.heading}part {place}, loss {losses[-1]:.4f}")
+                self._bar.update(n_rows[-1])
+                self.ended = self.ended or time.perf_counter() >= self._last
+                if self.ended:
+                    break
+        except KeyboardInterrupt:  # while rows were read
+            if not self.n_visits:
+                raise
+            self.ended = True
+            warn_user(INTERRUPTED)
+        if not n_rows and not self.ended:
+            raise ValueError(
+                "X has no part with a label; a stream must have one at least, and an iterator is read once"
+            )
+        return float(np.average(losses, weights=n_rows)) if n_rows else np.nan
+
+    def _train(self, place: int, part: Part, numbers: NDArray[np.int64] | None, losses: list[float]) -> None:
+        def step() -> None:
+            curve = self._step(part, numbers).curve
+            losses.append(float(curve[-1]) if len(curve) else np.nan)
+
+        with told_of_part(place):
+            _check_growth(self._bounded.labels, part[1])
+            self.ended = was_interrupted(step)
+        if self.ended:
+            warn_user(INTERRUPTED)
 
 
-# Training on
+def train_once(bounded: Bounded, step: Step, *, shown: bool) -> None:
+    """Train on each part of a stream, with a bar if it is to be shown; an error leaves what the parts before gave."""
+    with closing(progress_bar(rows_of_stream(bounded.stream), unit="row", shown=shown)) as bar:
+        PartByPart(bounded, step, bar).make_pass()
 
 
-def train_on_stream(
-    planner: Planner,
-    state: State | None,
-    X: Any,
-    classes: ArrayLike | None,
-    max_memory: int | str | None,
-    call: Call,
-    new_features: NewFeatures,
-) -> Iterator[State]:
-    """Yield the state after each part, by calls of `partial_fit`; an error leaves the last one."""
-    allowed, hashing = None, None
-    if max_memory is not None:
-        bounded = within_memory(planner, state, X, classes, max_memory)
-        X, allowed, hashing = bounded.stream, bounded.labels, bounded.hashing
-    n_trained, quiet = 0, planner.changed(verbose=0)  # a bar for each part would be too much
-    n_rows = (X.n_rows or 0) if isinstance(X, Stream) else 0
-    bar = progress_bar(n_rows, unit="row", shown=planner.parameters["verbose"] > 0)
-    try:
-        for number, part in parts_of(X):
-            if not has_labels(part[1]):
-                continue
-            with told_of_part(number):
-                check_growth(allowed, part[1])
-                made: list[State] = []
-
-                def train(before: State | None = state, data: Any = part, made: list[State] = made) -> None:
-                    made.append(go_on(quiet, before, _data_of(data), classes, call, new_features, hashing))
-
-                ended = was_interrupted(train)
-            state = made[0]
-            yield state
-            n_trained += 1
-            bar.set_postfix_str(f"part {number}, loss {state.curve[-1] if len(state.curve) else np.nan:.4f}")
-            bar.update(int(part[0].shape[0]))
-            if ended:
-                warn_user(INTERRUPTED)
-                break
-    except KeyboardInterrupt:  # while rows were read
-        if not n_trained:
-            raise
-        warn_user(INTERRUPTED)
-    finally:
-        bar.close()
-    if not n_trained:
-        raise ValueError(NO_LABELS)
-
-
-def _data_of(part: tuple[Any, ...]) -> tuple[Any, Any, ArrayLike | None]:
-    return part[0], part[1], part[2] if len(part) > 2 else None
+def rows_of_stream(X: Any) -> int:
+    """Return the rows of a pass; 0 where they are unknown."""
+    return (X.n_rows or 0) if isinstance(X, Stream) else 0
 
 
 # Memory
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known of a stream before it is trained on."""
-
-    n_classes: int
-    labels: NDArray[Any] | None
-    several: bool
-    row: float
-    stored: float
-
-
-@dataclass(frozen=True)
 class Bounded:
-    """What there is room for.
+    """A stream, and what there is room for.
 
     Attributes
     ----------
-    stream : Stream
-        With its parts.
+    stream : Stream or other parts
+        With as many rows in a part as there is room for.
     hashing : FeatureHash or None
         Of features; None: they are not hashed.
     labels : ndarray or None
         All that may come; None: any.
     keeps : bool
-        Whether what rows carry from pass to pass is kept.
+        Whether there is room for what rows carry from pass to pass.
     """
 
     stream: Any
-    hashing: FeatureHash | None
-    labels: NDArray[Any] | None
-    keeps: bool
+    hashing: FeatureHash | None = None
+    labels: NDArray[Any] | None = None
+    keeps: bool = True
 
 
 def within_memory(
-    planner: Planner,
+    parameters: Parameters,
     state: State | None,
     X: Any,
     classes: ArrayLike | None,
-    max_memory: int | str,
+    max_memory: int | str | None,
     *,
     copies: int = 2,
 ) -> Bounded:
-    """Find what there is room for.
+    """Find what there is room for; without max_memory, all of it.
 
     Raises
     ------
@@ -264,35 +255,32 @@ def within_memory(
         If nothing tells the classes before they come, the model's size is not known before, or there is too little
         memory.
     """
+    if max_memory is None:
+        return Bounded(X)
     n_bytes = bytes_from(max_memory)
     if not isinstance(X, Stream):
         raise ValueError(
             f"max_memory is {max_memory!r} and X a {type(X).__name__}, whose parts are as large as they are; make X a "
             "manyclass.datasets.Stream"
         )
-    known = _known(state, X, classes)
-    dim = _dim(planner, state, several=known.several)
+    first = next(parts_of(X.with_rows(PEEK)), None)
+    if first is None:
+        raise ValueError("X has no rows")
+    some, y, _ = first[1]
+    labels = _labels(state, classes, X)
+    n_classes = X.n_labels if labels is None else len(labels)
+    assert n_classes is not None
+    dim = _dim(parameters, state, several=is_sparse(y))
     hashing = None if state is None else state.hashing
     n_features = X.n_features if hashing is None else hashing.n_rows
-    found = Footprint(n_features, known.n_classes, copies, dim, known.row, known.stored, X.window)
+    found = Footprint(n_features, n_classes, copies, dim, *measured(some, y), X.window)
     most = X.rows if X.rows_given else MOST_ROWS // X.window
     for_rows = CARRIED * (X.n_rows or 0)
     keeps = 0 < for_rows <= FOR_CARRIED * n_bytes and n_bytes - for_rows >= found.least()
     rows, features = fitted_in(found, n_bytes - keeps * for_rows, most, max_memory, may_hash=state is None)
     if features is not None:
         hashing = FeatureHash(features)
-    return Bounded(X.with_rows(rows, X.window), hashing, known.labels, keeps)
-
-
-def _known(state: State | None, X: Stream, classes: ArrayLike | None) -> _Known:
-    first = next(parts_of(X.with_rows(PEEK)), None)
-    if first is None:
-        raise ValueError("X has no rows")
-    some, y = first[1][:2]
-    labels = _labels(state, classes, X)
-    n_classes = X.n_labels if labels is None else len(labels)
-    assert n_classes is not None
-    return _Known(n_classes, labels, is_sparse(y), *measured(some, y))
+    return Bounded(X.with_rows(rows, X.window), hashing, labels, keeps)
 
 
 def _labels(state: State | None, classes: ArrayLike | None, X: Stream) -> NDArray[Any] | None:
@@ -307,12 +295,11 @@ def _labels(state: State | None, classes: ArrayLike | None, X: Stream) -> NDArra
     return own
 
 
-def _dim(planner: Planner, state: State | None, *, several: bool) -> int | None:
+def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int | None:
     """Length of embeddings, None of a linear model; raises ValueError for models whose size depends on the rows."""
     weights: Weights | None = None if state is None else state.weights
-    chosen = planner.check()
-    named = getattr(getattr(chosen, "model", None), "name", None)
-    if weights is None and named is None and several:
+    named = part_name(parameters.get("model", "linear"))
+    if weights is None and named == "auto" and several:
         named = "hybrid"
     if named in ("sparse", "hybrid") or isinstance(weights, SparseWeights | HybridWeights):
         raise ValueError(
@@ -322,7 +309,7 @@ def _dim(planner: Planner, state: State | None, *, several: bool) -> int | None:
     if isinstance(weights, MappedWeights):
         return weights.n_hidden if weights.embeddings.size else None
     if named == "embedding":
-        return default_dim(planner.parameters)
+        return default_dim(parameters)
     return None
 
 
@@ -331,7 +318,7 @@ def default_dim(parameters: Mapping[str, Any]) -> int:
     return figures.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
 
 
-def check_growth(allowed: NDArray[Any] | None, y: Any) -> None:
+def _check_growth(allowed: NDArray[Any] | None, y: Any) -> None:
     """Raise ValueError for a part that brings classes which `max_memory` did not count."""
     if allowed is None or is_sparse(y):
         return

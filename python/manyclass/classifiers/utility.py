@@ -15,9 +15,9 @@ from manyclass.choosing.choice import Choice, Chosen
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import check_loop_numbers, part_of, utility_plan
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import LinearClassifier, Passes
-from manyclass.classifiers.partial_fit import scaled_for_call
-from manyclass.classifiers.planner import PlannedCall, Planner, facts_of
+from manyclass.classifiers.base import LinearClassifier, Passes, positions_given
+from manyclass.classifiers.data import scaled_for_call
+from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of
 from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
@@ -68,11 +68,6 @@ def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
 class UtilityPlanner(Planner):
     """Of AugmentReduceClassifier."""
 
-    @property
-    def carries_two(self) -> bool:
-        """See `Planner`: of Gumbel noise q is known but for one number."""
-        return bool(self.parameters["noise"] != "gumbel")
-
     def check(self) -> ChosenUtility:
         """See `Planner`."""
         own = self.parameters
@@ -108,11 +103,9 @@ class UtilityPlanner(Planner):
             posterior,
         )
 
-    def run(
-        self, parameters: Parameters, points: Points, watch: Watch, given: Start | None, state: State | None
-    ) -> State:
+    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`."""
-        own, start = replace(self, parameters=parameters), given
+        own, start = replace(self, parameters=parameters), given.start
         if start is None and state is not None:
             start = warm_start_of(state, points)
         plan = own.plan(facts_of(points))
@@ -256,10 +249,6 @@ class AugmentReduceClassifier(LinearClassifier):
 
     _planner = UtilityPlanner
 
-    @property
-    def _variances(self) -> Floats | None:
-        return self._fitted.variances
-
     def __init__(
         self,
         *,
@@ -340,7 +329,7 @@ class AugmentReduceClassifier(LinearClassifier):
         named = {"coef_init": coef_init, "intercept_init": intercept_init}
         passes = Passes(callback, max_seconds, checkpoint, every, resume)
 
-        def start(points: Points) -> Start | None:
+        def asked(points: Points) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             found = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             given = (callback, max_seconds, found, checkpoint, self._warm_state())
@@ -348,9 +337,9 @@ class AugmentReduceClassifier(LinearClassifier):
                 raise ValueError(
                     "posterior='gaussian' knows no callback, max_seconds, coef_init or checkpoint; they must be None"
                 )
-            return found
+            return Asked(start=found)
 
-        return self._fit((X, y, sample_weight), start, passes, named, classes=classes, max_memory=max_memory)
+        return self._fit((X, y, sample_weight), asked, passes, named, classes=classes, max_memory=max_memory)
 
     @property
     def elbo_curve_(self) -> Doubles:
@@ -372,15 +361,15 @@ class AugmentReduceClassifier(LinearClassifier):
         -------
         float
         """
-        if self._variances is not None:
+        state, x = self._asked(X)
+        if state.variances is not None:
             raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")
         if self.noise == "gumbel":
-            return -self.evaluate(X, y)["log_loss"]
-        x = self._validated(X)
-        labels, family = self._labels_of(y, x), family_of(Parameters.of(self), len(self.classes_))
+            return -self._evaluated(state, x, y, None, "drop")["log_loss"]
+        labels, family = positions_given(state, y, x), family_of(Parameters.of(self), len(state.classes))
         total = 0.0
         n_threads = n_threads_from(self.n_jobs)
-        for first, scores in self._weights.score_tiles(x, n_threads):
+        for first, scores in state.weights.score_tiles(x, n_threads):
             some = labels[first : first + len(scores)]
             total += float(best_bounds(self.noise, scores, some, family, n_threads).sum())
         return total / max(1, len(labels))
@@ -388,19 +377,19 @@ class AugmentReduceClassifier(LinearClassifier):
     @property
     def coef_var_(self) -> Floats:
         """Posterior variances of the weights, (n_classes, n_features), float32; a view. With posterior="gaussian"."""
-        if self._variances is None:
+        state = self._fitted
+        if state.variances is None:
             raise AttributeError(f"coef_var_ needs posterior='gaussian'; it is {self.posterior!r}")
-        return LinearWeights(self._variances, self._weights.intercept, self._weights.sparse).coef
+        return LinearWeights(state.variances, state.weights.intercept, state.weights.sparse).coef
 
-    def _predictive(self, x: Matrix) -> Iterator[tuple[int, Doubles]]:
+    def _predictive(self, state: State, x: Matrix) -> Iterator[tuple[int, Doubles]]:
         """Posterior-mean probabilities of all classes, some points at a time; the same draws at every call."""
-        means, variances = self._fitted.weights, self._fitted.variances
-        assert isinstance(means, LinearWeights)
-        assert variances is not None
+        assert isinstance(state.weights, LinearWeights)
+        assert state.variances is not None
         return predictive_tiles(
             self.noise,
-            means,
-            variances,
+            state.weights,
+            state.variances,
             x,
             n_draws=self._n_draws(),
             seed=0,
@@ -410,45 +399,42 @@ class AugmentReduceClassifier(LinearClassifier):
     def _n_draws(self) -> int:
         return 32 if isinstance(self.posterior, str) else int(self.posterior.get_params()["n_draws"])
 
-    def _log_probabilities(self, x: Matrix) -> Doubles:
-        if self._variances is not None:
-            p = np.concatenate([p for _, p in self._predictive(x)])
+    def _log_probabilities(self, state: State, x: Matrix) -> Doubles:
+        if state.variances is not None:
+            p = np.concatenate([p for _, p in self._predictive(state, x)])
             with np.errstate(divide="ignore"):
                 np.log(p, out=p)
             return p
         if self.noise == "gumbel":
-            return super()._log_probabilities(x)
+            return super()._log_probabilities(state, x)
         n_threads = n_threads_from(self.n_jobs)
-        psi = below_the_best(self._weights.scores(x, n_threads))
+        psi = below_the_best(state.weights.scores(x, n_threads))
         log_p: Doubles = _core.utility_probabilities(noise=self.noise, psi=psi, log=True, n_threads=n_threads)
         return log_p
 
-    def _log_losses(self, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
-        if self._variances is None:
-            weights, scale = self._weights.scaled(factor)
+    def _log_losses(self, state: State, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
+        if state.variances is None:
+            weights, scale = state.weights.scaled(factor)
             return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale, self.noise)
         losses, ranks = [], []
-        for first, p in self._predictive(x):
+        for first, p in self._predictive(state, x):
             own = np.take_along_axis(p, labels[first : first + len(p), np.newaxis], axis=1)
             losses.append(-np.log(np.maximum(own[:, 0], np.finfo(np.float64).tiny)))
             ranks.append((p > own).sum(axis=1))
         return np.concatenate(losses), np.concatenate(ranks).astype(np.int32)
 
-    def _top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats]:
-        if self._variances is None:
-            return self._weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
+    def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
+        if state.variances is None:
+            return state.weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
         classes, log_p = [], []
-        for _, p in self._predictive(x):
+        for _, p in self._predictive(state, x):
             best = np.argsort(-p, axis=1, kind="stable")[:, :k]
             classes.append(best.astype(np.int32))
             with np.errstate(divide="ignore"):
                 log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
         return np.concatenate(classes), np.concatenate(log_p)
 
-    def _draws_by_place(self) -> bool:
-        return self._variances is not None
-
-    def _not_softmax(self) -> str:
-        if self._variances is not None:
+    def _not_softmax(self, state: State) -> str:
+        if state.variances is not None:
             return "posterior is 'gaussian', whose predictions average over draws of all scores"
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"

@@ -28,7 +28,7 @@ from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import TextVectorizer, first_label, l2_normalize
 
 DATA = "the data, in a form that --help explains below; - is stdin"
-EXPLAINED = """forms of data (plain, .gz or .xz; guessed from the name and the first line, or named by --format):
+EXPLAINED = """forms of data (plain or compressed; guessed from the name and the first line, or named by --format):
   xmc       the extreme classification repository's: lines `l1,l2,... j:v j:v ...`, optional first line `N D L`
   svmlight  lines `label j:v j:v ...`, the first feature having number 1
   csv, tsv  a table whose first line names the columns: numeric features, or text (--text-column), and labels

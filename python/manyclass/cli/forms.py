@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,9 +14,8 @@ from numpy.typing import NDArray
 from manyclass.checks import n_threads_from
 from manyclass.cli.sources import LABEL, Source
 from manyclass.datasets import load_csr, load_xmc
-from manyclass.datasets.xmc import parse_xmc
-
-_CANONICAL = re.compile(r"0|-?[1-9]\d{0,17}")  # integers that are written in one way, and fit into 64 bits
+from manyclass.datasets.tables import all_integers
+from manyclass.datasets.xmc import Layout, parse_xmc
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,9 @@ def read_xmc(source: Source, how: Sparse) -> Records:
     else:
         if how.cache:
             raise ValueError(f"--cache needs a file; {source.name} is none")
-        raw = np.frombuffer(source.content, np.uint8)
-        threads = n_threads_from(how.n_jobs)
-        X, Y = parse_xmc(raw, source.name, how.header, not one_based, how.n_features, None, threads)
+        raw = np.frombuffer(source.read(), np.uint8)
+        layout = Layout(how.header, not one_based, how.n_features, None, n_threads_from(how.n_jobs))
+        X, Y = parse_xmc(raw, source.name, layout)
     return Records(X, Y, np.arange(Y.shape[1]), one_based)
 
 
@@ -115,9 +113,8 @@ def read_svmlight(source: Source, how: Sparse) -> Records:
             lines[at] = b"0" + b" " * (len(field) - 1) + line[len(field) :]
     Y, labels = label_columns(found, source.name, None)
     raw = np.frombuffer(b"\n".join(lines), np.uint8)
-    threads = n_threads_from(how.n_jobs)
     n_columns = None if how.n_features is None else how.n_features + (how.one_based is not False)
-    X, _ = parse_xmc(raw, source.name, False, True, n_columns, None, threads)
+    X, _ = parse_xmc(raw, source.name, Layout(False, True, n_columns, None, n_threads_from(how.n_jobs)))
     lowest = int(X.indices.min(initial=np.iinfo(np.int32).max))
     one_based = lowest > 0 if how.one_based is None else how.one_based
     if one_based and lowest == 0:
@@ -198,7 +195,7 @@ def label_columns(
             raise ValueError(f"{where}: the label {twice!r} occurs twice in a row")
     flat: Any = list(itertools.chain.from_iterable(found))
     # Sorted as Python's str, not as NumPy's, so that a name of a thousand letters costs the others nothing.
-    numbers = bool(flat) and all(_CANONICAL.fullmatch(label) for label in flat)
+    numbers = bool(flat) and all_integers(flat)
     distinct = sorted(set(map(int, flat)) if numbers else set(flat))
     column = {str(label): at for at, label in enumerate(distinct)}
     indptr = np.concatenate([[0], np.cumsum([len(own) for own in found], dtype=np.int64)])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
+import contextlib
+import io
 import os
 import re
 import sys
-import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import IO
+
+from manyclass.compressed import decompressed, opened, without_suffix
 
 STDIN = "-"
 FORMS = ("xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary")
@@ -21,7 +23,6 @@ BY_SUFFIX = {
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
 }
-PACKED: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 HEAD = 1 << 16  # bytes by which the form is guessed
 LABEL = "__label__"  # before a label in fastText's form
 _XMC = re.compile(r"\s*(\d+(,\d+)*)?(\s+\d+:\S*)*\s*")
@@ -65,23 +66,22 @@ class Source:
         """What messages call it."""
         return "<stdin>" if self.path == STDIN else self.path
 
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Give the bytes as an open file, decompressed; errors are those of `manyclass.compressed`."""
+        with opened(self.path) if self.content is None else decompressed(io.BytesIO(self.content), self.name) as file:
+            yield file
+
     def read(self, size: int = -1) -> bytes:
         """Return the bytes, or the first of them, decompressed.
 
         Raises
         ------
         ValueError
-            If the file is not of the compressed kind that its name tells, or ends early.
+            If the file is not of the compressed kind that its name tells, is damaged or ends early.
         """
-        if self.content is not None:
-            return self.content if size < 0 else self.content[:size]
-        suffix = os.path.splitext(self.path)[1]
-        opener = PACKED.get(suffix, open)
-        try:
-            with opener(self.path, "rb") as file:
-                return bytes(file.read(size))
-        except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise ValueError(f"{self.name}: not a complete {suffix[1:]} file: {error}") from error
+        with self.opened() as file:
+            return bytes(file.read(size))
 
     def text(self) -> str:
         """Return all of it as text.
@@ -111,10 +111,7 @@ class Source:
         ValueError
             If nothing tells.
         """
-        plain = self.path
-        if os.path.splitext(plain)[1] in PACKED:
-            plain = os.path.splitext(plain)[0]
-        suffix = os.path.splitext(plain)[1].lower()
+        suffix = without_suffix(self.path).suffix.lower()
         if self.content is None and is_safetensors(self.path):
             return "binary"
         if suffix in BY_SUFFIX:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from manyclass.cli.data import NOTES, features, rows_of
 from manyclass.cli.forms import lines_of
 from manyclass.cli.messages import note
-from manyclass.cli.sources import BY_SUFFIX, PACKED, Source
-from manyclass.datasets import Stream
-from manyclass.datasets.stream import files_of, form_of_files
+from manyclass.cli.sources import BY_SUFFIX, Source
+from manyclass.compressed import without_suffix
+from manyclass.datasets.stream import Stream, files_of, form_of_files
 
 FORMS = {
     "xmc": "xmc",
@@ -165,8 +165,8 @@ def _is_svmlight(args: argparse.Namespace, files: Sequence[Path]) -> bool:
     """Whether the first feature has number 1; the labels must be integers, of which the stream's reader knows."""
     if args.format != "auto":
         return bool(args.format == "svmlight")
-    plain = [file.with_suffix("") if file.suffix in PACKED else file for file in files]
-    return getattr(args, "form", None) == "svmlight" or all(BY_SUFFIX.get(file.suffix) == "svmlight" for file in plain)
+    suffixes = (without_suffix(file).suffix.lower() for file in files)
+    return getattr(args, "form", None) == "svmlight" or all(BY_SUFFIX.get(one) == "svmlight" for one in suffixes)
 
 
 def labels_in(stream: Stream) -> NDArray[Any]:

@@ -1,20 +1,17 @@
-"""Tables with a line of column names, by pandas: numeric features or columns of text, and a column of labels."""
+"""Tables with a line of column names: numeric features or columns of text, and a column of labels."""
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
 import numpy as np
 
 from manyclass.cli.forms import Records, label_columns, split_labels
 from manyclass.cli.sources import Source
+from manyclass.datasets.tables import LABEL_COLUMN, cells_of, library
 
-LABEL_COLUMN = "label"  # where no other is named
-LARGEST = float(np.finfo(np.float32).max)
+ROWS = 65_536  # that are parsed at once
 
 
 @dataclass(frozen=True)
@@ -52,102 +49,45 @@ def read_table(source: Source, delimiter: str, columns: Columns) -> Records:
     ValueError
         If a column is missing, or a cell is no number, with the file and the line.
     """
-    pandas = _pandas()
-    raw = source.read().rstrip(b"\r\n") + b"\n"
-    options: dict[str, Any] = {"sep": delimiter, "encoding": "utf-8-sig", "keep_default_na": False}
-    names = _read(pandas, source, raw, nrows=0, **options).columns.tolist()
+    pandas = library("pandas")
+    with source.opened() as file, cells_of(file, source.name, delimiter) as cells:
+        label, numeric = _chosen(source.name, cells.columns, columns)
+        try:
+            blocks = list(cells.blocks([] if columns.text else numeric, ROWS))
+        except ValueError as error:
+            if str(error).endswith("is not a finite number"):
+                raise ValueError(f"{error} (name columns of text by --text-column)") from error
+            raise
+    texts = {name: [cell for _, some in blocks for cell in some[name]] for name in {*columns.text, label or ""} if name}
+    n_rows = sum(len(X) for X, _ in blocks)
+    cells_of_labels = [""] * n_rows if label is None else texts[label]
+    found = [split_labels(cell, columns.separator) for cell in cells_of_labels]
+    Y, labels = label_columns(found, source.name, range(2, n_rows + 2))
+    if columns.text:
+        parts = zip(*(texts[name] for name in columns.text), strict=True)
+        return Records([" ".join(part) for part in parts], Y, labels)
+    X = np.concatenate([np.empty((0, len(numeric)), np.float32), *(X for X, _ in blocks)])
+    return Records(pandas.DataFrame(X, columns=numeric), Y, labels)
+
+
+def _chosen(name: str, names: Sequence[str], columns: Columns) -> tuple[str | None, list[str]]:
+    """Return the column of labels, if there is one to read, and those of features; raises as `read_table` does."""
     label = columns.label if columns.label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
     if columns.need_label and label is None:
         raise ValueError(
-            f"{source.name}: no column is named {LABEL_COLUMN!r}; name it by --label-column, one of {_listed(names)}"
+            f"{name}: no column is named {LABEL_COLUMN!r}; name it by --label-column, one of {_listed(names)}"
         )
     needed = [*columns.text] if columns.text else [*(columns.features or [])]
     labelled = label is not None and (columns.need_label or label in names)
-    for name in [*needed, *([label] if labelled else [])]:
-        if name not in names:
-            raise ValueError(f"{source.name}: there is no column {name!r}; it has {_listed(names)}")
-    numeric = needed or [name for name in names if name != label]
+    for wanted in [*needed, *([label] if labelled else [])]:
+        if wanted not in names:
+            raise ValueError(f"{name}: there is no column {wanted!r}; it has {_listed(names)}")
+    numeric = needed or [one for one in names if one != label]
     if not numeric:
-        raise ValueError(f"{source.name}: there is no column but {label!r}; features or a --text-column are needed")
-    # All columns are read, because pandas counts the cells of a line only then.
-    types: dict[str, Any] = dict.fromkeys(names, str)
-    if not columns.text:
-        types |= dict.fromkeys(numeric, np.float64)
-    try:
-        # A blank line is a row of empty cells, so that lines can be counted; cells that a line lacks are empty, too.
-        frame = _read(pandas, source, raw, dtype=types, skip_blank_lines=False, **options)
-    except (ValueError, OverflowError) as error:
-        if str(error).startswith(source.name):
-            raise
-        _tell_where(pandas, source, raw, options, numeric, columns, error)
-    if not columns.text and not (np.abs(frame[numeric].to_numpy()) <= LARGEST).all():
-        _tell_where(pandas, source, raw, options, numeric, columns, None)
-    cells = frame[label].tolist() if labelled else [""] * len(frame)
-    found = [split_labels(str(cell), columns.separator) for cell in cells]
-    Y, labels = label_columns(found, source.name, range(2, len(found) + 2))
-    if columns.text:
-        parts = zip(*(frame[name].astype(str).tolist() for name in columns.text), strict=True)
-        return Records([" ".join(cells) for cells in parts], Y, labels)
-    return Records(frame[numeric].astype(np.float32), Y, labels)
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("tables need pandas: pip install 'manyclass[tables]'") from error
-    return pandas
+        raise ValueError(f"{name}: there is no column but {label!r}; features or a --text-column are needed")
+    return (label if labelled else None), numeric
 
 
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} others" if len(names) > 20 else "")
-
-
-def _read(pandas: Any, source: Source, raw: bytes, **options: Any) -> Any:
-    """pandas' reader, with the name of the file and the line in its messages."""
-    try:
-        return pandas.read_csv(io.BytesIO(raw), **options)
-    except pandas.errors.EmptyDataError as error:
-        raise ValueError(f"{source.name}: it is empty; the first line must name the columns") from error
-    except pandas.errors.ParserError as error:
-        wrong = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-        if wrong:
-            message = f"{source.name}:{wrong[2]}: there are {wrong[3]} cells; the columns are {wrong[1]}"
-            raise ValueError(message) from error
-        raise ValueError(f"{source.name}: {error}") from error
-    except UnicodeDecodeError as error:
-        source.text()  # which says where
-        raise ValueError(f"{source.name}: {error}") from error
-
-
-def _tell_where(
-    pandas: Any,
-    source: Source,
-    raw: bytes,
-    options: dict[str, Any],
-    numeric: Sequence[str],
-    columns: Columns,
-    error: BaseException | None,
-) -> NoReturn:
-    """Read the table again as text, and raise for the first cell that is no number."""
-    frame = _read(pandas, source, raw, dtype=str, skip_blank_lines=False, **options)
-    numbers = [frame.columns.get_loc(name) for name in ([] if columns.text else numeric)]
-    cells = frame.to_numpy(dtype=object)
-    line = 2  # behind the names of the columns
-    for row in range(len(cells)):
-        for at in numbers:
-            if not _is_number(cells[row, at]):
-                raise ValueError(
-                    f"{source.name}:{line}: {cells[row, at]!r} in column {frame.columns[at]!r} is not a finite number "
-                    "(name columns of text by --text-column)"
-                )
-        line += 1 + sum(str(cell).count("\n") for cell in cells[row])
-    raise ValueError(f"{source.name}: {error}")
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return abs(float(cell)) <= LARGEST
-    except ValueError:
-        return False

@@ -17,8 +17,7 @@ from manyclass.choosing.planning import plan_points
 from manyclass.choosing.plans import linear_model
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import caller_of, planner_of
-from manyclass.classifiers.data import indicator_lists, is_indicator, labels_of_columns
-from manyclass.classifiers.partial_fit import as_stored
+from manyclass.classifiers.data import as_stored, indicator_lists, is_indicator, labels_of_columns
 from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.targets import check_targets, find_positions, sorted_classes
 from manyclass.dask.merging import coupling_of

@@ -1,8 +1,4 @@
-"""CSR matrices in one binary file that is mapped, not read.
-
-The file is a safetensors file, whose library checks its header and its length. Arrays are mapped here, because the
-library would copy them.
-"""
+"""CSR matrices in one binary file, a safetensors file, that is mapped, not read."""
 
 from __future__ import annotations
 
@@ -16,15 +12,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from scipy import sparse
 
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core, require_csr
-from manyclass.model.tensor_file import check_regular, write_tensors
+from manyclass.model.tensor_file import TensorFile, check_regular, open_tensors, write_tensors
 
 _FORMAT = "manyclass csr 1"
-_DTYPES = {"F32": "<f4", "F64": "<f8", "I8": "<i1", "I32": "<i4", "I64": "<i8", "BOOL": "?"}
+_PARTS = ("data", "indices", "indptr")
+DTYPES = ("float32", "float64", "int8", "int32", "int64", "bool")  # of values
+
+Shapes = dict[str, tuple[int, int]]  # of "X" and, where there are labels, "Y"
 
 
 def save_csr(path: str | os.PathLike[str], X: sparse.csr_array, Y: sparse.csr_array | None = None) -> None:
@@ -51,7 +49,7 @@ def save_csr(path: str | os.PathLike[str], X: sparse.csr_array, Y: sparse.csr_ar
     OSError
         If the file cannot be written; an older file of this name stays as it was.
     """
-    _save(path, X, Y, {})
+    write_matrices(path, X, Y, {})
 
 
 def load_csr(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None]:
@@ -79,134 +77,89 @@ def load_csr(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr
     OSError
         If the file cannot be read.
     """
-    return _load(path)[:2]
+    return read_matrices(path)[:2]
 
 
-def _save(
+def write_matrices(
     path: str | os.PathLike[str], X: sparse.csr_array, Y: sparse.csr_array | None, metadata: Mapping[str, str]
 ) -> None:
-    tensors: dict[str, NDArray[np.generic]] = {}
-    shapes: dict[str, tuple[int, int]] = {}
-    for name, matrix in (("X", X), ("Y", Y)):
-        if matrix is None:
-            continue
+    """Do what `save_csr` does, with more metadata."""
+    matrices = {"X": X} if Y is None else {"X": X, "Y": Y}
+    for name, matrix in matrices.items():
         require_csr(name, matrix)
-        dtypes = [np.dtype(d).name for d in _DTYPES.values()]
-        if matrix.data.dtype.name not in dtypes:
-            raise ValueError(f"{name} has dtype {matrix.data.dtype}; it must be one of {', '.join(dtypes)}")
-        for part in ("indptr", "indices", "data"):
-            tensors[f"{name}.{part}"] = np.ascontiguousarray(getattr(matrix, part))
-        shapes[name] = (int(matrix.shape[0]), int(matrix.shape[1]))
-    if Y is not None and shapes["X"][0] != shapes["Y"][0]:
-        raise ValueError(f"X has {shapes['X'][0]} rows, Y has {shapes['Y'][0]}")
-
+        if matrix.data.dtype.name not in DTYPES:
+            raise ValueError(f"{name} has dtype {matrix.data.dtype}; it must be one of {', '.join(DTYPES)}")
+    if Y is not None and X.shape[0] != Y.shape[0]:
+        raise ValueError(f"X has {X.shape[0]} rows, Y has {Y.shape[0]}")
+    tensors = {
+        f"{name}.{part}": np.ascontiguousarray(getattr(matrix, part))
+        for name, matrix in matrices.items()
+        for part in reversed(_PARTS)
+    }
+    shapes = {name: [int(size) for size in matrix.shape] for name, matrix in matrices.items()}
     write_tensors(path, tensors, {"format": _FORMAT, "shapes": json.dumps(shapes), **metadata})
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Where the arrays of a file stand, checked against its shapes.
+def read_matrices(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
+    """Return what `load_csr` does, and the metadata of the file."""
+    file, shapes = _opened(path)
+    matrices: dict[str, sparse.csr_array] = {}
+    with _corrupt(file):
+        for key, shape in shapes.items():
+            # One map per array: SciPy copies views that are a small part of their base.
+            data, indices, indptr = (file.map(f"{key}.{part}") for part in _PARTS)
+            _check_offsets(file, key, indptr)
+            matrices[key] = sparse.csr_array((data, indices, indptr), shape=shape)
+            matrices[key].check_format(full_check=True)
+    return matrices["X"], matrices.get("Y"), file.metadata
 
-    Attributes
-    ----------
-    name : str
-        The file.
-    metadata : dict of str to str
-    shapes : dict of str to (int, int)
-        Of "X" and, where there are labels, "Y".
-    arrays : dict of str to (dtype, int, int)
-        By "X.indptr" and so on: type, length and first byte.
+
+def _opened(path: str | os.PathLike[str]) -> tuple[TensorFile, Shapes]:
+    """Read a header; raises ValueError for that of another kind of file, or one that does not fit its shapes."""
+    check_regular(path)
+    try:
+        file = open_tensors(path)
+    except ValueError as error:
+        name = os.fspath(path)
+        raise ValueError(f"{name}: not a binary CSR file, or one that is truncated: {error}") from error
+    if file.metadata.get("format") != _FORMAT:
+        found = file.metadata.get("format")
+        raise ValueError(f"{file.path}: not a binary CSR file: its format is {found!r}, it must be {_FORMAT!r}")
+    with _corrupt(file):
+        shapes = {key: (rows, columns) for key, (rows, columns) in json.loads(file.metadata["shapes"]).items()}
+        for key, shape in shapes.items():
+            for size in shape:
+                check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
+        if shapes.keys() not in ({"X"}, {"X", "Y"}) or len({rows for rows, _ in shapes.values()}) > 1:
+            raise ValueError(f"its shapes are {shapes}")
+        for key, (rows, _) in shapes.items():
+            entries = [file.entries[f"{key}.{part}"] for part in _PARTS]
+            for part, (dtype, _, _) in zip(_PARTS, entries, strict=True):
+                if dtype.name not in (DTYPES if part == "data" else ("int32", "int64")):
+                    raise ValueError(f"{key}.{part} has dtype {dtype}")
+            n_data, n_indices, n_offsets = (size for _, (size,), _ in entries)
+            if n_offsets != rows + 1 or n_data != n_indices:
+                raise ValueError(f"{key} has {rows} rows, {n_offsets} offsets, {n_indices} indices, {n_data} values")
+    return file, shapes
+
+
+def _check_offsets(file: TensorFile, key: str, offsets: NDArray[Any]) -> None:
+    """Raise ValueError for offsets that decrease or lead out of the arrays; SciPy looks at no more than the last.
+
+    Those of some rows may begin anywhere.
     """
-
-    name: str
-    metadata: dict[str, str]
-    shapes: dict[str, tuple[int, int]]
-    arrays: dict[str, tuple[np.dtype[Any], int, int]]
-
-    @classmethod
-    def of(cls, name: str) -> _Layout:
-        """Read a header; raises ValueError for that of another kind of file, or one that does not fit its shapes."""
-        metadata, header, start = _header(name)
-        with _corrupt(name):
-            shapes = {key: _shape(key, shape) for key, shape in json.loads(metadata["shapes"]).items()}
-            if shapes.keys() not in ({"X"}, {"X", "Y"}) or len({rows for rows, _ in shapes.values()}) > 1:
-                raise ValueError(f"its shapes are {shapes}")
-            arrays = {}
-            for key, (rows, _) in shapes.items():
-                parts = {f"{key}.{part}": header[f"{key}.{part}"] for part in ("data", "indices", "indptr")}
-                for part, entry in parts.items():
-                    dtype, (size,) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"]
-                    arrays[part] = dtype, size, start + entry["data_offsets"][0]
-                    if not part.endswith("data") and dtype not in (np.int32, np.int64):
-                        raise ValueError(f"{part} has dtype {dtype}")
-                n_data, n_indices, n_offsets = (arrays[part][1] for part in parts)
-                if n_offsets != rows + 1 or n_data != n_indices:
-                    raise ValueError(
-                        f"{key} has {rows} rows, {n_offsets} offsets, {n_indices} indices, {n_data} values"
-                    )
-        return cls(name, metadata, shapes, arrays)
-
-    def check_offsets(self, key: str, offsets: NDArray[Any]) -> None:
-        """Raise ValueError for offsets that decrease or lead out of the arrays; SciPy looks at no more than the last.
-
-        Those of some rows may begin anywhere.
-        """
-        if offsets[0] < 0 or np.any(offsets[1:] < offsets[:-1]) or offsets[-1] > self.arrays[f"{key}.indices"][1]:
-            raise ValueError(f"the offsets of {key} decrease or are out of range")
+    n_entries = file.entries[f"{key}.indices"][1][0]
+    if offsets[0] < 0 or np.any(offsets[1:] < offsets[:-1]) or offsets[-1] > n_entries:
+        raise ValueError(f"the offsets of {key} decrease or are out of range")
 
 
 @contextlib.contextmanager
-def _corrupt(name: str) -> Iterator[None]:
+def _corrupt(file: TensorFile) -> Iterator[None]:
     """Make what a wrong file leads to a ValueError with its name."""
     try:
         yield
     except (KeyError, ValueError, TypeError, OverflowError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{name}: the matrices of this binary CSR file are corrupt: {error}") from error
-
-
-def _shape(key: str, shape: Any) -> tuple[int, int]:
-    """The numbers of rows and columns that a file tells."""
-    rows, columns = shape
-    for value in (rows, columns):
-        check_number(f"the shape of {key}", value, low=0, high=np.iinfo(np.int64).max, integer=True)
-    return rows, columns
-
-
-def _load(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, sparse.csr_array | None, dict[str, str]]:
-    layout = _Layout.of(os.fspath(path))
-
-    def mapped(array: str) -> NDArray[np.generic]:
-        dtype, size, offset = layout.arrays[array]
-        if size == 0:
-            return np.empty(0, dtype)  # an empty map does not exist
-        # One map per array: SciPy copies views that are a small part of their base.
-        return np.asarray(np.memmap(layout.name, dtype, "r", offset, (size,)))
-
-    matrices: dict[str, sparse.csr_array] = {}
-    with _corrupt(layout.name):
-        for key, shape in layout.shapes.items():
-            data, indices, indptr = (mapped(f"{key}.{part}") for part in ("data", "indices", "indptr"))
-            layout.check_offsets(key, indptr)
-            matrices[key] = sparse.csr_array((data, indices, indptr), shape=shape)
-            matrices[key].check_format(full_check=True)
-    return matrices["X"], matrices.get("Y"), layout.metadata
-
-
-def _header(name: str) -> tuple[dict[str, str], dict[str, Any], int]:
-    """What a file says of itself, of its arrays, and where their bytes begin."""
-    check_regular(name)
-    try:
-        with safe_open(name, framework="numpy") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-    except SafetensorError as error:
-        raise ValueError(f"{name}: not a binary CSR file, or one that is truncated: {error}") from error
-    if metadata.get("format") != _FORMAT:
-        raise ValueError(
-            f"{name}: not a binary CSR file: its format is {metadata.get('format')!r}, it must be {_FORMAT!r}"
-        )
-    with open(name, "rb") as raw:
-        header_size = int.from_bytes(raw.read(8), "little")
-        return metadata, json.loads(raw.read(header_size)), 8 + header_size
+        raise ValueError(f"{file.path}: the matrices of this binary CSR file are corrupt: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -230,7 +183,7 @@ class CsrFiles:
     @classmethod
     def of(cls, files: Sequence[Path], n_features: int | None, n_labels: int | None) -> CsrFiles:
         """Find the numbers of columns; raises ValueError where a file has no labels or is none of `save_csr`."""
-        shapes = [_layout_with_labels(file).shapes for file in files]
+        shapes = [_with_labels(file)[1] for file in files]
         (_, d), (_, k) = shapes[0]["X"], shapes[0]["Y"]
         columns = d if n_features is None else n_features, k if n_labels is None else n_labels
         for name, value in zip(("n_features", "n_labels"), columns, strict=True):
@@ -238,40 +191,36 @@ class CsrFiles:
                 check_number(name, value, low=0, high=2**31 - 1, integer=True)
             except ValueError as error:
                 raise ValueError(f"{files[0]}: {error}") from error
-        return cls(files, int(columns[0]), int(columns[1]), sum(int(found["X"][0]) for found in shapes))
+        return cls(files, int(columns[0]), int(columns[1]), sum(found["X"][0] for found in shapes))
 
     def blocks(self, size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
         """Yield the rows of all files, at most `size` at once; raises ValueError for an index out of range."""
-        for file in self.files:
-            layout = _layout_with_labels(file)
-            n = layout.shapes["X"][0]
+        for path in self.files:
+            file, shapes = _with_labels(path)
+            n = shapes["X"][0]
             for first in range(0, n, size):
                 last = min(n, first + size)
-                X, Y = (
-                    _rows(layout, key, first, last, width)
-                    for key, width in (("X", self.n_features), ("Y", self.n_labels))
-                )
-                yield X, Y
+                yield _rows(file, "X", first, last, self.n_features), _rows(file, "Y", first, last, self.n_labels)
 
 
-def _layout_with_labels(file: Path) -> _Layout:
-    layout = _Layout.of(os.fspath(file))
-    if "Y" not in layout.shapes:
-        raise ValueError(f"{file}: it has no labels; a stream needs files of save_csr with X and Y")
-    return layout
+def _with_labels(path: Path) -> tuple[TensorFile, Shapes]:
+    file, shapes = _opened(path)
+    if "Y" not in shapes:
+        raise ValueError(f"{path}: it has no labels; a stream needs files of save_csr with X and Y")
+    return file, shapes
 
 
-def _rows(layout: _Layout, key: str, first: int, last: int, width: int) -> sparse.csr_array:
+def _rows(file: TensorFile, key: str, first: int, last: int, width: int) -> sparse.csr_array:
     def some(part: str, begin: int, count: int) -> NDArray[Any]:
-        dtype, _, start = layout.arrays[f"{key}.{part}"]
-        found = np.fromfile(layout.name, dtype, count, offset=start + begin * dtype.itemsize)
+        dtype, _, start = file.entries[f"{key}.{part}"]
+        found = np.fromfile(file.path, dtype, count, offset=start + begin * dtype.itemsize)
         if len(found) < count:
             raise ValueError(f"it ends inside {key}.{part}")
         return found.astype(np.float32, copy=False) if part == "data" else found
 
-    with _corrupt(layout.name):
+    with _corrupt(file):
         indptr = some("indptr", first, last - first + 1)
-        layout.check_offsets(key, indptr)
+        _check_offsets(file, key, indptr)
         begin, count = int(indptr[0]), int(indptr[-1] - indptr[0])
         indices, data = some("indices", begin, count), some("data", begin, count)
         if count and not 0 <= indices.min() <= indices.max() < width:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from manyclass.compressed import SUFFIXES
 from manyclass.datasets.preprocessing import (
     drop_empty_rows,
     drop_unseen_classes,
@@ -22,7 +23,7 @@ from manyclass.datasets.preprocessing import (
 from manyclass.datasets.xmc import load_xmc
 
 _VARIABLE = "MANYCLASS_DATA"
-_ENDINGS = ("", ".xz", ".gz")
+_ENDINGS = ("", *SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def load_multiclass(
     n_jobs: int | None = None,
     cache: bool = False,
 ) -> Multiclass:
-    """Read ``train.txt`` and ``test.txt`` (or ``.xz``, ``.gz``) as multiclass data.
+    """Read ``train.txt`` and ``test.txt`` (or with the suffix .xz, .gz, .bz2 or .zst) as multiclass data.
 
     A row's class is its first label. Then, in this order: features beyond `n_features` are cut off, training
     rows beyond `n_train`, rows without a label or without a non-zero feature are dropped, values are scaled,

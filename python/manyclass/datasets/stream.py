@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import glob
-import itertools
 import os
-import queue
-import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, cast
@@ -18,11 +16,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
+from manyclass.compressed import without_suffix
 from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
-from manyclass.datasets.xmc_blocks import MOST_LABELS, OPENERS, XmcFiles
+from manyclass.datasets.xmc import Layout, XmcFiles
 
 PathLike = str | os.PathLike[str]
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
@@ -30,6 +29,9 @@ Part = tuple[Any, ...]  # X, y, and what else has as many rows
 FORMS = ("xmc", "csr", *DELIMITERS, "parquet")
 BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".safetensors": "csr"}
 ROWS = 65_536  # of a part
+THREAD = "manyclass stream"  # name of what reads ahead
+DEFAULTS = {"n_features": None, "n_labels": None, "header": "auto", "zero_based": True, "n_jobs": None}
+OPTIONS = {"xmc": tuple(DEFAULTS), "csr": ("n_features", "n_labels")}  # that a form has; others have none of them
 
 
 class _Source(Protocol):
@@ -38,12 +40,17 @@ class _Source(Protocol):
     Attributes
     ----------
     n_features : int
+    n_labels : int or None
+        None: a row has one label, or any may come.
     n_rows : int or None
         None: unknown.
     """
 
     @property
     def n_features(self) -> int: ...
+
+    @property
+    def n_labels(self) -> int | None: ...
 
     @property
     def n_rows(self) -> int | None: ...
@@ -69,7 +76,7 @@ class Stream:
         Of tables, the column of labels; default "label". Of arrays, labels or an indicator matrix. Not of other files.
     format : {"auto", "xmc", "csr", "csv", "tsv", "parquet"}, default="auto"
         What the files are: text as `load_xmc` reads it; what `save_csr`, or `load_xmc` with a cache, has written; or
-        tables of numeric features whose first line names the columns. Text may be .gz or .xz. "auto": by the suffix,
+        tables of numeric features whose first line names the columns. Text may be compressed. "auto": by the suffix,
         .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
     labels : {"all", "first"}, default="all"
         Of a row that may have several: all, y being an indicator matrix as `load_xmc` gives it; or the first, y being
@@ -149,17 +156,34 @@ class Stream:
             raise ValueError(f"random_state is {random_state!r}, which has no effect with shuffle=False; leave it None")
         own = {"n_features": n_features, "n_labels": n_labels, "header": header, "zero_based": zero_based}
         own |= {"n_jobs": n_jobs}
-        found: _Source
+        self.format: str = format
         if hasattr(source, "shape"):
-            self.format, found = "arrays", _Arrays.of(source, y)
-            _refuse("arrays", format=(format, "auto"), **{name: (own[name], DEFAULTS[name]) for name in own})
+            _refuse("arrays", "format", format, "auto")
+            self.format, where = "arrays", "arrays"
         else:
-            self.format, found = _opened(files_of(source), format, y, {**own, "labels": labels})
-        several = getattr(found, "n_labels", None)
-        if several is None:
-            _refuse("one label a row", labels=(labels, "all"))
-        self.n_features, self.n_rows = found.n_features, found.n_rows
-        self.n_labels: int | None = None if several == MOST_LABELS else several
+            files = files_of(source)
+            self.format = form_of_files(files) if format == "auto" else format
+            where = f"format={self.format!r}"
+        for name, default in DEFAULTS.items():
+            if name not in OPTIONS.get(self.format, ()):
+                _refuse(where, name, own[name], default)
+        if self.format in OPTIONS:
+            _refuse(where, "y", y, None)
+        found: _Source
+        if self.format == "arrays":
+            found = _Arrays.of(source, y)
+        elif self.format == "xmc":
+            layout = Layout(header, zero_based, n_features, n_labels, n_threads_from(n_jobs))
+            found = XmcFiles.of(files, layout, any_labels=labels == "first")
+        elif self.format == "csr":
+            found = CsrFiles.of(files, n_features, n_labels)
+        elif y is None or isinstance(y, str):
+            found = Tables.of(files, self.format, LABEL_COLUMN if y is None else y)
+        else:
+            raise TypeError(f"y is a {type(y).__name__}; of a table it must be the name of the column of labels")
+        if found.n_labels is None and self.format != "xmc":
+            _refuse("one label a row", "labels", labels, "all")
+        self.n_features, self.n_labels, self.n_rows = found.n_features, found.n_labels, found.n_rows
         self._source = found
         self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * (labels == "first")
         self._seed = seed_from(random_state) if shuffle else None
@@ -261,15 +285,10 @@ class Stream:
         return f"Stream(format={self.format!r}, {told})"
 
 
-DEFAULTS: dict[str, Any] = dict.fromkeys(("n_features", "n_labels", "n_jobs"))
-DEFAULTS |= {"header": "auto", "zero_based": True}
-
-
-def _refuse(where: str, **given: tuple[Any, Any]) -> None:
+def _refuse(where: str, name: str, value: Any, default: Any) -> None:
     """Raise ValueError for a value that is not the default of an option without effect."""
-    for name, (value, default) in given.items():
-        if value is not default and value != default:
-            raise ValueError(f"{name} is {value!r}, which has no effect with {where}; leave it {default!r}")
+    if value is not default and value != default:
+        raise ValueError(f"{name} is {value!r}, which has no effect with {where}; leave it {default!r}")
 
 
 def files_of(paths: PathLike | Sequence[PathLike]) -> list[Path]:
@@ -308,23 +327,6 @@ def files_of(paths: PathLike | Sequence[PathLike]) -> list[Path]:
     return files
 
 
-def _opened(files: list[Path], form: str, y: Any, own: dict[str, Any]) -> tuple[str, _Source]:
-    """The form of files and what reads them, all options checked."""
-    form = form_of_files(files) if form == "auto" else form
-    unused = {"xmc": [], "csr": ["header", "zero_based", "n_jobs"]}.get(form, list(DEFAULTS))
-    _refuse(f"format={form!r}", **{name: (own[name], DEFAULTS[name]) for name in unused})
-    if form in ("xmc", "csr"):
-        _refuse(f"format={form!r}", y=(y, None))
-    if form == "xmc":
-        given = (own["header"], own["n_features"], own["n_labels"], own["zero_based"], n_threads_from(own["n_jobs"]))
-        return form, XmcFiles.of(files, *given, any_labels=own["labels"] == "first")
-    if form == "csr":
-        return form, CsrFiles.of(files, own["n_features"], own["n_labels"])
-    if y is not None and not isinstance(y, str):
-        raise TypeError(f"y is a {type(y).__name__}; of a table it must be the name of the column of labels")
-    return form, Tables.of(files, form, LABEL_COLUMN if y is None else y)
-
-
 def form_of_files(files: Sequence[Path]) -> str:
     """Return the form of files by their suffixes.
 
@@ -341,15 +343,10 @@ def form_of_files(files: Sequence[Path]) -> str:
     ValueError
         If they are of several forms.
     """
-    forms = {_form_of(file) for file in files}
+    forms = {BY_SUFFIX.get(without_suffix(file).suffix.lower(), "xmc") for file in files}
     if len(forms) > 1:
         raise ValueError(f"the files are of several forms, {', '.join(sorted(forms))}; a stream has one of them")
     return forms.pop()
-
-
-def _form_of(file: Path) -> str:
-    plain = file.with_suffix("") if file.suffix in OPENERS else file
-    return BY_SUFFIX.get(plain.suffix.lower(), "xmc")
 
 
 class _Arrays:
@@ -439,45 +436,14 @@ def _parts(windows: Iterator[Part], rows: int) -> Iterator[Part]:
             yield from (window,) if n <= rows else (_taken(window, slice(at, at + rows)) for at in range(0, n, rows))
 
 
-# Reading ahead
-
-_END = object()
-
-
 def _ahead(windows: Iterator[Part]) -> Iterator[Part]:
     """What `windows` gives, the next one being made by a thread of its own, which ends with the iterator.
 
     The thread begins the next one when the one before is taken: more would be held than one that is used and one that
     is made.
     """
-    made: queue.Queue[Any] = queue.Queue()
-    room, ended = threading.Semaphore(0), threading.Event()
-
-    def read() -> None:
-        try:
-            with closing(cast(Any, windows)):
-                for thing in itertools.chain(windows, (_END,)):
-                    made.put(thing)
-                    del thing  # of which the other thread is to hold the last reference
-                    room.acquire()
-                    if ended.is_set():
-                        return
-        except BaseException as error:  # raised where the parts are taken
-            made.put(error)
-
-    reader = threading.Thread(target=read, name="manyclass stream", daemon=True)
-
-    def taken() -> Iterator[Part]:
-        reader.start()
-        try:
-            while (window := made.get()) is not _END:
-                if isinstance(window, BaseException):
-                    raise window
-                room.release()
-                yield window
-        finally:
-            ended.set()
-            room.release()
-            reader.join()
-
-    return taken()
+    with closing(cast(Any, windows)), ThreadPoolExecutor(1, THREAD) as thread:
+        made = thread.submit(next, windows, None)
+        while (window := made.result()) is not None:
+            made = thread.submit(next, windows, None)
+            yield window

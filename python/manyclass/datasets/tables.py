@@ -1,18 +1,174 @@
-"""Tables in parts: CSV by pandas, Parquet by pyarrow; numeric features, and a column of labels."""
+"""Tables: CSV and TSV, whose cells NumPy parses, and Parquet by pyarrow; numeric features, and a column of labels."""
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import importlib
-from collections.abc import Iterator, Sequence
+import io
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.compressed import lines_of, opened
+
 LABEL_COLUMN = "label"  # where no other is named
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+LOOKED_AT = 1000  # labels at once, to tell whether all are integers
+LARGEST = float(np.finfo(np.float32).max)
+_CLOSES = re.compile(r'[^"]*(?:""[^"]*)*"(?!")')  # the rest of a cell in quotes, in which two of them are one
+_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")  # integers that are written in one way, and fit into 64 bits
+
+
+def all_integers(labels: Iterable[str]) -> bool:
+    """Tell whether labels are integers, each written as Python writes it: 02139, +1 and ids of 19 digits are text."""
+    return all(_INTEGER.fullmatch(label) for label in labels)
+
+
+@contextlib.contextmanager
+def cells_of(file: IO[bytes], name: str, delimiter: str) -> Iterator[Cells]:
+    """Read the columns of an open CSV or TSV file, which messages call `name`, and give its cells.
+
+    Raises
+    ------
+    ValueError
+        If the file is empty, and as `Cells` does.
+    ImportError
+        Without pandas.
+    """
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    try:
+        yield Cells(text, name, delimiter)
+    finally:
+        text.detach()  # who has opened the file closes it
+
+
+class Cells:
+    """The cells of CSV or TSV, some rows at once; each row must have a cell for each column.
+
+    Attributes
+    ----------
+    columns : list of str
+        Their names, as pandas makes them of the first line: a name that occurs again gets a number.
+    """
+
+    def __init__(self, text: IO[str], name: str, delimiter: str) -> None:
+        pandas = library("pandas")
+        self._name, self._delimiter = name, delimiter
+        self._taken: list[str] = []  # lines since the last block
+        self._n_before = 0  # lines before these
+        self._quoted = False  # whether they end within a cell in quotes
+        self._opens = re.compile(f'(?:^|{delimiter})"')
+        self._lines = self._read(text)
+        self.columns: list[str] = []
+        if next(csv.reader(self._lines, delimiter=delimiter), None) is None:
+            raise ValueError(f"{name}: it is empty; the first line must name the columns")
+        header = pandas.read_csv(io.StringIO("".join(self._taken)), sep=delimiter, nrows=0)
+        self.columns = header.columns.tolist()
+        self._forget()
+
+    def _read(self, text: IO[str]) -> Iterator[str]:
+        """The lines; blank ones may stand before the first and behind the last row, and in quotes."""
+        blank = 0
+        try:
+            for line in lines_of(text, self._name):
+                here = self._n_before + len(self._taken) + 1
+                if not self._quoted and not line.strip("\r\n"):
+                    blank = blank or (here if self.columns else 0)
+                    self._n_before += 1
+                    continue
+                if blank:
+                    raise ValueError(f"{self._name}:{blank}: the line is blank; it must have a cell for each column")
+                self._follow_quotes(line)
+                self._taken.append(line)
+                yield line
+        except UnicodeDecodeError as error:
+            at = self._n_before + len(self._taken) + 1 + error.object.count(b"\n", 0, error.start)
+            told = f"{self._name}:{at}: byte {error.object[error.start]:#04x} is not UTF-8 text"
+            raise ValueError(told) from error
+
+    def _follow_quotes(self, line: str) -> None:
+        """Note whether a line ends within a cell in quotes; a quote that begins no cell is a letter."""
+        found = (_CLOSES.match if self._quoted else self._opens.search)(line)
+        while found:
+            self._quoted = not self._quoted
+            found = (_CLOSES.match if self._quoted else self._opens.search)(line, found.end())
+
+    def blocks(self, numeric: Sequence[str], size: int) -> Iterator[tuple[NDArray[np.float32], dict[str, list[str]]]]:
+        """Yield at most `size` rows at once: numbers of shape (n, len(numeric)), and the cells of all other columns.
+
+        Raises
+        ------
+        ValueError
+            If a row has more or fewer cells than the table has columns, or a cell is not a finite number, with the file
+            and the line.
+        """
+        fields = {name: f"c{at}" for at, name in enumerate(self.columns)}
+        kinds = dict.fromkeys(self.columns, object) | dict.fromkeys(numeric, np.float64)
+        types = np.dtype([(fields[name], kind) for name, kind in kinds.items()])
+        for table in self._parsed(size, numeric, dtype=types):
+            X = np.empty((len(table), len(numeric)), np.float64)
+            for at, name in enumerate(numeric):
+                X[:, at] = table[fields[name]]
+            if not (np.abs(X) <= LARGEST).all():
+                self._check(numeric)
+                raise ValueError(f"{self._name}, behind line {self._n_before}: a number is not finite")
+            self._forget()
+            yield X.astype(np.float32), {name: table[fields[name]].tolist() for name in fields if name not in numeric}
+
+    def column(self, name: str, size: int) -> Iterator[list[str]]:
+        """Yield the cells of a column, at most `size` at once; no other column is looked at."""
+        for table in self._parsed(size, (), dtype=object, usecols=self.columns.index(name)):
+            self._forget()
+            yield table.tolist()
+
+    def _parsed(self, size: int, numeric: Sequence[str], **options: Any) -> Iterator[NDArray[Any]]:
+        """NumPy's arrays of at most `size` rows, of which `_taken` has the lines."""
+        while (first := next(self._lines, None)) is not None:
+            lines = itertools.chain([first], self._lines)
+            options |= {"comments": None, "delimiter": self._delimiter, "quotechar": '"', "ndmin": 1}
+            try:
+                table = np.loadtxt(lines, max_rows=size, **options)
+            except ValueError as error:
+                if not str(error).startswith(self._name):
+                    self._check(numeric)
+                    raise ValueError(f"{self._name}, behind line {self._n_before}: {error}") from error
+                raise
+            if self._quoted:
+                raise ValueError(f"{self._name}: a cell in quotes behind line {self._n_before} does not end")
+            yield table
+
+    def _forget(self) -> None:
+        self._n_before += len(self._taken)
+        self._taken.clear()
+
+    def _check(self, numeric: Sequence[str]) -> None:
+        """Raise ValueError for the first of the lines since the last block in which something is wrong."""
+        line = self._n_before + 1
+        reader = csv.reader(self._taken, delimiter=self._delimiter)
+        with contextlib.suppress(csv.Error):  # it refuses cells of more than 131,072 characters
+            for row in reader:
+                where = f"{self._name}:{line}"
+                if len(row) != len(self.columns):
+                    raise ValueError(f"{where}: there are {len(row)} cells; the columns are {len(self.columns)}")
+                for name in numeric:
+                    cell = row[self.columns.index(name)]
+                    if not _is_number(cell):
+                        raise ValueError(f"{where}: {cell!r} in column {name!r} is not a finite number")
+                line = self._n_before + reader.line_num + 1
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return cell.isascii() and "_" not in cell and abs(float(cell)) <= LARGEST
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -26,8 +182,8 @@ class Tables:
     label : str
         The column of labels; all others are features.
     features : list of str
-    kind : dtype
-        Of the labels, as the first rows have them.
+    integers : bool
+        Whether the labels of CSV are integers, which all of them must be; else they are text. Parquet says it itself.
     n_rows : int or None
         None of CSV, which must be read to be counted.
     """
@@ -36,12 +192,17 @@ class Tables:
     form: str
     label: str
     features: list[str]
-    kind: Any
+    integers: bool
     n_rows: int | None
+
+    n_labels = None  # they become known as they come
 
     @classmethod
     def of(cls, files: Sequence[Path], form: str, label: str) -> Tables:
-        """Read the names of the columns; raises ValueError where the label's is missing or files differ."""
+        """Read the names of the columns; raises ValueError where the label's is missing or files differ.
+
+        Where the first labels are integers, those of all rows are looked at.
+        """
         names = [_columns(file, form) for file in files]
         for file, found in zip(files, names, strict=True):
             if label not in found:
@@ -53,8 +214,12 @@ class Tables:
         features = [name for name in names[0] if name != label]
         if not features:
             raise ValueError(f"{files[0]}: there is no column but {label!r}; features are needed")
-        n_rows = sum(_parquet().ParquetFile(file).metadata.num_rows for file in files) if form == "parquet" else None
-        return cls(files, form, label, features, _kind_of_labels(files[0], form, label), n_rows)
+        if form == "parquet":
+            n_rows = sum(library("pyarrow.parquet").ParquetFile(file).metadata.num_rows for file in files)
+            return cls(files, form, label, features, False, n_rows)
+        cells = itertools.chain.from_iterable(_column(file, form, label) for file in files)
+        integers = all(all_integers(map(str.strip, some)) for some in cells)
+        return cls(files, form, label, features, integers, None)
 
     @property
     def n_features(self) -> int:
@@ -63,68 +228,58 @@ class Tables:
 
     def blocks(self, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield at most `size` rows at once, features as a DataFrame of float32 with names."""
+        read = self._rows_of_parquet if self.form == "parquet" else self._rows_of_text
         for file in self.files:
+            yield from read(file, size)
+
+    def _rows_of_text(self, file: Path, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
+        pandas = library("pandas")
+        with opened(file) as raw, cells_of(raw, str(file), DELIMITERS[self.form]) as cells:
             n = 0
-            frames = self._frames(file, size)
-            while True:
-                try:
-                    frame = next(frames, None)
-                    if frame is None:
-                        break
-                    X, y = frame[self.features].astype(np.float32), self._labels(frame[self.label])
-                except (ValueError, TypeError, OverflowError) as error:
-                    raise ValueError(f"{file}, from row {n} on: {error}") from error
-                yield X.reset_index(drop=True), y
-                n += len(X)
+            for X, texts in cells.blocks(self.features, size):
+                labels = [label.strip() for label in texts[self.label]]
+                if "" in labels:
+                    raise ValueError(f"{file}: row {n + labels.index('')} has no label")
+                n += len(labels)
+                y = np.array(labels, dtype=np.int64 if self.integers else str)
+                yield pandas.DataFrame(X, columns=self.features), y
 
-    def _labels(self, column: Any) -> NDArray[Any]:
-        """A column of labels, none of which may be missing; text as NumPy has it."""
-        missing = np.flatnonzero(column.isna())
-        if len(missing):
-            raise ValueError(f"row {missing[0]} of these has no label")
-        y: NDArray[Any] = column.to_numpy()
-        return y.astype(str) if self.kind is str or y.dtype == object else y
-
-    def _frames(self, file: Path, size: int) -> Iterator[Any]:
-        if self.form == "parquet":
-            batches = _parquet().ParquetFile(file).iter_batches(size, columns=[*self.features, self.label])
-            yield from (batch.to_pandas() for batch in batches)
-            return
-        # A column's type is that of the first rows: pandas would choose one for each part.
-        types: dict[str, Any] = {**dict.fromkeys(self.features, np.float32), self.label: self.kind}
-        options: dict[str, Any] = {"sep": DELIMITERS[self.form], "dtype": types, "chunksize": size}
-        with _pandas().read_csv(file, **options) as reader:
-            yield from reader
+    def _rows_of_parquet(self, file: Path, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
+        columns, n = [*self.features, self.label], 0
+        for batch in library("pyarrow.parquet").ParquetFile(file).iter_batches(size, columns=columns):
+            frame = batch.to_pandas()
+            try:
+                X, labels = frame[self.features].astype(np.float32), frame[self.label]
+            except (ValueError, TypeError, OverflowError) as error:
+                raise ValueError(f"{file}, from row {n} on: {error}") from error
+            missing = np.flatnonzero(labels.isna())
+            if len(missing):
+                raise ValueError(f"{file}: row {n + missing[0]} has no label")
+            n += len(X)
+            y: NDArray[Any] = labels.to_numpy()
+            yield X, y.astype(str) if y.dtype == object else y
 
 
-def _kind_of_labels(file: Path, form: str, label: str) -> Any:
-    """The type of labels: int64 where the first ones are integers, else text, but whatever Parquet says."""
-    if form == "parquet":
-        return None
-    first = _pandas().read_csv(file, sep=DELIMITERS[form], usecols=[label], nrows=1000)[label]
-    return np.int64 if first.dtype.kind in "iu" else str
+def _column(file: Path, form: str, name: str) -> Iterator[list[str]]:
+    with opened(file) as raw, cells_of(raw, str(file), DELIMITERS[form]) as cells:
+        yield from cells.column(name, LOOKED_AT)
 
 
 def _columns(file: Path, form: str) -> list[str]:
     if form == "parquet":
-        return list(_parquet().ParquetFile(file).schema_arrow.names)
-    pandas = _pandas()
-    try:
-        return cast(list[str], pandas.read_csv(file, sep=DELIMITERS[form], nrows=0).columns.tolist())
-    except pandas.errors.EmptyDataError as error:
-        raise ValueError(f"{file}: it is empty; the first line must name the columns") from error
+        return list(library("pyarrow.parquet").ParquetFile(file).schema_arrow.names)
+    with opened(file) as raw, cells_of(raw, str(file), DELIMITERS[form]) as cells:
+        return cells.columns
 
 
-def _pandas() -> Any:
-    return _library("pandas")
+def library(name: str) -> Any:
+    """Import a library that tables need.
 
-
-def _parquet() -> Any:
-    _pandas()
-    return _library("pyarrow.parquet")
-
-
-def _library(name: str) -> Any:
+    Raises
+    ------
+    ImportError
+        With how to install it.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:

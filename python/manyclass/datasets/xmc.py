@@ -1,13 +1,13 @@
-"""Reading of text files of sparse data with several labels a row, in the XMC repository's form or svmlight's."""
+"""Text files of sparse data with several labels a row, in the XMC repository's form or svmlight's."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import lzma
 import os
+import re
 import stat
-import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -16,11 +16,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from manyclass import _core
-from manyclass.checks import n_threads_from
-from manyclass.datasets.binary_csr import _load, _save
+from manyclass.checks import check_number, n_threads_from
+from manyclass.compressed import LONGEST_LINE, is_compressed, opened
+from manyclass.datasets.binary_csr import read_matrices, write_matrices
 from manyclass.datasets.csr import csr_from_core
 
-_CACHE_SUFFIX = ".csr.safetensors"
+Header = bool | Literal["auto"]
+Rows = tuple[sparse.csr_array, sparse.csr_array]
+
+CACHE_SUFFIX = ".csr.safetensors"
+MOST_COLUMNS = 2**31 - 1  # what an index of 32 bits can tell apart
+_COMMENT = re.compile(rb"^[^\S\n]*#", re.MULTILINE)  # a line that is no row
+_ROW = re.compile(rb"^[^\S\n]*[^\s#]", re.MULTILINE)
+BLOCK = 1 << 23  # bytes of text that are parsed at once: 8 MB, some hundredths of a second
 
 
 def load_xmc(
@@ -43,8 +51,8 @@ def load_xmc(
     ``#`` is a comment, and a line with nothing else is skipped. A blank line is an empty row in a file with a
     header, and is skipped in one without, as in svmlight files.
 
-    Values become the nearest float32, explicit zeros included. Plain files are mapped and parsed in place;
-    files named ``*.gz`` and ``*.xz`` are decompressed in memory first.
+    Values become the nearest float32, explicit zeros included. Plain files are mapped and parsed in place.
+    Compressed files (gzip, xz, bzip2 and Zstandard, as their first bytes tell) are parsed as they are decompressed.
 
     Parameters
     ----------
@@ -78,10 +86,12 @@ def load_xmc(
     ------
     ValueError
         If the file is malformed, with file, line and column of the first bad line; if it has more or fewer
-        rows than its header promises; if it is not a complete gzip or xz file although its name says so; if
+        rows than its header promises; if a compressed file is damaged, or is none although its name says so; if
         an option is out of range; or if the file at `cache` is not such a cache.
     OSError
         If a file cannot be read or written.
+    ImportError
+        If the file is compressed by Zstandard and pyarrow, of the extra "tables", is missing.
 
     Examples
     --------
@@ -98,14 +108,14 @@ def load_xmc(
     if header not in (True, False, "auto"):
         raise ValueError(f"header is {header!r}; it must be one of True, False, 'auto'")
     for what, columns in (("n_features", n_features), ("n_labels", n_labels)):
-        if columns is not None and not 0 <= columns < 2**31:
-            raise ValueError(f"{what} is {columns}; it must be in [0, {2**31 - 1}]")
-    n_threads = n_threads_from(n_jobs)
+        if columns is not None and not 0 <= columns <= MOST_COLUMNS:
+            raise ValueError(f"{what} is {columns}; it must be in [0, {MOST_COLUMNS}]")
+    layout = Layout(header, zero_based, n_features, n_labels, n_threads_from(n_jobs))
     source = Path(path)
     if cache is None or cache is False:
-        return _parse(source, header, zero_based, n_features, n_labels, n_threads)
+        return _read(source, layout)
 
-    kept = Path(os.fspath(path) + _CACHE_SUFFIX) if cache is True else Path(cache)
+    kept = Path(os.fspath(path) + CACHE_SUFFIX) if cache is True else Path(cache)
     status = source.stat()
     stamp = json.dumps(
         {
@@ -116,34 +126,47 @@ def load_xmc(
         }
     )
     if kept.exists():
-        X, Y, metadata = _load(kept)
+        X, Y, metadata = read_matrices(kept)
         if metadata.get("source") == stamp and Y is not None:
             return X, Y
-    X, Y = _parse(source, header, zero_based, n_features, n_labels, n_threads)
-    _save(kept, X, Y, {"source": stamp})
+    X, Y = _read(source, layout)
+    write_matrices(kept, X, Y, {"source": stamp})
     return X, Y
 
 
-def _parse(
-    path: Path,
-    header: bool | Literal["auto"],
-    zero_based: bool,
-    n_features: int | None,
-    n_labels: int | None,
-    n_threads: int,
-) -> tuple[sparse.csr_array, sparse.csr_array]:
-    return parse_xmc(_text(path), str(path), header, zero_based, n_features, n_labels, n_threads)
+@dataclass(frozen=True)
+class Layout:
+    """How a text is read: the parameters of `load_xmc`, with a number of threads. None of columns: not known yet."""
+
+    header: Header
+    zero_based: bool
+    n_features: int | None
+    n_labels: int | None
+    n_threads: int
 
 
-def parse_xmc(
-    text: NDArray[np.uint8],
-    name: str,
-    header: bool | Literal["auto"] = "auto",
-    zero_based: bool = True,
-    n_features: int | None = None,
-    n_labels: int | None = None,
-    n_threads: int = 1,
-) -> tuple[sparse.csr_array, sparse.csr_array]:
+def _read(path: Path, layout: Layout) -> Rows:
+    """Parse a file: a plain one through a map of it, others in blocks, so that their whole text is never in memory."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or is_compressed(path):  # a pipe cannot be mapped
+        parts = list(_blocks(path, layout))
+        X, Y = (_stacked([part[i] for part in parts]) for i in (0, 1))
+        X.has_canonical_format = True
+        return X, Y
+    # An empty map does not exist.
+    text = np.asarray(np.memmap(path, np.uint8, "r")) if status.st_size else np.empty(0, np.uint8)
+    return parse_xmc(text, str(path), layout)
+
+
+def _stacked(parts: list[sparse.csr_array]) -> sparse.csr_array:
+    """One matrix of the rows of several, as wide as their largest index needs where the width was not known."""
+    whole = parts[0] if len(parts) == 1 else sparse.csr_array(sparse.vstack(parts, format="csr"))
+    known = whole.shape[1] < MOST_COLUMNS
+    width = whole.shape[1] if known else int(whole.indices.max(initial=-1)) + 1
+    return sparse.csr_array((whole.data, whole.indices, whole.indptr), shape=(whole.shape[0], width))
+
+
+def parse_xmc(text: NDArray[np.uint8], name: str, layout: Layout) -> Rows:
     """Read what `load_xmc` reads from memory.
 
     Parameters
@@ -152,10 +175,7 @@ def parse_xmc(
         The bytes of the text.
     name : str
         What messages call it.
-    header, zero_based, n_features, n_labels
-        As in `load_xmc`.
-    n_threads : int
-        At least 1.
+    layout : Layout
 
     Returns
     -------
@@ -167,8 +187,9 @@ def parse_xmc(
     ValueError
         As `load_xmc` does for a malformed text.
     """
+    header = None if layout.header == "auto" else layout.header
     width, n_classes, x_indptr, x_indices, x_data, y_indptr, y_indices = _core.read_xmc(
-        text, name, None if header == "auto" else header, zero_based, n_features, n_labels, n_threads
+        text, name, header, layout.zero_based, layout.n_features, layout.n_labels, layout.n_threads
     )
     n_samples = len(x_indptr) - 1
     X = csr_from_core(x_data, x_indices, x_indptr, (n_samples, width))
@@ -178,18 +199,119 @@ def parse_xmc(
     return X, Y
 
 
-def _text(path: Path) -> NDArray[np.uint8]:
-    """Return the bytes of a file: a map of it, or what it decompresses to."""
-    if path.suffix in (".gz", ".xz"):
-        opener = gzip.open if path.suffix == ".gz" else lzma.open
-        try:
-            with opener(path, "rb") as file:
-                return np.frombuffer(file.read(), np.uint8)
-        except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise ValueError(f"{path}: not a complete {path.suffix[1:]} file: {error}") from error
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):  # a pipe: it cannot be mapped
-        return np.frombuffer(path.read_bytes(), np.uint8)
-    if status.st_size == 0:
-        return np.empty(0, np.uint8)  # an empty map does not exist
-    return np.asarray(np.memmap(path, np.uint8, "r"))
+@dataclass(frozen=True)
+class XmcFiles:
+    """Text files with the same columns, whose rows are read a block of text at a time.
+
+    Attributes
+    ----------
+    files : sequence of Path
+    layout : Layout
+    n_features : int
+    n_labels : int or None
+        None where any label may come.
+    n_rows : int or None
+        None where a file has no header.
+    """
+
+    files: Sequence[Path]
+    layout: Layout
+    n_features: int
+    n_labels: int | None
+    n_rows: int | None
+
+    @classmethod
+    def of(cls, files: Sequence[Path], layout: Layout, *, any_labels: bool = False) -> XmcFiles:
+        """Find the numbers of columns; raises ValueError where nothing tells them.
+
+        With `any_labels` that of the labels may stay unknown.
+        """
+        headers = [_first_header(file, layout.header) for file in files]
+        sizes = {"n_features": layout.n_features, "n_labels": layout.n_labels}
+        for (name, given), told in zip(sizes.items(), (headers[0] or (0, None, None))[1:], strict=True):
+            size = told if given is None else given
+            if size is None and not (any_labels and name == "n_labels"):
+                raise ValueError(
+                    f"{files[0]} has no header `N D L`; a stream must know its columns before it begins: set {name}"
+                )
+            if size is not None:
+                check_number(name, size, low=0, high=MOST_COLUMNS, integer=True)
+            sizes[name] = size
+        d, k = sizes.values()
+        n_rows = sum(found[0] for found in headers if found) if all(headers) else None
+        return cls(files, Layout(layout.header, layout.zero_based, d, k, layout.n_threads), d or 0, k, n_rows)
+
+    def blocks(self, size: int) -> Iterator[Rows]:
+        """Yield the rows of all files, as many at once as a block of text has; `size` is for other sources."""
+        for file in self.files:
+            yield from _blocks(file, self.layout)
+
+
+def _first_header(path: Path, header: Header) -> tuple[int, int, int] | None:
+    with opened(path) as file:
+        return _header(file.readline(LONGEST_LINE), header, path)
+
+
+def _header(line: bytes, header: Header, path: Path) -> tuple[int, int, int] | None:
+    """The numbers of a first line `N D L`, where it is one."""
+    words = line.split()
+    if header is False or len(words) != 3 or not all(word.isdigit() for word in words):
+        if header is True:
+            raise ValueError(f"{path}:1:1: expected the header 'N D L', three integers, found {line[:40]!r}")
+        return None
+    n, d, k = map(int, words)
+    return n, d, k
+
+
+def _blocks(path: Path, layout: Layout) -> Iterator[Rows]:
+    """The rows of a file, as many at once as a block of text has; columns that nothing tells are `MOST_COLUMNS`."""
+    with opened(path) as file:
+        first = file.readline(LONGEST_LINE)
+        found = _header(first, layout.header, path)
+        left = found[0] if found else None  # rows that the header promises and that have not come
+        _, *told = found or (0, None, None)
+        choices = ((layout.n_features, told[0], MOST_COLUMNS), (layout.n_labels, told[1], MOST_COLUMNS))
+        d, k = (next(size for size in sizes if size is not None) for sizes in choices)
+        layout = Layout(found is not None, layout.zero_based, d, k, layout.n_threads)
+        yield _no_rows(d), _no_rows(k)
+        before, rest = (1, b"") if found else (0, first)
+        while block := file.read(BLOCK) or rest:
+            last = block is rest
+            text, _, rest = (block, b"", b"") if last else (rest + block).rpartition(b"\n")
+            if len(rest) > LONGEST_LINE:
+                raise ValueError(f"{path}: a line behind line {before} is longer than {LONGEST_LINE} bytes")
+            if text:
+                text += b"" if last else b"\n"
+                X, Y = _block(text, path, layout, before, left)
+                before, left = before + text.count(b"\n"), None if left is None else left - X.shape[0]
+                yield X, Y
+    if found and left:
+        raise ValueError(f"{path}: the header promises {found[0]} rows, the file has {found[0] - left}")
+
+
+def _block(text: bytes, path: Path, layout: Layout, before: int, left: int | None) -> Rows:
+    """Parse a block that comes behind `before` lines and of which `left` lines can be rows; None: without a header.
+
+    A blank line is a row only in a file with a header, so that there the block gets one of its own.
+    """
+    extra = 0
+    if left is not None:
+        n = text.count(b"\n") + (not text.endswith(b"\n")) - sum(1 for _ in _COMMENT.finditer(text))
+        text, extra = f"{min(n, left)} {layout.n_features} {layout.n_labels}\n".encode() + text, 1
+    elif _ROW.search(text) is None:
+        return _no_rows(layout.n_features), _no_rows(layout.n_labels)
+    try:
+        return parse_xmc(np.frombuffer(text, np.uint8), str(path), layout)
+    except ValueError as error:
+        raise ValueError(_placed(str(error), str(path), before - extra)) from error
+
+
+def _placed(told: str, name: str, before: int) -> str:
+    """An error of a block as one of its file."""
+    if told.startswith(f"{name}: the header promises"):
+        return f"{name}: the file has more rows than its header promises"
+    return re.sub(rf"^{re.escape(name)}:(\d+):", lambda at: f"{name}:{int(at[1]) + before}:", told, count=1)
+
+
+def _no_rows(n_columns: int | None) -> sparse.csr_array:
+    return sparse.csr_array(np.empty((0, n_columns or 0), np.float32))

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from manyclass.model.maps import mapped
-from manyclass.model.weights import LINE
 
 try:
     import fcntl
@@ -49,7 +48,7 @@ _CODES = {
     "float64": "F64",
 }
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
-_LINE_BYTES = 4 * LINE
+_LINE_BYTES = 64  # a cache line
 YOUNG = 60.0  # seconds
 
 

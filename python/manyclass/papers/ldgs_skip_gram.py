@@ -27,7 +27,7 @@ from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, rati
 from manyclass.plot.style import Panel, Series
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
-from manyclass.words.searches import MESSAGES, N_BLOCKS, UNION, default_budget
+from manyclass.words.searched_gradients import MESSAGES, N_BLOCKS, UNION, default_budget
 from manyclass.words.skip_gram import SkipGram
 
 NAME = "ldgs-skip-gram"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number
@@ -18,7 +19,7 @@ LONGEST_NAME = 18
 MOST_LABELS = 5  # of a row, as in ECE@5 of `manyclass evaluate`
 
 
-def learning_curve(model: Any) -> Picture:
+def learning_curve(model: BaseEstimator) -> Picture:
     """Draw the training loss of each pass, and the held-out loss where the fit held points out.
 
     Parameters
@@ -56,9 +57,8 @@ def learning_curve(model: Any) -> Picture:
     if len(curve) == 0:
         raise ValueError("no pass was completed, so that there is no loss to draw")
     held_out = np.asarray(getattr(model, "validation_curve_", ()))
-    series = [Series("training", _passes(curve), list(curve), "-o")]
-    if len(held_out):
-        series.append(Series("held out", _passes(held_out), held_out.tolist(), "-o"))
+    curves = {"training": curve, "held out": held_out}
+    series = [Series(name, range(1, len(some) + 1), list(some), "-o") for name, some in curves.items() if len(some)]
     picture = line_chart([Panel("Loss by pass", series)], "pass", _unit(model))
     from matplotlib.ticker import MaxNLocator
 
@@ -76,7 +76,7 @@ def learning_curve(model: Any) -> Picture:
     return Picture(picture.figure, alt)
 
 
-def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -> Picture:
+def reliability_diagram(model: BaseEstimator, X: Any, y: ArrayLike, *, n_bins: int = 10) -> Picture:
     """Draw how often the most probable label is right against the probability that the model gave it.
 
     Rows are sorted by that probability and cut into bins of equal size. The expected calibration error (ECE) beside
@@ -134,7 +134,7 @@ def reliability_diagram(model: Any, X: Any, y: ArrayLike, *, n_bins: int = 10) -
     )
 
 
-def confusion(model: Any, X: Any, y: ArrayLike, *, n_classes: int = 10) -> Picture:
+def confusion(model: BaseEstimator, X: Any, y: ArrayLike, *, n_classes: int = 10) -> Picture:
     """Draw the classes that are taken for each other most often, as shares of each one's rows.
 
     Parameters
@@ -166,13 +166,13 @@ def confusion(model: Any, X: Any, y: ArrayLike, *, n_classes: int = 10) -> Pictu
         raise ValueError("the model predicts several labels a row; confusion draws models of one label")
     truth = _one_label(y, len(predicted))
     shown = _most_confused(truth, predicted, n_classes)
-    place = {label: i for i, label in enumerate(shown)}
     counts = np.zeros((len(shown), len(shown) + 1))
-    for label, guess in zip(truth.tolist(), predicted.tolist(), strict=True):
-        if label in place:
-            counts[place[label], place.get(guess, len(shown))] += 1
+    of_shown = np.isin(truth, shown)
+    guesses = np.where(np.isin(predicted, shown), np.searchsorted(shown, predicted), len(shown))
+    np.add.at(counts, (np.searchsorted(shown, truth[of_shown]), guesses[of_shown]), 1)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    names = [_short(label) for label in shown]
+    texts = map(str, shown.tolist())
+    names = [text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…" for text in texts]
     with drawing():
         side = 1.9 + 0.42 * len(shown)
         figure, (axes,) = canvas(1, width=side + 0.6, height=side)
@@ -190,16 +190,12 @@ def confusion(model: Any, X: Any, y: ArrayLike, *, n_classes: int = 10) -> Pictu
     return Picture(figure, f"Confusion of {len(shown)} classes, most often: label taken for {'; '.join(worst)}.")
 
 
-def _passes(curve: Any) -> list[float]:
-    return [float(i + 1) for i in range(len(curve))]
-
-
-def _unit(model: Any) -> str:
+def _unit(model: BaseEstimator) -> str:
     """Losses of margins are no log-probabilities."""
     return "loss" if getattr(model, "loss", "log_loss") in ("margin", "triplet") else "loss [nats]"
 
 
-def _most_probable(model: Any, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def _most_probable(model: BaseEstimator, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """The most probable labels of each row, and their probabilities."""
     if hasattr(model, "predict_top_k"):
         labels, log_probabilities = model.predict_top_k(X, min(k, len(model.classes_)))
@@ -210,7 +206,7 @@ def _most_probable(model: Any, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np
     return model.classes_[best], np.take_along_axis(probabilities, best, axis=1).astype(np.float64)
 
 
-def _right(model: Any, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
+def _right(model: BaseEstimator, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
     """Which of several predictions of each row are among its labels."""
     indicator: Any = sp.csr_array(y)
     if indicator.shape != (len(predicted), len(model.classes_)):
@@ -239,7 +235,7 @@ def _interval(right: int, n: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> list[Any]:
+def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
     """Classes of the pairs with the most wrong rows, sorted."""
     wrong = truth != predicted
     if not wrong.any():
@@ -251,9 +247,5 @@ def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int)
         new = [one for one in pair if one not in chosen]
         if len(chosen) + len(new) <= n_classes:
             chosen += new
-    return [ids[i].item() for i in sorted(chosen)]
-
-
-def _short(label: Any) -> str:
-    text = str(label)
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    found: NDArray[Any] = ids[sorted(chosen)]
+    return found

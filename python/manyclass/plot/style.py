@@ -1,7 +1,8 @@
-"""The one style of all pictures: colours that stay apart for every reader, a name beside each line, alternative texts.
+"""The one style of all pictures: colours that stay apart for every reader, names beside lines, alternative texts.
 
-A line is told by its colour, its dashes and its name at its end. There are at most six in a panel, because more cannot
-be followed; a longer list goes on in a further panel with the same axes.
+A line is told by its colour, its dashes and its name, which stands beside the axes in the order of the lines' ends.
+There are at most six in a panel, because more cannot be followed; a longer list goes on in a further panel with the
+same axes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)),
 MOST_LINES = 6
 GREY, FAINT = "#5A5A5A", "#E4E4E4"
 FONT_POINTS = 9.0
-NAME_INCHES = 1.35 * FONT_POINTS / 72
-PANEL_HEIGHT = 3.6  # inches, of which title and labels take about one
+PANEL_HEIGHT = 3.6  # inches
 # A picture of w inches is 100 w pixels wide on a page; twice that for screens with two dots to a pixel.
 PIXELS_PER_INCH, PNG_DPI = 100, 200
 FORMS = ("png", "svg")
@@ -52,6 +52,9 @@ STYLE: Any = {
     "ytick.color": GREY,
     "lines.linewidth": 1.7,
     "lines.markersize": 4.0,
+    "legend.frameon": False,
+    "legend.labelcolor": "linecolor",
+    "legend.handlelength": 2.6,
     "svg.hashsalt": "manyclass",  # else every file has new random names in it
 }
 NEEDS_MATPLOTLIB = "pictures need matplotlib, which is not installed: pip install 'manyclass[plot]'"
@@ -198,67 +201,22 @@ def line_chart(
     Picture
         Its alternative text has the end of each line.
     """
-    drawn = [_drawable(panel, log_x, log_y) for panel in panels]
-    split = [part for panel in drawn for part in _split(panel)]
+    split = [part for panel in panels for part in _split(_drawable(panel, log_x, log_y))]
     numbers: dict[str, int] = {}
     for panel in split:
         for series in panel.series:
             numbers.setdefault(series.label, len(numbers))
+    first: dict[str, Axes] = {}  # axes of the first of the panels that a long list was split into
     with drawing():
         figure, axes_of = canvas(len(split), width=5.0 if len(split) > 1 else 6.4, height=PANEL_HEIGHT)
         for axes, panel in zip(axes_of, split, strict=True):
-            looks = _looks([numbers[series.label] for series in panel.series])
-            _draw_panel(axes, panel, looks, log_x, log_y)
+            whole = first.setdefault(panel.title.partition(" (")[0], axes)
+            if whole is not axes:
+                axes.sharex(whole)
+                axes.sharey(whole)
+            _draw_panel(axes, panel, _looks([numbers[series.label] for series in panel.series]), log_x, log_y)
             axes.set(xlabel=x_label, ylabel=y_label, title=panel.title)
-        _share_limits(axes_of, [panel.title.partition(" (")[0] for panel in split])
-        for axes, panel in zip(axes_of, split, strict=True):
-            ends = [(s.label, s.x[-1], s.y[-1]) for s in panel.series]
-            looks = _looks([numbers[series.label] for series in panel.series])
-            name_lines(axes, ends, [COLOURS[look] for look in looks], PANEL_HEIGHT - 1.0)
     return Picture(figure, _told(split, x_label, y_label))
-
-
-def name_lines(axes: Axes, ends: Sequence[tuple[str, Any, Any]], colours: Sequence[str], height: float) -> None:
-    """Write names beside axes of so many inches, each near the end (x, y) of its line and below the name above it."""
-    if not ends:
-        return
-    axes.get_xlim(), axes.get_ylim()  # which settles the limits that the next line uses
-    to_axes = axes.transScale + axes.transLimits
-    wanted = np.clip([to_axes.transform((x, y))[1] for _, x, y in ends], 0, 1)
-    places = spread(wanted, NAME_INCHES / height)
-    for (name, x, y), place, colour in zip(ends, places, colours, strict=True):
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=(1.03, place),
-            textcoords="axes fraction",
-            va="center",
-            color=colour,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "lw": 0.6,
-                "alpha": 0.6,
-                "patchA": None,  # a line that ends by its name's box is cut there in a slow search
-                "shrinkA": 4,
-                "shrinkB": 2,
-                "relpos": (0, 0.5),
-            },
-            annotation_clip=False,
-        )
-
-
-def spread(wanted: Sequence[float] | Any, gap: float) -> Any:
-    """Return the places nearest to those wanted, by least squares, of which no two are nearer than `gap`."""
-    from scipy.optimize import isotonic_regression  # slow to load, and the command line loads this file
-
-    wanted = np.asarray(wanted, dtype=np.float64)
-    order = np.argsort(wanted, kind="stable")
-    steps = gap * np.arange(len(order))
-    places = np.empty_like(wanted)
-    nearest = isotonic_regression(wanted[order] - steps).x
-    places[order] = np.clip(nearest, 0, max(0.0, 1 - steps[-1])) + steps
-    return places
 
 
 def figures(value: float) -> str:
@@ -270,15 +228,10 @@ def _drawable(panel: Panel, log_x: bool, log_y: bool) -> Panel:
     """The series that have points to draw, with those alone."""
     series = []
     for one in panel.series:
-        points = [
-            (x, y)
-            for x, y in zip(one.x, one.y, strict=True)
-            if x is not None and y is not None and np.isfinite([x, y]).all()
-            if (x > 0 or not log_x) and (y > 0 or not log_y)
-        ]
-        if points:
-            x, y = zip(*points, strict=True)
-            series.append(replace(one, x=x, y=y))
+        x, y = (np.array(values, dtype=np.float64) for values in (one.x, one.y))  # None becomes NaN
+        drawable = np.isfinite(x) & np.isfinite(y) & ((x > 0) | (not log_x)) & ((y > 0) | (not log_y))
+        if drawable.any():
+            series.append(replace(one, x=x[drawable].tolist(), y=y[drawable].tolist()))
     return replace(panel, series=series)
 
 
@@ -304,28 +257,23 @@ def _looks(numbers: Sequence[int]) -> list[int]:
 def _draw_panel(axes: Axes, panel: Panel, looks: Sequence[int], log_x: bool, log_y: bool) -> None:
     from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
+    ends = []
     for series, look in zip(panel.series, looks, strict=True):
         dashes = "none" if series.style == "." else DASHES[look]
         marker = "." if series.style == "." else "o" if "o" in series.style or len(series.x) == 1 else ""
         x, y = np.array(series.x, dtype=float), np.array(series.y, dtype=float)
-        axes.plot(x, y, linestyle=dashes, marker=marker, color=COLOURS[look], label=series.label)
-    if log_x and panel.series:
+        lines = axes.plot(x, y, linestyle=dashes, marker=marker, color=COLOURS[look], label=series.label)
+        ends.append((y[-1], lines[0]))
+    if not panel.series:
+        return
+    if log_x:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())  # over less than a decade its labels run into each other
-    if log_y and panel.series:
+    if log_y:
         axes.set_yscale("log")
-
-
-def _share_limits(axes_of: Sequence[Axes], titles: Sequence[str]) -> None:
-    """Give panels that a long list was split into the same limits."""
-    for title in set(titles):
-        some = [axes for axes, its in zip(axes_of, titles, strict=True) if its == title]
-        if len(some) > 1:
-            for limits in ("xlim", "ylim"):
-                ends = np.array([getattr(axes, f"get_{limits}")() for axes in some])
-                for axes in some:
-                    getattr(axes, f"set_{limits}")(ends[:, 0].min(), ends[:, 1].max())
+    from_above = [line for _, line in sorted(ends, key=lambda end: -end[0])]
+    axes.legend(handles=from_above, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _told(panels: Sequence[Panel], x_label: str, y_label: str) -> str:

@@ -12,17 +12,32 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_number, n_threads_from, set_named
+from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.model.file_parts import check_version, finite, reading, warn_of_unread
 from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
-from manyclass.search.inputs import Labels, Rows, checked_ids, checked_rows, dense_queries, labels_of
+from manyclass.search.inputs import (
+    Exclude,
+    Labels,
+    Rows,
+    checked_ids,
+    checked_rows,
+    dense_queries,
+    densified,
+    exclusions,
+    labels_of,
+    queries_of,
+)
 from manyclass.search.report import ApproximateLosses, SearchReport
 
 # Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096
 CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is so many times the square root of K
 BUDGET_SHARE = 100  # a search finds one class in so many unless it is told how many (Yen et al. 2018, section 5)
+
+# n_probe="auto" finds this share of the best rows when rows are the queries.
+AUTO_RECALL = 0.9
+RECALL_K = 10
 
 LOSSES = ("cross_entropy", "margin", "triplet")
 FORMAT_VERSION = 1
@@ -46,12 +61,15 @@ class ClusteredRows(BaseEstimator):
     n_clusters_: int
     n_probe_: int
     cluster_centers_: NDArray[np.float32]
+    n_clusters: int | str
     n_jobs: int | None
     random_state: Any
     _index: Any
+    _seed: int
 
     # What a file of the index is called, and what it holds beside arrays and parameters.
     FORMAT: ClassVar[tuple[str, str]]
+    _TAKES_SPARSE: ClassVar[bool] = True  # whether the core takes sparse queries
     _STATE: ClassVar[dict[str, tuple[type, float, float]]]  # its type, and from where to where it goes
 
     set_params = set_named
@@ -63,8 +81,69 @@ class ClusteredRows(BaseEstimator):
         super().__init_subclass__(**kwargs)
         brief_requests(cls)
 
+    def fit(self, W: Rows) -> Self:
+        """Cluster the rows of W and index a copy of them; a ValueError if a parameter or a value is out of range.
+
+        Parameters
+        ----------
+        W : array-like or sparse matrix of shape (K, n_features)
+            Converted to dense float32.
+
+        Returns
+        -------
+        self
+        """
+        rows = checked_rows("W", W)
+        self._check_parameters(rows.shape)
+        self._seed = seed_from(self.random_state)
+        self.n_rows_, self.n_features_in_ = rows.shape
+        self._cluster(rows)
+        return self
+
+    def query(
+        self, Q: Rows, k: int = 10, *, n_probe: int | None = None, exclude: Exclude = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Find the k rows of largest inner product with each query among those of the probed clusters.
+
+        Of a `DecomposedIndex`, each block gives its best K / 100 rows (k if that is more), whose whole scores decide.
+        A ValueError if a query is not finite or longer than 2**62, or an argument is out of range.
+
+        Parameters
+        ----------
+        Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
+        k : int, default=10
+            In [1, K].
+        n_probe : int, optional
+            Clusters scanned (in each block), in [1, C]; `n_probe_` if not given. With C of a `SphericalClusterIndex`
+            the answer is exact.
+        exclude : sparse matrix of shape (n, K), or sequence of n sequences of ids, optional
+            Rows that a query does not want, such as its positives: the entries of the matrix that are stored, or a list
+            for each query. One list will do for one query.
+
+        Returns
+        -------
+        scores : ndarray of shape (n, k) or (k,), float32
+            Best first, equal scores by id; -inf where there are fewer than k rows.
+        ids : ndarray of shape (n, k) or (k,), int64
+            -1 there.
+        """
+        index = self._fitted()
+        if type(k) is not int or not 1 <= k <= self.n_rows_:  # the check takes a third of the time of a query
+            check_number("k", k, low=1, high=self.n_rows_, integer=True)
+        queries, _, single, options = self._request(Q, n_probe, exclude)
+        scores, ids = index.query(queries, k=int(k), **options, **self._options_for(int(k)))
+        return (scores[0], ids[0]) if single else (scores, ids)
+
+    def _options_for(self, k: int) -> dict[str, int]:
+        """What the core wants to know of a query for k rows beside what it wants of all."""
+        return {}
+
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
+        raise NotImplementedError
+
+    def _cluster(self, rows: NDArray[np.float32]) -> None:
+        """Make the clusters of the rows, and choose `n_probe_`."""
         raise NotImplementedError
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
@@ -194,6 +273,22 @@ class ClusteredRows(BaseEstimator):
             check_number("n_probe", n_probe, low=1, high=self.n_clusters_, integer=True)
         return int(n_probe)
 
+    def _n_clusters(self, n_rows: int) -> int:
+        return auto_clusters(n_rows) if self.n_clusters == "auto" else int(self.n_clusters)
+
+    def _sample_of_rows(self, n: int) -> NDArray[np.int64]:
+        """Numbers of n rows that are to be queries, or of all where there are fewer."""
+        return np.random.default_rng(self._seed).choice(self.n_rows_, min(n, self.n_rows_), replace=False)
+
+    def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, int, bool, dict[str, Any]]:
+        """Queries as the core takes them, how many, whether there is one as a vector, and what all queries have."""
+        queries, n, single = queries_of(Q, self.n_features_in_)
+        if not self._TAKES_SPARSE:
+            queries = densified(queries, n, self.n_features_in_)
+        indptr, ids = exclusions(exclude, n, single, self.n_rows_)
+        options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
+        return queries, n, single, {"n_probe": self._probes(n_probe), **options}
+
     def _replace(self, ids: ArrayLike, rows: Rows) -> int:
         """Check changed rows and give them to the core; return how many."""
         index = self._fitted()
@@ -213,13 +308,13 @@ class ClusteredRows(BaseEstimator):
         Q: Rows,
         Y: Labels,
         loss: str,
-        smoothing: float,
+        n_probe: int | None,
         budget: int | None,
         threshold: float | None,
-        n_probe: int | None,
-        tolerance: float,
         rest: str | None,
         *,
+        smoothing: float,
+        tolerance: float,
         n_iter: int = 0,
         step: str = "full",
         answer: str = "blocks",

@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number, seed_from
-from manyclass.search.clustered import ClusteredRows, auto_clusters, check_run, default_budget
-from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions
+from manyclass.checks import check_number
+from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run, default_budget
+from manyclass.search.exact import exact_search, fewest_probes, probes_needed
+from manyclass.search.inputs import Labels, Rows
 from manyclass.search.report import ApproximateLosses
-from manyclass.search.spherical import exact_search
 
-RECALL_K = 10
 RECALL_QUERIES = 64
-AUTO_RECALL = 0.9
 K_MEANS_ITERATIONS = 10
 SAMPLE_PER_CLUSTER = 256
 
@@ -57,6 +55,7 @@ class DecomposedIndex(ClusteredRows):
     """
 
     FORMAT: ClassVar[tuple[str, str]] = ("manyclass decomposed index", "a decomposed index")
+    _TAKES_SPARSE = False
     _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {"n_probe_": (int, 1, 2**31 - 1)}
 
     def __init__(
@@ -74,99 +73,35 @@ class DecomposedIndex(ClusteredRows):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, W: Rows) -> Self:
-        """Cluster the rows of each block of W and index a copy of them.
-
-        Parameters
-        ----------
-        W : array-like or sparse matrix of shape (K, n_features)
-            Converted to dense float32.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If a parameter or a value of W is out of range.
-        """
-        rows = checked_rows("W", W)
-        self._check_parameters(rows.shape)
-        n_clusters: Any = auto_clusters(len(rows)) if self.n_clusters == "auto" else self.n_clusters
-        seed = seed_from(self.random_state)
-        self.n_rows_, self.n_features_in_ = rows.shape
+    def _cluster(self, rows: NDArray[np.float32]) -> None:
+        """Make the clusters of each block of the rows, and choose n_probe_."""
         centers = [
             _core.spherical_kmeans(
                 np.ascontiguousarray(block),
-                n_clusters=int(n_clusters),
+                n_clusters=self._n_clusters(len(rows)),
                 n_iter=K_MEANS_ITERATIONS,
                 sample_per_cluster=SAMPLE_PER_CLUSTER,
                 radius=0.0,
-                seed=(seed + j) % 2**64,
+                seed=(self._seed + j) % 2**64,
                 n_threads=self._n_threads(),
             )["centroids"]
             for j, block in enumerate(self._blocks(rows))
         ]
         self._build(rows, np.hstack(centers), np.zeros((0, 0), dtype=np.int32))
-        self.n_probe_ = self._probes_for_rows(rows, seed) if self.n_probe == "auto" else int(self.n_probe)
-        return self
+        self.n_probe_ = self._probes_for_rows(rows) if self.n_probe == "auto" else int(self.n_probe)
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
         n_rows, n_features = shape
         check_number("n_blocks", self.n_blocks, low=1, high=n_features, integer=True)
-        n_clusters: Any = auto_clusters(n_rows) if self.n_clusters == "auto" else self.n_clusters
-        check_number("n_clusters", n_clusters, low=1, high=n_rows, integer=True)
+        if self.n_clusters != "auto":
+            check_number("n_clusters", self.n_clusters, low=1, high=n_rows, integer=True)
         if self.n_probe != "auto":
-            check_number("n_probe", self.n_probe, low=1, high=n_clusters, integer=True)
+            check_number("n_probe", self.n_probe, low=1, high=self._n_clusters(n_rows), integer=True)
         check_run(self)
 
-    def query(
-        self, Q: Rows, k: int = 10, *, n_probe: int | None = None, exclude: Exclude = None
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Find the k rows of largest inner product with each query among the best of the blocks.
-
-        Each block gives its best K / 100 rows (k if that is more) of the clusters probed; their whole scores decide.
-
-        Parameters
-        ----------
-        Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
-        k : int, default=10
-            In [1, K].
-        n_probe : int, optional
-            Clusters of each block that are read, in [1, C]; `n_probe_` if not given.
-        exclude : sparse matrix of shape (n, K), or sequence of n sequences of ids, optional
-            Rows that a query does not want, as of `SphericalClusterIndex.query`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n, k) or (k,), float32
-            Best first, equal scores by id; -inf where there are fewer than k rows.
-        ids : ndarray of shape (n, k) or (k,), int64
-            -1 there.
-
-        Raises
-        ------
-        ValueError
-            If a query is not finite or longer than 2**62, or an argument is out of range.
-        """
-        index = self._fitted()
-        check_number("k", k, low=1, high=self.n_rows_, integer=True)
-        queries = dense_queries(Q, self.n_features_in_)
-        given: Any = Q
-        single = np.ndim(given) == 1  # a sparse row, too
-        indptr, ids = exclusions(exclude, len(queries), single, self.n_rows_)
-        scores, found = index.query(
-            queries,
-            k=int(k),
-            budget=max(int(k), default_budget(self.n_rows_)),
-            n_probe=self._probes(n_probe),
-            excluded_indptr=indptr,
-            excluded_ids=ids,
-            n_threads=self._n_threads(),
-        )
-        return (scores[0], found[0]) if single else (scores, found)
+    def _options_for(self, k: int) -> dict[str, int]:
+        return {"budget": max(k, default_budget(self.n_rows_))}
 
     def update(self, ids: ArrayLike, rows: Rows) -> Self:
         """Replace rows, each of which goes to its nearest cluster in each block, at the cost of C inner products a row.
@@ -288,7 +223,18 @@ class DecomposedIndex(ClusteredRows):
             If an argument is out of range, or a query is not finite or longer than 2**62.
         """
         return self._losses_and_gradients(
-            Q, Y, loss, smoothing, budget, threshold, n_probe, tolerance, rest, n_iter=n_iter, step=step, answer=answer
+            Q,
+            Y,
+            loss,
+            n_probe,
+            budget,
+            threshold,
+            rest,
+            smoothing=smoothing,
+            tolerance=tolerance,
+            n_iter=n_iter,
+            step=step,
+            answer=answer,
         )
 
     def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
@@ -302,11 +248,11 @@ class DecomposedIndex(ClusteredRows):
         self.cluster_centers_ = centers
         self.n_clusters_ = len(centers)
 
-    def _probes_for_rows(self, rows: NDArray[np.float32], seed: int) -> int:
+    def _probes_for_rows(self, rows: NDArray[np.float32]) -> int:
         """The smallest number of clusters that finds enough of the best rows of a block, in the mean over blocks."""
         if self.n_clusters_ == 1:
             return 1
-        sample = np.random.default_rng(seed).choice(self.n_rows_, min(RECALL_QUERIES, self.n_rows_), replace=False)
+        sample = self._sample_of_rows(RECALL_QUERIES)
         counts = np.zeros(self.n_clusters_, dtype=np.int64)
         blocks = zip(self._blocks(rows), self._blocks(self.cluster_centers_), self.labels_, strict=True)
         for block, centers, labels in blocks:
@@ -314,9 +260,5 @@ class DecomposedIndex(ClusteredRows):
             _, best = exact_search(
                 block, queries, min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]), block_rows=RECALL_QUERIES
             )
-            order = np.argsort(-queries @ centers.T, axis=1, kind="stable")
-            ranks = np.argsort(order, axis=1)
-            found = np.take_along_axis(ranks, labels[best], axis=1)[best >= 0]
-            counts += np.bincount(found, minlength=self.n_clusters_)
-        curve = np.cumsum(counts) / max(counts.sum(), 1)
-        return int(np.argmax(curve >= min(AUTO_RECALL, curve[-1]) - 1e-12)) + 1
+            counts += probes_needed(queries, centers, labels, best)
+        return fewest_probes(np.cumsum(counts) / max(counts.sum(), 1), AUTO_RECALL)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import canonical_csr, csr_parts
+from manyclass.datasets.csr import is_sparse
 
 Rows = ArrayLike | sp.sparray | sp.spmatrix
 Exclude = Sequence[ArrayLike] | sp.sparray | sp.spmatrix | None
@@ -18,10 +19,6 @@ Excluded = tuple[NDArray[np.int64], NDArray[np.int32]]  # indptr and sorted ids;
 
 MOST_COLUMNS = 1 << 22  # sums of D products of bytes must be 32-bit integers
 _NOTHING: Excluded = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
-
-
-def _is_sparse(x: Any) -> bool:
-    return bool(sp.issparse(x))
 
 
 def _as_float32(name: str, x: Any) -> NDArray[np.float32]:
@@ -44,7 +41,7 @@ def checked_rows(name: str, W: Rows, n_features: int | None = None) -> NDArray[n
         If it is no such matrix.
     """
     given: Any = W
-    dense = _as_float32(name, given.toarray() if _is_sparse(given) else given)
+    dense = _as_float32(name, given.toarray() if is_sparse(given) else given)
     if dense.ndim != 2:
         raise ValueError(f"{name} has {dense.ndim} dimensions; it must have 2")
     if n_features is not None and dense.shape[1] != n_features:
@@ -67,7 +64,7 @@ def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
     given: Any = Q
     if type(given) is np.ndarray and given.dtype == np.float32 and given.shape == (n_features,):
         return np.ascontiguousarray(given).reshape(1, -1), 1, True  # a single query waits for each microsecond
-    if _is_sparse(given):
+    if is_sparse(given):
         single = given.ndim == 1  # what a row of a csr_array is
         given = given.reshape(1, -1) if single else given
         if given.ndim != 2 or given.shape[1] != n_features:
@@ -87,6 +84,11 @@ def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
 def dense_queries(Q: Rows, n_features: int) -> NDArray[np.float32]:
     """Return queries as a dense (n, n_features) matrix; raises as `queries_of` does."""
     queries, n, _ = queries_of(Q, n_features)
+    return densified(queries, n, n_features)
+
+
+def densified(queries: Any, n: int, n_features: int) -> NDArray[np.float32]:
+    """Return queries as `queries_of` gives them as a dense matrix."""
     if not isinstance(queries, tuple):
         return np.asarray(queries)
     indptr, indices, data = queries
@@ -118,7 +120,7 @@ def checked_ids(name: str, ids: ArrayLike, n_rows: int) -> NDArray[np.int32]:
 
 def _lists(name: str, given: Any, n: int, n_rows: int) -> Excluded:
     """Lists of ids, or a pattern of the entries that are stored, as row pointers and sorted ids."""
-    if _is_sparse(given):
+    if is_sparse(given):
         if given.shape != (n, n_rows):
             raise ValueError(f"{name} has shape {given.shape}; it must be {(n, n_rows)}: queries by rows")
         pattern = sp.csr_array(given, copy=True)
@@ -145,9 +147,9 @@ def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
     if exclude is None:
         return _NOTHING
     given: Any = exclude
-    if _is_sparse(given) and given.ndim == 1:
+    if is_sparse(given) and given.ndim == 1:
         given = given.reshape(1, -1)
-    if single and not _is_sparse(given) and np.ndim(given[0] if len(given) else 0) == 0:
+    if single and not is_sparse(given) and np.ndim(given[0] if len(given) else 0) == 0:
         given = [given]
     return _lists("exclude", given, n, n_rows)
 
@@ -163,12 +165,12 @@ def labels_of(Y: Labels, n: int, n_rows: int) -> Excluded:
         If there are not labels for each point, or one is out of range.
     """
     given: Any = Y
-    if not _is_sparse(given) and all(np.ndim(some) == 0 for some in given):
+    if not is_sparse(given) and all(np.ndim(some) == 0 for some in given):
         one = checked_ids("Y", given, n_rows)
         if len(one) != n:
             raise ValueError(f"Y has {len(one)} labels; there are {n} queries")
         return np.arange(n + 1, dtype=np.int64), one
-    if _is_sparse(given) and given.shape == (n, n_rows):
+    if is_sparse(given) and given.shape == (n, n_rows):
         given = sp.csr_array(given, copy=True)
         given.eliminate_zeros()
     return _lists("Y", given, n, n_rows)

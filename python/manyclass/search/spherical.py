@@ -29,15 +29,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number, seed_from
+from manyclass.checks import check_choice, check_number
 from manyclass.model.tensor_file import TensorFile
-from manyclass.search.clustered import ClusteredRows, auto_clusters, check_run
-from manyclass.search.inputs import Exclude, Labels, Rows, checked_rows, dense_queries, exclusions, queries_of
+from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run
+from manyclass.search.exact import fewest_probes, probes_needed
+from manyclass.search.inputs import Exclude, Labels, Rows, dense_queries
 from manyclass.search.report import ApproximateLosses
 
-RECALL_K = 10
 RECALL_QUERIES = 256
-AUTO_RECALL = 0.9
 # Clusters are made anew once the expected cost of a probe, C sum n_c^2 / K^2, has doubled, or the recall of the rows
 # themselves at n_probe_ has fallen by a tenth. Recall is measured again each time half as many rows as there are have
 # been replaced: it then costs a small part of what the updates have cost.
@@ -128,26 +127,6 @@ class SphericalClusterIndex(ClusteredRows):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, W: Rows) -> Self:
-        """Cluster the rows of W and index a copy of them; a ValueError if a parameter or a value is out of range.
-
-        Parameters
-        ----------
-        W : array-like or sparse matrix of shape (K, n_features)
-            Converted to dense float32.
-
-        Returns
-        -------
-        self
-        """
-        rows = checked_rows("W", W)
-        self._check_parameters(rows.shape)
-        self._seed = seed_from(self.random_state)
-        self.n_rows_, self.n_features_in_ = rows.shape
-        self.n_reclusterings_ = 0
-        self._cluster(rows)
-        return self
-
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
         check_choice("recluster", self.recluster, ("auto", "never"))
@@ -158,38 +137,6 @@ class SphericalClusterIndex(ClusteredRows):
             if value != "auto":
                 check_number(name, value, low=1, high=shape[0], integer=True)
         check_run(self)
-
-    def query(
-        self, Q: Rows, k: int = 10, *, n_probe: int | None = None, exclude: Exclude = None
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Find the k rows of largest inner product with each query among those of the probed clusters.
-
-        A ValueError if a query is not finite or longer than 2**62, or an argument is out of range.
-
-        Parameters
-        ----------
-        Q : array-like or sparse matrix of shape (n, n_features), or (n_features,) for one query
-        k : int, default=10
-            In [1, K].
-        n_probe : int, optional
-            Clusters scanned, in [1, C]; `n_probe_` if not given. With C the answer is exact.
-        exclude : sparse matrix of shape (n, K), or sequence of n sequences of ids, optional
-            Rows that a query does not want, such as its positives: the entries of the matrix that are stored, or a list
-            for each query. One list will do for one query.
-
-        Returns
-        -------
-        scores : ndarray of shape (n, k) or (k,), float32
-            Best first, equal scores by id; -inf where there are fewer than k rows.
-        ids : ndarray of shape (n, k) or (k,), int64
-            -1 there.
-        """
-        index = self._fitted()
-        if type(k) is not int or not 1 <= k <= self.n_rows_:  # the check takes a third of the time of a query
-            check_number("k", k, low=1, high=self.n_rows_, integer=True)
-        queries, single, options = self._request(Q, n_probe, exclude)
-        scores, ids = index.query(queries, k=int(k), **options)
-        return (scores[0], ids[0]) if single else (scores, ids)
 
     def query_above(
         self, Q: Rows, threshold: ArrayLike, *, n_probe: int | None = None, exclude: Exclude = None
@@ -211,8 +158,7 @@ class SphericalClusterIndex(ClusteredRows):
             Best first, equal scores by id.
         """
         index = self._fitted()
-        queries, _, options = self._request(Q, n_probe, exclude)
-        n = len(queries[0]) - 1 if isinstance(queries, tuple) else len(queries)
+        queries, n, _, options = self._request(Q, n_probe, exclude)
         with np.errstate(over="ignore"):  # no score is above what overflows
             given = np.asarray(threshold, dtype=np.float32)
         if given.shape not in ((), (n,)):
@@ -253,8 +199,7 @@ class SphericalClusterIndex(ClusteredRows):
         self._replaced += n_replaced
         if self.recluster != "auto" or not self._has_worn():
             return False
-        self.n_reclusterings_ += 1
-        self._cluster(self._index.rows())
+        self._cluster(self._index.rows(), self.n_reclusterings_ + 1)
         return True
 
     def fill_heads(self, X: NDArray[np.float32], labels: NDArray[np.int32], heads: NDArray[np.int32]) -> None:
@@ -287,8 +232,7 @@ class SphericalClusterIndex(ClusteredRows):
         """
         check_number("recall", recall, low=0, high=1)
         curve = self.recall_curve(Q, k=k, exclude=exclude)
-        # The curve ends at 1; that of a float is not a reason to scan everything.
-        self.n_probe_ = int(np.argmax(curve >= min(recall, curve[-1]) - 1e-12)) + 1
+        self.n_probe_ = fewest_probes(curve, recall)
         return self.n_probe_
 
     def recall_curve(self, Q: Rows, *, k: int = 10, exclude: Exclude = None) -> NDArray[np.float64]:
@@ -305,14 +249,13 @@ class SphericalClusterIndex(ClusteredRows):
             Share of the k best rows of all queries that n_probe = 1, ..., C clusters find.
         """
         _, ids = self.query(Q, k, n_probe=self.n_clusters_, exclude=exclude)
-        toward = dense_queries(Q, self.n_features_in_) @ self.cluster_centers_[:, : self.n_features_in_].T
-        ranks = np.empty(toward.shape, dtype=np.int64)
-        order = np.argsort(-toward, axis=1, kind="stable")
-        np.put_along_axis(ranks, order, np.arange(self.n_clusters_)[None, :], axis=1)
-        found = np.atleast_2d(ids)
-        found_ranks = np.take_along_axis(ranks, self.labels_[found], axis=1)[found >= 0]
-        counts = np.bincount(found_ranks, minlength=self.n_clusters_)
-        return np.cumsum(counts) / max(len(found_ranks), 1)
+        counts = probes_needed(
+            dense_queries(Q, self.n_features_in_),
+            self.cluster_centers_[:, : self.n_features_in_],
+            self.labels_,
+            np.atleast_2d(ids),
+        )
+        return np.asarray(np.cumsum(counts) / max(counts.sum(), 1))
 
     @property
     def imbalance_(self) -> float:
@@ -363,7 +306,9 @@ class SphericalClusterIndex(ClusteredRows):
             The pair has an attribute `report`, a `SearchReport`: for each query what the search cost, and whether the
             answer is certified, with what that means for each loss.
         """
-        return self._losses_and_gradients(Q, Y, loss, smoothing, budget, threshold, n_probe, tolerance, rest)
+        return self._losses_and_gradients(
+            Q, Y, loss, n_probe, budget, threshold, rest, smoothing=smoothing, tolerance=tolerance
+        )
 
     def _more_tensors(self) -> dict[str, NDArray[Any]]:
         return {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}
@@ -371,25 +316,16 @@ class SphericalClusterIndex(ClusteredRows):
     def _restore(self, file: TensorFile) -> None:
         self.kmeans_stats_ = {name: file.read(f"kmeans.{name}") for name in _STATS}
 
-    def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, bool, dict[str, Any]]:
-        """Queries as the core takes them, whether there is one as a vector, and the options that all queries have."""
-        queries, n, single = queries_of(Q, self.n_features_in_)
-        indptr, ids = exclusions(exclude, n, single, self.n_rows_)
-        options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
-        return queries, single, {"n_probe": self._probes(n_probe), **options}
-
-    def _cluster(self, rows: NDArray[np.float32]) -> None:
+    def _cluster(self, rows: NDArray[np.float32], n_before: int = 0) -> None:
         """Make the clusters of `rows`, choose n_probe_ and measure what later checks compare with."""
-        n_clusters = self.n_clusters
-        if n_clusters == "auto":
-            n_clusters = auto_clusters(len(rows))
+        n_clusters, self.n_reclusterings_ = self._n_clusters(len(rows)), n_before
         # In double precision: squares of numbers up to 2^62 fit, and what is not finite is refused by the core.
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)) if self.augment_norm else np.zeros(1)
         with np.errstate(over="ignore"):  # the core refuses rows so long
             self.radius_ = float(np.float32(norms.max())) if np.isfinite(norms).all() else 0.0
         made = _core.spherical_kmeans(
             rows,
-            n_clusters=int(n_clusters),
+            n_clusters=n_clusters,
             n_iter=int(self.n_iter),
             sample_per_cluster=int(self.sample_per_cluster or 0),
             radius=self.radius_,
@@ -400,14 +336,14 @@ class SphericalClusterIndex(ClusteredRows):
             "mean_cosine": np.array(made["mean_cosine"], dtype=np.float64),
             "moved": np.array(made["moved"], dtype=np.int64),
             "repaired": np.array(made["repaired"], dtype=np.int64),
-            "sizes": np.array(made["sizes"], dtype=np.int32).reshape(-1, int(n_clusters)),
+            "sizes": np.array(made["sizes"], dtype=np.int32).reshape(-1, n_clusters),
         }
         self._build(rows, made["centroids"], np.zeros(0, dtype=np.int32))
         self._replaced = 0
         self._imbalance_made = self.imbalance_
         curve = self._recall_of_rows()
         if self.n_probe == "auto":
-            self.n_probe_ = int(np.argmax(curve >= AUTO_RECALL - 1e-12)) + 1
+            self.n_probe_ = fewest_probes(curve, AUTO_RECALL)
         else:
             self.n_probe_ = min(int(self.n_probe), self.n_clusters_)
         self.recall_ = float(curve[self.n_probe_ - 1])
@@ -422,9 +358,7 @@ class SphericalClusterIndex(ClusteredRows):
         """Recall curve of a sample of the rows as queries, each without itself."""
         if self.n_clusters_ == 1:
             return np.ones(1)
-        sample = np.random.default_rng(self._seed).choice(
-            self.n_rows_, min(RECALL_QUERIES, self.n_rows_), replace=False
-        )
+        sample = self._sample_of_rows(RECALL_QUERIES)
         return self.recall_curve(self.rows_[sample], k=min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]))
 
     def _has_worn(self) -> bool:
@@ -438,41 +372,3 @@ class SphericalClusterIndex(ClusteredRows):
 
 
 _STATS = ("mean_cosine", "moved", "repaired", "sizes")
-
-
-def exact_search(
-    W: Rows, Q: Rows, k: int = 10, *, exclude: Exclude = None, block_rows: int = 256
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Find the k rows of largest inner product by BLAS and brute force: what the index is compared with.
-
-    Parameters
-    ----------
-    W : array-like or sparse matrix of shape (K, n_features)
-    Q, k, exclude
-        As of `SphericalClusterIndex.query`.
-    block_rows : int, default=256
-        Queries scored at a time: block_rows x K numbers are in memory.
-
-    Returns
-    -------
-    scores : ndarray of shape (n, k) or (k,), float32
-        As BLAS sums them, in single precision; else as of `SphericalClusterIndex.query`.
-    ids : ndarray of shape (n, k) or (k,), int64
-    """
-    rows = checked_rows("W", W)
-    check_number("k", k, low=1, high=len(rows), integer=True)
-    _, n, single = queries_of(Q, rows.shape[1])
-    dense = dense_queries(Q, rows.shape[1])
-    indptr, ids = exclusions(exclude, n, single, len(rows))
-    scores = np.full((n, k), -np.inf, dtype=np.float32)
-    best = np.full((n, k), -1, dtype=np.int64)
-    for start in range(0, n, block_rows):
-        z = dense[start : start + block_rows] @ rows.T
-        for i in range(len(z)):
-            if len(indptr):
-                z[i, ids[indptr[start + i] : indptr[start + i + 1]]] = -np.inf
-            candidates = np.flatnonzero((z[i] >= np.partition(z[i], -k)[-k]) & (z[i] > -np.inf))
-            order = candidates[np.argsort(-z[i, candidates], kind="stable")][:k]
-            scores[start + i, : len(order)] = z[i, order]
-            best[start + i, : len(order)] = order
-    return (scores[0], best[0]) if single else (scores, best)

@@ -1,4 +1,4 @@
-r"""The collapsed skip-gram objective: exact values and gradients, a block of centre words at a time.
+r"""The collapsed skip-gram objective: counts of pairs, and exact losses, a block of centre words at a time.
 
 The mean over all pairs of centre x and context y of -log p(y | x) is
 
@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +24,6 @@ from manyclass.model.weights import Doubles, Floats
 from manyclass.words.corpus import NO_PAIRS
 
 BLOCK_FLOATS = 1 << 23  # of scores at a time: 32 MB
-SMALLEST_STEP = 1e-6  # of descent: a step that must be shorter still to go down has arrived
 
 
 @dataclass
@@ -89,31 +89,6 @@ class Collapsed:
             out[part] = exponentiate(h @ tables.output.T) - row_products(h, self.contexts[block] @ tables.output)
         return out
 
-    def input_gradient(self, tables: Tables) -> tuple[Doubles, Floats]:
-        """The loss of each centre word, as of `losses`, and its gradient in h_x: that of F divided by q_x."""
-        gradient = np.zeros_like(tables.input)
-        losses = np.zeros(len(gradient))
-        for rows in self._centre_blocks(len(tables.output)):
-            h, target = tables.input[rows], self.contexts[rows] @ tables.output
-            p = h @ tables.output.T
-            losses[rows] = exponentiate(p) - row_products(h, target)
-            gradient[rows] = normalised(p) @ tables.output - target
-        return losses, gradient
-
-    def output_gradient(self, tables: Tables) -> tuple[float, Floats]:
-        """F, and its gradient in each v_y divided by y's share of the contexts."""
-        total = np.zeros(tables.output.shape)
-        value = 0.0
-        for rows in self._centre_blocks(len(tables.output)):
-            h, q = tables.input[rows], self.centres[rows]
-            weighted = (h * q[:, np.newaxis]).astype(np.float32)
-            observed = self.contexts[rows]
-            p = h @ tables.output.T
-            log_z = exponentiate(p)
-            total += normalised(p).T @ weighted - observed.T @ weighted
-            value += float(q @ (log_z - row_products(h, observed @ tables.output)))
-        return value, self.per_context(total)
-
     def per_context(self, gradient: Doubles | Floats) -> Floats:
         """Each row divided by its word's share of the contexts."""
         shares = self.words_as_contexts[:, np.newaxis]
@@ -121,26 +96,29 @@ class Collapsed:
 
     def tree_losses(self, tables: Tables, rows: NDArray[np.intp], tree: Tree) -> Doubles:
         """-sum_y q_{y|x} log p(y | x) of some centre words, p being that of a Huffman tree."""
-        left, right = tree.passages()
+        n_words = len(tree.starts) - 1
+        left, right = (  # 1 where the path to a word, (n_words, n_words - 1), passes a node with sign +1, and with -1
+            sp.csr_array((tree.signs == sign, tree.nodes, tree.starts), (n_words, n_words - 1), dtype=np.float64)
+            for sign in (1, -1)
+        )
         out = np.empty(len(rows))
         for part in blocks(len(rows), len(tables.output)):
             observed = self.contexts[rows[part]]
             z = tables.input[rows[part]].astype(np.float64) @ tables.output.T
-            out[part] = np.asarray(
-                (observed @ left).multiply(np.logaddexp(0, -z)).sum(axis=1)
-                + (observed @ right).multiply(np.logaddexp(0, z)).sum(axis=1)
-            ).ravel()
+            of_left = (observed @ left).multiply(np.logaddexp(0, -z))
+            of_right = (observed @ right).multiply(np.logaddexp(0, z))
+            out[part] = of_left.sum(axis=1) + of_right.sum(axis=1)
         return out
 
-    def _centre_blocks(self, width: int) -> Iterator[NDArray[np.intp]]:
+    def centre_blocks(self, width: int) -> Iterator[NDArray[np.intp]]:
+        """Words that are a centre, as many at a time as memory holds scores of, `width` each."""
         rows = np.flatnonzero(self.centres)
         for part in blocks(len(rows), width):
             yield rows[part]
 
 
-@dataclass
-class Tree:
-    """The Huffman tree as the core gives it."""
+class Tree(NamedTuple):
+    """A Huffman tree as the core gives it: the path to word k is at [starts[k], starts[k + 1]) of nodes and signs."""
 
     starts: NDArray[np.int64]
     nodes: NDArray[np.int32]
@@ -148,20 +126,8 @@ class Tree:
 
     @classmethod
     def of(cls, counts: NDArray[np.int64]) -> Tree:
-        """The tree of words by descending count."""
+        """Return the tree of words by descending count."""
         return cls(*_core.huffman_tree(counts))
-
-    def passages(self) -> tuple[sp.csr_array, sp.csr_array]:
-        """(n_words, n_words - 1): 1 where the path to a word passes a node with sign +1, and with sign -1."""
-        n_words = len(self.starts) - 1
-        shape = (n_words, n_words - 1)
-        parts = []
-        for sign in (1, -1):
-            passes = (self.signs == sign).astype(np.float64)
-            part: sp.csr_array = sp.csr_array((passes, self.nodes, self.starts), shape, copy=True)
-            part.eliminate_zeros()
-            parts.append(part)
-        return parts[0], parts[1]
 
 
 def log_normalizers(tables: Tables) -> Doubles:
@@ -170,61 +136,6 @@ def log_normalizers(tables: Tables) -> Doubles:
     for part in blocks(len(out), len(tables.output)):
         out[part] = exponentiate(tables.input[part] @ tables.output.T)
     return out
-
-
-class Descent:
-    """Gradient descent on F in the input and the output table by turns, whole passes over all pairs of words.
-
-    Each row's gradient is divided by its word's share of the pairs, so that rare words move as fast as frequent ones:
-    for h_x that leaves the gradient of x's own loss, which depends on no other row, so that each has its own step size.
-    A step that does not go down is taken back and halved, of h_x until the next pass, of all v_y at once; one that does
-    makes the next longer by a tenth.
-    """
-
-    def __init__(self, collapsed: Collapsed, tables: Tables, learning_rate: float) -> None:
-        self.collapsed = collapsed
-        self.tables = tables
-        self.input_rates = np.full(len(tables.input), learning_rate)
-        self.output_rate = learning_rate
-
-    def step(self) -> float:
-        """Move both tables; F after it."""
-        self._move_input(*self.collapsed.input_gradient(self.tables))
-        value, gradient = self.collapsed.output_gradient(self.tables)
-        (value,) = self._move_output(np.array([value]), gradient)
-        return float(value)
-
-    def _move_input(self, losses: Doubles, gradient: Floats) -> None:
-        table = self.tables.input
-        before = table.copy()
-        np.subtract(before, self.input_rates[:, np.newaxis].astype(np.float32) * gradient, out=table)
-        failed = ~(self._losses() < losses)
-        table[failed] = before[failed]
-        self.input_rates *= np.where(failed, 0.5, 1.1)
-
-    def _move_output(self, values: Doubles, gradient: Floats) -> Doubles:
-        table = self.tables.output
-        before = table.copy()
-        while self.output_rate > SMALLEST_STEP:
-            np.subtract(before, np.float32(self.output_rate) * gradient, out=table)
-            after = self._values()
-            if (after < values).all():
-                self.output_rate *= 1.1
-                return after
-            self.output_rate /= 2
-        table[:] = before
-        return values
-
-    def _losses(self) -> Doubles:
-        """What a step of each h_x must lower."""
-        losses = np.zeros(len(self.tables.input))
-        rows = np.flatnonzero(self.collapsed.centres)
-        losses[rows] = self.collapsed.losses(self.tables, rows)
-        return losses
-
-    def _values(self) -> Doubles:
-        """What a step of the output table must lower."""
-        return np.array([self.collapsed.centres @ self._losses()])
 
 
 def blocks(n_rows: int, width: int) -> Iterator[slice]:

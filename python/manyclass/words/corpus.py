@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import lzma
 import os
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.compressed import opened
 
 PIECE_BYTES = 1 << 22  # of text read at a time
 PIECE_TOKENS = 1 << 22  # of tokens renumbered at a time
@@ -104,6 +101,11 @@ def _vocabulary(
     return names, np.array([totals[name] for name in names], dtype=np.int64), row
 
 
+def split_words(text: str) -> list[str]:
+    """Split at ASCII's blanks, as the core reads a text: a no-break space, say, is a part of a word."""
+    return [word.decode("utf-8", "surrogatepass") for word in text.encode("utf-8", "surrogatepass").split()]
+
+
 def _decoded(word: bytes | str) -> str:
     if isinstance(word, str):
         return word
@@ -119,32 +121,20 @@ Numbered = tuple[NDArray[np.int64], Sequence[bytes | str], NDArray[np.int64]]  #
 def _number_file(path: str | os.PathLike[str], out: IO[bytes]) -> Numbered:
     reader = _core.TextReader()
     ends = []
-    try:
-        for piece in _pieces(path):
-            tokens, piece_ends = reader.add(piece, last=not piece)
-            out.write(tokens.tobytes())
-            ends.append(piece_ends)
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a complete compressed file: {error}") from error
+    for piece in _pieces(path):
+        tokens, piece_ends = reader.add(piece, last=not piece)
+        out.write(tokens.tobytes())
+        ends.append(piece_ends)
     return np.concatenate(ends), reader.words(), reader.counts()
 
 
 def _pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The text of a file, and then an empty piece."""
-    with _opened(path) as file:
+    with opened(path) as file:
         piece = b"-"
         while piece:
             piece = file.read(PIECE_BYTES)
             yield piece
-
-
-def _opened(path: str | os.PathLike[str]) -> gzip.GzipFile | lzma.LZMAFile | io.BufferedReader:
-    match os.path.splitext(path)[1]:
-        case ".gz":
-            return gzip.open(path, "rb")
-        case ".xz":
-            return lzma.open(path, "rb")
-    return open(path, "rb")
 
 
 def _number_lists(documents: Documents, out: IO[bytes]) -> Numbered:

@@ -6,17 +6,19 @@ A string stands for the object with its defaults: ``SkipGram(objective="nce")`` 
 from __future__ import annotations
 
 import inspect
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from manyclass.checks import check_choice, check_flag, check_number
+from manyclass.parts import Part
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.words.core_objective import POWER, CoreObjective, Objective, StepObjective
 
 __all__ = ["NCE", "OVE", "Descent", "Hierarchical", "NegativeSampling", "SampledSoftmax", "Softmax"]
 
 Index = SphericalClusterIndex | DecomposedIndex
 
+POWER = 0.75  # of word2vec: words are drawn with probability proportional to their count to this power
 SEARCHES = ("exact", "mips", "decomposed", "messages")
 RESTS = ("sample", "mask")
 # The parameters of log Z_x that each solver of the softmax has, with what "auto" means.
@@ -28,22 +30,78 @@ SOLVERS: dict[str, dict[str, float]] = {
 }
 
 
-class _Sampled(StepObjective):
-    """An objective of drawn words, with nothing but their distribution to choose."""
+@dataclass(frozen=True)
+class CoreObjective:
+    """An objective as the core's trainer takes it; numbers that its solver has no use for are at their defaults.
 
-    solver: ClassVar[str]
+    `carries_normalizers` says whether log Z_x is a number carried for each word.
+    """
 
-    def __init__(self, power: float = POWER) -> None:
-        self.power = power
+    solver: str
+    power: float = POWER
+    share: bool = False
+    delta: float = 1.0
+    u_gain: float = 1.0
+    u_learning_rate: float = 1.0
+    carries_normalizers: bool = False
+
+
+class Objective(Part):
+    """An objective: its parameters, and facts of its kind.
+
+    Attributes
+    ----------
+    name : str
+        The string that stands for it.
+    solver : str
+        What the core calls its step for a pair of words; of an objective without such a step, that of its warm-up.
+    draws : bool
+        Whether it tells each context word from `n_negatives` drawn words.
+    warms_up : bool
+        Whether passes of negative sampling come before its own.
+    has_tree : bool
+        Whether the context vectors are those of the inner nodes of a tree.
+    is_softmax : bool
+        Whether it is the loss of a softmax of the scores as they are, so that its exact value tells how training went.
+    first_rate : float
+        The step size at the beginning that "auto" means.
+    power : float
+        Words are drawn with probability proportional to their count to this power.
+    """
+
+    solver: str = "negative_sampling"
+    draws: ClassVar[bool] = True
+    warms_up: ClassVar[bool] = True
+    has_tree: ClassVar[bool] = False
+    is_softmax: ClassVar[bool] = False
+    first_rate: ClassVar[float] = 0.025
+    power: float = POWER
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""
         check_number("power", self.power)
 
     @property
+    def default_learning_rate(self) -> float:
+        """The step size at the beginning that "auto" means."""
+        return self.first_rate
+
+    @property
     def core(self) -> CoreObjective:
         """What the core trains."""
         return CoreObjective(self.solver, power=float(self.power))
+
+    @property
+    def warm_up(self) -> CoreObjective:
+        """What the core trains before it: negative sampling with the same distribution of drawn words."""
+        return CoreObjective("negative_sampling", power=float(self.power))
+
+
+class _Sampled(Objective):
+    """An objective of drawn words, with nothing but their distribution to choose."""
+
+    def __init__(self, power: float = POWER) -> None:
+        self.power = power
 
 
 class NCE(_Sampled):
@@ -68,11 +126,7 @@ class OVE(_Sampled):
     """
 
     name = solver = "ove"
-
-    @property
-    def default_learning_rate(self) -> float:
-        """0.00001, because the gradient is a sum over all words."""
-        return 1e-5
+    first_rate = 1e-5  # because the gradient is a sum over all words
 
 
 class SampledSoftmax(_Sampled):
@@ -115,23 +169,21 @@ class NegativeSampling(_Sampled):
     @property
     def core(self) -> CoreObjective:
         """What the core trains."""
-        return CoreObjective(self.solver, power=float(self.power), share=bool(self.share_classes))
+        return replace(super().core, share=bool(self.share_classes))
 
 
-class Hierarchical(StepObjective):
+class Hierarchical(Objective):
     """A Huffman tree over the words: normalised, and another model than the softmax. It has no parameters."""
 
-    name = "hierarchical"
+    name = solver = "hierarchical"
     draws = warms_up = False
     has_tree = True
 
-    @property
-    def core(self) -> CoreObjective:
-        """What the core trains."""
-        return CoreObjective("hierarchical")
+    def __init__(self) -> None:
+        """It has no parameters."""
 
 
-class Softmax(StepObjective):
+class Softmax(Objective):
     """The true softmax by drawn words: log Z_x, a number carried for each word, takes the place of the normaliser.
 
     Parameters
@@ -169,8 +221,8 @@ class Softmax(StepObjective):
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""
+        super().check()
         check_choice("solver", self.solver, tuple(SOLVERS))
-        check_number("power", self.power)
         given = {"u_learning_rate": self.u_learning_rate, "u_gain": self.u_gain, "delta": self.delta}
         for name, value in given.items():
             if value == "auto":
@@ -185,25 +237,18 @@ class Softmax(StepObjective):
 
     @property
     def default_learning_rate(self) -> float:
-        """0.025, but 0.003 for the explicit steps, which larger ones make diverge."""
-        return 0.025 if self.solver == "implicit" else 0.003
+        """0.003 for the explicit steps, which larger ones make diverge."""
+        return self.first_rate if self.solver == "implicit" else 0.003
 
     @property
     def core(self) -> CoreObjective:
         """What the core trains."""
-        return CoreObjective(
-            self.solver,
-            power=float(self.power),
-            u_learning_rate=self._number("u_learning_rate", self.u_learning_rate),
-            u_gain=self._number("u_gain", self.u_gain),
-            delta=self._number("delta", self.delta),
-            carries_normalizers=True,
-        )
-
-    def _number(self, name: str, given: float | str) -> float:
-        if given != "auto":
-            return float(given)
-        return SOLVERS[self.solver].get(name, 1.0)  # of a number that the solver has not, any value does
+        own = SOLVERS[self.solver]
+        given = {name: getattr(self, name) for name in own}
+        numbers: dict[str, Any] = {
+            name: own[name] if value == "auto" else float(value) for name, value in given.items()
+        }
+        return replace(super().core, carries_normalizers=True, **numbers)
 
 
 class Descent(Objective):
@@ -216,20 +261,21 @@ class Descent(Objective):
     search : {"exact", "mips", "decomposed", "messages"} or index, default="exact"
         How the words that matter in the softmax are found. "exact" scores all of them; "mips" asks a
         SphericalClusterIndex of the context vectors, "decomposed" a DecomposedIndex with 4 blocks, whose finds are
-        scored exactly. "messages" joins what the blocks find by one round of messages with the step 2 / 3 (Yen et al.,
-        ICML 2018, Algorithm 2 with T = 1 and tau_2 = 0.001); for the rule "mask". An index serves as a template.
+        scored exactly. "messages" joins what the blocks find by one round of messages with the step 2 / 3 (after Yen et
+        al., ICML 2018, Algorithm 2 with T = 1 and tau_2 = 0.001); for the rule "mask". An index serves as a template.
     budget : int or "auto", default="auto"
         Words that a search finds. "auto" is one in twenty, rounded up.
     rest : {"auto", "sample", "mask"}, default="auto"
         What becomes of the words that a search does not find. "sample": centres of similar direction search together,
-        and samples of the other words, or of the centres, stand for all of them, so that the gradient remains nearly
-        unbiased. "mask": each centre searches, and is trained on the words found and its observed contexts only (Yen et
-        al., ICML 2018). That is another objective as long as much of the softmax is not found, and slower than "exact"
-        up to some ten thousand words. "auto" is "mask" for search="messages", else "sample".
+        and samples of the other words, or of the centres, stand for all of them; the bias of the gradient falls with
+        the budget. "mask": each centre searches, and is trained on the words found and its observed contexts only (Yen
+        et al., ICML 2018). That is another objective as long as much of the softmax is not found, and slower than
+        "exact" up to some ten thousand words. "auto" is "mask" for search="messages", else "sample".
     """
 
     name = "descent"
     draws = False
+    first_rate = 1.0  # from which descent finds its own step sizes
 
     def __init__(self, search: str | Index = "exact", *, budget: int | str = "auto", rest: str = "auto") -> None:
         self.search = search
@@ -266,23 +312,18 @@ class Descent(Objective):
         """Whether words that are not found are left out."""
         return self.rest == "mask" or self.passes_messages
 
-    @property
-    def default_learning_rate(self) -> float:
-        """1, from which descent finds its own step sizes."""
-        return 1.0
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    kind.name: kind for kind in (Softmax, NegativeSampling, Hierarchical, OVE, NCE, SampledSoftmax, Descent)
+}
 
 
-AnyObjective = StepObjective | Descent
-KINDS: tuple[type[AnyObjective], ...] = (*(Softmax, NegativeSampling, Hierarchical, OVE, NCE, SampledSoftmax), Descent)
-OBJECTIVES = {kind.name: kind for kind in KINDS}
-
-
-def own_parameters(kind: type[AnyObjective]) -> dict[str, inspect.Parameter]:
+def own_parameters(kind: type[Objective]) -> dict[str, inspect.Parameter]:
     """Return the constructor's parameters of an objective."""
-    return {} if kind.__init__ is object.__init__ else dict(inspect.signature(kind).parameters)
+    return dict(inspect.signature(kind).parameters)
 
 
-def objective_named(name: str, **parameters: object) -> AnyObjective:
+def objective_named(name: str, **parameters: object) -> Objective:
     """Return the objective of a name, with parameters of its own.
 
     Raises
@@ -299,25 +340,6 @@ def objective_named(name: str, **parameters: object) -> AnyObjective:
                 f"{parameter} is {value!r}; objective {name!r} has no such parameter. Objectives with it: "
                 f"{having or 'none'}"
             )
-    made: AnyObjective = OBJECTIVES[name]().set_params(**parameters)
+    made: Objective = OBJECTIVES[name]().set_params(**parameters)
     made.check()
     return made
-
-
-def objective_from(objective: str | AnyObjective) -> AnyObjective:
-    """Return the objective that a string stands for, or the object itself once its parameters are checked.
-
-    Raises
-    ------
-    ValueError
-        If it is neither, or a parameter is out of range or without effect.
-    """
-    if not isinstance(objective, AnyObjective):
-        if not isinstance(objective, str):
-            raise ValueError(
-                f"objective is {objective!r}; it must be an object of manyclass.words.objectives or one of "
-                f"{', '.join(map(repr, OBJECTIVES))}"
-            )
-        return objective_named(objective)
-    objective.check()
-    return objective

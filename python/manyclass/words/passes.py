@@ -11,17 +11,19 @@ import numpy as np
 from manyclass import _core
 from manyclass.model.weights import Doubles, Floats
 from manyclass.training.checkpoint import Arrays, Saved
-from manyclass.words.collapsed import Descent
+from manyclass.words.collapsed import log_normalizers
 from manyclass.words.corpus import NO_PAIRS
+from manyclass.words.descent import Descent
+from manyclass.words.objectives import CoreObjective
 from manyclass.words.probe import divergence
 from manyclass.words.text_model import TextModel
 
-LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
-# Step sizes from which vectors are copied before each pass, four times the default: smaller ones are not known to make
-# them overflow, and a copy takes the memory of the model once more.
-CAREFUL = 0.1
+# A pass whose steps can move a vector so far is begun by a copy, to which it goes back where vectors overflow: the step
+# size times the words of a step, four times what the defaults have. Smaller ones are not known to make vectors
+# overflow, and a copy takes the memory of the model once more.
+CAREFUL = 0.6
 MOST = 2.0**60  # of a number in a vector, whose square is far from the end of single precision
-ADVICE = "Lower learning_rate, or train Softmax(solver='implicit'), which bears larger steps"
+ADVICE = "Lower learning_rate or n_negatives, or train Softmax(solver='implicit'), which bears larger steps"
 
 
 @dataclass
@@ -75,77 +77,123 @@ class SkipGramState:
 Callback = Callable[[SkipGramState], bool | None]
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Step sizes of some passes: they fall linearly over all of them, to `last`; None: to LAST_SHARE of the first."""
+class _Passes:
+    """What passes over a text and passes over both tables share: the state that they keep, and its checkpoints.
 
-    first: float
-    n_passes: int
-    of_normalizers: float
-    last: float | None = None
+    Attributes
+    ----------
+    own : tuple of str
+        The numbers of these passes, by attributes, that go on from a checkpoint.
+    """
 
-    def ends(self, n: int) -> tuple[float, float]:
-        """Return the step sizes at the two ends of pass n."""
-        last = LAST_SHARE * self.first if self.last is None else self.last
-        fall = (self.first - last) / self.n_passes
-        return self.first - n * fall, self.first - (n + 1) * fall
+    unit: str
+    advice = ADVICE
+    fault: str | None = None
+    own: tuple[str, ...]
+    of_state = ("n_words", "n_pairs", "ends")
+
+    def __init__(self, state: SkipGramState, n_passes: int) -> None:
+        self.state, self.n_passes = state, n_passes
+
+    def arrays(self) -> Arrays:
+        """Both tables."""
+        return {"input": self.state.model.tables.input, "output": self.state.model.tables.output}
+
+    def numbers(self) -> dict[str, Any]:
+        """Numbers of the passes and sums of the state."""
+        return {name: getattr(self, name) for name in self.own} | {n: getattr(self.state, n) for n in self.of_state}
+
+    def restore(self, saved: Saved) -> None:
+        """Take over arrays and numbers."""
+        saved.fill(self.arrays())
+        for name in self.own:
+            setattr(self, name, saved.numbers[name])
+        for name in self.of_state:
+            setattr(self.state, name, saved.numbers[name])
 
 
-class TextPasses:
-    """Passes of one trainer of the core over a text, in slices of sentences."""
+class TextPasses(_Passes):
+    """Passes of one trainer of the core over a text, in slices of sentences.
+
+    Parameters
+    ----------
+    state : SkipGramState
+    objective : CoreObjective
+    n_passes, n_negatives : int
+    rates : (float, float)
+        Step sizes at the beginning and the end; they fall linearly over all passes.
+    is_softmax : bool
+        Whether the exact loss of the softmax shows how training went.
+    """
 
     unit = "words"
-    advice = ADVICE
-    fault: str | None = None  # a step that is too large is refused, and training goes on
+    own = ("loss", "loss_pairs", "refused")  # a step that is too large is refused, and training goes on
 
     def __init__(
         self,
-        trainer: _core.Trainer,
         state: SkipGramState,
-        rates: Rates,
-        worst_loss: float,
-        carried: Doubles,
+        objective: CoreObjective,
+        n_passes: int,
+        n_negatives: int,
+        rates: tuple[float, float],
         *,
         is_softmax: bool,
     ) -> None:
-        corpus = state.model.corpus
-        self.trainer, self.state, self.rates, self.is_softmax = trainer, state, rates, is_softmax
-        self.n_passes = rates.n_passes
-        self.n_visits, self.length = len(corpus.sentences) - 1, len(corpus.tokens)
-        self.first_pass = state.n_iter  # random draws are named by passes from the first of the warm-up on
-        self.worst_loss = worst_loss  # what no training should end above
-        self.refused = 0
-        self._loss, self._loss_pairs = 0.0, 0
-        self._carried = carried
+        super().__init__(state, n_passes)
+        model, n_words = state.model, len(state.model.corpus.counts)
+        self._carried = log_normalizers(model.tables) if objective.carries_normalizers else np.zeros(n_words)
+        self._trainer = _core.skip_gram_trainer(
+            text=model.text,
+            input=model.tables.input,
+            output=model.tables.output,
+            carried=self._carried,
+            counts=model.corpus.counts,
+            solver=objective.solver,
+            n_negatives=n_negatives,
+            power=objective.power,
+            share=objective.share,
+            delta=objective.delta,
+            u_gain=objective.u_gain,
+            seed=model.seed,
+            n_threads=model.n_threads,
+            isa="auto",
+        )
+        self._eta_u, self._is_softmax = objective.u_learning_rate, is_softmax
+        self._first_rate, self._fall = rates[0], (rates[0] - rates[1]) / n_passes
+        self._is_careful = rates[0] * (1 + n_negatives) > CAREFUL
         self._before: tuple[Floats, Floats, Doubles] | None = None
+        # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
+        self._worst_loss = 2 * (np.log(n_words) + n_negatives + 1)
+        self._first_pass = state.n_iter  # random draws are named by passes from the first of the warm-up on
+        self.n_visits, self.length = len(model.corpus.sentences) - 1, len(model.corpus.tokens)
+        self.loss, self.loss_pairs, self.refused = 0.0, 0, 0
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Train on the sentences from `first` on."""
         if first == 0:
-            self._loss, self._loss_pairs = 0.0, 0
-            if self.rates.first > CAREFUL:
+            self.loss, self.loss_pairs = 0.0, 0
+            if self._is_careful:
                 tables = self.state.model.tables
                 self._before = tables.input.copy(), tables.output.copy(), self._carried.copy()
-        eta_begin, eta_end = self.rates.ends(n_pass)
-        progress = self.trainer.run(
-            epoch=self.first_pass + n_pass,
-            eta=eta_begin,
-            eta_u=self.rates.of_normalizers,
+        progress = self._trainer.run(
+            epoch=self._first_pass + n_pass,
+            eta=self._first_rate - n_pass * self._fall,
+            eta_u=self._eta_u,
             first=first,
             last=self.n_visits,
-            eta_end=eta_end,
+            eta_end=self._first_rate - (n_pass + 1) * self._fall,
             seconds=seconds,
         )
         self.state.n_words += progress.tokens
         self.state.n_pairs += progress.pairs
-        self._loss += progress.loss
-        self._loss_pairs += progress.loss_pairs
+        self.loss += progress.loss
+        self.loss_pairs += progress.loss_pairs
         self.refused += progress.refused
         return progress.visits, progress.tokens
 
     def describe(self, last: int) -> str:
         """Return the objective and its mean so far."""
-        return f"{self.state.objective}, loss {self._loss / max(self._loss_pairs, 1):.4f}"
+        return f"{self.state.objective}, loss {self.loss / max(self.loss_pairs, 1):.4f}"
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a pass; a corpus without pairs is an error."""
@@ -153,67 +201,56 @@ class TextPasses:
             raise ValueError(NO_PAIRS)
         self.state.ends.append(self.state.seconds)
         done = self._goes_back(n_pass)
-        return (self._loss / self._loss_pairs if self._loss_pairs else np.nan), done
+        return (self.loss / self.loss_pairs if self.loss_pairs else np.nan), done
 
     def _goes_back(self, n_pass: int) -> bool:
-        """Whether vectors are beyond all use after a pass; then they are those before it, where these were kept."""
+        """Whether vectors are beyond all use after a pass; then they are those before it.
+
+        A ValueError where none were kept: an estimator then stays as it was.
+        """
         tables = self.state.model.tables
         if all(table.min() >= -MOST and table.max() <= MOST for table in (tables.input, tables.output)):
             return False  # which no table with NaN is
-        if self._before is not None:
-            tables.input[:], tables.output[:], self._carried[:] = self._before
-        self.fault = f"vectors overflowed in pass {n_pass + 1}" + (
-            "; they are those before it" if self._before is not None else ""
-        )
+        self.fault = f"vectors overflowed in pass {n_pass + 1}; they are those before it"
+        if self._before is None:
+            raise ValueError(f"vectors overflowed in pass {n_pass + 1}. {self.advice}")
+        tables.input[:], tables.output[:], self._carried[:] = self._before
         return True
 
     def verdict(self, last_loss: float) -> str | None:
         """Say if steps were refused, or if the model is worse than none."""
         if self.refused:
             return f"{self.refused} steps were too large to take"
-        if not last_loss <= self.worst_loss:
+        if not last_loss <= self._worst_loss:
             return f"the loss of the last pass is {last_loss:.4g} nats"
         model = self.state.model
-        return divergence(model.corpus, model.tables, model.windows.window, model.seed) if self.is_softmax else None
+        return divergence(model.corpus, model.tables, model.window, model.seed) if self._is_softmax else None
 
     def arrays(self) -> Arrays:
         """Both tables, and the normalisers that words carry."""
-        tables = self.state.model.tables
-        return {"input": tables.input, "output": tables.output, "carried": self._carried}
-
-    def numbers(self) -> dict[str, Any]:
-        """Sums of the pass and of the state."""
-        of_pass = {"loss": self._loss, "loss_pairs": self._loss_pairs, "refused": self.refused}
-        return of_pass | _sums(self.state)
-
-    def restore(self, saved: Saved) -> None:
-        """Take over both."""
-        saved.fill(self.arrays())
-        self._loss, self._loss_pairs = saved.numbers["loss"], saved.numbers["loss_pairs"]
-        self.refused = saved.numbers["refused"]
-        _take_sums(self.state, saved)
+        return {**super().arrays(), "carried": self._carried}
 
 
-def _sums(state: SkipGramState) -> dict[str, Any]:
-    return {"n_words": state.n_words, "n_pairs": state.n_pairs, "ends": state.ends}
-
-
-def _take_sums(state: SkipGramState, saved: Saved) -> None:
-    for name in ("n_words", "n_pairs", "ends"):
-        setattr(state, name, saved.numbers[name])
-
-
-class DescentPasses:
-    """Passes of descent over both tables, each one visit."""
+class DescentPasses(_Passes):
+    """Passes of descent over both tables, each one visit; descent finds its own step sizes."""
 
     n_visits = length = 1
     unit = "passes"
-    advice = ADVICE
-    fault: str | None = None  # descent finds its own step sizes
+    own = ("output_rate",)  # an index follows from the tables
 
-    def __init__(self, descent: Descent, n_passes: int, state: SkipGramState) -> None:
-        self.descent, self.n_passes, self.state = descent, n_passes, state
+    def __init__(self, state: SkipGramState, descent: Descent, n_passes: int) -> None:
+        super().__init__(state, n_passes)
+        self.descent = descent
         self._value = np.nan
+
+    @property
+    def output_rate(self) -> float:
+        """The step size of the output table."""
+        return self.descent.output_rate
+
+    @output_rate.setter
+    def output_rate(self, rate: float) -> None:
+        self.descent.output_rate = rate
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make a step, or none at all if Ctrl-C comes meanwhile: a step on trial may be a bad one."""
@@ -242,15 +279,4 @@ class DescentPasses:
 
     def arrays(self) -> Arrays:
         """Both tables, and the step size of each row of the first."""
-        tables = self.descent.tables
-        return {"input": tables.input, "output": tables.output, "input_rates": self.descent.input_rates}
-
-    def numbers(self) -> dict[str, Any]:
-        """The step size of the second table, and sums of the state; an index follows from the tables."""
-        return {"output_rate": self.descent.output_rate, **_sums(self.state)}
-
-    def restore(self, saved: Saved) -> None:
-        """Take over both."""
-        saved.fill(self.arrays())
-        self.descent.output_rate = saved.numbers["output_rate"]
-        _take_sums(self.state, saved)
+        return {**super().arrays(), "input_rates": self.descent.input_rates}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from manyclass.words.collapsed import Tables
 from manyclass.words.corpus import Corpus
@@ -42,9 +43,7 @@ def pair_losses(tables: Tables, centres: NDArray[np.int32], contexts: NDArray[np
     """Return log sum_k e^(h_x v_k) - h_x v_y of each pair, (n_pairs,), in nats; not finite where a score is not."""
     with np.errstate(all="ignore"):
         scores = (tables.input[centres] @ tables.output.T).astype(np.float64)
-        top = scores.max(axis=1)
-        sums = np.exp(scores - top[:, np.newaxis]).sum(axis=1)
-        losses: NDArray[np.float64] = top + np.log(sums) - scores[np.arange(len(centres)), contexts]
+        losses: NDArray[np.float64] = logsumexp(scores, axis=1) - scores[np.arange(len(centres)), contexts]
     return losses
 
 

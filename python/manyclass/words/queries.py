@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 from manyclass.checks import check_number
 from manyclass.model.tensor_file import replacing
 from manyclass.model.weights import Doubles, Floats
+from manyclass.words.corpus import split_words
 from manyclass.words.keyed import Key, KeyedTable
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
 from manyclass.words.small import CodedTable
@@ -187,13 +188,11 @@ class WordVectorQueries(KeyedTable):
         return {"accuracy": right / len(known) if len(known) else np.nan, "n_questions": len(known)}
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
-        """Write word2vec's text or binary format, all or nothing, with the same floats; words hold no white space."""
+        """Write word2vec's text or binary format, all or nothing, with the same floats; no word may hold a blank."""
         words = self.index_to_key
         for word in words:
-            if len(word.split()) != 1 or word.split()[0] != word:
-                raise ValueError(
-                    f"the word {word!r} holds white space or is empty; the word2vec formats cannot keep it"
-                )
+            if split_words(word) != [word]:
+                raise ValueError(f"the word {word!r} holds a blank or is empty; the word2vec formats cannot keep it")
         vectors = np.ascontiguousarray(self.vectors_, dtype="<f4")
         with replacing(path) as file:
             file.write(f"{len(words)} {vectors.shape[1]}\n".encode())

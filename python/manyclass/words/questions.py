@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from manyclass.words.corpus import split_words
+
 Pairs = Sequence[tuple[str, str, float]]
 
 
@@ -30,7 +32,7 @@ def load_word_pairs(path: str | os.PathLike[str]) -> list[tuple[str, str, float]
     pairs = []
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
-            fields = line.split()
+            fields = split_words(line)
             if not fields or line.startswith("#"):
                 continue
             try:
@@ -66,7 +68,7 @@ def load_analogies(path: str | os.PathLike[str]) -> dict[str, list[tuple[str, st
         for number, line in enumerate(file, 1):
             if line.startswith(":"):
                 questions = sections.setdefault(line[1:].strip(), [])
-            elif words := line.lower().split():
+            elif words := split_words(line.lower()):
                 if len(words) != 4:
                     raise ValueError(f"{os.fspath(path)}, line {number}: {line.strip()!r} is not four words")
                 questions.append((words[0], words[1], words[2], words[3]))

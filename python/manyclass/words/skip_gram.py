@@ -39,19 +39,18 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from, set_named
+from manyclass.checks import check_number, n_threads_from, seed_from, set_named
 from manyclass.help_lines import brief_requests, fit_transformed, get_named, get_routing, set_container
 from manyclass.model.tensor_file import PathLike
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
-from manyclass.words.continued import known_words, rates_of_call
-from manyclass.words.corpus import Corpus, Documents, read_corpus
-from manyclass.words.objectives import AnyObjective, objective_from
+from manyclass.words.corpus import Corpus, Documents, read_corpus, split_words
+from manyclass.words.objectives import Objective
 from manyclass.words.passes import Callback, SkipGramState
-from manyclass.words.plan import SkipGramPlan, drawn_words, warm_up_passes
+from manyclass.words.plan import SkipGramPlan, rates_of_call
 from manyclass.words.queries import WordVectorQueries
-from manyclass.words.text_model import TextModel, Windows
-from manyclass.words.training import Trained, train, train_on
+from manyclass.words.text_model import TextModel, core_text, first_tables
+from manyclass.words.training import train
 
 
 class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
@@ -137,7 +136,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         min_count: int = 5,
         sample: float = 1e-3,
         sample_rule: str = "word2vec",
-        objective: str | AnyObjective = "softmax",
+        objective: str | Objective = "softmax",
         n_negatives: int | str = "auto",
         learning_rate: float | str = "auto",
         max_iter: int = 5,
@@ -177,26 +176,20 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : path or iterable of lists of str
-            A text file (.gz, .xz too), words between white space, a sentence a line; or sentences. It is read once.
+            A text file (may be compressed), words between white space, a sentence a line; or sentences. Read once.
         y, callback : None, and callable, optional, of a SkipGramState after each pass; training ends where it is True
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         """
-        plan = self._plan()
+        plan = SkipGramPlan.of(self.get_params(deep=False))
         checkpoints = Checkpoints.of(checkpoint, every, resume)
         corpus = read_corpus(X, self.min_count)
-        if checkpoints is None:
-            state = SkipGramState(self._start(corpus, plan, self.random_state))
-        else:
+        seed = self.random_state
+        if checkpoints is not None:
             words = np.array(corpus.words, dtype=object)
-            data = {
-                "tokens": corpus.tokens,
-                "sentences": corpus.sentences,
-                "words": words,
-            }
+            data = {"tokens": corpus.tokens, "sentences": corpus.sentences, "words": words}
             seed = checkpoints.seeded(Parameters.of(self), data)["random_state"]
-            state = SkipGramState(self._start(corpus, plan, seed))
-        trained = train(plan, state, callback, checkpoints)
-        self._keep(state, trained, going_on=False)
+        state = SkipGramState(self._start(corpus, plan, seed))
+        self._keep(state, *train(plan, state, callback, checkpoints, verbose=self.verbose > 0))
         self._n_fit = int(self.counts_.sum())
         return self
 
@@ -216,32 +209,63 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X, y, callback : as in fit
-        n_passes, learning_rate : int, passes over this text; float, or None: see `help(manyclass.words.continued)`
+        n_passes : int, passes over this text
+        learning_rate : float, or None: that of the end of `fit`, wound back by the share of the text that is new
         """
         check_number("n_passes", n_passes, low=1, integer=True)
         if learning_rate is not None:
             check_number("learning_rate", learning_rate, low=0, open_low=True)
-        plan = replace(self._plan(), max_iter=int(n_passes))
-        known = known_words(self, plan)
+        plan = SkipGramPlan.of({**self.get_params(deep=False), "max_iter": n_passes})
+        known = self._known_words(plan)
         corpus = read_corpus(X, self.min_count, known)
-        n_iter = len(self.loss_curve_) if known else 0
-        state = SkipGramState(self._start(corpus, plan, self.random_state), n_iter=n_iter)
+        if learning_rate is None:
+            n_before, n_new = sum(known.values()), len(corpus.tokens)
+            first, last = rates_of_call(plan.learning_rate, n_before, n_new, self._n_fit)
+        else:
+            first = last = learning_rate
+        plan = replace(plan, learning_rate=first, last_learning_rate=last)
+        state = SkipGramState(self._start(corpus, plan, self.random_state))
         if known:
+            state.n_iter = len(self.loss_curve_)
             state.model.put(self.vocabulary_, self.vectors_, self.context_vectors_)
-        rates = rates_of_call(plan, learning_rate, sum(known.values()), len(corpus.tokens), self._n_fit)
-        trained = train_on(plan, state, callback, rates, warms_up=not known)
-        self._keep(state, trained, going_on=bool(known))
+            plan = replace(plan, warm_up=0)
+        curve, seconds = train(plan, state, callback, verbose=self.verbose > 0)
+        before = (self.loss_curve_, self.pass_seconds_) if known else ([], [])
+        self._keep(state, curve, seconds, before)
         return self
 
+    def _known_words(self, plan: SkipGramPlan) -> dict[str, int]:
+        """Return the words that training goes on with and their counts; none of a model that is not fitted.
+
+        A ValueError for objectives that need the whole text, and for vectors of another length.
+        """
+        objective = plan.objective
+        if objective.has_tree:
+            raise ValueError(
+                f"objective is {objective.name!r}, whose tree is another where counts are; with partial_fit choose "
+                "another"
+            )
+        if objective.name == "descent":
+            raise ValueError("objective is 'descent', which passes over all pairs; with partial_fit choose another")
+        if not hasattr(self, "vocabulary_"):
+            return {}
+        if self.vectors_.shape[1] != self.dim:
+            had = self.vectors_.shape[1]
+            raise ValueError(f"dim is {self.dim!r}; the model that partial_fit goes on with has {had}")
+        return dict(zip(self.vocabulary_, self.counts_.tolist(), strict=True))
+
     def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> TextModel:
-        return TextModel.start(
+        has_tree, seed = plan.objective.has_tree, seed_from(random_state)
+        text = core_text(
             corpus,
-            Windows(self.window, self.shrink_window, self.sample, self.sample_rule),
-            dim=self.dim,
-            has_tree=plan.objective.has_tree,
-            seed=seed_from(random_state),
-            n_threads=n_threads_from(self.n_jobs),
+            window=self.window,
+            shrink_window=self.shrink_window,
+            sample=self.sample,
+            sample_rule=self.sample_rule,
         )
+        tables = first_tables(len(corpus.words), self.dim, has_tree=has_tree, seed=seed)
+        windows, n_threads = (self.window, self.shrink_window), n_threads_from(self.n_jobs)
+        return TextModel(corpus, text, *windows, tables, self.dim, has_tree, seed, n_threads)
 
     def objective_value(self, sample: int | None = None) -> float:
         """Return the exact objective of the softmax, or the tree, in nats a co-occurrence, all words being scored.
@@ -272,14 +296,14 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         dim = self.vectors_.shape[1]
         means = []
         for document in X:
-            words = document.split() if isinstance(document, str) else document
+            words = split_words(document) if isinstance(document, str) else document
             rows = [self.vocabulary_[word] for word in words if word in self.vocabulary_]
             means.append(self.vectors_[rows].mean(axis=0) if rows else np.zeros(dim, dtype=np.float32))
         return np.array(means, dtype=np.float32).reshape(-1, dim)
 
     def check_parameters(self) -> None:
         """Raise the ValueError or TypeError that `fit` would raise of the parameters, before a corpus is read."""
-        self._plan()
+        SkipGramPlan.of(self.get_params(deep=False))
 
     def __getstate__(self) -> dict[str, object]:
         """The estimator without its corpus, which is a file of this process."""
@@ -297,45 +321,24 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     def _numbers_of_words(self) -> dict[str, NDArray[Any]]:
         return {"count": self.counts_}
 
-    def _keep(self, state: SkipGramState, trained: Trained, *, going_on: bool) -> None:
-        model, seconds = state.model, np.diff([0.0, *state.ends]).tolist()
+    def _keep(
+        self,
+        state: SkipGramState,
+        curve: list[float],
+        text_seconds: float,
+        before: tuple[list[float], list[float]] = ([], []),
+    ) -> None:
+        """Take over what was trained, behind the losses and the seconds of passes before it."""
+        model = state.model
         self._model: TextModel | None = model
         self.vocabulary_ = {word: row for row, word in enumerate(model.corpus.words)}
         self.counts_ = model.corpus.counts
         self.vectors_ = model.tables.input[:, : model.dim]
         self.context_vectors_ = model.tables.output[:, : model.dim]
-        self.loss_curve_: list[float] = [*self.loss_curve_, *trained.curve] if going_on else trained.curve
+        self.loss_curve_: list[float] = before[0] + curve
         self.n_iter_: int = state.n_iter
-        self.pass_seconds_: list[float] = [*self.pass_seconds_, *seconds] if going_on else seconds
-        self.words_per_second_ = state.n_words / trained.text_seconds if trained.text_seconds > 0 else np.nan
-
-    def _plan(self) -> SkipGramPlan:
-        for name, low in (("dim", 1), ("window", 1), ("min_count", 1), ("max_iter", 1)):
-            check_number(name, getattr(self, name), low=low, integer=True)
-        check_flag("shrink_window", self.shrink_window)
-        check_number("sample", self.sample, low=0)
-        check_choice("sample_rule", self.sample_rule, ("word2vec", "sqrt"))
-        if self.sample == 0 and self.sample_rule != "word2vec":
-            raise ValueError(
-                f"sample_rule is {self.sample_rule!r}; with sample=0 all words stay by any rule: it must be "
-                "'word2vec', or sample more than 0"
-            )
-        n_threads_from(self.n_jobs)
-        objective = objective_from(self.objective)
-        warm_up = warm_up_passes(self.warm_up, objective)
-        if self.learning_rate != "auto":
-            check_number("learning_rate", self.learning_rate, low=0, open_low=True)
-        return SkipGramPlan(
-            objective,
-            n_negatives=drawn_words(self.n_negatives, objective, warm_up),
-            learning_rate=float(
-                objective.default_learning_rate if self.learning_rate == "auto" else self.learning_rate
-            ),
-            max_iter=int(self.max_iter),
-            warm_up=warm_up,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose > 0,
-        )
+        self.pass_seconds_: list[float] = before[1] + np.diff([0.0, *state.ends]).tolist()
+        self.words_per_second_ = state.n_words / text_seconds if text_seconds > 0 else np.nan
 
 
 brief_requests(SkipGram)

@@ -187,13 +187,13 @@ def _check_room(n_bytes: int, body: bytes, name: str) -> None:
 
 
 def _from_text(body: bytes, n_words: int, dim: int, name: str) -> tuple[list[str], NDArray[np.float32]]:
-    lines = body.decode().splitlines()
+    lines = body.rstrip(b"\n").split(b"\n") if body else []
     if len(lines) < n_words:
         raise ValueError(f"{name} has {len(lines)} words; its first line promises {n_words}")
     _check_room(n_words * dim * 2, body, name)  # a number has a space before it
     words, vectors = [], np.empty((n_words, dim), dtype=np.float32)
     for i, line in enumerate(lines[:n_words]):
-        word, *numbers = line.rstrip().split(" ")
+        word, *numbers = line.rstrip().decode().split(" ")
         if len(numbers) != dim:
             raise ValueError(f"{name}, line {i + 2}: {len(numbers)} numbers; its first line promises {dim}")
         words.append(word)
