@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from manyclass import models
-from manyclass.choosing.choice import Choice, Chosen
+from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.planning import plan_full_passes, plan_points
 from manyclass.choosing.plans import softmax_batches_plan
+from manyclass.choosing.rules import Choice
 from manyclass.parts import Parameters
 from manyclass.training.plan import Labels
 

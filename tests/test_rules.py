@@ -12,10 +12,12 @@ from planned import lists, question
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 from manyclass.choosing import figures, rules
+from manyclass.choosing.choice import Figure, Rule
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.rules import RULES, SETS, Figure, Rule, rule_of, table
+from manyclass.choosing.rules import RULES, Choice, table
 
 ROOT = Path(__file__).resolve().parents[1]
+SETS = tuple(dict.fromkeys(rule.sets for rule in RULES))
 X = sp.csr_array(np.eye(12, dtype=np.float32))
 
 
@@ -88,7 +90,7 @@ def test_each_rule_is_reached_by_some_data(monkeypatch):
 
 def test_a_rule_that_no_data_reach_is_found(monkeypatch):
     dead = Rule("max_iter", rules.FULL_PASSES & rules.PAIRS, 3)
-    monkeypatch.setattr(rules, "RULES", (dead, *RULES))
+    monkeypatch.setattr(Choice, "rules", (dead, *RULES))
     assert id(dead) not in reached(monkeypatch)
 
 
@@ -159,7 +161,7 @@ def test_what_is_picked_for_known_sets(name):
     assert (model, solver, asked["max_iter"], drawn, rate, averaging) == expected
     # yso-en is beyond what is tried, dense data are linear, and the trials of the others have the last word.
     assert asked.tries("model") == (name not in ("yso-en", "mnist"))
-    assert rule_of("learning_rate", asked).trial == {"linear": "step size", "hybrid": "step size of pairs"}[model]
+    assert asked.rule_of("learning_rate").trial == {"linear": "step size", "hybrid": "step size of pairs"}[model]
 
 
 def test_what_is_set_is_asked_of_no_rule():

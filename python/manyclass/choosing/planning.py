@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from manyclass.choosing import costs, figures
-from manyclass.choosing.choice import Choice
 from manyclass.choosing.model_trials import best_model
 from manyclass.choosing.plans import full_plan, hybrid_plan, pairs_plan, points_plan, softmax_batches_plan
 from manyclass.choosing.ridge_trials import cross_validated_ridge
-from manyclass.choosing.rules import rival
+from manyclass.choosing.rules import Choice, rival
 from manyclass.choosing.trials import LossOfFit, Planned, Trials, TriedRates, best_rate, best_rate_of_pairs, best_ridge
 from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.models import MODELS

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number, did_you_mean, n_threads_from, seed_from
 from manyclass.choosing import figures
-from manyclass.choosing.choice import Choice, Chosen, Taking, told
-from manyclass.choosing.rules import ranks
+from manyclass.choosing.choice import Chosen, Taking, told
+from manyclass.choosing.rules import Choice, ranks
 from manyclass.choosing.trials import Planned, with_rate_of_pairs
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, resolve_part
@@ -119,6 +119,18 @@ def _run_fields(given: Given) -> dict[str, Any]:
     }
 
 
+def _pass_fields(choice: Choice, given: Given, of_solver: Given, rate: float, u_rate: float) -> dict[str, Any]:
+    """What all trainings by passes have."""
+    return {
+        "schedule": _schedule(choice, of_solver, rate, u_rate),
+        "max_iter": int(given.take("max_iter")),
+        "batch_size": of_solver.take("batch_size"),
+        "shuffle": bool(of_solver.take("shuffle")),
+        "fit_intercept": bool(given.take("fit_intercept")),
+        **_run_fields(given),
+    }
+
+
 def _take_early_stopping(given: Given) -> None:
     """Early stopping is the fit's; without it its numbers have no effect."""
     if given.take("early_stopping"):
@@ -175,13 +187,9 @@ def _point_fields(choice: Choice, given: Taking) -> tuple[dict[str, Any], Taking
         "sampler": sampler.name,
         "options": {name: float(value) for name, value in numbers.items()},
         "averaging": of_solver.take("averaging"),
-        "batch_size": of_solver.take("batch_size"),
-        "shuffle": bool(of_solver.take("shuffle")),
         "hogwild": of_solver.take("parallel", "deterministic") == "hogwild",
         "max_norm": of_solver.take("max_norm"),
         "share_classes": None,
-        "max_iter": int(given.take("max_iter")),
-        "fit_intercept": bool(given.take("fit_intercept")),
         "alpha": float(given.take("alpha")),
     }
     if sampler.name == "all":  # all classes are neither drawn nor shared
@@ -192,15 +200,17 @@ def _point_fields(choice: Choice, given: Taking) -> tuple[dict[str, Any], Taking
     if sampler.name == "head_tail":
         fields |= {name: int(of_sampler.take(name)) for name in ("n_head", "refresh")}
     of_sampler.refuse_rest("here")
-    _check_point_fields(fields, flags, of_solver.take("schedule"))
+    _check_point_fields(fields, flags, of_solver.take("schedule"), of_solver.take("batch_size"))
     return fields, of_solver
 
 
-def _check_point_fields(fields: Mapping[str, Any], flags: frozenset[str], schedule: str) -> None:
+def _check_point_fields(
+    fields: Mapping[str, Any], flags: frozenset[str], schedule: str, batch_size: int | None
+) -> None:
     """Refuse combinations that no loop has."""
     solver, alpha, max_norm = (fields[name] for name in ("solver", "alpha", "max_norm"))
-    if fields["batch_size"] is not None and fields["hogwild"]:
-        raise ValueError(f"batch_size is {fields['batch_size']!r}; with parallel='hogwild' it must be None")
+    if batch_size is not None and fields["hogwild"]:
+        raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
     if "draws_label" in flags and fields["sampler"] == "head_tail":
         raise ValueError(f"solver={solver!r} draws the label too, which sampler='head_tail' cannot; choose another")
     if schedule == "adaptive" and ("implicit" in flags or alpha > 0 or max_norm is not None):
@@ -208,10 +218,10 @@ def _check_point_fields(fields: Mapping[str, Any], flags: frozenset[str], schedu
             "schedule='adaptive' needs a solver with explicit steps, alpha=0 and max_norm=None; they are "
             f"{solver!r}, {alpha!r} and {max_norm!r}"
         )
-    if max_norm is not None and (fields["hogwild"] or fields["batch_size"] is not None):
+    if max_norm is not None and (fields["hogwild"] or batch_size is not None):
         raise ValueError(
             "max_norm needs parallel='deterministic' and batch_size=None; they are "
-            f"{'hogwild' if fields['hogwild'] else 'deterministic'!r} and {fields['batch_size']!r}"
+            f"{'hogwild' if fields['hogwild'] else 'deterministic'!r} and {batch_size!r}"
         )
 
 
@@ -227,7 +237,7 @@ def points_plan(choice: Choice) -> Planned:
     fields["formulation"] = of_solver.take("formulation")
     if fields["max_norm"] is not None and fields["formulation"] != "proposed":
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
-    if fields.get("partition") == "random" and not fields["shuffle"]:
+    if fields.get("partition") == "random" and not of_solver.take("shuffle"):
         raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
     _refuse_dim(given)
     asked = given.take("learning_rate")
@@ -235,8 +245,8 @@ def points_plan(choice: Choice) -> Planned:
     if asked == "grid":
         given.opened["learning_rate"] = rate
     u_rate = of_solver.take("u_learning_rate")
-    schedule = _schedule(choice, of_solver, rate, rate if u_rate == "tied" else float(u_rate))
-    plan = PointsPlan(**fields, **_run_fields(given), schedule=schedule)
+    u_rate = rate if u_rate == "tied" else float(u_rate)
+    plan = PointsPlan(**fields, **_pass_fields(choice, given, of_solver, rate, u_rate))
     of_solver.refuse_rest("here")
     sampler = fields["sampler"]
     given.refuse_rest(f"with solver={solver.name!r}, sampler={sampler!r} and a linear model of one label a row")
@@ -258,8 +268,7 @@ def utility_plan(choice: Choice, noise: str, local: Part, family: LocalFamily | 
         )
     seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (choice.facts.n_classes - 1))
     utility = Utility(noise, local.name, family, *_gains(local, seen))
-    schedule = _schedule(choice, of_solver, rate, rate)
-    plan = PointsPlan(**fields, **_run_fields(given), schedule=schedule, utility=utility)
+    plan = PointsPlan(**fields, **_pass_fields(choice, given, of_solver, rate, rate), utility=utility)
     of_solver.refuse_rest("with augment and reduce")
     given.refuse_rest("here")
     return replace(plan, posterior=choice["posterior"] != "point")
@@ -382,14 +391,9 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
         dim=dim,
         relu=dim is not None and model.activation == "relu",
         double_sum=_double_sum(solver.name, of_solver, source["source"], rate, dim) if unbiased else None,
-        schedule=_schedule(choice, of_solver, rate, rate * EMBEDDING_SHARE[loss]),
-        max_iter=int(given.take("max_iter")),
-        batch_size=of_solver.take("batch_size"),
-        shuffle=bool(of_solver.take("shuffle")),
         share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
-        fit_intercept=bool(given.take("fit_intercept")),
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **_run_fields(given),
+        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss]),
     )
     # MarginClassifier has a loss of its own, and no use for a reduction.
     if loss in BATCH_REDUCTIONS.values() and not given.has("loss"):
@@ -524,13 +528,8 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PostingsPlan, dic
         min_count=int(of_model.take("min_count")),
         prune=float(of_model.take("prune")),
         hogwild=hogwild,
-        schedule=_schedule(choice, of_solver, rate, rate),
-        max_iter=int(given.take("max_iter")),
-        batch_size=batch_size,
-        shuffle=bool(of_solver.take("shuffle")),
         share_classes=None,
-        fit_intercept=bool(given.take("fit_intercept")),
-        **_run_fields(given),
+        **_pass_fields(choice, given, of_solver, rate, rate),
     )
     of_solver.refuse_rest(where)
     given.refuse_rest(where)

@@ -35,111 +35,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 from manyclass.choosing import costs, figures
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.choice import Case, Figure, Question, Rule
 from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LABEL_SOLVERS
 from manyclass.training.plan import MINIBATCH_POINTS
-
-
-class Question(Protocol):
-    """What a rule looks at: the facts of the data, what the fit was given, and parameters, set or by other rules.
-
-    Attributes
-    ----------
-    facts : Facts
-    timed, candidates, started : bool
-        Whether the fit has a limit of seconds, candidates for heads, and first weights.
-    by_steps : bool
-        Whether the training is one of `partial_fit` or of a worker, whose model is not chosen and whose solver steps.
-    beside_pairs : bool
-        Whether these are the embeddings of a hybrid.
-    first_run : tuple of float and int
-        Predicted seconds of the first run and bytes of its embeddings.
-    """
-
-    facts: Facts
-    timed: bool
-    candidates: bool
-    started: bool
-    by_steps: bool
-    beside_pairs: bool
-    first_run: tuple[float, int]
-
-    @property
-    def kind(self) -> str:
-        """The name of the estimator's class."""
-
-    def asked(self, name: str) -> Any:
-        """A parameter of the estimator, or of one of its parts, as it was given."""
-
-    def is_open(self, name: str) -> bool:
-        """Whether it was left "auto"."""
-
-    def __getitem__(self, name: str) -> Any:
-        """The value of a parameter: what was set, or what the table has for it."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A condition, and the sentence that tells it."""
-
-    says: str
-    holds: Callable[[Question], bool]
-
-    def __and__(self, other: Case) -> Case:
-        """Both."""
-        return Case(f"{self.says}, {other.says}", lambda q: self.holds(q) and other.holds(q))
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A value that is a number of `choosing/figures.py`, as it is when it is asked for; `at` its place in a tuple."""
-
-    name: str
-    at: int | None = None
-
-    def __call__(self, _: Question | None = None) -> Any:
-        value = getattr(figures, self.name)
-        return value if self.at is None else value[self.at]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One line of the table.
-
-    Attributes
-    ----------
-    sets : str
-        The parameter of the estimator, or of its solver.
-    case : Case
-    value : object
-        A name, a number or a `Figure`, or a function of the question.
-    source : str
-        Where it was measured, or who says so.
-    says : str
-        The value in words, where it is a function.
-    trial : str
-        The trial that makes the value better where the budget allows it; "": none.
-    """
-
-    sets: str
-    case: Case
-    value: Any
-    source: str = ""
-    says: str = ""
-    trial: str = ""
-
-    def told(self) -> str:
-        """The value in words."""
-        return self.says or repr(self.value() if isinstance(self.value, Figure) else self.value)
-
 
 # Cases
 
@@ -173,54 +77,6 @@ def _all_open(q: Question, *names: str) -> bool:
     return all(map(q.is_open, ("solver", "sampler", "model", *names))) and not q["early_stopping"]
 
 
-def _free(q: Question) -> bool:
-    """Whether a fit leaves the model of one label a row to trials and to the size of W."""
-    given = q.timed or q.candidates or q.started or q.by_steps
-    return not given and not q.facts.several and _all_open(q, "alpha", "dim", "learning_rate")
-
-
-def _hybrid_serves(q: Question) -> bool:
-    least, facts = q.facts.least_count, q.facts
-    # Pairs of many rows alone, and rows held out for their scales, cost what they give beside margins.
-    many = not facts.sparse or facts.n_labels > figures.MANY_LABELS
-    return least is not None and (many or least <= figures.FEW_ROWS_OF_A_PAIR)
-
-
-def _embeds(q: Question) -> bool:
-    free = not q.by_steps and _all_open(q, "alpha") and q.asked("learning_rate") != "grid"
-    return free and costs.embeds(q.facts)
-
-
-def _chosen_to_embed(q: Question) -> bool:
-    """Whether embeddings were chosen for the size of W, whose classes are drawn however few they are."""
-    return q.is_open("model") and q["model"].name == "embedding" and not SEVERAL_OPEN.holds(q)
-
-
-def _quick_in_full(q: Question) -> bool:
-    of_steps = q.by_steps or q.candidates or q.started or q["early_stopping"]
-    own = ("n_negatives", "learning_rate", "max_iter", "sampler")
-    return not of_steps and all(map(q.is_open, own)) and costs.full_cost(q.facts) <= figures.MOST_FULL
-
-
-def _samples(q: Question) -> bool:
-    asked = q.candidates or not q.is_open("n_negatives") or not q.is_open("sampler")
-    return asked or costs.visit_cost(q.facts, None) > figures.MOST_EXACT
-
-
-def _carries_v(q: Question) -> bool:
-    return q["solver"].name not in ("implicit", "scent") and bool(q["reduction"] != "decoupled")
-
-
-def _takes_adagrad(q: Question) -> bool:
-    return q["solver"].name == "adagrad" or (
-        training(q) == "minibatches" and q["solver"].name in LABEL_SOLVERS and q["solver"].name != "implicit"
-    )
-
-
-def _runs(q: Question) -> bool:
-    return q["model"].name == "hybrid" or (ranks(q) and q.first_run[1] > 0)
-
-
 def _solver(*names: str) -> Callable[[Question], bool]:
     return lambda q: q["solver"].name in names
 
@@ -243,38 +99,15 @@ SEVERAL_OPEN = Case(
     "of several labels a row where alpha, learning_rate, n_negatives and all parts are open",
     lambda q: q.facts.several and _all_open(q, "alpha", "learning_rate", "n_negatives"),
 )
-HYBRID_SERVES = Case(
-    "where a row meets at most 50,000 weights on pairs of at most 5 rows, or, of dense data or more than 8 labels a "
-    "row, 10,000 of more rows",
-    _hybrid_serves,
-)
 HYBRID_FITS = Case("where a row meets few enough weights on pairs", lambda q: q.facts.least_count is not None)
 SPARSE = Case("of sparse data", lambda q: q.facts.sparse)
 FEW_LABELS = Case("of up to 8 labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS)
-FREE = Case(
-    "of one label a row where alpha, dim, learning_rate and all parts are open and the fit has data alone", _free
-)
 TOO_LARGE = Case("where W would take more than 2 GB", lambda q: q.facts.bytes > figures.LARGEST_TRIED)
 TRIED = Case(
     "of 1,000 rows and more where W takes at most 2 GB",
     lambda q: q.facts.bytes <= figures.LARGEST_TRIED and q.facts.n_samples >= figures.FEWEST_TO_TRY,
 )
-EMBEDS = Case(
-    "where alpha and all parts are open and W would take more than 256 MB and have more than 30 numbers for each one "
-    "stored in X",
-    _embeds,
-)
-QUICK_IN_FULL = Case(
-    "where full passes are predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate, "
-    "max_iter, sampler, n_negatives, early_stopping, coef_init)",
-    _quick_in_full,
-)
 FULL_PASSES = Case("in full passes", _solver("lbfgs"))
-SAMPLED = Case(
-    "where a visit of a point is predicted to take more than 8 microseconds with all classes, or n_negatives, a "
-    "sampler or candidates are given",
-    _samples,
-)
 AUTO_SOLVER = Case("with solver='auto'", lambda q: q.is_open("solver"))
 EXACT = Case("of the solver 'exact'", _solver("exact"))
 IMPLICIT = Case("of the solver 'implicit'", lambda q: q["solver"].name == "implicit" and POINTS.holds(q))
@@ -291,14 +124,77 @@ MANY_SCORED = Case("of more than 8,192 classes", lambda q: q.facts.n_classes > f
 MORE_THAN_DRAWN = Case("of more than 1,024 classes", lambda q: q.facts.n_classes > figures.NEGATIVES_BATCHES)
 EMBEDDING = Case("of embeddings", lambda q: q["model"].name == "embedding")
 EMBEDDED = Case("of embeddings by 'adagrad'", lambda q: EMBEDDING.holds(q) and q["solver"].name == "adagrad")
-CHOSEN_TO_EMBED = Case("of embeddings chosen for the size of W", _chosen_to_embed)
 LABELLED = Case("of solvers of the double sum", _solver(*LABEL_SOLVERS))
-CARRIES_V = Case("but 'implicit', 'scent' and reduction='decoupled'", _carries_v)
-ADAGRAD = Case("by Adagrad's steps", _takes_adagrad)
 SEES_ALL = Case("of solvers that see all classes", _flag("all_classes"))
 OF_BATCHES = Case("of solvers whose step is that of a batch", _flag("batch"))
 FEW_ROWS = Case("of up to 100,000 rows", lambda q: q.facts.n_samples <= figures.FEW_ROWS)
-RUNS = Case("of a hybrid, and of embeddings by margins", _runs)
+
+
+@Case.of
+def free(q: Question) -> bool:
+    """of one label a row where alpha, dim, learning_rate and all parts are open and the fit has data alone"""
+    given = q.timed or q.candidates or q.started or q.by_steps
+    return not given and not q.facts.several and _all_open(q, "alpha", "dim", "learning_rate")
+
+
+@Case.of
+def hybrid_serves(q: Question) -> bool:
+    """where a row meets at most 50,000 weights on pairs of at most 5 rows, or, of dense data or more than 8 labels a
+    row, 10,000 of more rows"""
+    # Pairs of many rows alone, and rows held out for their scales, cost what they give beside margins.
+    many = not q.facts.sparse or q.facts.n_labels > figures.MANY_LABELS
+    least = q.facts.least_count
+    return least is not None and (many or least <= figures.FEW_ROWS_OF_A_PAIR)
+
+
+@Case.of
+def embeds(q: Question) -> bool:
+    """where alpha and all parts are open and W would take more than 256 MB and have more than 30 numbers for each one
+    stored in X"""
+    left_open = not q.by_steps and _all_open(q, "alpha") and q.asked("learning_rate") != "grid"
+    return left_open and costs.embeds(q.facts)
+
+
+@Case.of
+def quick_in_full(q: Question) -> bool:
+    """where full passes are predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate,
+    max_iter, sampler, n_negatives, early_stopping, coef_init)"""
+    of_steps = q.by_steps or q.candidates or q.started or q["early_stopping"]
+    own = ("n_negatives", "learning_rate", "max_iter", "sampler")
+    return not of_steps and all(map(q.is_open, own)) and costs.full_cost(q.facts) <= figures.MOST_FULL
+
+
+@Case.of
+def sampled(q: Question) -> bool:
+    """where a visit of a point is predicted to take more than 8 microseconds with all classes, or n_negatives, a
+    sampler or candidates are given"""
+    asked = q.candidates or not q.is_open("n_negatives") or not q.is_open("sampler")
+    return asked or costs.visit_cost(q.facts, None) > figures.MOST_EXACT
+
+
+@Case.of
+def chosen_to_embed(q: Question) -> bool:
+    """of embeddings chosen for the size of W, whose classes are drawn however few they are"""
+    return q.is_open("model") and q["model"].name == "embedding" and not SEVERAL_OPEN.holds(q)
+
+
+@Case.of
+def carries_v(q: Question) -> bool:
+    """but 'implicit', 'scent' and reduction='decoupled'"""
+    return q["solver"].name not in ("implicit", "scent") and bool(q["reduction"] != "decoupled")
+
+
+@Case.of
+def adagrad(q: Question) -> bool:
+    """by Adagrad's steps"""
+    of_u = training(q) == "minibatches" and q["solver"].name in LABEL_SOLVERS and q["solver"].name != "implicit"
+    return of_u or bool(q["solver"].name == "adagrad")
+
+
+@Case.of
+def runs(q: Question) -> bool:
+    """of a hybrid, and of embeddings by margins"""
+    return bool(q["model"].name == "hybrid") or (ranks(q) and q.first_run[1] > 0)
 
 
 # Values
@@ -354,30 +250,30 @@ def _by_frequency(q: Question) -> Part:
 SERVES = "'hybrid', with pairs of few rows left out (min_count), so that a row meets as few weights"
 OVER_SQUARE = r"over the mean of \|x_i\|^2, plus 1 with an intercept"
 RULES = (
-    Rule("model", SEVERAL_OPEN & HYBRID_SERVES, _hybrid, "decisions: several labels get a hybrid", SERVES),
+    Rule("model", SEVERAL_OPEN & hybrid_serves, _hybrid, "decisions: several labels get a hybrid", SERVES),
     Rule("model", SEVERAL_OPEN & SPARSE, "embedding", "decisions: where pairs of five rows and more are too many"),
-    Rule("model", FREE & SPARSE & TOO_LARGE & HYBRID_FITS, _hybrid, "decisions: the hybrid takes part", SERVES),
+    Rule("model", free & SPARSE & TOO_LARGE & HYBRID_FITS, _hybrid, "decisions: the hybrid takes part", SERVES),
     Rule(
         "model",
-        FREE & SPARSE & TRIED,
+        free & SPARSE & TRIED,
         lambda q: (rival(q) or MODELS["linear"]()) if costs.embeds(q.facts) else MODELS["linear"](),
         "decisions: linear or hybrid is decided by short fits",
         "'linear', or its rival where W would take more than 256 MB and have more than 30 numbers for each one stored "
         "in X; its rival is 'hybrid', or 'embedding' where a row would meet too many weights",
         "model",
     ),
-    Rule("model", EMBEDS, "embedding", "decisions: embeddings are learnt in 4 passes"),
+    Rule("model", embeds, "embedding", "decisions: embeddings are learnt in 4 passes"),
     Rule("model", ALWAYS, "linear"),
     Rule("solver", PAIRS, "adagrad", "decisions: weights on pairs"),
     Rule("solver", BATCHES, "adagrad", "Duchi et al. 2011"),
-    Rule("solver", QUICK_IN_FULL, "lbfgs", "bench_auto: predicted seconds"),
-    Rule("solver", SAMPLED, "implicit", "decisions: exact steps are for visits of less than 8 µs"),
+    Rule("solver", quick_in_full, "lbfgs", "bench_auto: predicted seconds"),
+    Rule("solver", sampled, "implicit", "decisions: exact steps are for visits of less than 8 µs"),
     Rule("solver", ALWAYS, "exact", "decisions: exact steps are for visits of less than 8 µs"),
     Rule("reduction", PAIRS, "decoupled", "decisions: decoupled beats pick-all-labels"),
     Rule("reduction", SEVERAL_OPEN & SPARSE & FEW_LABELS, "margin", "decisions: up to 8 labels a row"),
     Rule("reduction", SEVERAL_OPEN & SPARSE, "decoupled", "decisions: decoupled beats pick-all-labels"),
     Rule("reduction", ALWAYS, "pick_all", "Yen et al. 2018, eq. 2"),
-    Rule("formulation", BATCHES & LABELLED & CARRIES_V, "raman", "decisions: the average rule carries v"),
+    Rule("formulation", BATCHES & LABELLED & carries_v, "raman", "decisions: the average rule carries v"),
     Rule("formulation", ALWAYS, "proposed", "Fagan & Iyengar 2018, eq. 6"),
     Rule("sampler", UTILITY & POSTERIOR, "uniform"),
     Rule("sampler", UTILITY, "frequency_block", "decisions: solvers and selections"),
@@ -386,7 +282,7 @@ RULES = (
     Rule("sampler", MARGINS, "all", "decisions: margins see all classes up to 8,192"),
     Rule("sampler", BESIDE & MORE_THAN_DRAWN, "frequency", "decisions: embeddings are learnt in 4 passes"),
     Rule("sampler", BESIDE, "all"),
-    Rule("sampler", BATCHES & CHOSEN_TO_EMBED, "frequency", "decisions: embeddings are learnt in 4 passes"),
+    Rule("sampler", BATCHES & chosen_to_embed, "frequency", "decisions: embeddings are learnt in 4 passes"),
     Rule("sampler", BATCHES & LABELLED, "frequency", "decisions: solvers and selections"),
     Rule("sampler", BATCHES & MANY_SCORED, "frequency"),
     Rule("sampler", BATCHES, "all"),
@@ -479,10 +375,10 @@ RULES = (
         r"7.2 over the mean of \|x_i\|_1",
         "step size of pairs",
     ),
-    Rule("learning_rate", BATCHES & EMBEDDING & ADAGRAD, Figure("ADAGRAD_RATE"), "eurlex57k: see figures.py"),
+    Rule("learning_rate", BATCHES & EMBEDDING & adagrad, Figure("ADAGRAD_RATE"), "eurlex57k: see figures.py"),
     Rule(
         "learning_rate",
-        BATCHES & ADAGRAD,
+        BATCHES & adagrad,
         lambda q: figures.ADAGRAD_RATE / q.facts.mean_square_of_values**0.5,
         "eurlex57k: see figures.py",
         r"1 over the root of the mean of \|x_i\|^2",
@@ -516,7 +412,7 @@ RULES = (
     Rule("u_learning_rate", ALWAYS, lambda q: q["learning_rate"], says="learning_rate"),
     Rule(
         "n_models",
-        RUNS,
+        runs,
         lambda q: costs.n_runs(*q.first_run),
         "decisions: three runs of a hybrid are averaged",
         "3, or as many as are predicted to take 20 seconds more and 256 MB of embeddings; 1 with dim or max_seconds, "
@@ -524,12 +420,12 @@ RULES = (
     ),
     Rule("n_models", ALWAYS, 1, "decisions: means of linear models gain nothing"),
 )
-SETS = tuple(dict.fromkeys(rule.sets for rule in RULES))
 
 
-def rule_of(name: str, q: Question) -> Rule:
-    """Return the first rule for a parameter whose case holds."""
-    return next(rule for rule in RULES if rule.sets == name and rule.case.holds(q))
+class Choice(Question):
+    """What one training is made with, by the table."""
+
+    rules = RULES
 
 
 def table() -> list[tuple[str, str, str, str, str]]:

@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
-from manyclass.choosing.choice import Choice, Chosen, Taking
+from manyclass.choosing.choice import Chosen, Taking
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import batches_plan, check_loop_numbers, told_batches
+from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import Passes, stated
 from manyclass.classifiers.exclusion import Exclude

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from manyclass.checks import check_flag, check_number
 from manyclass.choosing import costs
-from manyclass.choosing.choice import Choice, Chosen
+from manyclass.choosing.choice import Chosen
 from manyclass.choosing.planning import (
     as_linear,
     plan_full_passes,
@@ -19,7 +19,7 @@ from manyclass.choosing.planning import (
     plan_with_one_model,
 )
 from manyclass.choosing.plans import check_loop_numbers, linear_model, part_of
-from manyclass.choosing.rules import training
+from manyclass.choosing.rules import Choice, training
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.data import scaled_for_call
 from manyclass.classifiers.partial_fit import check_features

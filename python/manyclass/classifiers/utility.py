@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
-from manyclass.choosing.choice import Choice, Chosen
+from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import check_loop_numbers, part_of, utility_plan
+from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import LinearClassifier, Passes, positions_given
 from manyclass.classifiers.data import scaled_for_call

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr, validated_data
-from manyclass.choosing.choice import Choice
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.planning import plan_points
 from manyclass.choosing.plans import linear_model
+from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import caller_of, planner_of
 from manyclass.classifiers.data import as_stored, indicator_lists, is_indicator, labels_of_columns

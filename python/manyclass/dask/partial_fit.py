@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.choosing.choice import Choice
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.planning import plan_points
 from manyclass.choosing.plans import linear_model, softmax_batches_plan
+from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import planner_of, state_of
 from manyclass.classifiers.margin import MarginPlanner

@@ -25,8 +25,9 @@ from sklearn.base import clone
 
 from manyclass import solvers
 from manyclass.checks import canonical_csr
-from manyclass.choosing.choice import Choice, Chosen
+from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.rules import Choice
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.models import MODELS
 from manyclass.papers.data import Problem
