@@ -54,16 +54,15 @@ def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: W
         candidates=asked.candidates is not None,
         started=asked.start is not None,
     )
-    if not choice.tries("model"):
-        if training(choice) != "points":
-            where = "with several labels or embeddings"
-            if choice["model"].name in ("sparse", "hybrid"):
-                where = f"with model={choice['model'].name!r}"
-            _refuse(asked.start, where)
-            refuse_candidates(asked.candidates)
-            return _trained(choice, plan_with_one_model(choice, points), points, watch)
-        return _fit_linear(choice, points, watch, asked)
-    return _fit_linear(choice, points, watch, asked, rival=True)
+    tries = choice.tries("model")
+    if tries or training(choice) == "points":
+        return _fit_linear(choice, points, watch, asked, rival=tries)
+    pairs = choice["model"].name in ("sparse", "hybrid")
+    where = f"model={choice['model'].name!r}" if pairs else "several labels or embeddings"
+    if asked.start is not None:
+        raise ValueError(f"coef_init or intercept_init is given, which has no effect with {where}; leave them None")
+    refuse_candidates(asked.candidates)
+    return _trained(choice, plan_with_one_model(choice, points), points, watch)
 
 
 class SoftmaxPlanner(Planner):
@@ -109,12 +108,13 @@ class SoftmaxPlanner(Planner):
             return own._plan_linear(self.parameters, state, points, call)
         if kind in ("sparse", "hybrid"):
             refuse_starts(call.new_classes, kind)
-        embeds = kind == "minibatches" and state is not None and bool(state.weights.embeddings.size)  # type: ignore[union-attr]
-        model = "embedding" if embeds else "linear"
         if kind == "hybrid" and state is not None and state.history.n_labels:
             facts = replace(facts, n_labels=state.history.n_labels)
+        name = kind
+        if state is not None and isinstance(state.weights, MappedWeights):
+            name = "embedding" if state.weights.embeddings.size else "linear"
         # An older file does not say what its model was.
-        there = None if state is None else {"model": MODELS[model if kind == "minibatches" else kind]()}
+        there = None if state is None else {"model": MODELS[name]()}
         choice = Choice(own.parameters, chosen, facts, answers=there, timed=True, by_steps=True)
         return PlannedCall(plan_with_one_model(choice, points), points)
 
@@ -197,7 +197,7 @@ def _n_runs(choice: Choice, planned: Planned, state: State, points: Points) -> i
 # Linear models of one label a row
 
 
-def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, rival: bool = False) -> State:
+def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, rival: bool) -> State:
     """Fit a linear model of one label a row; with `rival` another, if trials say that it predicts better."""
     parameters, labels, r = choice.parameters, points.labels.ids, points.weights
     heads = _heads(asked.candidates, parameters["sampler"], choice.chosen.sampler, points)
@@ -243,8 +243,3 @@ def refuse_candidates(candidates: ArrayLike | None) -> None:
     """Raise ValueError for candidates where there are no heads."""
     if candidates is not None:
         raise ValueError("candidates are given; they are for sampler='head_tail' with a linear model of one label")
-
-
-def _refuse(start: Start | None, where: str) -> None:
-    if start is not None:
-        raise ValueError(f"coef_init or intercept_init is given, which has no effect {where}; leave them None")
