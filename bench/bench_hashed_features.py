@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from manyclass import SoftmaxClassifier
-from manyclass.model.hashing import FeatureHash
 from manyclass.papers.data import load
+from manyclass.weights.hashing import FeatureHash
 
 SETS = ("delicious", "eurlex57k")
 SHARES = ("all", "1/2 frequent", "1/2 hashed", "1/4 frequent", "1/4 hashed", "1/8 frequent", "1/8 hashed")

@@ -17,9 +17,9 @@ from conftest import dense_planted, digits
 from sklearn.preprocessing import normalize
 
 from manyclass import SoftmaxClassifier
-from manyclass.model.weights import LinearWeights
 from manyclass.search import class_index
 from manyclass.training.state import Features, State
+from manyclass.weights.weights import Weights
 
 K_BEST, ROUNDS, RECALLS = 5, 3, (0.9, 0.95, 0.99)
 
@@ -65,7 +65,7 @@ def compare(timed, name, model, X, recall, more=""):
 
 
 def true_model(data):
-    weights = LinearWeights(data.W_true, data.b_true - data.b_true.mean(), False)
+    weights = Weights.linear(data.W_true, data.b_true - data.b_true.mean(), by_feature=False)
     n_classes, n_features = data.W_true.shape
     state = State(np.arange(n_classes), np.zeros(n_classes), Features(n_features, None), weights)
     return SoftmaxClassifier(random_state=0)._taken(state)

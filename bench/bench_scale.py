@@ -25,8 +25,7 @@ from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visi
 from manyclass.dask.rows import Leg
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.stored_blocks import seat_at_zero
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import PointsPlan, Schedule
 
 N, D, STORED = 2000, 5000, 20
 

@@ -1,15 +1,22 @@
 """Measures of the code: lines by folder, floors and circles of imports by file, parameters whose type is Any.
 
     python tests/house.py
+    python tests/house.py --walk    # the files that X enters in SoftmaxClassifier().fit(X, y)
 
 A line of code is one that is neither blank, a comment, nor of a docstring. A module's floor is 1 where it imports no
 other of the package, else one more than the highest of those that it imports; imports for types count.
 """
 
 import ast
+import dataclasses
+import sys
 from collections import Counter
 from collections.abc import Iterable
+from inspect import CO_VARARGS as VARARGS
+from inspect import CO_VARKEYWORDS as VARKEYWORDS
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python/manyclass"
@@ -100,7 +107,70 @@ def typed_any(package: Path) -> int:
     return sum(1 for one in arguments if one.arg in ESTIMATORS and ast.unparse(one.annotation or one) == "Any")
 
 
+def holds_rows(value: Any, n_columns: int, depth: int = 3) -> bool:
+    """Whether an object is a matrix of so many columns, or a collection or an object of the package that holds one."""
+    shape = getattr(value, "shape", ())
+    if isinstance(shape, tuple) and len(shape) == 2:
+        return shape[1] == n_columns and type(value).__name__ in ("ndarray", "csr_array")
+    if depth == 0:
+        return False
+    if isinstance(value, dict):
+        inner: list[Any] = list(value.values())
+    elif isinstance(value, list | tuple):
+        inner = list(value[:20])
+    elif dataclasses.is_dataclass(value) or type(value).__module__.startswith("manyclass."):
+        inner = list(getattr(value, "__dict__", {}).values())
+    else:
+        return False
+    return any(holds_rows(one, n_columns, depth - 1) for one in inner)
+
+
+def walk(n_rows: int = 1500, n_columns: int = 1237, n_classes: int = 40) -> list[str]:
+    """The files of the package with a function that was given X, in a fit with nothing but defaults.
+
+    X counts as given where an argument is a matrix with as many columns, such as X, some of its rows, or X scaled, or
+    holds one: a container, or an object of the package. Weights of a sparse X have a row for each of its columns, and
+    do not count. What a function has from outside of it, as a closure, does not count either.
+    """
+    import numpy as np
+    import scipy.sparse as sp
+
+    from manyclass import SoftmaxClassifier
+
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(n_classes), n_rows // n_classes + 1)[:n_rows]
+    at = np.sort((y[:, np.newaxis] * 29 + rng.integers(0, 60, (n_rows, 8))) % n_columns, axis=1).ravel()
+    X = sp.csr_array((np.ones(at.size, np.float32), at, np.arange(n_rows + 1) * 8), shape=(n_rows, n_columns))
+    X.sum_duplicates()
+    entered: set[str] = set()
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(str(PACKAGE)) or code.co_filename in entered:
+            return
+        n = (
+            code.co_argcount
+            + code.co_kwonlyargcount
+            + bool(code.co_flags & VARARGS)
+            + bool(code.co_flags & VARKEYWORDS)
+        )
+        if any(holds_rows(frame.f_locals.get(name), n_columns) for name in code.co_varnames[:n]):
+            entered.add(code.co_filename)
+
+    sys.setprofile(look)
+    try:
+        SoftmaxClassifier(random_state=0).fit(X, y)
+    finally:
+        sys.setprofile(None)
+    return sorted(str(Path(name).relative_to(PACKAGE)) for name in entered)
+
+
 def main() -> None:
+    if "--walk" in sys.argv:
+        files = walk()
+        print("\n".join(files))
+        print(f"{len(files)} files")
+        return
     folders = {"core": "cpp/manyclass", "bindings": "cpp/bindings", "tests": "tests", "bench": "bench"}
     lines = {
         name: code_lines(p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".cpp", ".hpp"))

@@ -14,8 +14,8 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, SphericalClusterIndex
-from manyclass.model.weights import LinearWeights
 from manyclass.search import class_index
+from manyclass.weights.weights import Weights
 
 K, D = 300, 10
 PER_SAMPLE = 64  # queries that share a draw
@@ -96,7 +96,7 @@ def test_few_classes_are_all_scored(seed):
     np.testing.assert_array_equal(labels, exact_labels)
     np.testing.assert_array_equal(log_p, exact_log_p)
     assert (std == 0).all()
-    assert not hasattr(model, "_kept_index")
+    assert model._kept_answers.index is None
     assert (model.predict_top_k(X, 4, return_std=True)[2] == 0).all()
 
 
@@ -234,7 +234,7 @@ def test_predictions_do_not_depend_on_threads_and_repeat(small, seed):
         np.testing.assert_array_equal(a[:70], b)
     model.set_params(random_state=8)
     same = model._weights
-    with_weights(model, LinearWeights(same.matrix, same.intercept, same.sparse))
+    with_weights(model, Weights.linear(same.matrix, same.intercept, by_feature=same.sparse))
     other_std = model.predict_top_k(X, 5, approximate=True, recall=0.8, return_std=True)[2]
     assert (other_std != answers[0][2]).any()
 
@@ -263,11 +263,11 @@ def test_the_standard_error_tells_how_far_log_probabilities_are_off(small, monke
 def test_a_missed_recall_is_told_with_its_value_and_the_remedy(small, seed):
     model, rng = model_of(seed)
     model.predict_top_k(points(rng, 9), 5, approximate=True)
-    index = model._kept_index[1]._index
+    index = model._kept_answers.index._index
     own = [index.recall_curve(class_index.queries(w[np.newaxis], D + 1), k=5)[0] for w in model.coef_]
     alike = model.coef_[np.argmax(own)] + 0.01 * points(rng, 400)  # all look into one cluster
     model.predict_top_k(alike, 5, approximate=True, recall=0.9)
-    n_probe = model._kept_index[1]._n_probe[5, 0.9]
+    n_probe = model._kept_answers.index._n_probe[5, 0.9]
     others = points(rng, 4000)
     with pytest.warns(UserWarning, match=r"the recall of 250 of these rows is 0\.\d+; it was to be 0\.9") as caught:
         model.predict_top_k(others, 5, approximate=True, recall=0.9)
@@ -288,9 +288,9 @@ def test_the_recall_asked_for_is_reached(small, seed):
         reached.append(np.mean([np.isin(a, b).mean() for a, b in zip(exact, labels, strict=True)]))
         # Chosen on 256 rows one standard deviation above the target: four of them, and of 2,000 rows, below it.
         assert reached[-1] > recall - 4 * np.sqrt(recall * (1 - recall) / 256)
-    probes = [model._kept_index[1]._n_probe[5, recall] for recall in (0.5, 0.9, 0.99)]
+    probes = [model._kept_answers.index._n_probe[5, recall] for recall in (0.5, 0.9, 0.99)]
     assert probes == sorted(probes)
-    assert probes[0] < probes[-1] < model._kept_index[1]._index.n_clusters_
+    assert probes[0] < probes[-1] < model._kept_answers.index._index.n_clusters_
 
 
 def test_few_rows_search_all_clusters_until_a_call_has_more(small, seed):
@@ -298,7 +298,7 @@ def test_few_rows_search_all_clusters_until_a_call_has_more(small, seed):
     X = points(rng, 127)
     few, _ = model.predict_top_k(X, 5, approximate=True, recall=0.6)
     np.testing.assert_array_equal(few, model.predict_top_k(X, 5, approximate=True, recall=1)[0])
-    index = model._kept_index[1]
+    index = model._kept_answers.index
     assert index._n_probe == {}
     model.predict_top_k(points(rng, 128), 5, approximate=True, recall=0.6)
     assert index._n_probe[5, 0.6] < index._index.n_clusters_
@@ -309,7 +309,7 @@ def test_rows_whose_clusters_hold_too_few_classes_get_k_labels_all_the_same(smal
     X = points(rng, 50)
     model.predict_top_k(X, 5, approximate=True)
     k = 60
-    model._kept_index[1]._n_probe[k, 0.1] = 1
+    model._kept_answers.index._n_probe[k, 0.1] = 1
     labels, log_p = model.predict_top_k(X, k, approximate=True, recall=0.1)
     assert np.isfinite(log_p).all()
     for row in labels:
@@ -320,13 +320,13 @@ def test_the_index_follows_fits_and_is_neither_cloned_nor_pickled(small, seed):
     model, rng = model_of(seed)
     X = points(rng, 60)
     before, _ = model.predict_top_k(X, 3, approximate=True)
-    index = model._kept_index[1]
+    index = model._kept_answers.index
     model.predict_top_k(X, 3, approximate=True)
-    assert model._kept_index[1] is index
+    assert model._kept_answers.index is index
     copy = pickle.loads(pickle.dumps(model))
-    assert not hasattr(copy, "_kept_index")
+    assert not hasattr(copy, "_kept_answers")
     np.testing.assert_array_equal(copy.predict_top_k(X, 3, approximate=True)[0], before)
-    assert not hasattr(clone(model), "_kept_index")
+    assert not hasattr(clone(model), "_kept_answers")
     X_new, y_new = planted(np.random.default_rng(seed), 300, D, 40)
     model.fit(X_new, y_new)
     labels, _ = model.predict_top_k(X_new, 3, approximate=True, recall=1)

@@ -24,34 +24,29 @@ def test_every_noise_has_a_twin():
     assert set(twin.LAWS) == set(NOISES)
 
 
-def plan_of(setting):
-    plan = core_plan(solver=setting.solver)
-    family = setting.family
-    plan.augment_reduce(
+def plan_of(setting, isa):
+    return core_plan(
+        solver=setting.solver,
         noise=setting.noise,
         local_step=setting.local_step,
         gain=setting.gain,
-        gain_power=setting.gain_power,
-        local_floor=setting.floor,
-        family=family.name if family else "gumbel",
-        nodes=family.nodes if family else np.zeros(0),
-        weights=family.weights if family else np.zeros(0),
-        entropy=family.entropy if family else 0.0,
-        largest_scale=family.largest_scale if family else 1.0,
+        power=setting.gain_power,
+        floor=setting.floor,
+        isa=isa,
+        **({"family": setting.family.core} if setting.family else {}),
     )
-    return plan
 
 
 def core_step(setting, point, mu, s, isa="auto", item=5):
-    p, label, mu, s, loss = _core._bound_step(
-        plan=plan_of(setting),
-        isa=isa,
+    p, label, mu, s, loss, _ = _core._step(
+        plan=plan_of(setting, isa),
         scores=point.scores.astype(np.float32),
         alpha=point.alpha.astype(np.float32),
         label_score=point.label_score,
         x_sq=point.x_sq,
         eta=point.eta,
-        mu=mu,
+        eta_u=point.eta,
+        u=mu,
         scale=s,
         visits=point.visits,
         x_sqs=np.zeros(0, dtype=np.float32) if point.x_sqs is None else point.x_sqs.astype(np.float32),

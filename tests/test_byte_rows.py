@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, _core
 from manyclass.search import byte_copy, class_index
+from manyclass.weights.weights import Weights
 
 
 def padded(rng, n_rows, n_coded, *, intercept):
@@ -36,13 +37,8 @@ def copied(rows, n_coded, *, intercept):
 
 
 def exact(rows, phi, k):
-    weights = _core.Weights(
-        matrix=rows,
-        intercept=np.zeros(len(rows), dtype=np.float32),
-        scale=np.zeros(0, dtype=np.float32),
-        n_classes=len(rows),
-    )
-    return _core.top_k(phi, rows.shape[1], weights, k, 1)
+    weights = Weights.linear(rows, np.zeros(len(rows), dtype=np.float32), by_feature=False)
+    return weights.top_k(phi, k, 1)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -119,7 +115,7 @@ def model(monkeypatch, seed):
     X = sp.csr_array(sp.random_array((300, 40), density=0.1, rng=rng, dtype=np.float32))
     made = SoftmaxClassifier(model="embedding", dim=12, max_iter=1, random_state=0)
     made.fit(X, np.arange(300) % 60)
-    made._weights.rows[:, :13] = rng.standard_normal((60, 13))
+    made._weights.matrix[:, :13] = rng.standard_normal((60, 13))
     return made, X
 
 
@@ -138,30 +134,30 @@ def test_a_row_has_its_exact_labels_and_log_probabilities_within_their_error(mod
 def test_a_copy_is_of_the_weights_of_the_last_fit_and_neither_pickled_nor_cloned(model):
     model, X = model
     model.predict_top_k(X[[0]], 2)
-    assert not hasattr(model, "_kept_copy")  # exact answers need none
+    assert not hasattr(model, "_kept_answers")  # exact answers need none
     model.predict_top_k(X[[0]], 2, approximate=True)
-    first = model._kept_copy
+    first = model._kept_answers.copy
     model.predict_top_k(X[[1]], 2, approximate=True)
-    assert model._kept_copy is first
-    assert not hasattr(model, "_kept_index")
+    assert model._kept_answers.copy is first
+    assert model._kept_answers.index is None
     for other in (pickle.loads(pickle.dumps(model)), clone(model)):
-        assert not hasattr(other, "_kept_copy")
+        assert not hasattr(other, "_kept_answers")
     model.fit(X, np.arange(300) % 60)
     labels, _ = model.predict_top_k(X[:2], 3, approximate=True)
     np.testing.assert_array_equal(labels, model.predict_top_k(X[:2], 3)[0])
-    assert model._kept_copy[0] is model._weights
+    assert model._kept_answers.weights is model._weights
 
 
 def test_many_rows_and_a_tuned_index_need_no_copy(model, monkeypatch):
     monkeypatch.setattr(class_index, "slower", lambda *_: "")
     model, X = model
     model.predict_top_k(X[: byte_copy.FEW_ROWS + 1], 2, approximate=True)
-    assert not hasattr(model, "_kept_copy")
+    assert model._kept_answers.copy is None
     model.predict_top_k(X, 2, approximate=True, recall=0.9)  # which tunes it
     model.predict_top_k(X[[0]], 2, approximate=True, recall=0.9)
-    assert not hasattr(model, "_kept_copy")
+    assert model._kept_answers.copy is None
     model.predict_top_k(X[[0]], 3, approximate=True, recall=0.9)  # of another k, which is not tuned
-    assert hasattr(model, "_kept_copy")
+    assert model._kept_answers.copy is not None
 
 
 def test_features_beyond_floats_are_scored_over_all_classes(model):

@@ -13,7 +13,6 @@ import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, metrics
 from manyclass.classifiers.base import uncalibrated_confidence
 from manyclass.cli.parser import main
-from manyclass.model.weights import LinearWeights
 from manyclass.training.calibration import (
     Calibration,
     calibrated,
@@ -22,6 +21,7 @@ from manyclass.training.calibration import (
     rows_to_hold_out,
 )
 from manyclass.training.plan import Labels
+from manyclass.weights.weights import Weights
 
 K, D = 12, 5
 
@@ -35,7 +35,7 @@ def scores_and_labels(seed, n=400, several=False):
     Y = sp.csr_array(np.maximum(np.eye(K)[y], rng.random((n, K)) < expit(z - 3)))
     labels = Labels(Y.indptr.astype(np.int64), Y.indices) if several else Labels.single(y.astype(np.int32))
     return (
-        LinearWeights(W, np.zeros(K, np.float32), sparse=False),
+        Weights.linear(W, np.zeros(K, np.float32), by_feature=False),
         x,
         labels,
         (Y if several else y),
@@ -62,7 +62,9 @@ def test_the_temperature_of_utilities_has_the_least_log_loss(noise, seed):
     weights, x, labels, _, r = scores_and_labels(seed, n=60)
     found = calibrated(weights, x, labels, r, 1, several=False, noise=noise)
     for factor in (0.9, 1.1):
-        scaled = LinearWeights(weights.matrix * np.float32(factor / found.temperature), weights.intercept, sparse=False)
+        scaled = Weights.linear(
+            weights.matrix * np.float32(factor / found.temperature), weights.intercept, by_feature=False
+        )
         losses, _ = scaled.log_losses(x, labels.ids, 1, noise=noise)
         assert np.average(losses, weights=r) > found.log_loss
 
@@ -104,7 +106,7 @@ def test_the_log_loss_of_many_unlikely_labels_is_their_sum(found):
         t = v / found.temperature + found.offset
         log_p, log_rest = log_expit(t), log_expit(-t)
     expected = -np.where(Y.toarray(), log_p, log_rest).mean(axis=1)
-    losses = label_log_losses(LinearWeights(W, np.zeros(1200, np.float32), False), x, Y, found, 1)
+    losses = label_log_losses(Weights.linear(W, np.zeros(1200, np.float32), by_feature=False), x, Y, found, 1)
     # Scores in float32; the terms left out of the logarithm are below 4e-7 of the sum.
     assert losses == pytest.approx(expected, rel=3e-6)
 

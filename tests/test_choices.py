@@ -16,10 +16,10 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import Trials, best_ridge
 from manyclass.classifiers import tuning
 from manyclass.classifiers.tuning import search_grid, tune_learning_rate
-from manyclass.model.weights import LinearWeights
 from manyclass.search.class_index import ClassIndex, class_rows, queries, recall_error
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.search_head import HeadSearch
+from manyclass.weights.weights import Weights
 
 # Ridges
 
@@ -133,7 +133,7 @@ def test_the_grid_goes_on_where_the_best_is_at_its_end(best):
 
 def class_index(seed, n_classes=600, n_features=6):
     rng = np.random.default_rng(seed)
-    weights = LinearWeights.zeros(n_classes, n_features, sparse=False)
+    weights = Weights.zeros(n_classes, n_features, by_feature=False)
     weights.coef[...] = rng.normal(size=(n_classes, n_features))
     return ClassIndex(weights, seed, 1), rng.normal(size=(512, n_features)).astype(np.float32)
 
@@ -193,7 +193,7 @@ def test_the_error_of_a_recall_is_the_largest_that_it_can_have():
 @pytest.mark.parametrize("scaled", [False, True])
 def test_rows_of_classes_less_their_mean_give_the_same_differences_of_scores(intercept, scaled, seed):
     rng = np.random.default_rng(seed)
-    weights = LinearWeights.zeros(9, 4, sparse=False)
+    weights = Weights.zeros(9, 4, by_feature=False)
     weights.coef[...] = rng.normal(size=(9, 4))
     weights.intercept[...] = rng.normal(size=9) * intercept
     scale = rng.random(9).astype(np.float32) if scaled else None
@@ -211,7 +211,7 @@ def test_rows_of_classes_less_their_mean_give_the_same_differences_of_scores(int
 def test_probes_for_heads_are_chosen_without_the_points_own_classes(monkeypatch, seed):
     rng = np.random.default_rng(seed)
     X, labels = rng.normal(size=(300, 4)).astype(np.float32), rng.integers(0, 5000, 300).astype(np.int32)
-    weights = LinearWeights.zeros(5000, 4, sparse=False)
+    weights = Weights.zeros(5000, 4, by_feature=False)
     weights.coef[...] = rng.normal(size=(5000, 4))
     heads = np.full((300, 3), -1, dtype=np.int32)
     told = {}

@@ -14,7 +14,6 @@ from manyclass import DecomposedIndex, SphericalClusterIndex, WordVectors, load_
 from manyclass.cli import parser
 from manyclass.cli.completion import FILES
 from manyclass.datasets import TextVectorizer, save_csr
-from manyclass.model.postings import postings_part
 
 WORDS = ["ant", "bee", "cow", "naïve", "null"]
 QUICK = ("--max-iter", 3, "--random-state", 0, "--no-progress")
@@ -80,7 +79,7 @@ def test_classes_beside_embeddings_and_pairs_have_the_vectors_of_the_embeddings(
     # Scores are sums of what the vectors make of embedded rows and of weights on pairs, which have their own intercept.
     X = sp.csr_array(np.eye(model.n_features_in_, dtype=np.float32))
     pairs = model.decision_function(X) - model.embed(X) @ vectors.T - model.intercept_
-    expected = postings_part(model._weights).coef.toarray().T
+    expected = model._weights.pairs_alone.coef.toarray().T
     np.testing.assert_allclose(pairs, expected, atol=1e-5)  # of sums of a few float32
     expected = cosines(vectors, 7)
     lines = output_of(capsys, "neighbours", tmp_path / "m", "7", "-k", 3).splitlines()

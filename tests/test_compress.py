@@ -11,10 +11,10 @@ from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core
 from manyclass.classifiers.files import file_bytes, weight_tensors
-from manyclass.model.coded import LARGEST_HALF, CodedWeights, Codes
-from manyclass.model.compress import coded, coded_bytes, magnitude_bar
-from manyclass.model.postings import SparseWeights
-from manyclass.model.weights import LinearWeights, aligned_zeros
+from manyclass.weights.arrays import NO_FLOATS
+from manyclass.weights.codes import LARGEST_HALF, Codes
+from manyclass.weights.compression import coded, coded_bytes, magnitude_bar
+from manyclass.weights.weights import Weights
 
 K, D = 37, 50
 DTYPES = ("float32", "float16", "int8")
@@ -73,26 +73,30 @@ def variants(kind, dtype):
     return [model.compress(dtype, prune=prune) for prune in ((0, 0.9) if kind in DROPS else (0,))]
 
 
+def scales_of(weights, array, n_rows):
+    scales = weights.codes[array]
+    return scales.astype(np.float64) if len(scales) else np.ones(n_rows)
+
+
 def plain_scores(weights, X):
     """Scores in double precision from the numbers that the codes stand for: the slow twin."""
     X = sp.csr_array(X).toarray().astype(np.float64)
     found = np.tile(weights.intercept.astype(np.float64), (len(X), 1))
-    if weights.kind in ("postings", "hybrid"):
+    if weights.has_pairs:
         columns = np.repeat(np.arange(weights.n_features), np.diff(weights.indptr))
         S = np.zeros((weights.n_features, weights.n_classes))
-        scales = weights.values.scales if len(weights.values.scales) else np.ones(weights.n_features)
-        S[columns, weights.classes] = weights.values.values.astype(np.float64) * scales[columns]
+        scales = scales_of(weights, "values", weights.n_features)
+        S[columns, weights.classes] = weights.values.astype(np.float64) * scales[columns]
         found += X @ S
-    if weights.kind == "postings":
+    if weights.kind == "pairs":
         return found
-    by_row = weights.rows.scales[:, np.newaxis].astype(np.float64) if len(weights.rows.scales) else 1.0
-    rows = weights.rows.values.astype(np.float64) * by_row
+    rows = weights.matrix.astype(np.float64) * scales_of(weights, "matrix", len(weights.matrix))[:, np.newaxis]
     if weights.kind == "feature_major":
         return found + X @ rows[:, : weights.n_classes]
     phi = X
-    if weights.embeddings is not None:
-        E = weights.embeddings.values.astype(np.float64)
-        E = E * (weights.embeddings.scales[:, np.newaxis] if len(weights.embeddings.scales) else 1.0)
+    if weights.embeddings.size:
+        E = weights.embeddings.astype(np.float64)
+        E = E * scales_of(weights, "embeddings", len(E))[:, np.newaxis]
         phi = (X if weights.features is None else X[:, weights.features]) @ E[:, : weights.n_hidden]
         phi = np.maximum(phi, 0) if weights.relu else phi
     return found + phi @ rows.T
@@ -118,7 +122,7 @@ def test_each_instruction_set_has_the_same_scores(kind, dtype, isa):
         pytest.skip(f"this processor has no {isa}")
     model, X, _ = fitted(kind)
     weights = model.compress(dtype)._weights
-    parts = [weights._weights().scores(x, phi, 1, isa) for _, x, phi in weights._blocks(X, 1)]
+    parts = [weights._in_core.scores(x, phi, NO_FLOATS, 1, isa) for _, x, phi in weights.blocks(X)]
     # The order of a sum depends on the width of registers nowhere; fused products round once less.
     np.testing.assert_allclose(np.concatenate(parts), weights.scores(X, 1), rtol=0, atol=1e-5)
 
@@ -221,12 +225,12 @@ def test_every_half_is_read_as_the_number_that_it_is():
     n_classes = len(halves)
     rows = np.zeros((1, -(-n_classes // 16) * 16), dtype=np.float16)
     rows[0, :n_classes] = halves
-    none, intercept = np.zeros(0, np.float32), np.zeros(n_classes, np.float32)
-    weights = CodedWeights("feature_major", intercept, 1, rows=Codes(rows, none))
+    made = {"bias": np.zeros(n_classes, np.float32), "n_features": 1, "n_hidden": 1, "codes": {}}
+    weights = Weights(kind="feature_major", matrix=rows, **made)
     one = np.ones((1, 1), dtype=np.float32)
     np.testing.assert_array_equal(weights.scores(sp.csr_array(one), 1)[0], halves.astype(np.float32))
     # One by one, as the label's own score is.
-    by_class = CodedWeights("class_major", intercept, 1, rows=Codes(halves[:, np.newaxis].copy(), none))
+    by_class = Weights(kind="class_major", matrix=halves[:, np.newaxis].copy(), **made)
     np.testing.assert_array_equal(by_class.scores(one, 1)[0], halves.astype(np.float32))
 
 
@@ -234,7 +238,7 @@ def test_every_half_is_read_as_the_number_that_it_is():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_any_number_of_classes_is_scored(dtype, n_classes, seed):
     rng = np.random.default_rng(seed)
-    W = LinearWeights(aligned_zeros(3, -(-n_classes // 16) * 16), np.zeros(n_classes, np.float32), sparse=True)
+    W = Weights.zeros(n_classes, 3, by_feature=True)
     W.matrix[:, :n_classes] = rng.standard_normal((3, n_classes))
     X = sp.csr_array(rng.standard_normal((2, 3)).astype(np.float32))
     labels = np.array([0, n_classes - 1], dtype=np.int32)
@@ -283,16 +287,15 @@ def test_bytes_are_known_before_they_are_made(kind, dtype, share):
 def test_what_is_pruned_is_smallest(kind):
     model, *_ = fitted(kind)
     small, own = model.compress("float32", prune=0.9)._weights, model._weights
-    if own.__class__.__name__ == "MappedWeights":
+    if own.kind == "phi":
         norms = np.linalg.norm(own.embeddings, axis=1)
         assert len(small.features) == D - int(0.9 * D)
         assert norms[small.features].min() >= np.delete(norms, small.features).max()
-        np.testing.assert_array_equal(small.embedded[small.features], own.embeddings[small.features, : own.n_hidden])
+        np.testing.assert_array_equal(small.embedding[small.features], own.embeddings[small.features, : own.n_hidden])
         return
-    pairs = own if isinstance(own, SparseWeights) else getattr(own, "postings", None)
-    all_weights = np.abs((own.matrix[:, : own.n_classes] if pairs is None else pairs.values).ravel())
+    all_weights = np.abs((own.values if own.has_pairs else own.matrix[:, : own.n_classes]).ravel())
     n_kept = len(all_weights) - int(0.9 * len(all_weights))
-    kept = np.abs(small.values.values)
+    kept = np.abs(small.values)
     assert len(kept) == n_kept  # no two are equal here
     np.testing.assert_array_equal(np.sort(kept), np.sort(all_weights)[-n_kept:])
     assert small.classes.dtype == np.uint16
@@ -318,7 +321,7 @@ def test_weights_that_are_0_are_left_out_where_that_is_smaller():
     sparse = copy.deepcopy(model)
     sparse._weights.matrix[:, 5:] = 0
     small = sparse.compress("int8")
-    assert small._weights.kind == "postings"
+    assert small._weights.kind == "pairs"
     assert small._weights.nbytes < coded_bytes(sparse._weights, "int8")
     np.testing.assert_allclose(small.decision_function(X), sparse.decision_function(X), atol=0.05)
 

@@ -22,9 +22,9 @@ from test_persist import rewrite
 
 import manyclass
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
-from manyclass.model.coded import some_columns
-from manyclass.model.compress import bytes_of, coded
-from manyclass.model.weights import LinearWeights, aligned_zeros
+from manyclass.weights.arrays import aligned_zeros
+from manyclass.weights.compression import bytes_of, coded
+from manyclass.weights.weights import Weights, some_columns
 
 
 @pytest.fixture(params=MODELS)
@@ -69,9 +69,9 @@ def test_no_more_than_small_tiles_of_float32_are_in_memory():
     n_features, n_classes, n_rows = 2000, 2000, 64
     X = sp.random_array((n_rows, n_features), density=0.01, rng=rng, dtype=np.float32).tocsr()
     y = rng.integers(n_classes, size=n_rows).astype(np.int32)
-    sparse = LinearWeights(aligned_zeros(n_features, n_classes), np.zeros(n_classes, np.float32), sparse=True)
+    sparse = Weights.linear(aligned_zeros(n_features, n_classes), np.zeros(n_classes, np.float32), by_feature=True)
     sparse.matrix[:] = rng.standard_normal(sparse.matrix.shape)
-    dense = LinearWeights(sparse.matrix, sparse.intercept, sparse=False)
+    dense = Weights.linear(sparse.matrix, sparse.intercept, by_feature=False)
     for trained, data in ((sparse, X), (dense, X.toarray())):
         for dtype in ("float16", "int8"):
             weights = coded(trained, dtype)
@@ -100,12 +100,11 @@ def test_a_loaded_model_predicts_bit_for_bit_the_same(tmp_path, kind, dtype, mma
         assert loaded.storage() == small.storage()
         assert loaded.evaluate(X, y) == small.evaluate(X, y)
         np.testing.assert_array_equal(loaded.classes_, model.classes_)
-        for name in ("rows", "embeddings", "values"):
-            codes = getattr(loaded._weights, name)
-            if codes is not None:
-                assert codes.values.dtype == dtype
-                assert codes.values.flags.writeable != mmap
-                assert codes.values.flags.aligned
+        for name in loaded._weights.codes:
+            array = getattr(loaded._weights, name)
+            assert array.dtype == dtype
+            assert array.flags.writeable != mmap
+            assert array.flags.aligned
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -281,26 +280,28 @@ def test_the_core_refuses_arrays_that_do_not_fit():
     given = {
         "rows": floats,
         "row_scales": none,
-        "feature_major": True,
+        "by_feature": True,
         "indptr": np.zeros(0, np.int64),
-        "ids": np.zeros(0, np.int32),
+        "classes": np.zeros(0, np.int32),
         "values": none,
         "value_scales": none,
         "intercept": floats[:9],
         "n_features": 2,
+        "coded": True,
     }
-    _core.CodedWeights(**given)
+    _core.Weights(**given)
     for change, told in (
         ({"n_features": 3}, "rows do not fit"),
         ({"intercept": floats[:17]}, "rows do not fit"),
         ({"row_scales": floats[:3]}, "rows do not fit"),
-        ({"feature_major": False}, "rows do not fit"),
+        ({"by_feature": False}, "rows do not fit"),
         ({"rows": none}, "there are no weights"),
         ({"values": floats}, "do not fit their support"),
+        ({"rows": floats.astype(np.int8), "coded": False}, "must be floats without scales"),
         ({"value_scales": floats[:2]}, "do not fit their support"),
         ({"rows": none, "indptr": np.array([0, 1], np.int64)}, "do not describe one list for each row"),
     ):
         with pytest.raises(ValueError, match=told):
-            _core.CodedWeights(**(given | change))
+            _core.Weights(**(given | change))
     with pytest.raises(TypeError):
-        _core.CodedWeights(**(given | {"rows": np.ones(32)}))
+        _core.Weights(**(given | {"rows": np.ones(32)}))

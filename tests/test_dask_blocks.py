@@ -21,8 +21,8 @@ from manyclass.dask.blocks import best_of, look, simulate_blocks
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.stored_blocks import Block
-from manyclass.model.weights import LinearWeights
-from manyclass.training.passes import Schedule
+from manyclass.training.plan import Schedule
+from manyclass.weights.weights import Weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -178,7 +178,7 @@ def test_a_block_of_a_random_model_agrees_with_all_scores(seed):
     X, W, b = (one.astype(np.float32) for one in (X, W, b))
     labels = rng.integers(0, 11, 150).astype(np.int32)
     blocks = [
-        Block(at.start, LinearWeights(W.T[at].copy(), b[at], False), np.ones_like(b[at]))
+        Block(at.start, Weights.linear(W.T[at].copy(), b[at], by_feature=False), np.ones_like(b[at]))
         for at in (slice(0, 4), slice(4, 11))
     ]
     best, log_p, losses = best_of([look(block, X, 3, labels) for block in blocks], 3)

@@ -9,8 +9,8 @@ from reference.core_step import isas
 from reference.message_passing import best_wrong, block_scores
 
 from manyclass import DecomposedIndex, SphericalClusterIndex, _core
-from manyclass.model.tensor_file import open_tensors, write_tensors
 from manyclass.search.exact import exact_search
+from manyclass.weights.tensor_file import open_tensors, write_tensors
 
 
 def rows(seed, n, d, norms=0.5):

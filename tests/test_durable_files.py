@@ -11,7 +11,7 @@ import pytest
 from test_persist import fitted
 from test_trusted_files import KINDS, writers
 
-from manyclass.model.tensor_file import open_tensors, write_tensors
+from manyclass.weights.tensor_file import open_tensors, write_tensors
 
 
 @pytest.fixture

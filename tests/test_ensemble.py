@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
 from manyclass.choosing import costs
-from manyclass.model.weights import LinearWeights
+from manyclass.weights.weights import Weights
 
 MODELS = {
     "linear": SoftmaxClassifier(solver="implicit", n_negatives=4, max_iter=2),
@@ -90,8 +90,9 @@ def test_one_model_is_what_it_was(name):
 
 def test_a_mean_of_many_is_that_of_all():
     rng = np.random.default_rng(0)
-    parts = [LinearWeights(*(rng.standard_normal(shape).astype(np.float32) for shape in ((4, 3), 4)), False)
-             for _ in range(5)]  # fmt: skip
+    shapes = ((4, 3), (4,))
+    drawn = [[rng.standard_normal(shape).astype(np.float32) for shape in shapes] for _ in range(5)]
+    parts = [Weights.linear(*arrays, by_feature=False) for arrays in drawn]
     expected = np.mean([part.matrix for part in parts], axis=0)
     mean = parts[0]
     for n, part in enumerate(parts[1:], start=1):

@@ -7,9 +7,11 @@ from reference.core_step import isas
 from reference.problems import as_storage, planted
 from scipy.special import logsumexp
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier
 from manyclass.checks import csr_parts
-from manyclass.model.weights import LinearWeights
+from manyclass.weights.arrays import NO_FLOATS
+from manyclass.weights.storage import NOTHING
+from manyclass.weights.weights import Weights
 
 # Not multiples of 16; more than one chunk of classes (4096 at most) and more than one bite of points (512).
 SHAPES = [(3, 1, 2), (40, 7, 17), (600, 30, 100), (130, 12, 4111)]
@@ -18,7 +20,7 @@ STORAGES = pytest.mark.parametrize("storage", ["sparse", "dense"])
 
 def random_model(seed, n, n_features, n_classes, storage):
     rng = np.random.default_rng(seed)
-    weights = LinearWeights.zeros(n_classes, n_features, sparse=storage == "sparse")
+    weights = Weights.zeros(n_classes, n_features, by_feature=storage == "sparse")
     weights.coef[:] = 2 * rng.normal(size=(n_classes, n_features))
     weights.intercept[:] = rng.normal(size=n_classes)
     X = (rng.normal(size=(n, n_features)) * (rng.random((n, n_features)) < 0.5)).astype(np.float32)
@@ -77,7 +79,7 @@ def test_top_k_equals_sorting_all_scores(n, n_features, n_classes, n_threads, st
 @STORAGES
 def test_equal_scores_rank_by_class(storage):
     n_classes = 37
-    weights = LinearWeights.zeros(n_classes, 4, sparse=storage == "sparse")
+    weights = Weights.zeros(n_classes, 4, by_feature=storage == "sparse")
     weights.coef[:] = np.float32(0.1) * np.arange(4)
     weights.coef[20] += 1  # one better class
     X = as_storage(np.full((n_classes, 4), 0.3, dtype=np.float32), storage)
@@ -104,14 +106,14 @@ def test_a_rank_is_the_place_in_the_top_k(storage, seed):
 def test_thread_counts_and_instruction_sets_agree(storage, seed):
     weights, X, y = random_model(seed, 1300, 9, 50, storage)
     data = as_storage(X, storage)
-    parts = csr_parts(data) if storage == "sparse" else data
-    asked = weights._core_weights()
-    one, ranks = _core.log_losses(parts, 9, asked, y, 1)
-    two, ranks_of_two = _core.log_losses(parts, 9, asked, y, 2)
+    points = (csr_parts(data), NOTHING) if storage == "sparse" else (None, data)
+    asked = weights._in_core
+    one, ranks = asked.log_losses(*points, y, NO_FLOATS, 1)
+    two, ranks_of_two = asked.log_losses(*points, y, NO_FLOATS, 2)
     assert np.array_equal(one, two)  # a point is evaluated by one thread at a time, chunks in order
     assert np.array_equal(ranks, ranks_of_two)
     for isa in isas():
-        other, _ = _core.log_losses(parts, 9, asked, y, 2, isa)
+        other, _ = asked.log_losses(*points, y, NO_FLOATS, 2, isa)
         _, error = in_float64(weights, X)
         assert (np.abs(other - one) <= 4 * error.max(axis=1) + 2.0**-20).all()
 
@@ -135,7 +137,7 @@ def test_adding_a_constant_to_all_scores_changes_nothing(storage, seed):
     weights, X, y = random_model(seed, 60, 5, 40, storage)
     data = as_storage(X, storage)
     losses, ranks = weights.log_losses(data, y, 1)
-    weights.intercept += 64
+    weights.bias[...] += 64
     shifted, ranks_shifted = weights.log_losses(data, y, 1)
     # Scores below 128 are now rounded to 2^-17.
     np.testing.assert_allclose(shifted, losses, rtol=0, atol=2 * 2.0**-17)
@@ -144,7 +146,7 @@ def test_adding_a_constant_to_all_scores_changes_nothing(storage, seed):
 
 @STORAGES
 def test_scores_that_would_overflow_exp_are_evaluated(storage):
-    weights = LinearWeights.zeros(20, 2, sparse=storage == "sparse")
+    weights = Weights.zeros(20, 2, by_feature=storage == "sparse")
     weights.coef[:, 0] = np.linspace(-3000, 3000, 20)
     X = np.array([[1, 0], [-1, 0], [0, 0]], dtype=np.float32)
     losses, _ = weights.log_losses(as_storage(X, storage), np.zeros(3, dtype=np.int32), 1)
@@ -194,22 +196,23 @@ def test_k_outside_the_classes_is_refused(seed):
 
 def test_the_core_refuses_arrays_that_do_not_fit(seed):
     weights, X, y = random_model(seed, 10, 4, 18, "sparse")
-    asked = weights._core_weights()
+    asked, short = weights._in_core, np.zeros(3, np.float32)
     indptr, indices, data = csr_parts(sp.csr_array(X))
     good = (indptr, indices, data)
-    with pytest.raises(ValueError, match="do not fit the data"):
-        _core.log_losses(good, 5, asked, y, 1)
     with pytest.raises(ValueError, match="a label is out of range"):
-        _core.log_losses(good, 4, asked, y + np.int32(18), 1)
+        asked.log_losses(good, NOTHING, y + np.int32(18), NO_FLOATS, 1)
     with pytest.raises(ValueError, match="X and y differ in length"):
-        _core.log_losses(good, 4, asked, y[:-1].copy(), 1)
+        asked.log_losses(good, NOTHING, y[:-1].copy(), NO_FLOATS, 1)
     with pytest.raises(ValueError, match=r"feature 9 is outside \[0, 4\)"):
-        _core.scores((indptr, np.full_like(indices, 9), data), 4, asked, 1)
+        asked.scores((indptr, np.full_like(indices, 9), data), NOTHING, NO_FLOATS, 1)
     with pytest.raises(ValueError, match="indptr decreases at row 1"):
-        _core.scores((np.array([0, 4, 2, len(data)]), indices, data), 4, asked, 1)
+        asked.scores((np.array([0, 4, 2, len(data)]), indices, data), NOTHING, NO_FLOATS, 1)
     with pytest.raises(ValueError, match="do not describe one CSR matrix"):
-        _core.scores((indptr[:-1].copy(), indices, data), 4, asked, 1)
-    short = np.zeros(3, np.float32)
-    asked = _core.Weights(matrix=weights.matrix, intercept=short, scale=short[:0], n_classes=18)
+        asked.scores((indptr[:-1].copy(), indices, data), NOTHING, NO_FLOATS, 1)
     with pytest.raises(ValueError, match="one value for each class"):
-        _core.scores(good, 4, asked, 1)
+        asked.scores(good, NOTHING, short, 1)
+    with pytest.raises(TypeError, match="must be a tuple"):
+        asked.scores(X, NOTHING, NO_FLOATS, 1)
+    dense, phi, _ = random_model(seed, 10, 4, 18, "dense")
+    with pytest.raises(ValueError, match="do not fit the data"):
+        dense._in_core.scores(None, phi[:, :3].copy(), NO_FLOATS, 1)

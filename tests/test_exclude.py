@@ -16,8 +16,8 @@ from test_persist import rewrite
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
 from manyclass.classifiers import exclusion
-from manyclass.model.weights import LinearWeights
 from manyclass.search import class_index
+from manyclass.weights.weights import Weights
 
 N, D, K = 40, 5, 23
 ESTIMATORS = {
@@ -181,7 +181,7 @@ def test_a_search_excludes_too(seen_share, monkeypatch, seed):
 
 def planted_weights(n_classes, n_features, *, sparse):
     """A model of zero weights: what is chosen depends on shapes only."""
-    weights = LinearWeights.zeros(n_classes, n_features, sparse=sparse)
+    weights = Weights.zeros(n_classes, n_features, by_feature=sparse)
     return SoftmaxClassifier(random_state=0)._taken(state_of(weights))
 
 
@@ -193,7 +193,7 @@ def test_an_index_over_wide_sparse_weights_is_never_built(seed):
         _, _, std = model.predict_top_k(X, 2, approximate=True, return_std=True)
     assert "its index is dense, 5001 numbers a class" in str(caught[0].message)
     assert caught[0].filename == __file__
-    assert not hasattr(model, "_kept_index")
+    assert model._kept_answers.index is None
     assert (std == 0).all()
 
 
@@ -210,10 +210,10 @@ def test_an_index_over_wide_sparse_weights_is_never_built(seed):
     ],
 )
 def test_the_choice_follows_what_was_measured(n_classes, n_features, row, sparse, n_rows, searched):
-    weights = LinearWeights(
+    weights = Weights.linear(
         np.broadcast_to(np.float32(0), (n_features, n_classes) if sparse else (n_classes, n_features)),
         np.zeros(n_classes, dtype=np.float32),
-        sparse,
+        by_feature=sparse,
     )
     x = np.broadcast_to(np.float32(1), (n_rows, n_features))
     if sparse:
@@ -223,7 +223,7 @@ def test_the_choice_follows_what_was_measured(n_classes, n_features, row, sparse
 
 
 def test_what_tuning_found_decides_later(seed):
-    weights = LinearWeights.zeros(12_000, 1000, sparse=True)
+    weights = Weights.zeros(12_000, 1000, by_feature=True)
     x = sp.random_array((8, 1000), density=0.2, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
     n_clusters = 219
     assert class_index.slower(weights, x, 10, 0.95) == ""

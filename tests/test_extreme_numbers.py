@@ -22,13 +22,13 @@ from manyclass import (
     solvers,
 )
 from manyclass.classifiers.files import weight_tensors
-from manyclass.model.weights import LinearWeights
 from manyclass.special import utility_probabilities
 from manyclass.training.blend import best_scales
 from manyclass.training.calls import Kept, KeptRows
 from manyclass.training.loop import _PointPasses
 from manyclass.training.plan import Labels
 from manyclass.training.seen import Carried
+from manyclass.weights.weights import Weights
 
 MOST = float(np.finfo(np.float32).max)
 
@@ -358,14 +358,14 @@ def test_parts_of_a_stream_keep_local_scales_beyond_single_precision():
 
 
 def test_scores_of_labels_are_summed_in_double_precision():
-    weights = LinearWeights(np.full((1, 2), 1e18, np.float32), np.zeros(1, np.float32), False)
+    weights = Weights.linear(np.full((1, 2), 1e18, np.float32), np.zeros(1, np.float32), by_feature=False)
     for x in (np.array([[1e25, -1e25]], np.float32), sp.csr_array(np.array([[1e25, -1e25]], np.float32))):
         assert weights.label_scores(x, np.zeros(1, np.int32)) == 0
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_means_of_iterates_whose_sum_overflows_are_finite(sparse):
-    weights = LinearWeights.zeros(3, 20, sparse=sparse)
+    weights = Weights.zeros(3, 20, by_feature=sparse)
     weights.coef[:], weights.intercept[:] = 3e38, -3e38
     total = np.zeros_like(weights.matrix)
     for _ in range(3):

@@ -12,9 +12,7 @@ import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.checks import seed_from
 from manyclass.datasets import l2_normalize
-from manyclass.model import mapped, postings
 from manyclass.training import blend
-from manyclass.training.hybrid import some_points
 from manyclass.training.plan import Labels
 
 
@@ -24,8 +22,7 @@ def hybrid(X, y, seed=0, **parameters):
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_hybrid_adds_the_scores_of_both_parts(several, seed, tmp_path, monkeypatch):
-    monkeypatch.setattr(postings, "TILE_FLOATS", 3 * K)
-    monkeypatch.setattr(mapped, "BLOCK_FLOATS", 7 * 256)
+    monkeypatch.setattr("manyclass.weights.weights.BLOCK_NUMBERS", 3 * K)
     if several:
         X, P = some_rows(seed, n=200)
         y = indicator(P)
@@ -34,7 +31,7 @@ def test_a_hybrid_adds_the_scores_of_both_parts(several, seed, tmp_path, monkeyp
         X = X.toarray()
     model = hybrid(X, y, seed, dim=8)
     own = model._weights
-    z = X.astype(np.float64) @ own.postings.coef.toarray().T + own.mapped.scores(X, 1) + own.postings.intercept
+    z = X.astype(np.float64) @ own.pairs_alone.coef.toarray().T + own.rows_alone.scores(X, 1) + own.bias
     atol = 256 * 2**-23 * max(1, np.abs(z).max())  # sums of some twenty products
     np.testing.assert_allclose(model.decision_function(sp.csr_array(X)), z, rtol=0, atol=atol)
     np.testing.assert_allclose(model._weights.log_normalizers(X, 1), logsumexp(z, axis=1), rtol=0, atol=atol)
@@ -45,7 +42,7 @@ def test_a_hybrid_adds_the_scores_of_both_parts(several, seed, tmp_path, monkeyp
         losses, ranks = own.log_losses(X, y.astype(np.int32), 1)
         np.testing.assert_allclose(losses, -log_softmax(z, axis=1)[np.arange(200), y], rtol=0, atol=2 * atol)
         np.testing.assert_array_equal(ranks, np.sum(z > z[np.arange(200), y][:, np.newaxis] + atol, axis=1))
-    np.testing.assert_allclose(model.intercept_, own.postings.intercept + own.mapped.intercept)
+    np.testing.assert_allclose(model.intercept_, own.pairs_alone.intercept + own.rows_alone.intercept)
     assert model.embed(X).shape == (200, 8)
     assert model.embedding_.shape == (X.shape[1], 8)
     assert not hasattr(model, "coef_")
@@ -65,9 +62,9 @@ def test_a_hybrid_is_the_two_trainings_on_the_rows_that_are_not_held_out(seed):
     rate = model.resolved_params_["learning_rate"]  # that of all rows, whose sums differ
     sparse = SoftmaxClassifier(model="sparse", random_state=seed, learning_rate=rate).fit(X[kept], y[kept])
     values = sparse.coef_.data
-    scale = np.median(model._weights.postings.values / values)
+    scale = np.median(model._weights.values / values)
     # Lengths are 1 to an ulp, and so are the rates; 1,000 visits, each of which moves a weight by 2 at most.
-    np.testing.assert_allclose(model._weights.postings.values, scale * values, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(model._weights.values, scale * values, rtol=1e-5, atol=1e-5)
 
 
 def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
@@ -103,7 +100,7 @@ def test_a_hybrid_of_several_labels_has_the_temperature_of_the_rows_held_out(see
 
     # The optimiser stops where a step gains a part in 1e9 of the loss; float32 scores are off by some parts in 1e7.
     assert loss(1) <= min(loss(factor) for factor in (0.97, 1.03)) + 1e-6
-    assert blend.best_factor(found._weights, X[out], some_points(lists, out), 1) == pytest.approx(1, abs=0.02)
+    assert blend.best_factor(found._weights, X[out], lists.of(out), 1) == pytest.approx(1, abs=0.02)
     share = {name: value for name, value in found.evaluate(X[out], indicator(P)[out]).items() if name == "log_loss"}
     assert share["log_loss"] == pytest.approx(loss(1), rel=1e-5)
 
@@ -139,7 +136,7 @@ def test_the_decoupled_loss_of_scores_that_lie_far_apart_is_that_of_its_definiti
 
 
 def test_scales_of_several_labels_have_the_least_decoupled_loss(seed, monkeypatch):
-    monkeypatch.setattr(blend, "TILE_FLOATS", 70 * 6)
+    monkeypatch.setattr(blend, "BLOCK_NUMBERS", 70 * 6)
     rng = np.random.default_rng(seed)
     n = 300
     a, b = (Scores(rng.normal(size=(n, 6)).astype(np.float32)) for _ in range(2))
@@ -166,7 +163,7 @@ def test_a_hybrid_that_is_stopped_has_the_weights_alone():
     X, y = planted_rows(0)
     model = SoftmaxClassifier(model="hybrid", dim=4, random_state=0).fit(X, y, callback=lambda state: True)
     assert model.n_iter_ == 1
-    assert not model._weights.mapped.coef.any()
+    assert not model._weights.class_rows.any()
     assert model.score(X, y) > 0.9
 
 

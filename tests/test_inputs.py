@@ -218,8 +218,8 @@ def test_evaluate_refuses_labels_unseen_in_fit_where_asked_to_and_wrong_lengths(
         fitted.evaluate(X, np.where(y == 1, 99, np.where(y == 2, -3, y)), unseen="error")
     with pytest.raises(ValueError, match=r"X has 80 rows, y has shape \(79,\); it must be \(80,\)"):
         fitted.evaluate(X, y[1:])
-    with pytest.raises(ValueError, match=r"y has shape \(80, 1\)"):
-        fitted.evaluate(X, y[:, np.newaxis])
+    with pytest.raises(ValueError, match=r"y has shape \(80, 2\)"):
+        fitted.evaluate(X, np.stack([y, y], axis=1))
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])

@@ -122,7 +122,7 @@ def bare_trainer(
         "n_negatives": 1,
         "options": {},
         "log_alpha": False,
-        "share": False,
+        "share_classes": False,
         "index": None,
         "budget": 1,
     }

@@ -24,7 +24,7 @@ FLOAT = 4e-6
 
 def label_step(rule, labels, scores, alpha, *, form="proposed", reduction="pick_all", isa="auto", **changed):
     """(gradient of labels and of wrong classes, carried number, value) of the core."""
-    given = {"x_sq": 1.0, "eta": 1.0, "eta_u": 1.0, "local": 2.0, "visits": 0, "options": {}} | changed
+    given = {"x_sq": 1.0, "eta": 1.0, "eta_u": 1.0, "local": 2.0, "visits": 0, "rule_options": {}} | changed
     g, own, local, found = _core._label_step(
         rule=rule,
         reduction=reduction,
@@ -81,7 +81,7 @@ def test_an_explicit_step_is_the_gradient_at_the_number_that_the_rule_says(reduc
         visits, eta_u, local = int(rng.integers(5)), float(rng.uniform(0.1, 2)), float(rng.uniform(0, 4))
         twin = Rule(rule, reduction, carry, numbers)
         g, carried, found = twin.step(labels, wrong, alpha, local, eta_u, visits)
-        options = {"options": numbers, "visits": visits, "eta_u": eta_u, "local": local}
+        options = {"rule_options": numbers, "visits": visits, "eta_u": eta_u, "local": local}
         for isa in isas():
             core = label_step(rule, labels, wrong, alpha, form=form, reduction=reduction, isa=isa, **options)
             size = 1 + np.abs(g).max()
@@ -100,7 +100,7 @@ def test_one_label_is_the_double_sum_bit_for_bit(form, rule, seed):
         options = {name: getattr(point, name) for name in own_parameters("solver", rule)}
         p, label, carried, _ = core_step(point, rule)
         for reduction in ("pick_all", "pick_all_normalized"):
-            given = {"options": options, "local": point.carried, "visits": visits}
+            given = {"rule_options": options, "local": point.carried, "visits": visits}
             g, local, _ = label_step(
                 rule, [point.label_score], point.scores, point.alpha, form=form, reduction=reduction, **given
             )
@@ -240,7 +240,7 @@ def test_a_draw_without_wrong_classes_moves_nothing_far():
     # Decoupled, such a draw is log 0: rules take a small number for it, and the next one is as if it were the first.
     for rule in EXPLICIT:
         numbers = {p.name: p.default for p in parts("solver")[rule].parameters}
-        g, n, found = label_step(rule, [0.5, -1.0], [], [], reduction="decoupled", local=2.0, options=numbers)
+        g, n, found = label_step(rule, [0.5, -1.0], [], [], reduction="decoupled", local=2.0, rule_options=numbers)
         assert np.isfinite([*g, n, found]).all()
         g, n, found = label_step(rule, [0.5], [1.0, 2.0], [2.0, 2.0], reduction="decoupled", local=n, visits=1)
         assert np.isfinite([n, found]).all()
@@ -255,7 +255,7 @@ def test_what_does_not_exist_is_refused_with_the_choices():
         ("implicit", {"reduction": "decoupled"}, "reduction is 'decoupled', which does not exist with solver"),
         ("implicit", {"form": "raman"}, "formulation is 'raman', which does not exist with several labels"),
         ("ema", {"reduction": "decoupled", "form": "raman"}, "formulation is 'raman', which does not exist with red"),
-        ("ema", {"options": {"delta": 1.0}}, "option 'delta' is 1; solver 'ema' has 'gain'"),
+        ("ema", {"rule_options": {"delta": 1.0}}, "option 'delta' is 1; solver 'ema' has 'gain'"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             label_step(rule, *row, **changed)

@@ -291,7 +291,7 @@ def test_the_core_refuses_what_does_not_fit(problem):
     plan = core_plan(solver="implicit", selection="head_tail", n_negatives=4)
 
     def train(**changed):
-        return _core.Trainer.dense(plan, X, _core.State(**good | changed))
+        return _core.Trainer.points(plan, X, X.shape[1], _core.State(**good | changed))
 
     train()
     read_only = np.zeros((12, 6), dtype=np.float32)

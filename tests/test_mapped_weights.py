@@ -9,10 +9,9 @@ from scipy.special import logsumexp
 from test_settle_batches import SOFTMAX as PLAN
 
 from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, samplers
-from manyclass.model import mapped
-from manyclass.model.mapped import MappedWeights
 from manyclass.training.batches import BatchesTraining
 from manyclass.training.plan import Labels
+from manyclass.weights.weights import Weights
 
 N, D, K, DIM = 23, 6, 9, 5
 KINDS = [(None, False), (DIM, False), (DIM, True)]  # linear, embeddings, embeddings through a rectifier
@@ -20,10 +19,10 @@ KINDS = [(None, False), (DIM, False), (DIM, True)]  # linear, embeddings, embedd
 
 def some_weights(seed, dim, relu, intercept):
     rng = np.random.default_rng(seed)
-    weights = MappedWeights.start(K, D, embedding_dim=dim, intercept=intercept, relu=relu, rng=rng)
+    weights = Weights.start_over_phi(K, D, embedding_dim=dim, intercept=intercept, relu=relu, rng=rng)
     weights.coef[...] = rng.normal(size=weights.coef.shape)
     if intercept:
-        weights.rows[:, weights.n_hidden] = rng.normal(size=K)
+        weights.matrix[:, weights.n_hidden] = rng.normal(size=K)
     X = (rng.normal(size=(N, D)) * (rng.random((N, D)) < 0.7)).astype(np.float32)
     return weights, X, rng.integers(0, K, N).astype(np.int32)
 
@@ -45,7 +44,7 @@ def test_every_answer_is_that_of_the_definition_in_blocks_of_any_size(
     dim, relu, intercept, sparse, block_points, seed, monkeypatch
 ):
     weights, X, labels = some_weights(seed, dim, relu, intercept)
-    monkeypatch.setattr(mapped, "BLOCK_FLOATS", block_points * weights.rows.shape[1])
+    monkeypatch.setattr("manyclass.weights.weights.BLOCK_NUMBERS", block_points * weights.matrix.shape[1])
     x = sp.csr_array(X) if sparse else X
     phi, z = definition(weights, X)
     atol = 64 * 2**-23 * np.abs(z).max()  # two sums of some ten products each, in single precision
@@ -71,18 +70,18 @@ def test_every_answer_is_that_of_the_definition_in_blocks_of_any_size(
 def test_queries_times_rows_of_an_index_are_the_scores(dim, relu, intercept, seed):
     weights, X, _ = some_weights(seed, dim, relu, intercept)
     assert weights.columns.shape == (K, weights.n_hidden + intercept)
-    found = weights.mapped_columns(X).astype(np.float64) @ weights.columns.T.astype(np.float64)
+    found = weights.phi(X)[:, : weights.columns.shape[1]].astype(np.float64) @ weights.columns.T.astype(np.float64)
     np.testing.assert_allclose(found, definition(weights, X)[1], rtol=0, atol=32 * 2**-23 * np.abs(found).max())
 
 
 def test_embeddings_start_with_an_expected_length_of_1_and_classes_at_0(seed):
-    weights = MappedWeights.start(
+    weights = Weights.start_over_phi(
         3, 4000, embedding_dim=20, intercept=True, relu=False, rng=np.random.default_rng(seed)
     )
     squares = np.sum(weights.embeddings.astype(np.float64) ** 2, axis=1)
     # A squared length is chi-square / 20, of standard deviation sqrt(2 / 20); six standard errors of the mean.
     assert squares.mean() == pytest.approx(1, abs=6 * np.sqrt(0.1 / 4000))
-    assert not weights.rows.any()
+    assert not weights.matrix.any()
     assert not weights.embeddings[:, 20:].any()  # the padding
 
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
-from manyclass.model.maps import Map, check_maps
+from manyclass.weights.memory_maps import Map, check_maps
 
 N, D, K = 64, 6, 16  # as many classes as a line has, so that small weights of all pairs are kept by feature
 # Each kind of weights, and its arrays that are mapped, of the model and of a copy by `compress`.
@@ -122,10 +122,11 @@ def test_an_array_without_a_map_is_not_looked_at():
 
 @pytest.mark.parametrize(("kind", "array"), [("postings", "postings.values"), ("hybrid", "weights")])
 def test_a_calibrated_copy_of_mapped_weights_is_refused(kind, array, tmp_path):
-    saved(kind, False, tmp_path / "m")
+    X, _ = saved(kind, False, tmp_path / "m")
     put(tmp_path / "m", array, np.nan)
+    weights, scale = load(tmp_path / "m", mmap=True)._weights.times(0.5)
     with refused(tmp_path / "m", array):
-        load(tmp_path / "m", mmap=True)._weights.scaled(0.5)
+        weights.scores(X, 1, scale)
 
 
 def test_halves_that_are_not_finite_are_read_as_large_numbers_and_refused_where_they_are_read(tmp_path):

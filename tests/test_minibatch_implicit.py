@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.core_step import core_plan
 from reference.epoch import seed_of
 from reference.flat import softmax
 from reference.minibatch import (
@@ -32,12 +33,12 @@ def core_step(batch, u, W, b):
         scores=np.ascontiguousarray(shrinks[:, np.newaxis] * (W @ batch.x.T) + b[:, np.newaxis]),
         shrinks=shrinks,
         log_weights=np.log(batch.weights),
-        labels=batch.y.tolist(),
+        labels=batch.y.astype(np.uint64),
         has_intercept=batch.has_intercept,
         share=batch.share,
         eta=batch.eta,
         eta_u=batch.eta_u,
-        u=u.tolist(),
+        u=u,
     )
     W = shrinks[:, np.newaxis] * W + c @ batch.x
     return np.concatenate([new_u, W.ravel(), b + t]), (loss, moved, error)
@@ -101,14 +102,15 @@ def test_one_point_and_one_negative_make_the_step_of_a_point(eta, seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):
         x, (z_y, z_k), u = rng.normal(size=(1, 4)), rng.normal(size=2).astype(np.float32).astype(float) * 4, 2.5
-        p, label_move, new_u, loss, _ = _core._step(
-            solver="implicit", formulation="proposed", root="newton", options={}, isa="auto",
+        p, label_move, new_u, _, loss, _ = _core._step(
+            plan=core_plan(solver="implicit"),
             scores=np.array([z_k], dtype=np.float32), alpha=np.array([19.0], dtype=np.float32),
             label_score=z_y, x_sq=float(x[0] @ x[0]) + 1, eta=eta, eta_u=0.7 * eta, u=u,
         )  # fmt: skip
         c, t, mini_u, mini_loss, _, _ = _core._minibatch_prox(
             gram=x @ x.T, scores=np.array([[z_y], [z_k]]), shrinks=np.ones(2), log_weights=np.log([1.0, 19.0]),
-            labels=[0], has_intercept=True, share=1.0, eta=eta, eta_u=0.7 * eta, u=[u],
+            labels=np.zeros(1, dtype=np.uint64), has_intercept=True, share=1.0, eta=eta, eta_u=0.7 * eta,
+            u=np.array([u]),
         )  # fmt: skip
         # The step of a point works in single precision, on scores up to about 10.
         np.testing.assert_allclose(c.ravel(), [label_move, -p[0]], rtol=1e-5)

@@ -10,7 +10,7 @@ from data.version_2 import make_files
 from test_persist import rewrite
 
 import manyclass
-from manyclass.model.tensor_file import open_tensors
+from manyclass.weights.tensor_file import open_tensors
 
 EXPECTED = json.loads((make_files.FOLDER / "expected.json").read_text())
 BROKEN = (

@@ -10,10 +10,9 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import SparseWeights, mapped_part
 from manyclass.training.plan import Labels
 from manyclass.training.start import carried_near_labels
+from manyclass.weights.weights import Weights
 
 N, D, K = 320, 40, 12
 HALF = N // 2  # minibatches of 12 classes have one point: a cut is anywhere at the end of one
@@ -35,12 +34,8 @@ def some_data(seed, *, several, n=N, k=K):
 
 def arrays_of(model):
     """All that a model predicts by."""
-    weights, mapped = model._weights, mapped_part(model._weights)
-    found = [] if mapped is None else [mapped.rows, mapped.embeddings]
-    if mapped is not weights:
-        postings = weights if isinstance(weights, SparseWeights) else weights.postings
-        found += [postings.indptr, postings.classes, postings.values, postings.intercept]
-    return found
+    own = model._weights
+    return [own.matrix, own.embeddings, own.indptr, own.classes, own.values, own.bias]
 
 
 def assert_same(a, b):
@@ -125,11 +120,11 @@ def test_on_pairs_halves_give_the_whole_where_both_have_the_same_pairs_and_frequ
 def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
     rng = np.random.default_rng(seed)
     position, k = np.array([0, 2, 3, 5]), 6
-    weights = MappedWeights.start(4, 7, embedding_dim=5, intercept=True, relu=False, rng=rng)
-    weights.rows[:] = rng.normal(size=weights.rows.shape)
+    weights = Weights.start_over_phi(4, 7, embedding_dim=5, intercept=True, relu=False, rng=rng)
+    weights.matrix[:] = rng.normal(size=weights.matrix.shape)
     grown = weights.grown(k, position)
-    np.testing.assert_array_equal(grown.rows[position], weights.rows)
-    assert not grown.rows[[1, 4]].any()
+    np.testing.assert_array_equal(grown.matrix[position], weights.matrix)
+    assert not grown.matrix[[1, 4]].any()
     np.testing.assert_array_equal(grown.embeddings, weights.embeddings)
     assert not np.shares_memory(grown.embeddings, weights.embeddings)
 
@@ -137,22 +132,23 @@ def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
         return sp.csc_array(rng.normal(size=shape) * (rng.random(shape) < 0.4))
 
     old, more = csc((4, 7)), csc((k, 7))
-    own = SparseWeights(
+    own = Weights.on_pairs(
         old.indptr.astype(np.int64),
         old.indices.astype(np.int32),
         old.data.astype(np.float32),
         np.arange(4, dtype=np.float32),
     )
-    postings, places = own.grown(k, position, more.indptr.astype(np.int64), more.indices.astype(np.int32))
-    postings.check()
+    new = own.new_pairs(k, position, more.indptr.astype(np.int64), more.indices.astype(np.int32))
+    pairs = own.grown(k, position, new)
+    pairs.check()
     expected = np.zeros((k, 7), dtype=np.float32)
     expected[position] = old.toarray().astype(np.float32)
-    np.testing.assert_array_equal(postings.coef.toarray(), expected)
-    np.testing.assert_array_equal(postings.intercept[position], own.intercept)
+    np.testing.assert_array_equal(pairs.coef.toarray(), expected)
+    np.testing.assert_array_equal(pairs.intercept[position], own.intercept)
     there = np.zeros((k, 7), dtype=bool)
     there[position] = old.toarray() != 0
-    assert postings.coef.nnz == (there | (more.toarray() != 0)).sum()
-    np.testing.assert_array_equal(np.insert(own.values, places, 0), postings.values)
+    assert pairs.coef.nnz == (there | (more.toarray() != 0)).sum()
+    np.testing.assert_array_equal(np.insert(own.values, new.places, 0), pairs.values)
 
 
 KINDS = [
@@ -230,9 +226,9 @@ def test_a_weight_of_2_moves_as_far_as_the_row_twice(loss, several, seed):
     once.partial_fit(X, y, **told)
     weighted.partial_fit(X, y, sample_weight=np.full(16, 2.0), **told)
     twice.partial_fit(sp.csr_array(sp.vstack([X, X])), np.concatenate([y, y]), **told)
-    moved = [other._weights.rows - model._weights.rows for other in (once, weighted, twice)]
+    moved = [other._weights.matrix - model._weights.matrix for other in (once, weighted, twice)]
     # Each of 32 terms of a sum, and the move itself, rounds by half a unit in the last place at most; twice for once.
-    close = {"rtol": 0, "atol": 2 * 33 * 2.0**-24 * np.abs(twice._weights.rows).max()}
+    close = {"rtol": 0, "atol": 2 * 33 * 2.0**-24 * np.abs(twice._weights.matrix).max()}
     assert np.abs(moved[0]).max() > 5 * close["atol"]
     np.testing.assert_allclose(moved[1], moved[2], **close)
     np.testing.assert_allclose(moved[1], 2 * moved[0], **close)
@@ -262,17 +258,17 @@ def test_the_scales_of_a_hybrid_are_in_its_file_and_taken_out_for_training(tmp_p
     X, Y = some_data(seed, several=True)
     model = SoftmaxClassifier(model="hybrid", random_state=0).fit(X, Y)
     model.save(tmp_path / "m")
-    scales = model._weights.scales
-    assert manyclass.load(tmp_path / "m")._weights.scales == scales
+    scales = tuple(model._weights.scales)
+    assert manyclass.load(tmp_path / "m")._weights.scales.tolist() == list(scales)
     assert scales != (1.0, 1.0)
     # Steps too small to move a weight: what is left is the rounding of two products.
     before = copy.deepcopy(model)
     model.partial_fit(X, Y, learning_rate=1e-12)
-    assert model._weights.scales == pytest.approx(scales, rel=1e-12)
-    changed = model._weights.postings.coef - before._weights.postings.coef
-    assert abs(changed).max() < 1e-6 * abs(before._weights.postings.coef).max()
-    doubled, _ = before._weights.scaled(2.0)
-    assert doubled.scales == (2 * scales[0], 2 * scales[1])
+    assert tuple(model._weights.scales) == pytest.approx(scales, rel=1e-12)
+    changed = model._weights.pairs_alone.coef - before._weights.pairs_alone.coef
+    assert abs(changed).max() < 1e-6 * abs(before._weights.pairs_alone.coef).max()
+    before._weights.multiply_scores(2.0)
+    assert tuple(before._weights.scales) == (2 * scales[0], 2 * scales[1])
 
 
 @pytest.mark.parametrize("n_first", [30, 500])
@@ -280,16 +276,16 @@ def test_the_scales_of_a_stream_are_found_on_rows_before_they_are_trained_on(n_f
     """The first call has too few rows, or some that it holds out."""
     X, Y = some_data(seed, several=True, n=700)
     model = SoftmaxClassifier(model="hybrid", random_state=0).partial_fit(X[:n_first], Y[:n_first])
-    first = model._weights.scales
+    first = tuple(model._weights.scales)
     assert (first == (1.0, 1.0)) == (n_first == 30)
     model.partial_fit(X[n_first : n_first + 50], Y[n_first : n_first + 50])  # too few to find others
-    assert model._weights.scales == first
+    assert tuple(model._weights.scales) == first
     model.partial_fit(X[n_first + 50 :], Y[n_first + 50 :])
-    assert model._weights.scales != first
+    assert tuple(model._weights.scales) != first
     assert min(model._weights.scales) >= 1e-6  # the least of both, and of a temperature
     fitted = SoftmaxClassifier(model="hybrid", random_state=0).fit(X[:500], Y[:500])
-    scales = fitted._weights.scales
-    assert fitted.partial_fit(X[500:], Y[500:])._weights.scales == pytest.approx(scales, rel=1e-12)
+    scales = tuple(fitted._weights.scales)
+    assert tuple(fitted.partial_fit(X[500:], Y[500:])._weights.scales) == pytest.approx(scales, rel=1e-12)
 
 
 # What carries over
@@ -308,8 +304,8 @@ def test_thresholds_of_few_rows_are_not_taken_and_numbers_of_labels_are_those_of
 def test_what_points_carry_begins_near_its_value_at_the_weights(seed):
     """Where all rows are alike it is the value."""
     rng = np.random.default_rng(seed)
-    weights = MappedWeights.start(K, 5, embedding_dim=None, intercept=True, relu=False, rng=rng)
-    weights.rows[:, :6] = rng.normal(size=(K, 6))
+    weights = Weights.start_over_phi(K, 5, embedding_dim=None, intercept=True, relu=False, rng=rng)
+    weights.matrix[:, :6] = rng.normal(size=(K, 6))
     x = np.tile(rng.normal(size=5).astype(np.float32), (3, 1))
     labels = Labels(np.array([0, 2, 4, 6]), np.array([1, 4, 1, 4, 1, 4], dtype=np.int32))
     z = weights.scores(x, 1).astype(np.float64)[0]

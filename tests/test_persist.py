@@ -1,5 +1,6 @@
 """Saved models: the round trip, the container, what a damaged or foreign file is told, and a failure while saving."""
 
+import copy
 import json
 import os
 import pickle
@@ -8,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -22,9 +24,10 @@ from sklearn.exceptions import NotFittedError
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
+from manyclass.classifiers.base import with_state
 from manyclass.classifiers.saving import load_notes, save_model
-from manyclass.model import tensor_file
 from manyclass.parts import Part
+from manyclass.weights import tensor_file
 
 
 def problem(*, sparse=True, n_classes=37, n_features=11, seed=0):
@@ -283,8 +286,8 @@ def test_a_failure_while_saving_leaves_the_old_file(tmp_path, monkeypatch, faili
         raise OSError("no space left")
 
     if failing == "write":
-        entries = model._weights.intercept
-        monkeypatch.setattr(model._weights, "intercept", _FailsWhenRead(entries))
+        weights = replace(model._weights, bias=_FailsWhenRead(model._weights.bias))
+        model = with_state(copy.copy(model), replace(model._fitted, weights=weights))
     else:
         monkeypatch.setattr(tensor_file.os, failing, fail)
     with pytest.raises(OSError, match="no space left"):

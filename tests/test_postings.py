@@ -3,6 +3,7 @@
 import copy
 import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from scipy.special import log_softmax, logsumexp
 import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier, _core, models, samplers, solvers
 from manyclass.checks import csr_parts, seed_from
-from manyclass.model import postings
-from manyclass.model.postings import SparseWeights
+from manyclass.classifiers.base import with_state
 from manyclass.solvers import Adagrad
+from manyclass.weights.arrays import NO_FLOATS
+from manyclass.weights.storage import NOTHING
+from manyclass.weights.weights import Weights
 
 N, D, K = 40, 12, 9
 ISAS = ("baseline", "avx2", "avx512")[: 1 + ("baseline", "avx2", "avx512").index(_core.best_isa())]
@@ -171,7 +174,7 @@ def test_pruning_drops_the_smallest_weights():
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("several", [False, True])
 def test_every_answer_is_that_of_the_definition(several, dense, seed, monkeypatch):
-    monkeypatch.setattr(postings, "TILE_FLOATS", 3 * K)
+    monkeypatch.setattr("manyclass.weights.weights.BLOCK_NUMBERS", 3 * K)
     X, P = some_rows(seed, several)
     x = X if dense else sp.csr_array(X)
     model = SoftmaxClassifier(model="sparse", random_state=seed).fit(x, target(P, several))
@@ -194,11 +197,11 @@ def test_every_answer_is_that_of_the_definition(several, dense, seed, monkeypatc
 def test_every_instruction_set_gives_the_same_scores(isa, seed):
     X, P = some_rows(seed)
     model = SoftmaxClassifier(model="sparse", random_state=seed).fit(X, indicator(P))
-    weights, x = model._weights._core_weights(), csr_parts(sp.csr_array(X))
-    expected = weights.scores(x, postings.NOTHING, 1, isa="baseline")
+    weights, x = model._weights._in_core, csr_parts(sp.csr_array(X))
+    expected = weights.scores(x, NOTHING, NO_FLOATS, 1, isa="baseline")
     # Fused multiply-adds: an ulp of a partial sum at each of ten features.
     atol = 10 * 2**-23 * np.abs(expected).max()
-    np.testing.assert_allclose(weights.scores(x, postings.NOTHING, 1, isa=isa), expected, rtol=0, atol=atol)
+    np.testing.assert_allclose(weights.scores(x, NOTHING, NO_FLOATS, 1, isa=isa), expected, rtol=0, atol=atol)
 
 
 def test_exclude_and_predictions_of_several_labels(seed):
@@ -305,14 +308,14 @@ def test_minibatches_take_every_reduction(reduction, seed):
 
 def test_the_core_checks_what_it_reads():
     with pytest.raises(ValueError, match="the supported classes"):
-        SparseWeights(
+        Weights.on_pairs(
             np.array([0, 2]), np.array([1, 1], np.int32), np.zeros(2, np.float32), np.zeros(3, np.float32)
         ).check()
 
 
 def test_the_core_checks_the_weights_once_while_they_are_the_same(monkeypatch):
-    made, check = [], _core.PostingWeights
-    monkeypatch.setattr(_core, "PostingWeights", lambda **arrays: made.append(arrays) or check(**arrays))
+    made, check = [], _core.Weights
+    monkeypatch.setattr(_core, "Weights", lambda **arrays: made.append(arrays) or check(**arrays))
     X, P = some_rows(0, several=False)
     model = SoftmaxClassifier(model="sparse", max_iter=2, random_state=0).fit(sp.csr_array(X), target(P, False))
     made.clear()
@@ -323,10 +326,10 @@ def test_the_core_checks_the_weights_once_while_they_are_the_same(monkeypatch):
     made.clear()
     np.testing.assert_array_equal(twin.predict_top_k(X, 3)[1], expected)
     assert len(made) == 1
-    twin._weights.values = 2 * twin._weights.values  # other arrays: made again, and other answers
-    assert not np.array_equal(twin.predict_top_k(X, 3)[1], expected)
+    twin = with_state(twin, replace(twin._fitted, weights=replace(twin._weights, values=2 * twin._weights.values)))
+    assert not np.array_equal(twin.predict_top_k(X, 3)[1], expected)  # other arrays: made again, and other answers
     assert len(made) == 2
     twin._weights.multiply_scores(0.5)  # the same arrays, changed in place
-    twin._weights.intercept *= 2  # which were halved with the values
+    twin._weights.bias[...] *= 2  # which were halved with the values
     np.testing.assert_array_equal(twin.predict_top_k(X, 3)[1], expected)
     assert len(made) == 2

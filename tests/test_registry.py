@@ -17,7 +17,19 @@ KINDS = {
     *("formulation", "root", "partition", "source", "reduction", "label_solver"),
 }
 FLAGS = {
-    "solver": {"u", "u_step", "formulations", "implicit", "root", "draws_label", "batch", "all_classes", "bound"},
+    "solver": {
+        "u",
+        "overwrites_u",
+        "log_q",
+        "u_step",
+        "formulations",
+        "implicit",
+        "root",
+        "draws_label",
+        "batch",
+        "all_classes",
+        "bound",
+    },
     "selection": {"label", "heads", "counts", "all_classes"},
     "source": {"all_classes"},
 }

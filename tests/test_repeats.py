@@ -59,7 +59,7 @@ def on_what_rows_have(model, X, seen):
 
 
 def with_pairs(model):
-    model.coef_pairs = model._weights.postings.coef.toarray()
+    model.coef_pairs = model._weights.pairs_alone.coef.toarray()
     return model
 
 

@@ -8,8 +8,9 @@ from manyclass.choosing import figures
 from manyclass.choosing.ridge_trials import cross_validated_ridge, folds
 from manyclass.choosing.trials import Trials
 from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.plan import FullBatchPlan
 from manyclass.training.validation import fork
+from manyclass.training.watch import Watch
 
 PLAN = FullBatchPlan(
     loss="softmax", alpha=1e-3, tol=1e-6, max_iter=1000, fit_intercept=True, n_threads=1, verbose=0

@@ -22,7 +22,6 @@ from test_epoch import ROUNDING_OF_A_VISIT, combinations, rate_of, small_problem
 from test_label_training import LOSSES, SOURCES, largest_error, model_of, options_of, some_problem, twin_of
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, models, samplers, solvers
-from manyclass.model.postings import HybridWeights
 from manyclass.registry import names
 
 
@@ -310,7 +309,7 @@ def fits_problem(seed, several):
 
 def arrays_of(model):
     """What training has moved; of a hybrid its embeddings, which no scale has multiplied."""
-    if isinstance(model._weights, HybridWeights):
+    if model._weights.kind == "hybrid":
         return model.loss_curve_, model.embedding_
     coef = model.coef_
     return model.loss_curve_, coef.toarray() if sp.issparse(coef) else coef, model.intercept_

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
 from manyclass import MarginClassifier, SoftmaxClassifier, models, solvers
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import LinearWeights
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 
 def problem(seed, n=120):
@@ -62,7 +62,7 @@ def test_sparse_features_of_one_kind_are_divided_by_one_power_of_two(seed):
 def test_rows_are_scaled_alike_in_blocks_of_any_size(seed, monkeypatch):
     X, _ = problem(seed)
     whole = FeatureScaling.of(X, centre=True)
-    monkeypatch.setattr("manyclass.model.scaling.BLOCK", 7)
+    monkeypatch.setattr("manyclass.weights.scaling.BLOCK", 7)
     blocks = FeatureScaling.of(X, centre=True)
     np.testing.assert_allclose(blocks.scale, whole.scale, rtol=1e-12)
     np.testing.assert_array_equal(blocks.apply(X), whole.apply(X))
@@ -73,7 +73,7 @@ def test_folded_weights_give_the_scores_of_scaled_features_and_unfolding_undoes_
     X, _ = problem(seed)
     x = storage(X)
     scaling = FeatureScaling.of(x, centre=True)
-    weights = LinearWeights.zeros(3, 5, sparse=sp.issparse(x))
+    weights = Weights.zeros(3, 5, by_feature=sp.issparse(x))
     rng = np.random.default_rng(seed)
     weights.coef[...], weights.intercept[...] = rng.normal(size=(3, 5)), rng.normal(size=3)
     coef, intercept = weights.coef.copy(), weights.intercept.copy()

@@ -295,7 +295,7 @@ def test_a_saved_index_answers_as_before_and_goes_on(augment_norm, tmp_path, see
 
 
 def test_a_file_that_is_no_index_is_refused(tmp_path, seed):
-    from manyclass.model.tensor_file import open_tensors, write_tensors
+    from manyclass.weights.tensor_file import open_tensors, write_tensors
 
     path = tmp_path / "index.safetensors"
     index = fitted(rows(seed, 50, 3), 4)

@@ -7,10 +7,10 @@ from reference.problems import as_storage, planted
 from test_epoch import assert_fit_equals_twin, small_problem
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, samplers
-from manyclass.model.weights import LinearWeights
 from manyclass.search import clustered
 from manyclass.training import search_head
 from manyclass.training.search_head import HeadSearch
+from manyclass.weights.weights import Weights
 
 STORAGES = pytest.mark.parametrize("storage", ["sparse", "dense"])
 
@@ -19,7 +19,7 @@ def problem(seed, *, n=150, n_classes=40, n_features=9, storage="dense", interce
     """(points in the storage, labels, weights, and the scores in double precision)."""
     rng = np.random.default_rng(seed)
     X, y = planted(rng, n, n_features, n_classes)
-    weights = LinearWeights.zeros(n_classes, n_features, sparse=storage == "sparse")
+    weights = Weights.zeros(n_classes, n_features, by_feature=storage == "sparse")
     weights.coef[:] = rng.normal(size=(n_classes, n_features))
     weights.intercept[:] = rng.normal(size=n_classes) if intercept else 0
     scale = rng.uniform(0.5, 2, n_classes).astype(np.float32)

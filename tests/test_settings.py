@@ -141,16 +141,15 @@ def test_flags_of_a_solver_say_which_settings_it_has(name):
     found = [s.name for s in solvers.SOLVERS[name].settings]
     own = own_parameters("solver", name)
     assert found[: len(own)] == own
-    keeps = "u" in flags and name not in ("augment_reduce", "scgd")  # the first visit of these sets u
     for setting, has in {
         "u_learning_rate": "u_step" in flags,
-        "u_init": keeps,
+        "u_init": "u" in flags and "overwrites_u" not in flags,
         "formulation": "formulations" in flags,
         "root": "root" in flags,
         "share_classes": not flags & {"batch", "all_classes"},
         "parallel": "batch" not in flags,
         "max_norm": "batch" not in flags,
-        "log_q": name == "css",
+        "log_q": "log_q" in flags,
     }.items():
         assert (setting in found) == has, setting
     assert {"schedule", "decay", "averaging", "batch_size", "shuffle"} <= set(found)

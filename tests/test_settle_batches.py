@@ -22,8 +22,7 @@ from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import MARGIN_BUDGET
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import BatchesPlan, PointsPlan
+from manyclass.training.plan import BatchesPlan, PointsPlan, Schedule
 
 N, D, K = 20, 4, 6
 ONES = np.ones((N, D), dtype=np.float32)  # |x|^2 is 4

@@ -12,8 +12,7 @@ from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
 from manyclass.choosing import figures, planning
 from manyclass.registry import names, parts
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import FullBatchPlan, PointsPlan
+from manyclass.training.plan import FullBatchPlan, PointsPlan, Schedule
 
 N, D, K = 24, 4, 6
 MEAN_SQUARE = 4.0  # of |x|^2 for rows of ones

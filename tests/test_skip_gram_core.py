@@ -10,7 +10,7 @@ from reference.skip_gram import Text, Training, corpus_objective
 from scipy.special import log_expit
 
 from manyclass import _core
-from manyclass.model.weights import aligned_zeros
+from manyclass.weights.arrays import aligned_zeros
 from manyclass.words.collapsed import Collapsed, Tables, Tree, log_normalizers
 from manyclass.words.descent import Descent, ExactGradients
 
@@ -242,8 +242,7 @@ def train_both(solver, seed, *, share=False, isa="auto", shrink=True):
         n_negatives=4,
         power=0.75,
         share=share,
-        delta=twin.delta,
-        u_gain=twin.u_gain,
+        options={"umax": {"delta": twin.delta}, "ema": {"gain": twin.u_gain}}.get(solver, {}),
         seed=seed,
         n_threads=1,
         isa=isa,
@@ -292,8 +291,7 @@ def test_what_does_not_fit_together_is_refused():
         "n_negatives": 4,
         "power": 0.75,
         "share": False,
-        "delta": 1.0,
-        "u_gain": 0.1,
+        "options": {"delta": 1.0},
         "seed": 0,
         "n_threads": 1,
         "isa": "auto",
@@ -304,6 +302,11 @@ def test_what_does_not_fit_together_is_refused():
         ({"input": np.zeros((V, 20), dtype=np.float32)}, "the input table is not 23 rows of whole cache lines"),
         ({"carried": np.zeros(3)}, "counts and carried values must be those of two words or more"),
         ({"solver": "magic"}, "solver is 'magic'"),
+        ({"solver": "ema"}, "option 'delta' is 1; solver 'ema' has 'gain'"),
+        (
+            {"solver": "hierarchical", "output": tables.output[1:].copy()},
+            "'delta' is 1; solver 'hierarchical' has no op",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             _core.skip_gram_trainer(**{**fine, **change})

@@ -15,7 +15,7 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 from manyclass.classifiers import memory
 from manyclass.classifiers.memory import Footprint, bytes_from, fitted_in
 from manyclass.datasets import Stream
-from manyclass.model.hashing import FeatureHash
+from manyclass.weights.hashing import FeatureHash
 
 N, D, K = 600, 3000, 40
 FEW = memory.BESIDE + (1 << 19)  # bytes for which D features of K classes are too many

@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier
 from manyclass.datasets import TextVectorizer
-from manyclass.model.tensor_file import open_tensors, write_tensors
+from manyclass.weights.tensor_file import open_tensors, write_tensors
 
 TEXTS = [
     "the cat sat on the mat",

@@ -13,14 +13,14 @@ from test_settle_points import BASE as POINTS
 from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing.facts import Facts
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import LinearWeights, row_norms_sq
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import Labels, Watch
+from manyclass.training.plan import Labels, Schedule
 from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order
 from manyclass.training.validation import Validation, fork, held_out
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import row_norms_sq
+from manyclass.weights.weights import Weights
 
 
 def labels_of(n, n_classes):
@@ -80,7 +80,7 @@ def test_the_most_frequent_label_comes_about_once_a_batch():
 )
 def test_minibatches_have_a_point_for_sixteen_classes_up_to_32(n_classes, batch_size, n, expected):
     x = np.ones((n, 2), dtype=np.float32)
-    weights = MappedWeights.start(
+    weights = Weights.start_over_phi(
         n_classes, 2, embedding_dim=None, intercept=True, relu=False, rng=np.random.default_rng(0)
     )
     plan = replace(BATCHES, dim=None, batch_size=batch_size)
@@ -114,7 +114,7 @@ def test_other_samplers_see_the_classes_in_a_random_order(sampler, seed):
 
 
 def memory(seconds=1e9, n_classes=5, **changes):
-    weights = LinearWeights.zeros(n_classes, 3, sparse=False)
+    weights = Weights.zeros(n_classes, 3, by_feature=False)
     plan = replace(POINTS, max_iter=8, **{"alpha": 0.0, **changes})
     return Memory.of(plan, weights, batch=1, pass_seconds=seconds), weights
 
@@ -155,7 +155,7 @@ def test_memory_is_taken_for_what_is_switched_on_and_for_nothing_else(changes, f
 def test_iterates_after_these_passes_are_averaged(averaging, max_iter, averaged):
     made = Memory.of(
         replace(POINTS, averaging=averaging, max_iter=max_iter),
-        LinearWeights.zeros(4, 3, sparse=True),
+        Weights.zeros(4, 3, by_feature=True),
         batch=1,
         pass_seconds=1e9,
     )
@@ -163,7 +163,7 @@ def test_iterates_after_these_passes_are_averaged(averaging, max_iter, averaged)
 
 
 def test_wide_weights_are_averaged_as_rarely_as_a_tenth_of_the_time_allows():
-    weights = LinearWeights.zeros(4, 3, sparse=False)
+    weights = Weights.zeros(4, 3, by_feature=False)
     sum_seconds = points.SECONDS_PER_SUMMED * weights.matrix.size
     plan = replace(POINTS, averaging="polyak", max_iter=10)
     for passes_between in (1, 2, 3, 10, 100):
@@ -349,13 +349,13 @@ def test_drawing_what_is_held_out_leaves_the_generator_as_it_was(seed):
     ids=str,
 )
 def test_training_stops_after_so_many_passes_without_a_better_one(losses, patience, best, stops):
-    class Told(LinearWeights):
+    class Told(Weights):
         """Weights whose log-losses are what is told; each iterate is its own number."""
 
         def log_losses(self, *_):
             return np.array([self.told]), None
 
-    model = Told(np.zeros((2, 16), dtype=np.float32), np.zeros(2, dtype=np.float32), False)
+    model = Told.zeros(2, 16, by_feature=False)
     validation = Validation(np.zeros((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32), patience, 1)
     assert not validation.restore(model)
     stopped = None

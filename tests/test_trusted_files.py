@@ -14,7 +14,7 @@ from test_persist import fitted, rewrite
 import manyclass
 from manyclass import DecomposedIndex, SphericalClusterIndex, WordVectors
 from manyclass.datasets import load_csr, save_csr
-from manyclass.model import tensor_file
+from manyclass.weights import tensor_file
 
 
 def vectors(n=3, dim=2):

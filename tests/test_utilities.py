@@ -9,13 +9,13 @@ from scipy.integrate import quad
 from scipy.special import log_softmax, ndtr, softmax
 
 from manyclass import _core
-from manyclass.checks import csr_parts
 from manyclass.registry import names
 from manyclass.special import (
     log_ndtr,
     sampled_utility_log_probabilities,
     utility_probabilities,
 )
+from manyclass.weights.weights import Weights
 
 NOISES = names("noise")
 INTEGRATED = [noise for noise in names("noise") if noise != "gumbel"]
@@ -281,37 +281,20 @@ def test_a_models_rows_have_the_probabilities_of_their_scores(noise, dense, seed
     x = sp.random_array((n, d), density=0.5, format="csr", dtype=np.float32, rng=rng)
     w = rng.normal(size=(n_classes, d)).astype(np.float32)
     intercept = rng.normal(size=n_classes).astype(np.float32)
-    if dense:
-        data, matrix = x.toarray(), w
-    else:
-        data, matrix = csr_parts(x), np.zeros((d, 64), dtype=np.float32)
+    matrix = w
+    if not dense:
+        matrix = np.zeros((d, 64), dtype=np.float32)
         matrix[:, :n_classes] = w.T
-    none = np.zeros(0, dtype=np.float32)
-    weights = _core.Weights(matrix=matrix, intercept=intercept, scale=none, n_classes=n_classes)
-    scores = _core.scores(data, d, weights, 1)
-    p = utility_probabilities(scores, noise)
-    np.testing.assert_array_equal(_core.utility_predict_proba(noise, data, d, weights, False, 2), p)
+    data, weights = x.toarray() if dense else x, Weights.linear(matrix, intercept, by_feature=not dense)
+    p = utility_probabilities(weights.scores(data, 1), noise)
+    np.testing.assert_allclose(np.exp(weights.log_probabilities(data, noise, 2)), p, atol=ATOL)
 
     labels = rng.integers(n_classes, size=n).astype(np.int32)
-    losses, ranks = _core.utility_log_losses(noise, data, d, weights, labels, 2)
+    losses, ranks = weights.log_losses(data, labels, 2, noise=noise)
     np.testing.assert_allclose(np.exp(-losses), p[np.arange(n), labels], atol=ATOL)
-    np.testing.assert_array_equal(ranks, _core.log_losses(data, d, weights, labels, 1)[1])
+    np.testing.assert_array_equal(ranks, weights.log_losses(data, labels, 1)[1])
 
-    classes, log_p = _core.utility_top_k(noise, data, d, weights, 5, 2)
-    np.testing.assert_array_equal(classes, _core.top_k(data, d, weights, 5, 1)[0])
+    classes, log_p = weights.top_k(data, 5, 2, noise)
+    np.testing.assert_array_equal(classes, weights.top_k(data, 5, 1)[0])
     # The logarithms are returned as float32.
     np.testing.assert_allclose(np.exp(log_p), np.take_along_axis(p, classes, axis=1), rtol=1e-5)
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_a_model_whose_weights_overflowed_gives_nan(noise):
-    weights = _core.Weights(
-        matrix=np.array([[np.inf], [0]], dtype=np.float32),
-        intercept=np.zeros(0, dtype=np.float32),
-        scale=np.zeros(0, dtype=np.float32),
-        n_classes=2,
-    )
-    x = np.ones((1, 1), dtype=np.float32)
-    if noise != "gumbel":
-        assert np.isnan(_core.utility_predict_proba(noise, x, 1, weights, False, 1)).all()
-        assert np.isnan(_core.utility_log_losses(noise, x, 1, weights, np.zeros(1, dtype=np.int32), 1)[0]).all()

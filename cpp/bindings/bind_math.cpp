@@ -11,18 +11,24 @@ namespace manyclass {
 
 namespace {
 
+// A function of a number, of each element of an array.
 template <class F>
-Array<float> block(std::span<const float> x, Isa isa, F f) {
-  auto y = empty_array<float>(x.size());
-  const float* in = x.data();
-  float* out = y.mutable_data();
-  const std::size_t n = x.size();
-  released([&] {
-    run_with(isa, [=] {
-      for (std::size_t i = 0; i < n; ++i) out[i] = f(in[i]);
-    });
-  });
-  return y;
+void bind_block(py::module_& m, const char* name, const F& f) {
+  m.def(
+      name,
+      [f](std::span<const float> x, Isa isa) {
+        auto y = empty_array<float>(x.size());
+        const float* in = x.data();
+        float* out = y.mutable_data();
+        const std::size_t n = x.size();
+        released([&] {
+          run_with(isa, [=] {
+            for (std::size_t i = 0; i < n; ++i) out[i] = f(in[i]);
+          });
+        });
+        return y;
+      },
+      "x"_a, "isa"_a);
 }
 
 double log_sum_exp_block(std::span<const float> scores, Isa isa) {
@@ -50,36 +56,15 @@ double log_sum_exp_parts(std::span<const double> scores, std::span<const Offset>
 }  // namespace
 
 void bind_math(py::module_& m) {
-  const auto x = py::arg("x");
-  const auto isa = py::arg("isa");
-  m.def(
-      "_exp_block", [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::exp(v); }); }, x,
-      isa, "vec::exp of each element.");
-  m.def(
-      "_log_block", [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log(v); }); }, x,
-      isa, "vec::log of each element.");
-  m.def(
-      "_wright_omega_block",
-      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::wright_omega(v); }); }, x, isa,
-      "vec::wright_omega of each element.");
-  m.def(
-      "_log_ndtr_block",
-      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log_ndtr(v); }); }, x, isa,
-      "vec::log_ndtr of each element.");
-  m.def(
-      "_log_ndtr_derivative_block",
-      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log_ndtr_derivative(v); }); },
-      x, isa, "vec::log_ndtr_derivative of each element.");
-  m.def(
-      "_log_expit_block",
-      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log_expit(v); }); }, x, isa,
-      "vec::log_expit of each element.");
-  m.def(
-      "_log_expit_derivative_block",
-      [](std::span<const float> a, Isa i) { return block(a, i, [](float v) { return vec::log_expit_derivative(v); }); },
-      x, isa, "vec::log_expit_derivative of each element.");
-  m.def("_log_sum_exp_block", log_sum_exp_block, py::arg("z"), isa, "log of the sum of exp of floats, as one block.");
-  m.def("_log_sum_exp_parts", log_sum_exp_parts, py::arg("z"), py::arg("cuts"),
+  bind_block(m, "_exp_block", [](float v) { return vec::exp(v); });
+  bind_block(m, "_log_block", [](float v) { return vec::log(v); });
+  bind_block(m, "_wright_omega_block", [](float v) { return vec::wright_omega(v); });
+  bind_block(m, "_log_ndtr_block", [](float v) { return vec::log_ndtr(v); });
+  bind_block(m, "_log_ndtr_derivative_block", [](float v) { return vec::log_ndtr_derivative(v); });
+  bind_block(m, "_log_expit_block", [](float v) { return vec::log_expit(v); });
+  bind_block(m, "_log_expit_derivative_block", [](float v) { return vec::log_expit_derivative(v); });
+  m.def("_log_sum_exp_block", log_sum_exp_block, "z"_a, "isa"_a, "log of the sum of exp of floats, as one block.");
+  m.def("_log_sum_exp_parts", log_sum_exp_parts, "z"_a, "cuts"_a,
         "The same of doubles added one by one, in parts that end at cuts and are merged.");
 }
 

@@ -1,12 +1,12 @@
 // Single parts of training, for the tests: random words, a draw, a step, a root. They are looked up in the
 // registry that trainers are made from, so what is tested is what trains.
 #include <pybind11/functional.h>
-#include <pybind11/stl.h>
 
 #include <functional>
+#include <numeric>
 #include <vector>
 
-#include "bindings/arrays.hpp"
+#include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/math/root.hpp"
@@ -50,77 +50,77 @@ py::tuple draw(const std::string& selection, py::ssize_t n_classes, py::ssize_t 
       any_select);
 }
 
-py::tuple step(const std::string& solver, const std::string& formulation, const std::string& root,
-               const Options& options, const std::string& isa, const Array<float>& scores, const Array<float>& alpha,
-               double label_score, double x_sq, double eta, double eta_u, double u, int visits, float label_alpha,
-               const Array<float>& x_sqs, const Array<float>& times) {
-  if (scores.size() != alpha.size()) throw std::invalid_argument("scores and alpha differ in length");
+Fields<SampledPoint> point_fields() {
+  return Fields<SampledPoint>("SampledPoint")
+      .needs<&SampledPoint::scores, &SampledPoint::alpha, &SampledPoint::x_sq, &SampledPoint::eta,
+             &SampledPoint::eta_u>()
+      .takes<&SampledPoint::label_score, &SampledPoint::visits, &SampledPoint::label_alpha, &SampledPoint::x_sqs,
+             &SampledPoint::times, &SampledPoint::item>()
+      .with<&SampledPoint::key>(Fields<RngKey>("RngKey").takes<&RngKey::seed, &RngKey::epoch>());
+}
+
+void check(const SampledPoint& point) {
+  if (point.scores.size() != point.alpha.size()) throw std::invalid_argument("scores and alpha differ in length");
+}
+
+// One step of a plan. What a point carries is u, or the location and the scale of q.
+struct OneStep {
   Plan plan;
-  plan.solver = solver;
-  plan.formulation = formulation;
-  plan.root = root;
-  plan.options = options;
-  check_plan(plan);
-  Array<float> p(scores.size());
-  std::vector<float> scratch(2 * static_cast<std::size_t>(scores.size()));
-  const SampledPoint point{view(scores), view(alpha), label_score, x_sq,        eta,
-                           eta_u,        visits,      label_alpha, view(x_sqs), view(times)};
-  const Move move = step_named(plan)->solve(isa_named(isa), point, u, mutable_view(p), scratch);
-  return py::make_tuple(p, move.label, u, move.loss, move.total);
+  SampledPoint point;
+  double u, scale = 1;
+};
+
+py::tuple step(OneStep one) {
+  check(one.point);
+  auto p = empty_array<float>(one.point.size());
+  std::vector<float> scratch(2 * one.point.size());
+  one.point.local_scale = &one.scale;
+  one.point.item += first_local_item;
+  const Move move = step_named(one.plan)->solve(one.plan.settings.isa, one.point, one.u, mutable_view(p), scratch);
+  return py::make_tuple(p, move.label, one.u, one.scale, move.loss, move.total);
 }
 
-py::tuple labels_step(const std::string& rule, const std::string& reduction, const std::string& formulation,
-                      const Options& options, const std::string& isa, const Array<float>& scores,
-                      const Array<float>& alpha, const Array<float>& labels, double x_sq, double eta, double eta_u,
-                      double local, int visits) {
-  if (scores.size() != alpha.size() || labels.size() == 0) {
-    throw std::invalid_argument("scores and alpha differ in length, or there is no label");
-  }
-  const auto step = label_step({rule, reduction, formulation, options});
-  Array<float> of_scores(scores.size()), of_labels(labels.size());
-  double mean = 0;
-  for (const float z : view(labels)) mean += static_cast<double>(z);
-  mean /= static_cast<double>(labels.size());
-  const SampledPoint point{view(scores), view(alpha), mean, x_sq, eta, eta_u, visits};
+struct OneLabelStep {
+  LabelStepChoice choice;
+  SampledPoint point;
+  std::span<const float> labels;
+  double local;
+  Isa isa;
+};
+
+py::tuple labels_step(OneLabelStep one) {
+  check(one.point);
+  if (one.labels.empty()) throw std::invalid_argument("there is no label");
+  auto of_scores = empty_array<float>(one.point.size()), of_labels = empty_array<float>(one.labels.size());
+  const auto n_labels = static_cast<double>(one.labels.size());
+  one.point.label_score = std::accumulate(one.labels.begin(), one.labels.end(), 0.0) / n_labels;
   LabelGradient g{mutable_view(of_labels), mutable_view(of_scores)};
-  const double value = step->solve(isa_named(isa), point, view(labels), local, g);
-  return py::make_tuple(of_scores, of_labels, local, value);
+  const double value = label_step(one.choice)->solve(one.isa, one.point, one.labels, one.local, g);
+  return py::make_tuple(of_scores, of_labels, one.local, value);
 }
 
-py::tuple bound_step(const Plan& plan, const std::string& isa, const Array<float>& scores, const Array<float>& alpha,
-                     double label_score, double x_sq, double eta, double mu, double scale, int visits,
-                     const Array<float>& x_sqs, std::uint64_t seed, std::uint64_t epoch, std::uint64_t item) {
-  if (scores.size() != alpha.size()) throw std::invalid_argument("scores and alpha differ in length");
-  Array<float> p(scores.size());
-  std::vector<float> scratch(2 * static_cast<std::size_t>(scores.size()));
-  SampledPoint point{view(scores), view(alpha), label_score, x_sq, eta, eta, visits, 1, view(x_sqs), {}};
-  point.local_scale = &scale;
-  point.key = {seed, epoch};
-  point.item = first_local_item + item;
-  const Move move = step_named(plan)->solve(isa_named(isa), point, mu, mutable_view(p), scratch);
-  return py::make_tuple(p, move.label, mu, scale, move.loss);
-}
+struct OneMinibatch {
+  Minibatch batch;
+  std::span<const double> u;
+};
 
-py::tuple minibatch_prox(const Array<double>& gram, const Array<double>& scores, const Array<double>& shrinks,
-                         const Array<double>& log_weights, const std::vector<std::size_t>& labels, bool has_intercept,
-                         double share, double eta, double eta_u, const std::vector<double>& u,
-                         std::vector<double> weights) {
-  if (weights.empty()) weights.assign(labels.size(), 1);
-  const auto n = static_cast<py::ssize_t>(labels.size());
-  if (gram.size() != n * n || scores.size() != n * shrinks.size() || log_weights.size() != shrinks.size() ||
-      u.size() != labels.size() || weights.size() != labels.size()) {
+py::tuple minibatch_prox(OneMinibatch one) {
+  Minibatch& batch = one.batch;
+  const std::size_t n = batch.n(), n_classes = batch.n_classes();
+  const std::vector<double> ones(n, 1);
+  if (batch.weights.empty()) batch.weights = ones;
+  if (batch.gram.size() != n * n || batch.scores.size() != n * n_classes || batch.log_weights.size() != n_classes ||
+      one.u.size() != n || batch.weights.size() != n) {
     throw std::invalid_argument("the arrays do not describe one batch");
   }
-  for (const std::size_t y : labels) {
-    if (y >= static_cast<std::size_t>(shrinks.size())) throw std::invalid_argument("a label is out of range");
+  for (const std::size_t y : batch.labels) {
+    if (y >= n_classes) throw std::invalid_argument("a label is out of range");
   }
-  std::vector<double> new_u = u;
-  Array<double> c(std::vector<py::ssize_t>{shrinks.size(), n}), t(shrinks.size());
-  MinibatchProx prox;
-  const Minibatch batch{view(gram), view(scores), view(shrinks), view(log_weights), labels, weights, has_intercept,
-                        share,      eta,          eta_u};
-  const auto outcome = prox.solve(batch, new_u, mutable_view(c), mutable_view(t));
-  return py::make_tuple(c, t, new_u, outcome.loss, outcome.moved, outcome.error);
+  std::vector<double> u(one.u.begin(), one.u.end());
+  Array<double> c({n_classes, n});
+  auto t = empty_array<double>(n_classes);
+  const auto outcome = MinibatchProx().solve(batch, u, mutable_view(c), mutable_view(t));
+  return py::make_tuple(c, t, array_of(u), outcome.loss, outcome.moved, outcome.error);
 }
 
 }  // namespace
@@ -147,20 +147,27 @@ void bind_parts(py::module_& m) {
       "seed"_a, "epoch"_a, "item"_a, "bounds"_a);
   m.def("_draw", &draw, "selection"_a, "n_classes"_a, "n_negatives"_a, "label"_a, "seed"_a, "epoch"_a, "item"_a,
         "solver"_a = "implicit", "head"_a = std::vector<Index>{}, "(classes, alpha) of one draw for point 0.");
-  m.def("_step", &step, py::kw_only(), "solver"_a, "formulation"_a, "root"_a, "options"_a, "isa"_a,
-        "scores"_a.noconvert(), "alpha"_a.noconvert(), "label_score"_a, "x_sq"_a, "eta"_a, "eta_u"_a, "u"_a,
-        "visits"_a = 0, "label_alpha"_a = 1.0F, "x_sqs"_a = Array<float>(0), "times"_a = Array<float>(0),
-        "(p, label's move, u, loss, total) of one step.");
-  m.def("_label_step", &labels_step, py::kw_only(), "rule"_a, "reduction"_a, "formulation"_a, "options"_a, "isa"_a,
-        "scores"_a.noconvert(), "alpha"_a.noconvert(), "labels"_a.noconvert(), "x_sq"_a, "eta"_a, "eta_u"_a, "local"_a,
-        "visits"_a = 0, "(gradient of scores, of labels, carried number, value) of one step of several labels.");
-  m.def("_bound_step", &bound_step, py::kw_only(), "plan"_a, "isa"_a, "scores"_a.noconvert(), "alpha"_a.noconvert(),
-        "label_score"_a, "x_sq"_a, "eta"_a, "mu"_a, "scale"_a, "visits"_a, "x_sqs"_a.noconvert(), "seed"_a, "epoch"_a,
-        "item"_a, "(p, label's move, mu, scale, loss) of one step of augment and reduce.");
-  m.def("_minibatch_prox", &minibatch_prox, py::kw_only(), "gram"_a.noconvert(), "scores"_a.noconvert(),
-        "shrinks"_a.noconvert(), "log_weights"_a.noconvert(), "labels"_a, "has_intercept"_a, "share"_a, "eta"_a,
-        "eta_u"_a, "u"_a, "weights"_a = std::vector<double>(),
-        "(c, t, u, loss, largest move of a score, error bound) of one step of a batch.");
+  bind_function(
+      m,
+      Fields<OneStep>("_step").needs<&OneStep::plan, &OneStep::u>().takes<&OneStep::scale>().with<&OneStep::point>(
+          point_fields()),
+      step, "(p, label's move, u, scale, loss, total) of one step.");
+  bind_function(m,
+                Fields<OneLabelStep>("_label_step")
+                    .needs<&OneLabelStep::labels, &OneLabelStep::local, &OneLabelStep::isa>()
+                    .with<&OneLabelStep::choice>(label_step_fields())
+                    .with<&OneLabelStep::point>(point_fields()),
+                labels_step, "(gradient of scores, of labels, carried number, value) of one step of several labels.");
+  bind_function(
+      m,
+      Fields<OneMinibatch>("_minibatch_prox")
+          .needs<&OneMinibatch::u>()
+          .with<&OneMinibatch::batch>(Fields<Minibatch>("Minibatch")
+                                          .needs<&Minibatch::gram, &Minibatch::scores, &Minibatch::shrinks,
+                                                 &Minibatch::log_weights, &Minibatch::labels, &Minibatch::has_intercept,
+                                                 &Minibatch::share, &Minibatch::eta, &Minibatch::eta_u>()
+                                          .takes<&Minibatch::weights>()),
+      minibatch_prox, "(c, t, u, loss, largest move of a score, error bound) of one step of a batch.");
   m.def(
       "_find_root",
       [](const std::string& finder, double low, double high, double start, double close,

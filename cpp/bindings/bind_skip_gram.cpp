@@ -1,5 +1,5 @@
 // Word vectors: reading text, counting pairs, the Huffman tree, training.
-#include "bindings/arrays.hpp"
+#include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/text/cooccurrence.hpp"
 #include "manyclass/text/reader.hpp"
@@ -34,16 +34,26 @@ auto count_pairs(const SkipGramText& text, std::uint64_t seed, int n_threads, st
   return std::tuple(array_of(found.starts), array_of(found.contexts), array_of(found.counts), found.n_spilled);
 }
 
-std::unique_ptr<Trainer> trainer(const SkipGramText& text, const Matrix<float>& input, const Matrix<float>& output,
-                                 std::span<double> carried, std::span<const Offset> counts, const std::string& solver,
-                                 Index n_negatives, double power, bool share, double delta, double u_gain,
-                                 std::uint64_t seed, int n_threads, Isa isa) {
-  const SkipGramProblem problem{text, {input.data, input.width()}, {output.data, output.width()}};
+// What a training of word vectors begins with.
+struct SkipGramTraining {
+  SkipGramText text;
+  Matrix<float> input, output;
+  std::span<double> carried;
+  std::span<const Offset> counts;
+  SkipGramChoice choice;
   Settings settings;
-  settings.seed = seed;
-  settings.n_threads = n_threads;
-  settings.isa = isa;
-  return skip_gram_trainer(problem, settings, {solver, n_negatives, power, share, delta, u_gain}, counts, carried);
+};
+
+Fields<SkipGramTraining> training_fields() {
+  Fields<SkipGramTraining> fields("skip_gram_trainer");
+  fields.needs<&SkipGramTraining::text, &SkipGramTraining::input, &SkipGramTraining::output, &SkipGramTraining::carried,
+               &SkipGramTraining::counts>();
+  fields.with<&SkipGramTraining::choice>(
+      Fields<SkipGramChoice>("SkipGramChoice")
+          .needs<&SkipGramChoice::solver, &SkipGramChoice::n_negatives, &SkipGramChoice::power, &SkipGramChoice::share,
+                 &SkipGramChoice::options>());
+  return fields.with<&SkipGramTraining::settings>(
+      Fields<Settings>("Settings").needs<&Settings::seed, &Settings::n_threads, &Settings::isa>());
 }
 
 }  // namespace
@@ -57,14 +67,11 @@ void bind_skip_gram(py::module_& m) {
         return array_of(std::vector<Offset>(self.counts().begin(), self.counts().end()));
       });
 
-  py::class_<SkipGramText>(m, "SkipGramText")
-      .def(py::init([](std::span<const Index> tokens, std::span<const Offset> sentences, std::span<const double> keep,
-                       Index window, bool shrink) {
-             const SkipGramText text{tokens, sentences, keep, window, shrink};
-             check(text);
-             return text;
-           }),
-           py::kw_only(), "tokens"_a, "sentences"_a, "keep"_a, "window"_a, "shrink"_a, KeepAll());
+  bind_struct(m,
+              Fields<SkipGramText>("SkipGramText")
+                  .needs<&SkipGramText::tokens, &SkipGramText::sentences, &SkipGramText::keep, &SkipGramText::window,
+                         &SkipGramText::shrink>(),
+              [](const SkipGramText& text) { check(text); });
 
   m.def("cooccurrences", count_pairs, py::kw_only(), "text"_a, "seed"_a, "n_threads"_a, "memory"_a, "folder"_a);
   m.def(
@@ -74,9 +81,16 @@ void bind_skip_gram(py::module_& m) {
         return std::tuple(array_of(tree.starts), array_of(tree.nodes), array_of(tree.signs));
       },
       "counts"_a);
-  m.def("skip_gram_trainer", trainer, py::kw_only(), "text"_a, "input"_a, "output"_a, "carried"_a, "counts"_a,
-        "solver"_a, "n_negatives"_a, "power"_a, "share"_a, "delta"_a, "u_gain"_a, "seed"_a, "n_threads"_a, "isa"_a,
-        KeepAll());
+  const Fields<SkipGramTraining> fields = training_fields();
+  list_fields(m, fields);
+  m.def(
+      "skip_gram_trainer",
+      [fields](const py::kwargs& given) {
+        const SkipGramTraining t = fields.of(given);
+        return skip_gram_trainer({t.text, {t.input.data, t.input.width()}, {t.output.data, t.output.width()}},
+                                 t.settings, t.choice, t.counts, t.carried);
+      },
+      KeepAll());
 }
 
 }  // namespace manyclass

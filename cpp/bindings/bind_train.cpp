@@ -1,12 +1,10 @@
 // Training: trainers over a caller's arrays, which they keep alive, and the order of classes.
-#include <limits>
 #include <memory>
 
-#include "bindings/arrays.hpp"
+#include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/step/schedule.hpp"
 #include "manyclass/train/gaussian_posterior.hpp"
-#include "manyclass/train/label_steps.hpp"
 #include "manyclass/train/labels.hpp"
 #include "manyclass/train/plan.hpp"
 #include "manyclass/train/problem.hpp"
@@ -81,17 +79,9 @@ std::unique_ptr<Trainer> with_problem(Plan plan, const AnyData& x, const State& 
   return make(problem_of<ClassRows<float>>(std::get<DenseView>(x), state));
 }
 
-std::unique_ptr<Trainer> trainer_of(const Plan& plan, const AnyData& x, const State& state) {
-  return with_problem(plan, x, state, [](const Plan& own, const auto& problem) { return make_trainer(own, problem); });
-}
-
-std::unique_ptr<Trainer> sparse(const Plan& plan, const py::object& indptr, const py::object& indices,
-                                const py::object& data, py::ssize_t n_features, const State& state) {
-  return trainer_of(plan, data_view(py::make_tuple(indptr, indices, data), n_features), state);
-}
-
-std::unique_ptr<Trainer> dense(const Plan& plan, const Matrix<const float>& data, const State& state) {
-  return trainer_of(plan, dense_view(data), state);
+std::unique_ptr<Trainer> points(const Plan& plan, const py::object& x, py::ssize_t n_features, const State& state) {
+  return with_problem(plan, data_view(x, n_features), state,
+                      [](const Plan& own, const auto& problem) { return make_trainer(own, problem); });
 }
 
 // Variances, and what is collected for them, are stored as the weights are.
@@ -143,104 +133,74 @@ LabelProblem problem_of(const LabelArrays& a) {
   return problem;
 }
 
-std::unique_ptr<Trainer> labels(const LabelArrays& arrays, const std::string& loss, double smoothing, bool implicit,
-                                const std::string& source, const std::string& selection, Index n_negatives,
-                                const Options& options, bool log_alpha, bool share, const py::object& index,
-                                Index budget, Index n_probe, int n_iter, std::string step, float tolerance,
-                                std::string rule, std::string reduction, std::string formulation,
-                                const Options& rule_options, double local_step, std::uint64_t seed,
-                                std::uint64_t first_point, int n_threads, Index batch, bool shuffle, Isa isa) {
-  const LabelProblem problem = problem_of(arrays);
-  SourceChoice choice{source, selection, n_negatives, options, log_alpha, share, {}, budget, n_probe};
-  choice.messages = {n_iter, std::move(step), tolerance};
-  if (py::isinstance<ClusterIndex>(index)) choice.index = index.cast<ClusterIndex*>();
-  if (py::isinstance<DecomposedIndex>(index)) choice.index = index.cast<DecomposedIndex*>();
-  SourceSettings settings{
-      problem.classes, problem.map.n_columns(), label_loss(loss, smoothing), implicit, n_threads, isa};
-  if (!rule.empty()) {
-    settings.step = label_step({std::move(rule), std::move(reduction), std::move(formulation), rule_options});
-    settings.local_step = local_step;
-  }
-  Settings loop;
-  loop.seed = seed;
-  loop.first_point = first_point;
-  loop.n_threads = n_threads;
-  loop.batch = batch;
-  loop.shuffle = shuffle;
-  loop.share_classes = share;
-  loop.isa = isa;
-  return label_trainer(problem, class_source(choice, problem, settings), loop);
+Fields<Plan> plan_fields() {
+  Fields<Settings> settings("Settings");
+  settings.needs<&Settings::seed, &Settings::n_threads, &Settings::batch, &Settings::shuffle, &Settings::isa>();
+  settings.takes<&Settings::first_point, &Settings::mean_of_batch, &Settings::share_classes, &Settings::hogwild,
+                 &Settings::ridge, &Settings::u_max, &Settings::max_norm, &Settings::decay, &Settings::decay_every>();
+  Fields<Plan> fields("Plan");
+  fields.needs<&Plan::solver, &Plan::selection, &Plan::n_negatives, &Plan::options>();
+  fields.takes<&Plan::formulation, &Plan::root, &Plan::partition, &Plan::noise, &Plan::local_step>();
+  fields.with<&Plan::settings>(settings);
+  fields.with<&Plan::local_gain>(Fields<Gain>("Gain").takes<&Gain::gain, &Gain::power, &Gain::floor>());
+  return fields.add("family", false, [](Plan& plan, py::handle family) {
+    plan.family = std::make_shared<const LocalFamily>(family.cast<const LocalFamily&>());
+  });
 }
 
-void augment_reduce(Plan& plan, std::string noise, std::string local_step, double gain, double gain_power,
-                    double local_floor, const std::string& family, std::span<const double> nodes,
-                    std::span<const double> weights, double entropy, double largest_scale) {
-  plan.noise = std::move(noise);
-  plan.local_step = std::move(local_step);
-  plan.local_gain = {gain, gain_power, local_floor};
-  if (plan.noise != "gumbel") plan.family = local_family(family, nodes, weights, entropy, largest_scale);
+Fields<LabelPlan> label_plan_fields() {
+  Fields<SourceChoice> source("SourceChoice");
+  source.needs<&SourceChoice::source, &SourceChoice::selection, &SourceChoice::n_negatives, &SourceChoice::options,
+               &SourceChoice::log_alpha>();
+  source.takes<&SourceChoice::budget, &SourceChoice::n_probe>();
+  source.with<&SourceChoice::messages>(
+      Fields<MessageOptions>("MessageOptions")
+          .takes<&MessageOptions::n_iter, &MessageOptions::step, &MessageOptions::tolerance>());
+  source.add("index", false, [](SourceChoice& choice, py::handle index) {
+    if (py::isinstance<ClusterIndex>(index)) choice.index = index.cast<ClusterIndex*>();
+    if (py::isinstance<DecomposedIndex>(index)) choice.index = index.cast<DecomposedIndex*>();
+  });
+  Fields<LabelPlan> fields("Trainer.labels");
+  fields.needs<&LabelPlan::loss, &LabelPlan::smoothing, &LabelPlan::implicit>().takes<&LabelPlan::local_step>();
+  fields.with<&LabelPlan::source>(source);
+  fields.with<&LabelPlan::step>(label_step_fields());
+  return fields.with<&LabelPlan::settings>(Fields<Settings>("Settings")
+                                               .needs<&Settings::seed, &Settings::n_threads, &Settings::batch,
+                                                      &Settings::shuffle, &Settings::share_classes, &Settings::isa>()
+                                               .takes<&Settings::first_point>());
+}
+
+Fields<State> state_fields() {
+  return Fields<State>("State")
+      .needs<&State::labels, &State::x_sq, &State::u, &State::weights, &State::intercept, &State::n_classes>()
+      .takes<&State::scale, &State::norm_sq, &State::squares, &State::intercept_squares, &State::gradients,
+             &State::intercept_gradients, &State::heads, &State::local_scale, &State::sample_weight, &State::counts,
+             &State::others, &State::n_elsewhere>();
+}
+
+Fields<LabelArrays> label_arrays_fields() {
+  return Fields<LabelArrays>("LabelArrays")
+      .needs<&LabelArrays::x, &LabelArrays::labels_indptr, &LabelArrays::labels, &LabelArrays::embeddings,
+             &LabelArrays::embedding_squares, &LabelArrays::classes, &LabelArrays::class_squares,
+             &LabelArrays::n_features, &LabelArrays::n_hidden, &LabelArrays::intercept, &LabelArrays::relu>()
+      .takes<&LabelArrays::sample_weight, &LabelArrays::local, &LabelArrays::counts>();
+}
+
+Fields<Stretch> stretch_fields() {
+  return Fields<Stretch>("Trainer.run")
+      .member_as<&Stretch::pass>("epoch", true)
+      .needs<&Stretch::eta, &Stretch::eta_u, &Stretch::first, &Stretch::last>()
+      .takes<&Stretch::loss, &Stretch::eta_end, &Stretch::seconds>();
 }
 
 }  // namespace
 
 void bind_train(py::module_& m) {
-  py::class_<Plan>(m, "Plan")
-      .def(py::init([](std::string solver, std::string formulation, std::string selection, std::string root,
-                       std::string partition, Index n_negatives, Options options, std::uint64_t seed,
-                       std::uint64_t first_point, int n_threads, Index batch, bool mean_of_batch, bool share_classes,
-                       bool hogwild, bool shuffle, double ridge, double u_max, double max_norm, double decay,
-                       Offset decay_every, Isa isa) {
-             Plan plan;
-             plan.solver = std::move(solver);
-             plan.formulation = std::move(formulation);
-             plan.selection = std::move(selection);
-             plan.root = std::move(root);
-             plan.partition = std::move(partition);
-             plan.n_negatives = n_negatives;
-             plan.options = std::move(options);
-             plan.settings.seed = seed;
-             plan.settings.first_point = first_point;
-             plan.settings.n_threads = n_threads;
-             plan.settings.batch = batch;
-             plan.settings.mean_of_batch = mean_of_batch;
-             plan.settings.share_classes = share_classes;
-             plan.settings.hogwild = hogwild;
-             plan.settings.shuffle = shuffle;
-             plan.settings.ridge = ridge;
-             plan.settings.u_max = u_max;
-             plan.settings.max_norm = max_norm;
-             plan.settings.decay = decay;
-             plan.settings.decay_every = decay_every;
-             plan.settings.isa = isa;
-             check_plan(plan);
-             return plan;
-           }),
-           py::kw_only(), "solver"_a, "formulation"_a, "selection"_a, "root"_a, "partition"_a, "n_negatives"_a,
-           "options"_a, "seed"_a, "first_point"_a = 0, "n_threads"_a, "batch"_a, "mean_of_batch"_a, "share_classes"_a,
-           "hogwild"_a, "shuffle"_a, "ridge"_a, "u_max"_a, "max_norm"_a, "decay"_a, "decay_every"_a, "isa"_a)
-      .def("augment_reduce", &augment_reduce, py::kw_only(), "noise"_a, "local_step"_a, "gain"_a, "gain_power"_a,
-           "local_floor"_a, "family"_a, "nodes"_a, "weights"_a, "entropy"_a, "largest_scale"_a,
-           "Makes the plan one of augment and reduce.");
-
-  using Numbers = std::span<float>;
-  using Doubles = std::span<double>;
-  py::class_<State>(m, "State")
-      .def(py::init<std::span<const Index>, std::span<const float>, Doubles, Matrix<float>, Numbers, Numbers, Doubles,
-                    Numbers, Numbers, Numbers, Numbers, Matrix<const Index>, Index, Doubles, std::span<const double>,
-                    std::span<const double>, std::span<const double>, double>(),
-           py::kw_only(), "labels"_a, "x_sq"_a, "u"_a, "weights"_a, "intercept"_a, "scale"_a, "norm_sq"_a, "squares"_a,
-           "intercept_squares"_a, "gradients"_a = Array<float>(0), "intercept_gradients"_a = Array<float>(0), "heads"_a,
-           "n_classes"_a, "local_scale"_a = Array<double>(0), "sample_weight"_a = Array<double>(0),
-           "counts"_a = Array<double>(0), "others"_a = Array<double>(0), "n_elsewhere"_a = 0.0, KeepAll());
-
-  py::class_<LabelArrays>(m, "LabelArrays")
-      .def(py::init<py::object, std::span<const Offset>, std::span<const Index>, Numbers, Numbers, Matrix<float>,
-                    Numbers, py::ssize_t, py::ssize_t, bool, bool, std::span<const double>, Doubles,
-                    std::span<const double>>(),
-           py::kw_only(), "x"_a, "labels_indptr"_a, "labels"_a, "embeddings"_a, "embedding_squares"_a, "classes"_a,
-           "class_squares"_a, "n_features"_a, "n_hidden"_a, "intercept"_a, "relu"_a,
-           "sample_weight"_a = Array<double>(0), "local"_a = Array<double>(0), "counts"_a = Array<double>(0),
-           KeepAll());
+  py::class_<LocalFamily>(m, "LocalFamily")
+      .def(py::init(&local_family), py::kw_only(), "name"_a, "nodes"_a, "weights"_a, "entropy"_a, "largest_scale"_a);
+  bind_struct(m, plan_fields(), check_plan);
+  bind_struct(m, state_fields(), [](const State&) {});
+  bind_struct(m, label_arrays_fields(), [](const LabelArrays&) {});
 
   py::class_<Progress>(m, "Progress")
       .def_readonly("visits", &Progress::visits)
@@ -252,25 +212,24 @@ void bind_train(py::module_& m) {
       .def_readonly("loss_pairs", &Progress::loss_pairs)
       .def_readonly("refused", &Progress::refused);
 
+  const Fields<LabelPlan> label_plan = label_plan_fields();
+  const Fields<Stretch> stretch = stretch_fields();
+  list_fields(m, label_plan);
+  list_fields(m, stretch);
   py::class_<Trainer>(m, "Trainer")
-      .def_static("sparse", &sparse, "plan"_a, "indptr"_a, "indices"_a, "data"_a, "n_features"_a, "state"_a, KeepAll())
-      .def_static("dense", &dense, "plan"_a, "data"_a, "state"_a, KeepAll())
+      .def_static("points", &points, "plan"_a, "x"_a, "n_features"_a, "state"_a, KeepAll())
       .def_static("posterior", &posterior, "plan"_a, "x"_a, "n_features"_a, "state"_a, "variances"_a, "collected"_a,
                   KeepAll())
-      .def_static("labels", &labels, "arrays"_a, py::kw_only(), "loss"_a, "smoothing"_a, "implicit"_a, "source"_a,
-                  "selection"_a, "n_negatives"_a, "options"_a, "log_alpha"_a, "share"_a, "index"_a, "budget"_a,
-                  "n_probe"_a, "n_iter"_a = 1, "step"_a = "full", "tolerance"_a = 1e-3F, "rule"_a = "",
-                  "reduction"_a = "pick_all", "formulation"_a = "proposed", "rule_options"_a = Options{},
-                  "local_step"_a = 1.0, "seed"_a, "first_point"_a = 0, "n_threads"_a, "batch"_a, "shuffle"_a, "isa"_a,
-                  KeepAll())
-      .def(
-          "run",
-          [](Trainer& self, int epoch, double eta, double eta_u, Offset first, Offset last, double loss, double eta_end,
-             double seconds) {
-            return released([&] { return self.run({epoch, eta, eta_u, first, last, loss, eta_end, seconds}); });
+      .def_static(
+          "labels",
+          [label_plan](const LabelArrays& arrays, const py::kwargs& plan) {
+            return label_trainer(problem_of(arrays), label_plan.of(plan));
           },
-          py::kw_only(), "epoch"_a, "eta"_a, "eta_u"_a, "first"_a, "last"_a, "loss"_a = 0.0, "eta_end"_a = 0.0,
-          "seconds"_a = std::numeric_limits<double>::infinity());
+          "arrays"_a, KeepAll())
+      .def("run", [stretch](Trainer& self, const py::kwargs& given) {
+        const Stretch visits = stretch.of(given);
+        return released([&] { return self.run(visits); });
+      });
 
   m.def(
       "step_size",

@@ -1,8 +1,7 @@
 // Choice probabilities of random utility models, and the best members of augment and reduce's local family.
+#include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
-#include "bindings/weights.hpp"
 #include "manyclass/exact/local_family.hpp"
-#include "manyclass/utility/model.hpp"
 #include "manyclass/utility/probabilities.hpp"
 
 namespace manyclass {
@@ -51,40 +50,6 @@ Array<double> sampled_log_probabilities(const std::string& noise, const Matrix<c
   return out;
 }
 
-auto losses_and_ranks(const std::string& noise, const py::object& x, py::ssize_t n_features, const Weights& w,
-                      std::span<const Index> labels, int n_threads, Isa isa) {
-  auto losses = empty_array<double>(labels.size());
-  auto ranks = empty_array<Index>(labels.size());
-  with_data(x, n_features, w, [&](const auto& data, const auto& model) {
-    released([&] {
-      utility_log_losses(noise_named(noise), data, labels, model, n_threads, isa, mutable_view(losses),
-                         mutable_view(ranks));
-    });
-  });
-  return std::pair(losses, ranks);
-}
-
-auto most_probable(const std::string& noise, const py::object& x, py::ssize_t n_features, const Weights& w, Index k,
-                   int n_threads, Isa isa) {
-  return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
-    Array<Index> classes({data.n_rows(), k});
-    Array<float> log_p({data.n_rows(), k});
-    released([&] {
-      utility_top_k(noise_named(noise), data, model, k, n_threads, isa, mutable_view(classes), mutable_view(log_p));
-    });
-    return std::pair(classes, log_p);
-  });
-}
-
-Array<double> probabilities_of_model(const std::string& noise, const py::object& x, py::ssize_t n_features,
-                                     const Weights& w, bool log, int n_threads, Isa isa) {
-  return with_data(x, n_features, w, [&](const auto& data, const auto& model) {
-    Array<double> out({data.n_rows(), w.n_classes});
-    released([&] { utility_all(noise_named(noise), data, model, log, n_threads, isa, mutable_view(out)); });
-    return out;
-  });
-}
-
 auto best_local(const std::string& noise, const Matrix<const double>& d, std::span<const double> counts,
                 std::span<const double> nodes, std::span<const double> weights, double mu, double s, int n_threads) {
   Array<double> locations(d.rows), scales(d.rows);
@@ -112,15 +77,12 @@ Array<double> local_bounds(const std::string& noise, std::span<const float> scor
 
 void bind_utilities(py::module_& m) {
   const auto isa = "isa"_a = "auto";
-  const auto noise = "noise"_a, x = "x"_a, n_features = "n_features"_a, weights = "weights"_a, psi = "psi"_a,
-             labels = "labels"_a, log = "log"_a, n_threads = "n_threads"_a, nodes = "nodes"_a, mu = "mu"_a, s = "s"_a;
+  const auto noise = "noise"_a, weights = "weights"_a, psi = "psi"_a, labels = "labels"_a, log = "log"_a,
+             n_threads = "n_threads"_a, nodes = "nodes"_a, mu = "mu"_a, s = "s"_a;
   m.def("utility_probabilities", probabilities, py::kw_only(), noise, psi, log, n_threads, isa);
   m.def("utility_probabilities_at", probabilities_at, py::kw_only(), noise, psi, "classes"_a, log, n_threads, isa);
   m.def("sampled_utility_log_probabilities", sampled_log_probabilities, py::kw_only(), noise, psi, labels,
         "n_samples"_a, "seed"_a, n_threads, isa);
-  m.def("utility_log_losses", losses_and_ranks, noise, x, n_features, weights, labels, n_threads, isa);
-  m.def("utility_top_k", most_probable, noise, x, n_features, weights, "k"_a, n_threads, isa);
-  m.def("utility_predict_proba", probabilities_of_model, noise, x, n_features, weights, log, n_threads, isa);
   m.def("best_local", best_local, py::kw_only(), noise, "d"_a, "counts"_a, nodes, weights, mu, s, n_threads);
   m.def("best_local_bounds", local_bounds, py::kw_only(), noise, "scores"_a, labels, nodes, weights, "fine_nodes"_a,
         "fine_weights"_a, mu, s, n_threads);

@@ -27,8 +27,7 @@ PYBIND11_MODULE(_core, m) {
   bind_interrupts(m);
   bind_io(m);
   bind_train(m);
-  bind_evaluate(m);
-  bind_coded(m);
+  bind_weights(m);
   bind_output_layer(m);
   bind_utilities(m);
   bind_gradient(m);

@@ -5,12 +5,11 @@
 
 namespace manyclass {
 
-void bind_coded(pybind11::module_& m);
 void bind_interrupts(pybind11::module_& m);
 void bind_io(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
-void bind_evaluate(pybind11::module_& m);
+void bind_weights(pybind11::module_& m);
 void bind_output_layer(pybind11::module_& m);
 void bind_utilities(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);

@@ -39,45 +39,52 @@ def accumulate(
 def reorder_columns(weights: NDArray[np.float32], source: NDArray[np.int32], n_threads: int) -> None: ...
 def reorder_rows(weights: NDArray[np.float32], source: NDArray[np.int32]) -> None: ...
 
+# Structs, whose fields `fields` lists with whether each must be given; so are those of `Trainer.labels`, `Trainer.run`,
+# `skip_gram_trainer` and others that take keywords alone.
+fields: dict[str, dict[str, bool]]
+
+class LocalFamily:
+    def __init__(
+        self,
+        *,
+        name: str,
+        nodes: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        entropy: float,
+        largest_scale: float,
+    ) -> None: ...
+
 class Plan:
     def __init__(
         self,
         *,
         solver: str,
-        formulation: str,
         selection: str,
-        root: str,
-        partition: str,
         n_negatives: int,
         options: dict[str, float],
         seed: int,
-        first_point: int = ...,
         n_threads: int,
         batch: int,
-        mean_of_batch: bool,
-        share_classes: bool,
-        hogwild: bool,
         shuffle: bool,
-        ridge: float,
-        u_max: float,
-        max_norm: float,
-        decay: float,
-        decay_every: int,
         isa: str,
-    ) -> None: ...
-    def augment_reduce(
-        self,
-        *,
-        noise: str,
-        local_step: str,
-        gain: float,
-        gain_power: float,
-        local_floor: float,
-        family: str,
-        nodes: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        entropy: float,
-        largest_scale: float,
+        formulation: str = ...,
+        root: str = ...,
+        partition: str = ...,
+        first_point: int = ...,
+        mean_of_batch: bool = ...,
+        share_classes: bool = ...,
+        hogwild: bool = ...,
+        ridge: float = ...,
+        u_max: float = ...,
+        max_norm: float = ...,
+        decay: float = ...,
+        decay_every: int = ...,
+        noise: str = ...,
+        local_step: str = ...,
+        gain: float = ...,
+        power: float = ...,
+        floor: float = ...,
+        family: LocalFamily = ...,
     ) -> None: ...
 
 class State:
@@ -89,14 +96,14 @@ class State:
         u: NDArray[np.float64],
         weights: NDArray[np.float32],
         intercept: NDArray[np.float32],
-        scale: NDArray[np.float32],
-        norm_sq: NDArray[np.float64],
-        squares: NDArray[np.float32],
-        intercept_squares: NDArray[np.float32],
+        n_classes: int,
+        scale: NDArray[np.float32] = ...,
+        norm_sq: NDArray[np.float64] = ...,
+        squares: NDArray[np.float32] = ...,
+        intercept_squares: NDArray[np.float32] = ...,
         gradients: NDArray[np.float32] = ...,
         intercept_gradients: NDArray[np.float32] = ...,
-        heads: NDArray[np.int32],
-        n_classes: int,
+        heads: NDArray[np.int32] = ...,
         local_scale: NDArray[np.float64] = ...,
         sample_weight: NDArray[np.float64] = ...,
         counts: NDArray[np.float64] = ...,
@@ -124,16 +131,7 @@ class Progress:
 
 class Trainer:
     @staticmethod
-    def sparse(
-        plan: Plan,
-        indptr: NDArray[np.int64],
-        indices: NDArray[np.int32],
-        data: NDArray[np.float32],
-        n_features: int,
-        state: State,
-    ) -> Trainer: ...
-    @staticmethod
-    def dense(plan: Plan, data: NDArray[np.float32], state: State) -> Trainer: ...
+    def points(plan: Plan, x: _Data, n_features: int, state: State) -> Trainer: ...
     @staticmethod
     def posterior(
         plan: Plan,
@@ -155,10 +153,16 @@ class Trainer:
         n_negatives: int,
         options: dict[str, float],
         log_alpha: bool,
-        share: bool,
-        index: Any,
-        budget: int,
-        n_probe: int,
+        seed: int,
+        n_threads: int,
+        batch: int,
+        shuffle: bool,
+        share_classes: bool,
+        isa: str,
+        local_step: float = ...,
+        index: Any = ...,
+        budget: int = ...,
+        n_probe: int = ...,
         n_iter: int = ...,
         step: str = ...,
         tolerance: float = ...,
@@ -166,13 +170,7 @@ class Trainer:
         reduction: str = ...,
         formulation: str = ...,
         rule_options: dict[str, float] = ...,
-        local_step: float = ...,
-        seed: int,
         first_point: int = ...,
-        n_threads: int,
-        batch: int,
-        shuffle: bool,
-        isa: str,
     ) -> Trainer: ...
     def run(
         self,
@@ -182,8 +180,8 @@ class Trainer:
         eta_u: float,
         first: int,
         last: int,
-        loss: float = 0.0,
-        eta_end: float = 0.0,
+        loss: float = ...,
+        eta_end: float = ...,
         seconds: float = ...,
     ) -> Progress: ...
 
@@ -207,32 +205,72 @@ class LabelArrays:
         counts: NDArray[np.float64] = ...,
     ) -> None: ...
 
-# bind_evaluate
+# bind_weights
+
+_Halves = NDArray[np.uint16]
+_Bytes = NDArray[np.int8]
 
 class Weights:
     def __init__(
-        self, *, matrix: NDArray[np.float32], intercept: NDArray[np.float32], scale: NDArray[np.float32], n_classes: int
+        self,
+        *,
+        rows: NDArray[np.float32] | _Halves | _Bytes,
+        row_scales: NDArray[np.float32],
+        by_feature: bool,
+        indptr: NDArray[np.int64],
+        classes: NDArray[np.int32] | NDArray[np.uint16],
+        values: NDArray[np.float32] | _Halves | _Bytes,
+        value_scales: NDArray[np.float32],
+        intercept: NDArray[np.float32],
+        n_features: int,
+        coded: bool,
     ) -> None: ...
+    def log_losses(
+        self,
+        x: _Csr | None,
+        phi: NDArray[np.float32],
+        labels: NDArray[np.int32],
+        scale: NDArray[np.float32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+    def log_normalizers(
+        self, x: _Csr | None, phi: NDArray[np.float32], scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
+    ) -> NDArray[np.float64]: ...
+    def top_k(
+        self,
+        x: _Csr | None,
+        phi: NDArray[np.float32],
+        k: int,
+        scale: NDArray[np.float32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+    def top_wrong(
+        self,
+        x: _Csr | None,
+        phi: NDArray[np.float32],
+        labels: NDArray[np.int32],
+        classes: NDArray[np.int32],
+        scale: NDArray[np.float32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> None: ...
+    def scores(
+        self, x: _Csr | None, phi: NDArray[np.float32], scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
+    ) -> NDArray[np.float32]: ...
+    def log_probabilities(
+        self,
+        x: _Csr | None,
+        phi: NDArray[np.float32],
+        noise: str,
+        classes: NDArray[np.int32],
+        scale: NDArray[np.float32],
+        n_threads: int,
+        isa: str = "auto",
+    ) -> NDArray[np.float64]: ...
 
-def log_losses(
-    x: _Data, n_features: int, weights: Weights, labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
-) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
-def log_normalizers(
-    x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto"
-) -> NDArray[np.float64]: ...
-def top_k(
-    x: _Data, n_features: int, weights: Weights, k: int, n_threads: int, isa: str = "auto"
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-def top_wrong(
-    x: _Data,
-    n_features: int,
-    weights: Weights,
-    labels: NDArray[np.int32],
-    classes: NDArray[np.int32],
-    n_threads: int,
-) -> None: ...
 def n_held() -> int: ...
-def scores(x: _Data, n_features: int, weights: Weights, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
 # bind_output_layer
 
@@ -303,21 +341,6 @@ def sampled_utility_log_probabilities(
     seed: int,
     n_threads: int,
     isa: str = "auto",
-) -> NDArray[np.float64]: ...
-def utility_log_losses(
-    noise: str,
-    x: _Data,
-    n_features: int,
-    weights: Weights,
-    labels: NDArray[np.int32],
-    n_threads: int,
-    isa: str = "auto",
-) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
-def utility_top_k(
-    noise: str, x: _Data, n_features: int, weights: Weights, k: int, n_threads: int, isa: str = "auto"
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-def utility_predict_proba(
-    noise: str, x: _Data, n_features: int, weights: Weights, log: bool, n_threads: int, isa: str = "auto"
 ) -> NDArray[np.float64]: ...
 
 # bind_gradient
@@ -607,70 +630,60 @@ def _draw(
 ) -> tuple[list[int], list[float]]: ...
 def _step(
     *,
-    solver: str,
-    formulation: str,
-    root: str,
-    options: dict[str, float],
-    isa: str,
+    plan: Plan,
+    u: float,
     scores: NDArray[np.float32],
     alpha: NDArray[np.float32],
-    label_score: float,
     x_sq: float,
     eta: float,
     eta_u: float,
-    u: float,
-    visits: int = 0,
-    label_alpha: float = 1.0,
+    scale: float = ...,
+    label_score: float = ...,
+    visits: int = ...,
+    label_alpha: float = ...,
     x_sqs: NDArray[np.float32] = ...,
     times: NDArray[np.float32] = ...,
-) -> tuple[NDArray[np.float32], float, float, float, float]: ...
+    item: int = ...,
+    seed: int = ...,
+    epoch: int = ...,
+) -> tuple[NDArray[np.float32], float, float, float, float, float]: ...
 def _label_step(
     *,
-    rule: str,
-    reduction: str,
-    formulation: str,
-    options: dict[str, float],
+    labels: NDArray[np.float32],
+    local: float,
     isa: str,
     scores: NDArray[np.float32],
     alpha: NDArray[np.float32],
-    labels: NDArray[np.float32],
     x_sq: float,
     eta: float,
     eta_u: float,
-    local: float,
+    rule: str = ...,
+    reduction: str = ...,
+    formulation: str = ...,
+    rule_options: dict[str, float] = ...,
+    label_score: float = ...,
     visits: int = ...,
+    label_alpha: float = ...,
+    x_sqs: NDArray[np.float32] = ...,
+    times: NDArray[np.float32] = ...,
+    item: int = ...,
+    seed: int = ...,
+    epoch: int = ...,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], float, float]: ...
-def _bound_step(
-    *,
-    plan: Plan,
-    isa: str,
-    scores: NDArray[np.float32],
-    alpha: NDArray[np.float32],
-    label_score: float,
-    x_sq: float,
-    eta: float,
-    mu: float,
-    scale: float,
-    visits: int,
-    x_sqs: NDArray[np.float32],
-    seed: int,
-    epoch: int,
-    item: int,
-) -> tuple[NDArray[np.float32], float, float, float, float]: ...
 def _minibatch_prox(
     *,
     gram: NDArray[np.float64],
     scores: NDArray[np.float64],
     shrinks: NDArray[np.float64],
     log_weights: NDArray[np.float64],
-    labels: list[int],
+    labels: NDArray[np.uint64],
     has_intercept: bool,
     share: float,
     eta: float,
     eta_u: float,
-    u: list[float],
-    weights: list[float] = ...,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float], float, float, float]: ...
+    u: NDArray[np.float64],
+    weights: NDArray[np.float64] = ...,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float, float, float]: ...
 def _find_root(
     *,
     finder: str,
@@ -717,41 +730,11 @@ def skip_gram_trainer(
     n_negatives: int,
     power: float,
     share: bool,
-    delta: float,
-    u_gain: float,
+    options: dict[str, float],
     seed: int,
     n_threads: int,
     isa: str,
 ) -> Trainer: ...
-
-# bind_coded
-
-class CodedWeights:
-    def __init__(
-        self,
-        *,
-        rows: NDArray[Any],
-        row_scales: NDArray[np.float32],
-        feature_major: bool,
-        indptr: NDArray[np.int64],
-        ids: NDArray[Any],
-        values: NDArray[Any],
-        value_scales: NDArray[np.float32],
-        intercept: NDArray[np.float32],
-        n_features: int,
-    ) -> None: ...
-    def log_losses(
-        self, x: _Csr | None, phi: NDArray[np.float32], labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
-    def log_normalizers(
-        self, x: _Csr | None, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
-    ) -> NDArray[np.float64]: ...
-    def top_k(
-        self, x: _Csr | None, phi: NDArray[np.float32], k: int, n_threads: int, isa: str = "auto"
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-    def scores(
-        self, x: _Csr | None, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
-    ) -> NDArray[np.float32]: ...
 
 # bind_postings
 
@@ -788,24 +771,3 @@ def postings_trainer(
     shuffle: bool,
     isa: str,
 ) -> Trainer: ...
-
-class PostingWeights:
-    def __init__(
-        self,
-        *,
-        indptr: NDArray[np.int64],
-        classes: NDArray[np.int32],
-        values: NDArray[np.float32],
-        intercept: NDArray[np.float32],
-        rows: NDArray[np.float32],
-    ) -> None: ...
-    def log_losses(
-        self, x: _Csr, phi: NDArray[np.float32], labels: NDArray[np.int32], n_threads: int, isa: str = "auto"
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
-    def log_normalizers(
-        self, x: _Csr, phi: NDArray[np.float32], n_threads: int, isa: str = "auto"
-    ) -> NDArray[np.float64]: ...
-    def top_k(
-        self, x: _Csr, phi: NDArray[np.float32], k: int, n_threads: int, isa: str = "auto"
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-    def scores(self, x: _Csr, phi: NDArray[np.float32], n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...

@@ -6,7 +6,8 @@ import difflib
 import inspect
 import numbers
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -41,7 +42,7 @@ def set_named(self: BaseEstimator, **params: Any) -> Any:
     return BaseEstimator.set_params(self, **params)
 
 
-def _check_name(owner: Any, name: str, given: Mapping[str, Any]) -> None:
+def _check_name(owner: BaseEstimator, name: str, given: Mapping[str, Any]) -> None:
     """Raise ValueError unless `owner`, with what is given, has a parameter of this name."""
     own = owner.get_params(deep=False)
     first, nested, rest = name.partition("__")
@@ -57,7 +58,7 @@ def _check_name(owner: Any, name: str, given: Mapping[str, Any]) -> None:
             f"Invalid parameter {name!r}: {first} is {value!r}, a string; set {first} to an object that has the "
             f"parameter {rest!r}"
         )
-    if nested and hasattr(value, "get_params"):
+    if nested and isinstance(value, BaseEstimator):
         _check_name(value, rest, {})
 
 
@@ -79,6 +80,69 @@ def check_number(
         if np.isfinite(high):
             ends += f" and at most {high:g}"
         raise ValueError(f"{name} is {value!r}; it must be finite, {ends}")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One parameter of a part: its default, what it may be, and a sentence on it.
+
+    Attributes
+    ----------
+    name : str
+    default : object
+    sentence : str
+    kind : {"number", "integer", "choice", "flag", "index"}
+        "index" is checked by the part itself.
+    choices : tuple of str
+        Of a "choice".
+    beside : tuple
+        Values that are allowed beside those of its kind, such as "auto" and None.
+    low, high : float
+        Ends of the interval of a number; `open_low`: its lower end does not belong to it.
+    needs : str
+        The flags of the parts that have it, in words: a word that begins with a minus is a flag that they have not.
+    """
+
+    name: str
+    default: Any
+    sentence: str
+    kind: str = "number"
+    choices: tuple[str, ...] = ()
+    beside: tuple[Any, ...] = ()
+    low: float = -np.inf
+    high: float = np.inf
+    open_low: bool = False
+    needs: str = ""
+
+    def is_had_with(self, flags: Collection[str]) -> bool:
+        """Whether a part with these flags has the parameter."""
+        return all((word.removeprefix("-") in flags) != word.startswith("-") for word in self.needs.split())
+
+    def check(self, value: Any) -> None:
+        """Raise ValueError or TypeError unless `value` is allowed."""
+        if any(
+            value is other or (isinstance(other, str) and isinstance(value, str) and value == other)
+            for other in self.beside
+        ):
+            return
+        if self.kind == "flag":
+            check_flag(self.name, value)
+        elif self.kind == "choice":
+            check_choice(self.name, value, self.choices)
+        elif self.kind == "number" or self.kind == "integer":
+            if isinstance(value, str) and self.beside:
+                check_choice(self.name, value, [other for other in self.beside if isinstance(other, str)])
+            whole = self.kind == "integer"
+            check_number(self.name, value, low=self.low, high=self.high, open_low=self.open_low, integer=whole)
+
+    @property
+    def type(self) -> str:
+        """What it may be, in the words of a docstring."""
+        words = {"number": ["float"], "integer": ["int"], "flag": ["bool"], "index": ["str or index"], "choice": []}
+        named = [f'"{choice}"' for choice in self.choices]
+        beside = [f'"{other}"' if isinstance(other, str) else str(other) for other in self.beside]
+        listed = ["{" + ", ".join(named) + "}"] if named else []
+        return " or ".join([*listed, *words[self.kind], *beside])
 
 
 def seed_from(random_state: Any) -> int:
@@ -117,7 +181,7 @@ def outer_level() -> int:
     return level
 
 
-def validated_data(estimator: Any, X: Any, *y: Any, **rules: Any) -> Any:
+def validated_data(estimator: BaseEstimator, X: Any, *y: Any, **rules: Any) -> Any:
     """scikit-learn's `validate_data`; its look at all numbers is a sum, which need not be finite for huge ones."""
     with np.errstate(over="ignore", invalid="ignore"):
         return validate_data(estimator, X, *y, **rules)
@@ -184,3 +248,8 @@ def csr_parts(X: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32], ND
         np.ascontiguousarray(X.indices, dtype=np.int32),
         np.ascontiguousarray(X.data, dtype=np.float32),
     )
+
+
+def core_data(X: sp.csr_array | NDArray[np.float32]) -> Any:
+    """Return X as the functions of the core take it: `csr_parts` of a sparse matrix, an array as it is."""
+    return csr_parts(X) if isinstance(X, sp.csr_array) else X

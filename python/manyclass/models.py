@@ -6,12 +6,10 @@ infinities of both signs meet counts as 0, so that the probabilities of a finite
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from manyclass.parts import Part, Setting
-
-# What may be given as `model=` by name, for editors and type checkers; a test holds it to `MODELS`.
-ModelName = Literal["auto", "linear", "embedding", "sparse", "hybrid"]
+from manyclass.checks import Setting
+from manyclass.parts import Part
 
 
 class Model(Part):
@@ -131,6 +129,11 @@ class Hybrid(Model):
         super().__init__(min_count=min_count, prune=prune, activation=activation, repeats=repeats)
 
 
-MODELS: dict[str, type[Part]] = {"linear": Linear, "embedding": Embedding, "sparse": Sparse, "hybrid": Hybrid}
+MODELS: dict[str, type[Part]] = {kind.name: kind for kind in (Linear, Embedding, Sparse, Hybrid)}
+
+if TYPE_CHECKING:  # as `solvers.SolverName`
+    ModelName = str
+else:
+    ModelName = Literal["auto", *MODELS]
 
 __all__ = ["Embedding", "Hybrid", "Linear", "Sparse"]

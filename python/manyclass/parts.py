@@ -8,69 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
-from manyclass.checks import check_choice, check_flag, check_number, did_you_mean, set_named
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One parameter of a part: its default, what it may be, and a sentence on it.
-
-    Attributes
-    ----------
-    name : str
-    default : object
-    sentence : str
-    kind : {"number", "integer", "choice", "flag", "index"}
-        "index" is checked by the part itself.
-    choices : tuple of str
-        Of a "choice".
-    beside : tuple
-        Values that are allowed beside those of its kind, such as "auto" and None.
-    low, high : float
-        Ends of the interval of a number; `open_low`: its lower end does not belong to it.
-    """
-
-    name: str
-    default: Any
-    sentence: str
-    kind: str = "number"
-    choices: tuple[str, ...] = ()
-    beside: tuple[Any, ...] = ()
-    low: float = -np.inf
-    high: float = np.inf
-    open_low: bool = False
-
-    def check(self, value: Any) -> None:
-        """Raise ValueError or TypeError unless `value` is allowed."""
-        if any(
-            value is other or (isinstance(other, str) and isinstance(value, str) and value == other)
-            for other in self.beside
-        ):
-            return
-        if self.kind == "flag":
-            check_flag(self.name, value)
-        elif self.kind == "choice":
-            check_choice(self.name, value, self.choices)
-        elif self.kind == "number" or self.kind == "integer":
-            if isinstance(value, str) and self.beside:
-                check_choice(self.name, value, [other for other in self.beside if isinstance(other, str)])
-            whole = self.kind == "integer"
-            check_number(self.name, value, low=self.low, high=self.high, open_low=self.open_low, integer=whole)
-
-    @property
-    def type(self) -> str:
-        """What it may be, in the words of a docstring."""
-        words = {"number": ["float"], "integer": ["int"], "flag": ["bool"], "index": ["str or index"], "choice": []}
-        named = [f'"{choice}"' for choice in self.choices]
-        beside = [f'"{other}"' if isinstance(other, str) else str(other) for other in self.beside]
-        listed = ["{" + ", ".join(named) + "}"] if named else []
-        return " or ".join([*listed, *words[self.kind], *beside])
+from manyclass.checks import Setting, did_you_mean, set_named
 
 
 class Part(BaseEstimator):

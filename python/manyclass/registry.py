@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from manyclass import _core
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number that a part owns: its default, and the interval it must lie in."""
-
-    name: str
-    default: float
-    low: float
-    high: float
-    open_low: bool
-    sentence: str
+from manyclass.checks import Setting
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a part says of itself; see `_core.registry`."""
+    """What a part says of itself, beside its code in the core; `parameters` are the numbers that it owns."""
 
     kind: str
     name: str
@@ -31,18 +19,23 @@ class Facts:
     source: str
     biased: bool
     flags: frozenset[str]
-    parameters: tuple[Number, ...]
-
-
-def _facts(found: dict[str, Any]) -> Facts:
-    numbers = tuple(Number(**number) for number in found["parameters"])
-    return Facts(**{**found, "flags": frozenset(found["flags"]), "parameters": numbers})
+    parameters: tuple[Setting, ...]
 
 
 @cache
 def parts(kind: str) -> dict[str, Facts]:
     """The parts of a kind ("solver", "selection", "schedule", "noise", ...) by name, in the order of the core."""
-    return {facts.name: facts for facts in map(_facts, _core.registry()) if facts.kind == kind}
+    return {
+        found["name"]: Facts(
+            **{
+                **found,
+                "flags": frozenset(found["flags"]),
+                "parameters": tuple(Setting(**number) for number in found["parameters"]),
+            }
+        )
+        for found in _core.registry()
+        if found["kind"] == kind
+    }
 
 
 def names(kind: str, *flags: str, without: str = "") -> list[str]:

@@ -6,17 +6,14 @@ weights what it draws so that sums over the wrong classes are unbiased, but `Sea
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from manyclass.checks import check_choice
-from manyclass.parts import Part, Setting, class_name, part_class
-from manyclass.registry import Facts, parts
+from manyclass.checks import Setting, check_choice
+from manyclass.parts import Part, class_name, part_class
+from manyclass.registry import parts
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.solvers import number_setting
 
-# What may be given as `sampler=` by name, for editors and type checkers; a test holds it to the registry.
-SamplerName = Literal["auto", "block", "uniform", "all", "frequency", "frequency_block", "head_tail", "search"]
 MOST_HEAD = 64  # HeadTail::max_head in the core
 SEARCHES = ("mips", "decomposed", "messages")
 
@@ -112,15 +109,18 @@ def search_name(index: Any) -> str:
     return str(index)
 
 
-def _settings(facts: Facts) -> tuple[Setting, ...]:
-    return (*map(number_setting, facts.parameters), *(_HEADS if "heads" in facts.flags else ()))
-
-
 SAMPLERS: dict[str, type[Part]] = {
-    name: part_class(Sampler, name, _settings(facts), facts.sentence, __name__)
+    name: part_class(
+        Sampler, name, (*facts.parameters, *(_HEADS if "heads" in facts.flags else ())), facts.sentence, __name__
+    )
     for name, facts in parts("selection").items()
 }
 SAMPLERS["search"] = Search
+
+if TYPE_CHECKING:  # which names there are is known when the core is there; an error tells the nearest one
+    SamplerName = str
+else:
+    SamplerName = Literal["auto", *SAMPLERS]
 
 for _made in SAMPLERS.values():
     globals()[_made.__name__] = _made

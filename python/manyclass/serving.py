@@ -26,8 +26,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
-from manyclass.classifiers.approximate_index import build_index
-from manyclass.classifiers.base import state_of, with_state
+from manyclass.classifiers.base import (
+    LinearClassifier,
+    build_index,
+    has_probabilities,
+    state_of,
+    vectorizer_of,
+    with_state,
+)
 from manyclass.classifiers.exclusion import excluded
 from manyclass.datasets import l2_normalize
 from manyclass.training.state import Features
@@ -129,12 +135,12 @@ class Predictor:
         Whether rows are divided by their Euclidean norm, as they were in the fit.
     """
 
-    def __init__(self, model: Any, limits: Limits, k: int, *, normalize: bool = False) -> None:
+    def __init__(self, model: LinearClassifier, limits: Limits, k: int, *, normalize: bool = False) -> None:
         check_number("k", k, low=1, high=limits.max_k, integer=True)
         state = state_of(model)
         unnamed = Features(state.features.n, None)  # rows of requests have no names to compare with them
         self._model = with_state(copy.copy(model), replace(state, features=unnamed))
-        self._vectorizer: Any = getattr(model, "vectorizer_", None)
+        self._vectorizer: Any = vectorizer_of(model)
         self._normalize = normalize
         self._recall = 0.0  # 0: there is no index
         self._classes: NDArray[Any] = model.classes_
@@ -142,7 +148,7 @@ class Predictor:
         text = self._classes.dtype.kind in "OU"
         self._longest = max(map(len, self._classes.tolist())) if text else 0
         self.k, self.max_k = min(k, len(self._classes)), min(limits.max_k, len(self._classes))
-        self.has_probabilities = hasattr(model, "predict_proba")
+        self.has_probabilities = has_probabilities(model)
         # What a model computes once, at its first prediction, is computed before threads ask for it.
         empty = sp.csr_array(np.zeros((1, self._n_features), np.float32))
         self.predict(Query(empty if self._vectorizer is None else [""], 1, None, False, 1))
@@ -231,7 +237,8 @@ class Predictor:
         """Return the answer to a query as JSON, each row as `manyclass predict --output-format jsonl` writes it."""
         X: Any = self._vectorizer.transform(query.X) if isinstance(query.X, list) else query.X
         X = l2_normalize(sp.csr_array(X)) if self._normalize else X
-        k, how = (self.k, {"approximate": True, "recall": self._recall}) if query.approximate else (query.k, {})
+        how: dict[str, Any] = {"approximate": True, "recall": self._recall} if query.approximate else {}
+        k = self.k if query.approximate else query.k
         labels, scores = self._model.predict_top_k(X, k, **how, exclude=query.exclude)
         told = {"labels": (labels.astype(str) if labels.dtype.kind in "mM" else labels).tolist()}
         told |= {"scores": _rounded(scores)}

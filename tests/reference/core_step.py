@@ -12,12 +12,15 @@ from reference.steps import Answer, Point
 
 def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "auto") -> Answer:
     """(p, label, carried value, loss) of one step of the core; scores and alpha are rounded to float."""
-    p, label, carried, loss, _ = _core._step(
+    plan = core_plan(
         solver=solver,
         formulation="raman" if point.raman else "proposed",
         root=root,
         options={name: getattr(point, name) for name in own_parameters("solver", solver)},
         isa=isa,
+    )
+    p, label, carried, _, loss, _ = _core._step(
+        plan=plan,
         scores=point.scores.astype(np.float32),
         alpha=point.alpha.astype(np.float32),
         label_score=point.label_score,
@@ -36,24 +39,13 @@ def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "au
 def core_plan(**settings: object) -> _core.Plan:
     """A plan of training with some settings, the others plain: one thread, visit by visit."""
     plain: dict[str, object] = {
-        "formulation": "proposed",
         "selection": "block",
-        "root": "newton",
-        "partition": "fixed",
         "n_negatives": 1,
         "options": {},
         "seed": 0,
         "n_threads": 1,
         "batch": 1,
-        "mean_of_batch": False,
-        "share_classes": False,
-        "hogwild": False,
         "shuffle": True,
-        "ridge": 0.0,
-        "u_max": np.inf,
-        "max_norm": np.inf,
-        "decay": 1.0,
-        "decay_every": 0,
         "isa": "auto",
     }
     return _core.Plan(**(plain | settings))

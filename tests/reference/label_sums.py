@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from reference.label_training import LabelTwin, Seen
+from reference.steps import RULES
 
 Floats = NDArray[np.float64]
 TINY = 1e-40  # the imaginary step: slopes of analytic functions without a difference
@@ -42,20 +44,6 @@ def slopes(f: Callable[[NDArray[np.complex128]], complex], at: Floats) -> Floats
     return np.array([f(at + 1j * TINY * e).imag / TINY for e in np.eye(len(at))])
 
 
-def moved_by_rule(
-    rule: str, numbers: dict[str, float], carried: float, log_a: float, log_bound: float, eta_u: float, visits: int
-) -> float:
-    """The number at which the gradient is taken, all on the scale of u (or n)."""
-    if rule == "umax":
-        return log_bound if carried < log_bound - numbers["delta"] else carried
-    if rule == "scent":
-        return float(np.log1p(eta_u * np.exp(log_a)) - np.log(eta_u + np.exp(-carried)))
-    if rule in ("ema", "augment_reduce", "scgd"):
-        gain = numbers["gain"] * (1 + visits) ** -numbers.get("gain_power", 0.0)
-        return float(np.log((1 - gain) * np.exp(carried) + gain * np.exp(log_a)))
-    return carried
-
-
 @dataclass
 class Rule:
     """A solver of labels with its settings."""
@@ -78,7 +66,8 @@ class Rule:
             r = np.mean(labels)
             log_a = logsumexp(np.append(labels, wrong) - r, b=np.append(np.ones(len(labels)), alpha))
             bound = logsumexp(np.append(labels, wrong[counts]) - r)
-        at = moved_by_rule(self.name, self.numbers, carried - offset, log_a, bound, eta_u, visits) + offset
+        rule, numbers = RULES[self.name], SimpleNamespace(**self.numbers, eta_u=eta_u, visits=visits)
+        at = rule.after(numbers, carried - offset, log_a, bound) + offset
 
         def f(x: NDArray[np.complex128]) -> complex:
             n = len(labels)
@@ -86,8 +75,7 @@ class Rule:
 
         x = np.concatenate([[at], labels, wrong])
         g = slopes(f, x)
-        moves = self.name in ("sgd", "umax")
-        return g[1:], at - eta_u * g[0] * moves, float(f(x).real)
+        return g[1:], at - eta_u * g[0] * rule.steps, float(f(x).real)
 
 
 @dataclass

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp, wrightomega
 
 Floats = NDArray[np.float64]
+Numbers = Any  # what has the numbers of a rule, eta_u and visits: a Point, or those of a row with several labels
 
 
 @dataclass
@@ -78,17 +81,6 @@ def _explicit(point: Point, u: float) -> Answer:
     label = 1 - np.exp(-u) if point.raman else terms.sum()
     carried = u + point.label_score if point.raman else u
     return point.eta * terms, point.eta * label, carried - point.eta_u * slope_u, point.log_a
-
-
-def sgd(point: Point) -> Answer:
-    """Plain SGD."""
-    return _explicit(point, point.carried - point.label_score if point.raman else point.carried)
-
-
-def umax(point: Point) -> Answer:
-    """SGD with u raised to its bound first where it is more than delta below."""
-    u = point.carried - point.label_score if point.raman else point.carried
-    return _explicit(point, point.bound if u < point.bound - point.delta else u)
 
 
 def exact(point: Point) -> Answer:
@@ -165,7 +157,7 @@ def bregman(point: Point) -> Answer:
     p = np.zeros_like(point.scores)
     seen, x_sqs, a = point.counts, point.row_x_sq, point.eta_u
     if point.x_sq == 0:
-        return p, 0.0, _scent(point, point.carried), point.log_a
+        return p, 0.0, _scent(point.eta_u, point.carried, point.log_a), point.log_a
     base = np.log(point.eta * point.alpha[seen] * x_sqs) + point.scores[seen] - point.label_score
 
     def sum_at(u: float) -> float:
@@ -180,40 +172,45 @@ def bregman(point: Point) -> Answer:
     return p, p.sum(), u, point.log_a
 
 
+def _scent(eta_u: float, u: float, log_a: float) -> float:
+    """e^u becomes (1 + a A) / (a + e^-u)."""
+    return float(np.log((1 + eta_u * np.exp(log_a)) / (eta_u + np.exp(-u))))
+
+
 def _averaged(u: float, log_a: float, gain: float) -> float:
+    """e^u becomes the mean of itself and the sampled sum."""
     return float(np.log((1 - gain) * np.exp(u) + gain * np.exp(log_a)))
 
 
-def _scent(point: Point, u: float) -> float:
-    return float(np.log((1 + point.eta_u * np.exp(point.log_a)) / (point.eta_u + np.exp(-u))))
-
-
-def _weighted(point: Point, u_after: Callable[[Point, float], float]) -> Answer:
-    """The double sum's gradient in W at a u that is not moved by its own."""
-    before = point.carried - point.label_score if point.raman else point.carried
-    u = u_after(point, before)
-    p, label, _, loss = _explicit(point, u)
-    return p, label, u + point.label_score if point.raman else u, loss
-
-
-def ema(point: Point) -> Answer:
-    """e^u becomes the mean of itself and the sampled sum with a constant weight."""
-    return _weighted(point, lambda point, u: _averaged(u, point.log_a, point.gain))
-
-
-def augment_reduce(point: Point) -> Answer:
+def _average_by_visits(point: Numbers, u: float, log_a: float, bound: float) -> float:
     """With the weight gain t^-power at visit t."""
-    return _weighted(
-        point, lambda point, u: _averaged(u, point.log_a, point.gain * (1 + point.visits) ** -point.gain_power)
-    )
+    return _averaged(u, log_a, point.gain * (1 + point.visits) ** -point.gain_power)
 
 
-scgd = augment_reduce  # with another power
+@dataclass(frozen=True)
+class RuleForU:
+    """How u moves in the double sum: after(numbers, u, log A, a bound from below on log A) is the u at which the
+    gradient is taken; `steps` says whether u then moves by its own gradient."""
+
+    after: Callable[[Numbers, float, float, float], float]
+    steps: bool = False
 
 
-def scent(point: Point) -> Answer:
-    """e^u becomes (1 + a A) / (a + e^-u)."""
-    return _weighted(point, _scent)
+RULES = {
+    "umax": RuleForU(lambda point, u, log_a, bound: bound if u < bound - point.delta else u, steps=True),
+    "sgd": RuleForU(lambda point, u, log_a, bound: u, steps=True),
+    "ema": RuleForU(lambda point, u, log_a, bound: _averaged(u, log_a, point.gain)),
+    "augment_reduce": RuleForU(_average_by_visits),
+    "scgd": RuleForU(_average_by_visits),  # with another power
+    "scent": RuleForU(lambda point, u, log_a, bound: _scent(point.eta_u, u, log_a)),
+}
+
+
+def _by_rule(rule: RuleForU, point: Point) -> Answer:
+    """The double sum's gradient in W, and in u where the rule takes it."""
+    u = rule.after(point, point.carried - point.label_score * point.raman, point.log_a, point.bound)
+    p, label, moved, loss = _explicit(point, u)
+    return p, label, moved if rule.steps else u + point.label_score * point.raman, loss
 
 
 def softplus(point: Point) -> Answer:
@@ -274,15 +271,10 @@ def bouchard(point: Point) -> Answer:
 
 
 STEPS: dict[str, Callable[[Point], Answer]] = {
+    **{name: partial(_by_rule, rule) for name, rule in RULES.items()},
     "implicit": implicit,
-    "umax": umax,
-    "sgd": sgd,
     "exact": exact,
     "css": exact,
-    "ema": ema,
-    "augment_reduce": augment_reduce,
-    "scgd": scgd,
-    "scent": scent,
     "softplus": softplus,
     "bregman": bregman,
     "ove": ove,
@@ -294,7 +286,7 @@ STEPS: dict[str, Callable[[Point], Answer]] = {
 
 IMPLICIT = {"implicit", "bregman"}  # proximal steps: with a ridge they see the scores that shrinking leaves
 WITH_LABEL = {"is", "nce"}  # their draws are from all classes
-RAMAN = ["implicit", "umax", "sgd", "ema", "augment_reduce", "scgd", "scent"]  # solvers that know both forms
+RAMAN = ["implicit", *RULES]  # solvers that know both forms
 
 
 def log1pexp(t):
@@ -307,8 +299,9 @@ def sampled_sum(p, z, z_y):
     return 1 + np.sum(p.alpha * np.exp(z - z_y))
 
 
-def double_sum(p, z, z_y, u):
-    """u + e^-u A."""
+def double_sum(rule, p, z, z_y, u):
+    """u + e^-u A at the u that the rule gives."""
+    u = rule.after(p, p.carried, p.log_a, p.bound)
     return u + np.exp(-u) * sampled_sum(p, z, z_y)
 
 
@@ -322,12 +315,7 @@ def bouchards_bound(p, z, z_y, a):
 OBJECTIVES = {
     "css": lambda p, z, z_y, u: np.log(sampled_sum(p, z, z_y)),
     "exact": lambda p, z, z_y, u: np.log(sampled_sum(p, z, z_y)),
-    "sgd": lambda p, z, z_y, u: double_sum(p, z, z_y, p.carried),
-    "umax": lambda p, z, z_y, u: double_sum(p, z, z_y, p.carried if p.carried >= p.bound - p.delta else p.bound),
-    "ema": double_sum,
-    "augment_reduce": double_sum,
-    "scgd": double_sum,
-    "scent": double_sum,
+    **{name: partial(double_sum, rule) for name, rule in RULES.items()},
     "softplus": lambda p, z, z_y, u: (
         p.carried
         + log1pexp(np.log(p.rho) - p.carried) / p.rho

@@ -62,6 +62,8 @@ struct Facts {
 // The words that `flags` may have.
 namespace flag {
 inline constexpr std::string_view u = "u";                        // carries a number for each point
+inline constexpr std::string_view overwrites_u = "overwrites_u";  // its first visit leaves nothing of that number
+inline constexpr std::string_view log_q = "log_q";                // may leave out the weights of drawn classes
 inline constexpr std::string_view u_step = "u_step";              // moves that number by a step size of its own
 inline constexpr std::string_view formulations = "formulations";  // exists in Raman et al.'s form too
 inline constexpr std::string_view implicit = "implicit";          // makes a proximal step
@@ -80,6 +82,11 @@ template <class... Part>
 struct Parts {
   static constexpr std::array<Facts, sizeof...(Part)> facts{Part::facts...};
 };
+
+template <class... Some, class... Others>
+constexpr Parts<Some..., Others...> operator+(Parts<Some...>, Parts<Others...>) {
+  return {};
+}
 
 template <class Variant>
 struct AlternativesOf;

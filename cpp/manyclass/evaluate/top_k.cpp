@@ -94,6 +94,13 @@ template void top_k(const CsrView&, const PostingsModel&, Index, int, Isa, std::
 template void top_k(const PairedView&, const PairedModel&, Index, int, Isa, std::span<Index>, std::span<float>);
 template void top_wrong(const CsrView&, std::span<const Index>, const SparseModel&, int, Isa, std::span<Index>);
 template void top_wrong(const DenseView&, std::span<const Index>, const DenseModel&, int, Isa, std::span<Index>);
+template void top_wrong(const CsrView&, std::span<const Index>, const PostingsModel&, int, Isa, std::span<Index>);
+template void top_wrong(const PairedView&, std::span<const Index>, const PairedModel&, int, Isa, std::span<Index>);
+template void top_wrong(const CsrView&, std::span<const Index>, const CodedModel<CsrView>&, int, Isa, std::span<Index>);
+template void top_wrong(const DenseView&, std::span<const Index>, const CodedModel<DenseView>&, int, Isa,
+                        std::span<Index>);
+template void top_wrong(const PairedView&, std::span<const Index>, const CodedModel<PairedView>&, int, Isa,
+                        std::span<Index>);
 template void all_scores(const CsrView&, const SparseModel&, int, Isa, std::span<float>);
 template void all_scores(const DenseView&, const DenseModel&, int, Isa, std::span<float>);
 template void all_scores(const CsrView&, const PostingsModel&, int, Isa, std::span<float>);

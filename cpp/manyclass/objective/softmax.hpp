@@ -15,6 +15,7 @@ struct Softmax {
       .sentence = "The softmax with its sum over wrong classes sampled inside the logarithm.",
       .source = "Botev, Zheng & Barber 2017, complementary sum sampling",
       .biased = true,
+      .flags = {flag::log_q},
   };
 
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {

@@ -96,7 +96,7 @@ struct NaturalAverage : MovingAverage {
       .name = "augment_reduce",
       .sentence = "Explicit steps in W at a u moved by natural gradients, with the gain (1 + t)^-0.9 at visit t.",
       .source = "Ruiz et al., ICML 2018, section 3.1",
-      .flags = {flag::u, flag::formulations},
+      .flags = {flag::u, flag::overwrites_u, flag::formulations},
       .parameters = {natural_gain, natural_power},
   };
 };
@@ -110,7 +110,7 @@ struct CompositionAverage : MovingAverage {
       .sentence =
           "Stochastic composition: explicit steps in W, the sampled sum averaged with a gain that falls slower.",
       .source = "Wang, Fang & Liu, Mathematical Programming 2017",
-      .flags = {flag::u, flag::formulations},
+      .flags = {flag::u, flag::overwrites_u, flag::formulations},
       .parameters = {natural_gain,
                      {"gain_power", 2.0 / 3, 0, unbounded, false,
                       "The gain of visit t = 1, 2, ... is gain * t**-gain_power; slower than the steps of W fall."}},

@@ -11,12 +11,11 @@ namespace manyclass {
 namespace {
 
 // What a source draws by; see sampled_source.
-AnySelect label_selection(const SourceChoice& choice, const LabelProblem& problem) {
+AnySelect label_selection(const SourceChoice& choice, const LabelProblem& problem, bool share) {
   const Facts& facts = selection_facts[place_of("selection", choice.selection, selection_facts)];
   if (facts.has(flag::heads)) throw std::invalid_argument("selection '" + choice.selection + "' has no heads here");
   check_options(choice.options, {&facts, 1}, "selection '" + choice.selection + "'");
-  SelectArguments arguments{static_cast<Index>(problem.classes.size()), choice.n_negatives, problem.labels.ids,
-                            choice.share};
+  SelectArguments arguments{static_cast<Index>(problem.classes.size()), choice.n_negatives, problem.labels.ids, share};
   arguments.options = choice.options;
   arguments.counts = problem.counts;
   return select_named(choice.selection, arguments);
@@ -35,8 +34,34 @@ SearchOptions search_options(const SourceChoice& choice, const LabelProblem& pro
 template <class AnyIndex>
 AnyIndex& index_of(const SourceChoice& choice) {
   AnyIndex* const* index = std::get_if<AnyIndex*>(&choice.index);
-  if (index == nullptr) throw std::invalid_argument("source '" + choice.name + "' needs an index of its kind");
+  if (index == nullptr) throw std::invalid_argument("source '" + choice.source + "' needs an index of its kind");
   return **index;
+}
+
+std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const LabelProblem& problem,
+                                          const SourceSettings& settings, bool share) {
+  const std::string& name = choice.source;
+  if (settings.step != nullptr) {
+    if (problem.local.empty()) throw std::invalid_argument("steps of the double sum need a number for each point");
+    if (name != "exact" && name != "sampled") {
+      throw std::invalid_argument("source is '" + name + "'; steps of the double sum need 'exact' or 'sampled'");
+    }
+  }
+  if (name == "exact") return all_classes_source(settings);
+  if (name == "sampled") {
+    return sampled_source(settings, label_selection(choice, problem, share), choice.log_alpha, share);
+  }
+  if (name == "mips") {
+    auto& index = index_of<ClusterIndex>(choice);
+    return searched_source(settings, index, search_options(choice, problem, index));
+  }
+  if (name == "decomposed" || name == "messages") {
+    auto& index = index_of<DecomposedIndex>(choice);
+    const auto messages = name == "messages" ? std::optional(choice.messages) : std::nullopt;
+    return decomposed_source(settings, index, search_options(choice, problem, index), messages);
+  }
+  place_of("source", name, class_source_facts);  // throws, as it is none of these
+  return nullptr;
 }
 
 }  // namespace
@@ -64,30 +89,15 @@ void check(const LabelProblem& problem) {
   }
 }
 
-std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const LabelProblem& problem,
-                                          const SourceSettings& settings) {
-  const std::string& name = choice.name;
-  if (settings.step != nullptr) {
-    if (problem.local.empty()) throw std::invalid_argument("steps of the double sum need a number for each point");
-    if (name != "exact" && name != "sampled") {
-      throw std::invalid_argument("source is '" + name + "'; steps of the double sum need 'exact' or 'sampled'");
-    }
+std::unique_ptr<Trainer> label_trainer(const LabelProblem& problem, const LabelPlan& plan) {
+  const Settings& loop = plan.settings;
+  SourceSettings settings{problem.classes, problem.map.n_columns(), label_loss(plan.loss, plan.smoothing),
+                          plan.implicit,   loop.n_threads,          loop.isa};
+  if (!plan.step.rule.empty()) {
+    settings.step = label_step(plan.step);
+    settings.local_step = plan.local_step;
   }
-  if (name == "exact") return all_classes_source(settings);
-  if (name == "sampled") {
-    return sampled_source(settings, label_selection(choice, problem), choice.log_alpha, choice.share);
-  }
-  if (name == "mips") {
-    auto& index = index_of<ClusterIndex>(choice);
-    return searched_source(settings, index, search_options(choice, problem, index));
-  }
-  if (name == "decomposed" || name == "messages") {
-    auto& index = index_of<DecomposedIndex>(choice);
-    const auto messages = name == "messages" ? std::optional(choice.messages) : std::nullopt;
-    return decomposed_source(settings, index, search_options(choice, problem, index), messages);
-  }
-  place_of("source", name, class_source_facts);  // throws, as it is none of these
-  return nullptr;
+  return label_trainer(problem, class_source(plan.source, problem, settings, loop.share_classes), loop);
 }
 
 }  // namespace manyclass

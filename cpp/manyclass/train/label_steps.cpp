@@ -7,15 +7,22 @@
 #include "manyclass/objective/decoupled_sum.hpp"
 #include "manyclass/objective/double_sum.hpp"
 #include "manyclass/objective/pick_all_sum.hpp"
-#include "manyclass/step/implicit.hpp"
 #include "manyclass/step/implicit_pick_all.hpp"
+#include "manyclass/train/solvers.hpp"
 
 namespace manyclass {
 
 namespace {
 
-// In the order of the list in plan.cpp.
-using Rules = Parts<Implicit, UMax, Vanilla, ConstantAverage, NaturalAverage, CompositionAverage, Scent>;
+template <class Part>
+inline constexpr bool steps_by_labels = RuleForU<Part> || std::is_same_v<Part, Implicit>;
+
+template <class... Part>
+auto rules_among(Parts<Part...>) {
+  return (Parts<>{} + ... + std::conditional_t<steps_by_labels<Part>, Parts<Part>, Parts<>>{});
+}
+
+using Rules = decltype(rules_among(Solvers{}));
 
 template <StepOfLabels Kind>
 std::shared_ptr<const LabelStep> made(Kind step) {
@@ -36,13 +43,13 @@ std::shared_ptr<const LabelStep> label_step(const LabelStepChoice& choice) {
   if (decoupled && raman) refuse("formulation", choice.formulation, "reduction 'decoupled'");
   return with_part<std::shared_ptr<const LabelStep>>(
       Rules{}, "solver", choice.rule, [&]<class Part>() -> std::shared_ptr<const LabelStep> {
-        check_options(choice.options, {&Part::facts, 1}, "solver '" + choice.rule + "'");
+        check_options(choice.rule_options, {&Part::facts, 1}, "solver '" + choice.rule + "'");
         if constexpr (std::is_same_v<Part, Implicit>) {
           if (decoupled) refuse("reduction", choice.reduction, "solver 'implicit'");
           if (raman) refuse("formulation", choice.formulation, "several labels and solver 'implicit'");
           return made(ImplicitPickAll{normalized});
         } else {
-          const auto rule = part_with<Part>(choice.options);
+          const auto rule = part_with<Part>(choice.rule_options);
           if (decoupled) return made(DecoupledSum<Part>{rule});
           return made(PickAllSum<Part>{raman ? 1.0 : 0.0, normalized, rule});
         }

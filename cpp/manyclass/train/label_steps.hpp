@@ -30,7 +30,7 @@ struct LabelStepChoice {
   std::string rule;  // a solver of those below
   std::string reduction = "pick_all";
   std::string formulation = "proposed";
-  Options options{};  // the rule's own numbers
+  Options rule_options{};  // the rule's own numbers
 };
 
 // Throws std::invalid_argument for names that are not listed and combinations that do not exist.

@@ -12,6 +12,7 @@
 
 #include "manyclass/model/feature_map.hpp"
 #include "manyclass/train/class_source.hpp"
+#include "manyclass/train/label_steps.hpp"
 #include "manyclass/train/trainer.hpp"
 
 namespace manyclass {
@@ -31,19 +32,27 @@ void check(const LabelProblem& problem);
 // Where a point's classes come from, by name: "exact", "sampled", "mips" (by a ClusterIndex), "decomposed" or "messages"
 // (by a DecomposedIndex).
 struct SourceChoice {
-  std::string name = "exact";
+  std::string source = "exact";
   std::string selection = "uniform";  // what "sampled" draws by
   Index n_negatives = 1;
   Options options{};       // the selection's own numbers
   bool log_alpha = false;  // the log of a class's weight is added to its score
-  bool share = false;      // the points of a batch have one sample in common
   std::variant<std::monostate, ClusterIndex*, DecomposedIndex*> index{};
   Index budget = 1, n_probe = 1;
   MessageOptions messages{};  // of "messages"
 };
 
-std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const LabelProblem& problem,
-                                          const SourceSettings& settings);
+struct LabelPlan {
+  std::string loss = "cross_entropy";
+  double smoothing = 0;   // of the margin
+  bool implicit = false;  // the margin's proximal step instead of its gradient
+  SourceChoice source{};
+  LabelStepChoice step{};  // where it has a rule: the double sum instead of the loss,
+  double local_step = 1;   // and the step size for what points carry, in units of eta
+  Settings settings{};
+};
+
+std::unique_ptr<Trainer> label_trainer(const LabelProblem& problem, const LabelPlan& plan);
 
 // Of the settings, the seed, the threads, the batch (steps of a batch are added), whether visits are shuffled and
 // classes shared, and the instruction set have an effect.

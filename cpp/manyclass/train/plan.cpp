@@ -1,4 +1,4 @@
-// The list of solvers and the single run-time dispatch.
+// The single run-time dispatch: from the names of a plan to the types of its parts.
 #include "manyclass/train/plan.hpp"
 
 #include <array>
@@ -8,44 +8,18 @@
 #include <utility>
 
 #include "manyclass/objective/augment_reduce.hpp"
-#include "manyclass/objective/bouchard.hpp"
 #include "manyclass/objective/double_sum.hpp"
-#include "manyclass/objective/importance.hpp"
-#include "manyclass/objective/nce.hpp"
-#include "manyclass/objective/one_vs_each.hpp"
-#include "manyclass/objective/softmax.hpp"
-#include "manyclass/objective/softplus.hpp"
-#include "manyclass/objective/u_rules.hpp"
 #include "manyclass/step/augment_reduce.hpp"
-#include "manyclass/step/implicit.hpp"
 #include "manyclass/step/sgd.hpp"
 #include "manyclass/train/batch_prox.hpp"
 #include "manyclass/train/points.hpp"
+#include "manyclass/train/solvers.hpp"
 
 namespace manyclass {
 
 namespace {
 
 using AnyStep = std::unique_ptr<const PointStep>;
-
-// Objectives, rules for u in the double sum, and steps with a maker of their own.
-using Solvers = Parts<Implicit,            //
-                      UMax,                //
-                      Vanilla,             //
-                      ExactSoftmax,        //
-                      Softmax,             //
-                      ConstantAverage,     //
-                      NaturalAverage,      //
-                      CompositionAverage,  //
-                      Scent,               //
-                      Softplus,            //
-                      ImplicitBregman,     //
-                      OneVsEach,           //
-                      NoiseContrastive,    //
-                      NegativeSampling,    //
-                      Importance,          //
-                      Bouchard,            //
-                      MinibatchProx>;
 
 template <class Part>
 concept MakesSteps = requires(Formulation form, RootFinder root) {

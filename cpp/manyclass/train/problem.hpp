@@ -26,22 +26,21 @@ inline void check_ids(const char* what, std::span<const Index> ids, Index lowest
 }
 
 // A family of q by the name of its standard member, with the moments of its rule.
-inline std::shared_ptr<const LocalFamily> local_family(const std::string& name, std::span<const double> nodes,
-                                                       std::span<const double> weights, double entropy,
-                                                       double largest_scale) {
+inline LocalFamily local_family(const std::string& name, std::span<const double> nodes, std::span<const double> weights,
+                                double entropy, double largest_scale) {
   check_size("weights", weights.size(), nodes.size());
   double mean = 0, square = 0;
   for (std::size_t j = 0; j < nodes.size(); ++j) {
     mean += weights[j] * nodes[j];
     square += weights[j] * nodes[j] * nodes[j];
   }
-  return std::make_shared<const LocalFamily>(LocalFamily{{nodes.begin(), nodes.end()},
-                                                         {weights.begin(), weights.end()},
-                                                         mean,
-                                                         square - mean * mean,
-                                                         entropy,
-                                                         largest_scale,
-                                                         local_draw_named(name)});
+  return {{nodes.begin(), nodes.end()},
+          {weights.begin(), weights.end()},
+          mean,
+          square - mean * mean,
+          entropy,
+          largest_scale,
+          local_draw_named(name)};
 }
 
 // Everything but the weights, whose shape is their storage's. `n_heads` rows of heads are the plan's.

@@ -45,7 +45,7 @@ struct SkipGramChoice {
   Index n_negatives = 5;
   double power = 0.75;  // of how often a word occurs, for draws
   bool share = false;
-  double delta = 1, u_gain = 0.5;  // see Plan
+  Options options{};  // the solver's own numbers
 };
 
 // `counts` are those of the words. Throws std::invalid_argument where the parts do not fit each other.

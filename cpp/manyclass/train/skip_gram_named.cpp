@@ -33,20 +33,20 @@ std::unique_ptr<Trainer> skip_gram_trainer(const SkipGramProblem& problem, const
   check_rows(problem.input, n_words, "input");
   check_rows(problem.output, tree ? n_words - 1 : n_words, "output");
   if (problem.input.width() != problem.output.width()) throw std::invalid_argument("the tables differ in width");
+  const bool negatives = choice.solver == "negative_sampling";
+  if (tree || negatives) check_options(choice.options, {}, "solver '" + choice.solver + "'");
   if (tree) return hierarchical_trainer(problem, settings, huffman_tree(counts));
   const AliasTable noise = noise_of(counts, choice.power);
-  if (choice.solver == "negative_sampling") {
+  if (negatives) {
     return negative_sampling_trainer(problem, settings, noise, choice.n_negatives, choice.share);
   }
   Plan plan;
   plan.solver = choice.solver;
   plan.formulation = "raman";
+  plan.options = choice.options;
   const std::span<const Facts> solvers = solver_facts();
   const Facts& solver = solvers[place_of("solver", choice.solver, solvers)];
-  const Options given{{"delta", choice.delta}, {"gain", choice.u_gain}};
-  for (const Parameter& parameter : solver.parameters) {
-    if (const auto value = given.find(parameter.name); value != given.end()) plan.options.insert(*value);
-  }
+  check_options(choice.options, {&solver, 1}, "solver '" + choice.solver + "'");
   const bool with_label = solver.has(flag::draws_label);  // noise does not know the label
   const Frequency select{std::make_shared<const AliasTable>(noise), choice.n_negatives, with_label};
   return sampled_trainer(problem, settings, select, step_named(plan), carried);

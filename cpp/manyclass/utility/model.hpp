@@ -1,27 +1,18 @@
-// A linear model's choice probabilities under any noise: log-loss and rank of the label, the k most probable classes,
-// and chosen rows in full. Never an N x K array but where it is the answer.
+// The choice probabilities of a model under any noise, from all of its scores.
 #pragma once
 
 #include <span>
 
-#include "manyclass/evaluate/tiles.hpp"
-#include "manyclass/utility/probabilities.hpp"
+#include "manyclass/evaluate/weights.hpp"
+#include "manyclass/math/noise.hpp"
 
 namespace manyclass {
 
-// losses[i] = -log p(y_i) in nats; ranks as in log_loss.hpp.
-template <class Data, class Rows>
-void utility_log_losses(const NoiseKind& noise, const Data& x, std::span<const Index> labels, const Model<Rows>& model,
-                        int n_threads, Isa isa, std::span<double> losses, std::span<Index> ranks);
-
-// As top_k.hpp: p_k grows with z_k, so the k largest scores are the k most probable classes.
-template <class Data, class Rows>
-void utility_top_k(const NoiseKind& noise, const Data& x, const Model<Rows>& model, Index k, int n_threads, Isa isa,
-                   std::span<Index> classes, std::span<float> log_probabilities);
-
-// Row i of `out` (N x K): p, or log p.
-template <class Data, class Rows>
-void utility_all(const NoiseKind& noise, const Data& x, const Model<Rows>& model, bool log, int n_threads, Isa isa,
-                 std::span<double> out);
+// Row i of `out`: log p of row i of `classes`, both of `width` columns; no classes: of all. Scores are taken less the
+// largest of a point, and what is 2^20 below it as that: beside a huge score the noise, over which probabilities are
+// integrals, would be rounded away. Never an N x K array but where it is the answer.
+void utility_log_probabilities(const NoiseKind& noise, const Weights& weights, const AnyPoints& points,
+                               std::span<const Index> classes, std::size_t width, const Asked& asked,
+                               std::span<double> out);
 
 }  // namespace manyclass

@@ -10,8 +10,8 @@ import math
 
 from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
-from manyclass.model.weights import LINE
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
+from manyclass.weights.arrays import LINE
 
 LAST_CACHE = 32.0  # megabytes
 # Evaluations of a fit from the weights of the ridge before, in the mean over ridges: 5 to 16 on nine generated sets.

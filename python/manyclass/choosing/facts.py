@@ -10,9 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass.choosing import figures
-from manyclass.model.postings import as_csr
-from manyclass.model.weights import Matrix, row_norms_sq
 from manyclass.training.plan import Labels
+from manyclass.weights.arrays import Matrix, as_csr, row_norms_sq
 
 TINY = float(np.finfo(np.float32).tiny)
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, Sample, Trials, whole_classes
-from manyclass.model.weights import Ids
 from manyclass.parts import Parameters
 from manyclass.training.plan import AnyPlan, HybridPlan
 from manyclass.training.state import Points
 from manyclass.training.validation import fork
+from manyclass.weights.arrays import Ids
 
 # Two draws, since each has few held-out rows, whose losses are averaged together. They are not carried on to more rows,
 # for differences have no steady trend: that of embeddings on toys-next is 0.22, -0.04, and 0.12 with all rows.

@@ -10,10 +10,10 @@ from manyclass.choosing.plans import full_plan, hybrid_plan, pairs_plan, points_
 from manyclass.choosing.ridge_trials import cross_validated_ridge
 from manyclass.choosing.rules import Choice, rival
 from manyclass.choosing.trials import LossOfFit, Planned, Trials, TriedRates, best_rate, best_rate_of_pairs, best_ridge
-from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.training.plan import FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
 from manyclass.training.state import Points
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 
 def plan_points(

@@ -19,12 +19,12 @@ from manyclass.choosing.choice import Chosen, Taking, told
 from manyclass.choosing.rules import Choice, ranks
 from manyclass.choosing.trials import Planned, with_rate_of_pairs
 from manyclass.models import MODELS
-from manyclass.parts import Given, Part, resolve_part
+from manyclass.parts import Given, Part, part_name, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
 from manyclass.solvers import LABEL_SOLVERS, SOLVERS
 from manyclass.training.local_family import LocalFamily
-from manyclass.training.passes import Schedule
+from manyclass.training.pairs import OFFSET, ROUNDING
 from manyclass.training.plan import (
     BatchesPlan,
     DoubleSum,
@@ -32,9 +32,9 @@ from manyclass.training.plan import (
     HybridPlan,
     PointsPlan,
     PostingsPlan,
+    Schedule,
     Utility,
 )
-from manyclass.training.postings import OFFSET, ROUNDING
 
 # The core's names of the losses of several labels that a solver's `reduction` names.
 REDUCTIONS = {
@@ -95,11 +95,11 @@ def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: A
     check_number(name, value, **rule)
 
 
-def scales_features(solver: Any, model: Any) -> bool:
+def scales_features(solver: str | Part, model: str | Part) -> bool:
     """Whether an estimator with these two parameters, parts or names, trains on scaled features of a linear model."""
-    scaling = getattr(model, "scaling", "auto")
-    linear = getattr(model, "name", model) in ("auto", "linear")
-    return linear and (scaling == "standard" or (scaling == "auto" and isinstance(solver, str) and solver == "auto"))
+    scaling = "auto" if isinstance(model, str) else model.get_params().get("scaling", "auto")
+    linear = part_name(model) in ("auto", "linear")
+    return linear and (scaling == "standard" or (scaling == "auto" and solver == "auto"))
 
 
 def linear_model(chosen: Chosen) -> Part:

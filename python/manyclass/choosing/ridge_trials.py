@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import Trials, quietly
-from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
 from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.plan import FullBatchPlan
 from manyclass.training.probe import standard_error
 from manyclass.training.progress import progress_bar
 from manyclass.training.validation import fork
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import some_of
+from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of the optimum by much less than ridges do
 
@@ -57,7 +59,7 @@ def cross_validated_ridge(
     parts = [(kept, out) for kept, out in parts if len(out)]
     data = [(x[kept], labels[kept], x[out], labels[out], some_of(weights, kept)) for kept, out in parts]
     r = None if weights is None or not parts else weights[np.concatenate([out for _, out in parts])]
-    starts: list[LinearWeights | None] = [None] * len(data)
+    starts: list[Weights | None] = [None] * len(data)
     prior = figures.PRIOR / len(labels)
     tried: dict[float, float] = {}
     losses: dict[float, Doubles] = {}

@@ -23,16 +23,17 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import _core
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
-from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.parts import Parameters
 from manyclass.training.blend import decoupled_loss
-from manyclass.training.passes import Schedule, warn_user
-from manyclass.training.plan import AnyPlan, PointsPlan, PostingsPlan, Watch
+from manyclass.training.pairs import OFFSET, fit_pairs
+from manyclass.training.passes import warn_user
+from manyclass.training.plan import AnyPlan, PointsPlan, PostingsPlan, Schedule
 from manyclass.training.points import fit_points
-from manyclass.training.postings import OFFSET, fit_postings
 from manyclass.training.state import Points
 from manyclass.training.validation import fork, held_out
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import normalized, some_of
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
 FURTHEST = 6  # no grid goes on beyond 10^+-6
@@ -396,7 +397,7 @@ def best_rate_of_pairs(
 
 def _held_out_loss(plan: PostingsPlan, kept: Points, out: Points, n_classes: int) -> float:
     """Train, and return the decoupled loss of the rows held out, of one label the log-loss; infinite if it diverged."""
-    train = partial(fit_postings, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
+    train = partial(fit_pairs, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
     weights, curve, _ = quietly(train)
     if len(curve) < plan.max_iter:
         return math.inf

@@ -1,46 +1,86 @@
-"""The index of approximate predictions, made and tuned before the first of them."""
+"""Approximate answers: what finds the best classes of rows faster than scoring all of them, made at its first use."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from manyclass.checks import check_number
-from manyclass.classifiers.margin import MarginClassifier
-from manyclass.model.weights import Data
+from manyclass.checks import outer_level, seed_from
+from manyclass.classifiers.exclusion import Best
 from manyclass.search import class_index
+from manyclass.search.byte_copy import ByteCopy, copies
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 
-def build_index(model: Any, X: Data, k: int, recall: float) -> None:
-    """Build and tune the index that `predict_top_k(X, k, approximate=True, recall=recall)` then searches.
+class ApproximateAnswers:
+    """An index over the weights of a fitted model, and a copy of them in 8 bits.
 
     Parameters
     ----------
-    model : fitted classifier
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Rows like those to come, at least 128.
-    k : int
-    recall : float in ]0, 1]
+    weights : Weights
 
-    Raises
-    ------
-    ValueError
-        If scoring all classes is predicted to be faster, probabilities are not those of a softmax, or rows are too few.
+    Attributes
+    ----------
+    index : ClassIndex or None
+    copy : ByteCopy or None
     """
-    check_number("recall", recall, low=0, open_low=True, high=1)
-    (state, x), least = model._asked(X), 2 * class_index.LEAST_TUNE_ROWS
-    why = "a margin has none" if isinstance(model, MarginClassifier) else model._not_softmax(state)
-    if why:
-        raise ValueError(f"approximate answers need the probabilities of a softmax; {why}")
-    if len(state.classes) <= class_index.EXACT_CLASSES:
-        raise ValueError(
-            f"the model has {len(state.classes)} classes; approximate answers are for more than "
-            f"{class_index.EXACT_CLASSES}, fewer are all scored"
-        )
-    if x.shape[0] < least:
-        raise ValueError(f"there are {x.shape[0]} rows to tune the index of approximate answers; it needs {least}")
-    slower = class_index.slower(state.weights, x, None, recall)
-    if not slower:
-        model.predict_top_k(x, k, approximate=True, recall=recall)
-        slower = class_index.slower(state.weights, x[:1], model._class_index(state).probes(k, recall), recall)
-    if slower:
-        raise ValueError(f"approximate answers are of no use: {slower}")
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self.index: class_index.ClassIndex | None = None
+        self.copy: ByteCopy | None = None
+
+    def made_index(self, random_state: Any, n_threads: int) -> class_index.ClassIndex:
+        """Return the index, made if there is none yet."""
+        if self.index is None:
+            self.index = class_index.ClassIndex(self.weights, seed_from(random_state), n_threads)
+        return self.index
+
+    def finder(self, x: Matrix, k: int, recall: float, random_state: Any, n_threads: int, exact: Best) -> Best | None:
+        """Return what finds the k best classes of rows; None, with a warning of why, where `exact` is faster.
+
+        A few rows are answered by the 8-bit copy, unless an index is tuned for what is asked.
+        """
+        if self.weights.n_classes <= class_index.EXACT_CLASSES:
+            return None
+        probes = None if self.index is None else self.index.probes(k, recall)
+        if copies(self.weights, x.shape[0]) and not (recall < 1 and probes):
+            copy = self.copy = self.copy or ByteCopy(self.weights, n_threads)
+
+            def best_of_copy(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                found: tuple[Ids, Floats, Doubles] | None = copy.top_k(some, width)
+                return exact(some, width) if found is None else found
+
+            return best_of_copy
+        if slower := class_index.slower(self.weights, x, probes, recall):
+            warnings.warn(f"approximate=True is not followed: {slower}", UserWarning, stacklevel=outer_level())
+            return None
+        index = self.made_index(random_state, n_threads)
+
+        def best_of_index(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            return index.top_k(self._mapped(some), width, recall, n_threads)
+
+        return best_of_index
+
+    def build(self, x: Matrix, k: int, recall: float, random_state: Any, n_threads: int) -> None:
+        """Make the index, and tune it by rows like those to come; raises ValueError where it is of no use."""
+        n_classes, least = self.weights.n_classes, 2 * class_index.LEAST_TUNE_ROWS
+        if n_classes <= class_index.EXACT_CLASSES:
+            raise ValueError(
+                f"the model has {n_classes} classes; approximate answers are for more than "
+                f"{class_index.EXACT_CLASSES}, fewer are all scored"
+            )
+        if x.shape[0] < least:
+            raise ValueError(f"there are {x.shape[0]} rows to tune the index of approximate answers; it needs {least}")
+        slower = class_index.slower(self.weights, x, None, recall)
+        if not slower:
+            index = self.made_index(random_state, n_threads)
+            index.top_k(self._mapped(x), k, recall, n_threads)
+            slower = class_index.slower(self.weights, x[:1], index.probes(k, recall), recall)
+        if slower:
+            raise ValueError(f"approximate answers are of no use: {slower}")
+
+    def _mapped(self, x: Matrix) -> Matrix:
+        """The features that W is multiplied with."""
+        return self.weights.transform(x) if self.weights.has_phi else x

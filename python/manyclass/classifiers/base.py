@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, cast, overload
+from typing import Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,61 +19,47 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
-from manyclass.checks import check_choice, check_number, n_threads_from, outer_level, seed_from, set_named
+from manyclass.checks import check_number, n_threads_from, outer_level, set_named
+from manyclass.classifiers.approximate_index import ApproximateAnswers
 from manyclass.classifiers.compress import check_not_compressed, compress
 from manyclass.classifiers.data import Caller, points_of, rows_of, some_rows
+from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.classifiers.fit_stream import fit_stream
 from manyclass.classifiers.partial_fit import check_can_go_on, checked_call
 from manyclass.classifiers.planner import Asked, Planner
-from manyclass.classifiers.runs import fit_runs, parameters_of_fit
 from manyclass.classifiers.streams import (
+    FOR_ARRAYS,
+    FOR_STREAMS,
     Part,
     Parts,
     is_stream,
-    refuse_with_stream,
-    refuse_without_stream,
+    refuse,
     train_once,
     within_memory,
 )
-from manyclass.classifiers.targets import check_targets, find_positions, positions_of, unseen_error
+from manyclass.classifiers.targets import Unseen, labels_given, positions_of, seen_positions
 from manyclass.help_lines import brief_requests, get_named, get_routing
-from manyclass.model.coded import stored
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.kinds import Weights
-from manyclass.model.postings import mapped_part
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.parts import Parameters
-from manyclass.search import class_index
-from manyclass.search.byte_copy import ByteCopy, copies
 from manyclass.training.calibration import Calibration
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.growth import NewFeatures, Starts
 from manyclass.training.passes import Callback, summarize
-from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight, checked_weights, weights_left
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.tensor_file import PathLike
+from manyclass.weights.weights import Weights
 
-Unseen = Literal["drop", "error"]
 Hashing = FeatureHash | None
 
 
-class Passes(NamedTuple):
-    """What `fit` was given that looks on while it makes its passes."""
-
-    callback: Callback | None
-    max_seconds: float | None
-    checkpoint: PathLike | None
-    every: str | int
-    resume: bool
-
-    def watch(self) -> Watch:
-        """Check it; raises ValueError as `fit` does."""
-        checkpoints = Checkpoints.of(self.checkpoint, self.every, self.resume)
-        return Watch.of(self.callback, self.max_seconds, checkpoints)
+# What looks on while `fit` makes its passes, as it was given: callback, max_seconds, checkpoint, every and resume.
+Looks = tuple[Callback | None, float | None, PathLike | None, str | int, bool]
 
 
 class LinearClassifier(ClassifierMixin, BaseEstimator):
@@ -120,7 +106,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return state
 
     def _taken(self, state: State) -> Self:
-        """Take a state over."""
+        """Put a state in the place of the one before."""
         self.__dict__["_state"] = state
         return self
 
@@ -158,7 +144,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def n_iter_(self) -> int:
-        """Passes."""
+        """How many passes training made."""
         return len(self._fitted.curve)
 
     @property
@@ -182,7 +168,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         self,
         data: tuple[Any, Any, ArrayLike | None],
         given: Callable[[Points], Asked],
-        passes: Passes,
+        looks: Looks,
         named: Mapping[str, ArrayLike | None] = MappingProxyType({}),
         *,
         classes: ArrayLike | None,
@@ -193,12 +179,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         `given` makes of the points what a run is given beside them, of arguments that are `named`.
         """
         X, y, sample_weight = data
+        callback, max_seconds, checkpoint, every, resume = looks
         planner = self._plans()
         planner.check()
         if is_stream(X, y):
-            refuse_with_stream(
-                sample_weight=sample_weight, **named, callback=passes.callback, checkpoint=passes.checkpoint
-            )
+            refuse(FOR_ARRAYS, sample_weight=sample_weight, **named, callback=callback, checkpoint=checkpoint)
             check_can_go_on(planner.parameters)
 
             def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
@@ -206,9 +191,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
                 return changed.go_on(before, part, call, classes=classes, hashing=hashing)
 
             with self._turn():
-                return self._taken(fit_stream(planner.parameters, go_on, X, classes, max_memory, passes.max_seconds))
-        refuse_without_stream(classes=classes, max_memory=max_memory)
-        watch = passes.watch()
+                return self._taken(
+                    fit_stream(
+                        planner.parameters, go_on, X, classes, max_memory, Watch.of(None, max_seconds).max_seconds
+                    )
+                )
+        refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
+        watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = points_of(planner.caller, X, y, sample_weight, self.class_weight, several=planner.several)
         with self._turn():
             before, beside = self._warm_state(), given(points)
@@ -247,7 +236,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         new_features: NewFeatures = "error",
         max_memory: int | str | None = None,
     ) -> Self:
-        """Train on with new rows; a ValueError leaves it as it was. See `help(manyclass.classifiers.partial_fit)`.
+        """Train on with new rows; a ValueError leaves it unchanged. See `help(manyclass.classifiers.partial_fit)`.
 
         Parameters
         ----------
@@ -267,10 +256,10 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             return after
 
         if not is_stream(X, y):
-            refuse_without_stream(max_memory=max_memory)
+            refuse(FOR_STREAMS, max_memory=max_memory)
             step((X, y, sample_weight))
             return self
-        refuse_with_stream(sample_weight=sample_weight)
+        refuse(FOR_ARRAYS, sample_weight=sample_weight)
         planner.check()
         bounded = within_memory(planner.parameters, self.__dict__.get("_state"), X, classes, max_memory)
         quiet = partial(step, planner=planner.changed(verbose=0), hashing=bounded.hashing)  # no bar for each part
@@ -315,12 +304,16 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _log_losses(self, state: State, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
         """Log-loss of each point, and the rank of its label (0: predicted), of scores times a factor."""
-        weights, scale = state.weights.scaled(factor)
+        weights, scale = state.weights.times(factor)
         return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale)
 
     def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
         """Positions and log-probabilities of the k best classes of each point, best first."""
         return state.weights.top_k(x, k, n_threads_from(self.n_jobs))
+
+    def _scores_are_log_odds(self, state: State) -> bool:
+        """Whether e^z is a probability but for its normaliser, or calibration makes one of it."""
+        return self._planner.trains_log_odds or state.calibration is not None
 
     def _not_softmax(self, state: State) -> str:
         """Why probabilities are not those of a softmax of the scores, or nothing."""
@@ -407,11 +400,14 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         check_number("recall", recall, low=0, open_low=True, high=1)
         if approximate and (why := self._not_softmax(state)):
             raise ValueError(f"approximate=True needs the probabilities of a softmax; {why}")
-        best = self._approximate(state, x, int(k), float(recall)) if approximate else None
 
         def exact(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
             return *self._top_k(state, some, width), np.zeros(some.shape[0])
 
+        best: Best | None = None
+        if approximate:
+            asked = (int(k), float(recall), self.random_state, n_threads_from(self.n_jobs))
+            best = self._approximate(state).finder(x, *asked, exact)
         labels, found, std = self._best(state, x, int(k), exclude, best or exact)
         log_probabilities = stated(state, found).astype(np.float32)
         return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
@@ -427,58 +423,15 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             positions, found, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
         return labels_at(state.classes, positions), found, std
 
-    def _approximate(self, state: State, x: Matrix, k: int, recall: float) -> Best | None:
-        """What finds the best classes faster than scoring all of them; None, with a warning of why, where nothing is.
-
-        A few rows are answered by an 8-bit copy of W, unless an index is tuned for what is asked.
-        """
-        weights, n_threads, index = state.weights, n_threads_from(self.n_jobs), self._index_of(state)
-        if len(state.classes) <= class_index.EXACT_CLASSES:
-            return None
-        probes = None if index is None else index.probes(k, recall)
-        if copies(weights, x.shape[0]) and not (recall < 1 and probes):
-            copy = self._byte_copy(state)
-
-            def best_of_copy(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-                found: tuple[Ids, Floats, Doubles] | None = copy.top_k(some, width)
-                return (*self._top_k(state, some, width), np.zeros(some.shape[0])) if found is None else found
-
-            return best_of_copy
-        if slower := class_index.slower(weights, x, probes, recall):
-            warnings.warn(f"approximate=True is not followed: {slower}", UserWarning, stacklevel=outer_level())
-            return None
-        index, mapped = self._class_index(state), mapped_part(weights)
-
-        def best_of_index(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            return index.top_k(some if mapped is None else mapped.transform(some), width, recall, n_threads)
-
-        return best_of_index
-
-    def _index_of(self, state: State) -> class_index.ClassIndex | None:
-        """The index over these weights, where there is one."""
-        weights, index = self.__dict__.get("_kept_index", (None, None))
-        return index if weights is state.weights else None
-
-    def _class_index(self, state: State) -> class_index.ClassIndex:
-        """Return the index over these weights, made at its first use."""
-        index = self._index_of(state)
-        if index is None:
-            n_threads = n_threads_from(self.n_jobs)
-            index = class_index.ClassIndex(state.weights, seed_from(self.random_state), n_threads)
-            self._kept_index = (state.weights, index)
-        return index
-
-    def _byte_copy(self, state: State) -> ByteCopy:
-        """Return the 8-bit copy of these weights, made at its first use."""
-        weights, copy = self.__dict__.get("_kept_copy", (None, None))
-        if weights is state.weights and copy is not None:
-            return cast(ByteCopy, copy)
-        made = ByteCopy(state.weights, n_threads_from(self.n_jobs))
-        self._kept_copy = (state.weights, made)
-        return made
+    def _approximate(self, state: State) -> ApproximateAnswers:
+        """Return the index and the 8-bit copy over these weights, or room for them."""
+        kept: ApproximateAnswers | None = self.__dict__.get("_kept_answers")
+        if kept is None or kept.weights is not state.weights:
+            kept = self._kept_answers = ApproximateAnswers(state.weights)
+        return kept
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and joblib: all but the index and the 8-bit copy, which can be made again, and the locks.
+        # For copies and joblib: all but what can be made again, and the locks.
         return {name: value for name, value in super().__getstate__().items() if name not in _NOT_COPIED}
 
     def evaluate(
@@ -495,7 +448,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen
     ) -> dict[str, float]:
         weights = checked_weights(sample_weight, x.shape[0])
-        positions, seen = _seen(state, y, x, unseen)
+        positions, seen = seen_positions(y, x.shape[0], state.classes, unseen)
         weights = weights_left(weights, seen, "has a label seen in fit")
         found = summarize(*self._log_losses(state, some_rows(x, seen), positions), weights)
         return {**found, "n_unseen": x.shape[0] - len(seen)}
@@ -506,7 +459,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _accuracy(self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen) -> float:
         weights = checked_weights(sample_weight, x.shape[0])
-        positions, seen = _seen(state, y, x, unseen)
+        positions, seen = seen_positions(y, x.shape[0], state.classes, unseen)
         if len(seen) < x.shape[0]:
             warnings.warn(
                 f"{x.shape[0] - len(seen)} of {x.shape[0]} points have labels unseen in fit and are left out of the "
@@ -530,12 +483,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         kind = type(self).__name__
         if not type(self).__module__.startswith("manyclass."):  # a caller's own class may have the name of one of ours
             raise unknown_kind(kind)
-        return Model(kind, self.get_params(deep=False), state, getattr(self, "vectorizer_", None))
+        return Model(kind, self.get_params(deep=False), state, vectorizer_of(self))
 
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
         state = self._fitted
-        found = stored(state.weights)
+        weights = state.weights
+        found = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": weights.dtype}
         return found if state.hashing is None else {**found, "hashed_features": state.hashing.n_rows}
 
     def __sklearn_tags__(self) -> Tags:
@@ -546,7 +500,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
 _TAGS_OF_ROWS = BaseEstimator().__sklearn_tags__()
 _TAGS_OF_ROWS.input_tags.sparse = True
-_NOT_COPIED = ("_kept_index", "_kept_copy", "_locks")
+_NOT_COPIED = ("_kept_answers", "_locks")
 
 
 def stated(state: State, log_p: Any) -> Any:
@@ -555,41 +509,45 @@ def stated(state: State, log_p: Any) -> Any:
     return log_p if calibration is None or not state.several else calibration.log_probabilities(log_p)
 
 
-def _seen(state: State, y: Any, x: Matrix, unseen: Unseen) -> tuple[Ids, NDArray[np.intp]]:
-    """Positions of the labels seen in fit, and their rows; raises ValueError as `evaluate` does."""
-    check_choice("unseen", unseen, ("drop", "error"))
-    labels = labels_given(y, x)
-    positions = find_positions(labels, state.classes, "y")
-    seen = np.flatnonzero(positions >= 0)
-    if len(seen) < len(labels) and unseen == "error":
-        raise unseen_error(labels, positions, "y")
-    if len(seen) == 0:
-        raise ValueError("no row has a label that the model has seen")
-    return positions[seen], seen
-
-
-def labels_given(y: Any, x: Matrix) -> NDArray[Any]:
-    """Return a label for each row, of an array or of one column, as `fit` takes both; raises ValueError for others."""
-    check_targets(y, several=False)
-    labels: NDArray[Any] = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1 or len(labels) != x.shape[0]:
-        raise ValueError(f"X has {x.shape[0]} rows, y has shape {labels.shape}; it must be ({x.shape[0]},)")
-    return labels
-
-
-def positions_given(state: State, y: ArrayLike, x: Matrix) -> Ids:
-    """Return the position of each row's label among the classes; raises ValueError for one that is not there."""
-    return positions_of(labels_given(y, x), state.classes, "y")
-
-
-# What other rooms ask of an estimator, and what they make of it
+# What other folders ask of an estimator
 
 
 def state_of(model: LinearClassifier) -> State:
     """Return the state of a fitted estimator; raises NotFittedError, an AttributeError, where there is none."""
     return model._fitted
+
+
+def vectorizer_of(model: LinearClassifier) -> Any:
+    """Return what made the features of texts, where an estimator has it as `vectorizer_`; else None."""
+    return model.__dict__.get("vectorizer_")
+
+
+def has_probabilities(model: LinearClassifier) -> bool:
+    """Whether a fitted estimator has `predict_proba`; a margin has it where it is calibrated."""
+    return model._scores_are_log_odds(model._fitted)
+
+
+def build_index(model: LinearClassifier, X: Data, k: int, recall: float) -> None:
+    """Build and tune the index that `predict_top_k(X, k, approximate=True, recall=recall)` then searches.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows like those to come, at least 128.
+    k : int
+    recall : float in ]0, 1]
+
+    Raises
+    ------
+    ValueError
+        If scoring all classes is predicted to be faster, probabilities are not those of a softmax, or rows are too few.
+    """
+    check_number("recall", recall, low=0, open_low=True, high=1)
+    state, x = model._asked(X)
+    if why := model._not_softmax(state):
+        raise ValueError(f"approximate answers need the probabilities of a softmax; {why}")
+    model._approximate(state).build(x, k, recall, model.random_state, n_threads_from(model.n_jobs))
 
 
 def planner_of(model: LinearClassifier) -> Planner:
@@ -611,7 +569,7 @@ def with_state(model: Fitted, state: State) -> Fitted:
 
 
 def with_classes(model: Fitted, classes: NDArray[Any]) -> Fitted:
-    """Call the classes of a fitted estimator otherwise, in their order, and return it."""
+    """Give the classes of a fitted estimator other names, in their order, and return it."""
     return model._taken(replace(model._fitted, classes=classes))
 
 
@@ -630,6 +588,6 @@ def uncalibrated_confidence(model: LinearClassifier, X: Data, labels: ArrayLike)
     """
     state, x = model._asked(X)
     factor = 1.0 if state.calibration is None else state.calibration.temperature
-    losses, _ = model._log_losses(state, x, positions_given(state, labels, x), factor)
+    losses, _ = model._log_losses(state, x, positions_of(labels_given(labels, x.shape[0]), state.classes, "y"), factor)
     confidence: Doubles = np.exp(-losses)
     return confidence

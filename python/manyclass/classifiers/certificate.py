@@ -1,4 +1,4 @@
-r"""How far a model is from the optimum, at most: the duality gap of the ridge-penalised softmax.
+r"""A bound on how far a model is from the optimum: the duality gap of the ridge-penalised softmax.
 
 The primal is, with z_i = W x_i + b,
 
@@ -41,8 +41,9 @@ from scipy.special import xlogy
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.training.core_plan import NO_WEIGHTS
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 Csr = tuple[NDArray[np.int64], Ids, Floats]
 # Rounds of step 1, one pass each, and the share of all probability in the wrong class that ends them: moving it in
@@ -52,7 +53,7 @@ SMALL_SURPLUS = 1e-6
 
 
 def duality_gap(
-    model: LinearWeights,
+    model: Weights,
     x: Matrix,
     labels: Ids,
     *,
@@ -65,7 +66,7 @@ def duality_gap(
 
     Parameters
     ----------
-    model : LinearWeights
+    model : Weights
     x, labels : data; labels in [0, model.n_classes)
     weights : ndarray of shape (n_samples,), float64, or None
         Of the points, with mean 1.
@@ -118,7 +119,7 @@ def balance(wanted: Doubles, totals: Doubles) -> tuple[Doubles, Doubles]:
     return keep, lack / max(float(lack.sum()), np.finfo(np.float64).tiny)
 
 
-def _matched(model: LinearWeights, x: Matrix) -> tuple[Csr | Floats, Floats]:
+def _matched(model: Weights, x: Matrix) -> tuple[Csr | Floats, Floats]:
     """Return the data as the core takes it and W in the storage for it, a copy where the model has the other one."""
     if isinstance(x, sp.csr_array):
         return csr_parts(x), model.matrix if model.sparse else np.ascontiguousarray(model.coef.T)

@@ -38,12 +38,12 @@ import numpy as np
 from sklearn.base import clone
 
 from manyclass.checks import check_choice, check_number
-from manyclass.classifiers.files import file_bytes, weight_tensors
-from manyclass.model.coded import DTYPES, CodedWeights, Dtype
-from manyclass.model.compress import bytes_of, coded, coded_bytes, most_kept, n_droppable
-from manyclass.model.kinds import Trained
-from manyclass.model.weights import LinearWeights
+from manyclass.classifiers.files import file_bytes
 from manyclass.training.state import State
+from manyclass.weights.codes import DTYPES, Dtype
+from manyclass.weights.compression import bytes_of, coded, coded_bytes, most_kept, n_droppable
+from manyclass.weights.files import weight_tensors
+from manyclass.weights.weights import Weights
 
 Fitted = TypeVar("Fitted")
 HEADER_BYTES = 1024  # by which names and numbers in the header of a file may differ
@@ -64,7 +64,7 @@ def compress(
     most = None if max_bytes is None else bytes_of(max_bytes)
     given: Any = model
     state: State = given._fitted
-    weights: Any = state.weights
+    weights = state.weights
     check_not_compressed(weights, "compress")
     if state.variances is not None:
         raise ValueError(
@@ -85,9 +85,9 @@ def compress(
     return copied._taken(replace(state, weights=made))  # type: ignore[no-any-return]
 
 
-def check_not_compressed(weights: Any, what: str) -> None:
+def check_not_compressed(weights: Weights, what: str) -> None:
     """Raise ValueError where weights are those of a compressed model."""
-    if isinstance(weights, CodedWeights):
+    if weights.codes is not None:
         raise ValueError(
             f"{what} needs the weights that were trained; this model was compressed, to {weights.dtype}, and is for "
             f"predictions: keep the original, call {what} on it"
@@ -95,7 +95,7 @@ def check_not_compressed(weights: Any, what: str) -> None:
         )
 
 
-def _kept_share(weights: Trained, dtype: Dtype, prune: float) -> int | None:
+def _kept_share(weights: Weights, dtype: Dtype, prune: float) -> int | None:
     """How many weights `prune` leaves; None: all."""
     if prune == 0:
         return None
@@ -103,7 +103,7 @@ def _kept_share(weights: Trained, dtype: Dtype, prune: float) -> int | None:
     n_kept = n - int(prune * n)
     if n_kept < 1:
         raise ValueError(f"prune is {prune!r}, which leaves none of {n}; it must be less")
-    if isinstance(weights, LinearWeights):
+    if weights.by_feature:
         whole, listed = coded_bytes(weights, dtype), coded_bytes(weights, dtype, _n_stored(weights, n_kept))
         if listed >= whole:
             of_one = coded_bytes(weights, dtype, 2) - coded_bytes(weights, dtype, 1)
@@ -115,21 +115,21 @@ def _kept_share(weights: Trained, dtype: Dtype, prune: float) -> int | None:
     return n_kept
 
 
-def _n_stored(weights: LinearWeights, n_kept: int) -> int:
+def _n_stored(weights: Weights, n_kept: int) -> int:
     """Weights of 0 are no pairs."""
     return min(n_kept, int(np.count_nonzero(weights.matrix)))
 
 
-def _smaller(dtype: Dtype, weights: Trained, n_kept: int | None) -> tuple[Dtype, int | None]:
+def _smaller(dtype: Dtype, weights: Weights, n_kept: int | None) -> tuple[Dtype, int | None]:
     """The arguments of `coded`: as pairs where most weights are 0 and that takes less."""
-    if n_kept is None and isinstance(weights, LinearWeights) and weights.sparse:
+    if n_kept is None and weights.by_feature:
         n = _n_stored(weights, n_droppable(weights))
         if coded_bytes(weights, dtype, n) < coded_bytes(weights, dtype):
             return dtype, n
     return dtype, n_kept
 
 
-def _fitting(weights: Trained, dtype: str, n_kept: int | None, most: int, beside: int) -> tuple[Dtype, int | None]:
+def _fitting(weights: Weights, dtype: str, n_kept: int | None, most: int, beside: int) -> tuple[Dtype, int | None]:
     """The least compression whose file takes `most` bytes, `beside` of them for what is not weights."""
     tried: list[Dtype] = ["float16", "int8"] if dtype == "auto" else [own for own in DTYPES if own == dtype]
     for own in tried:

@@ -15,9 +15,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from manyclass.checks import as_they_are, canonical_csr, validated_data
 from manyclass.classifiers.targets import BINARIZER, check_targets, sorted_classes
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, LinearWeights, Matrix
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -29,6 +26,10 @@ from manyclass.training.weighting import (
     taken,
     times_class_weight,
 )
+from manyclass.weights.arrays import Data, Doubles, Matrix
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 
 class _Noted(BaseEstimator):
@@ -103,16 +104,16 @@ def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
 
 @dataclass(frozen=True)
 class Known:
-    """What a part of a stream has to fit.
+    """What is known before a part of a stream: its rows have to fit this.
 
     Attributes
     ----------
     classes : ndarray of labels
-        Those that y need not have.
+        Labels that are classes whether y has them or not.
     state : State or None
         The model that goes on.
     hashing : FeatureHash or None
-        Of the features of a stream that begins.
+        How the features of a stream that begins are hashed.
     """
 
     classes: NDArray[Any]
@@ -151,35 +152,26 @@ def points_of(
         For what `fit` documents.
     """
     check_targets(y, several=several)
-    if several and is_indicator(y):
-        return _points_of_several(caller, X, y, sample_weight, class_weight, known)
-    noted, reset = _noted(caller, known)
-    if several:
-        check_targets(y, several=False)
-    X, y = validated_data(noted, X, y, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
-    with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
-        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
-        check_classification_targets(y)
+    indicator = several and is_indicator(y)
+    fitted = known is not None and known.state is not None and known.state.hashing is None
+    noted = caller.noted(known.state.features) if fitted else caller.noted()  # type: ignore[union-attr]
+    rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": not fitted}
+    if indicator:
+        X = validated_data(noted, X, **rules)
+    else:
+        X, y = validated_data(noted, X, y, **rules)
     n_given: int = np.shape(X)[0]
-    weights = raw_weights(sample_weight, n_given)
-    rows = counting(weights)
-    y, weights = (y if rows is None else y[rows]), taken(weights, rows)
-    there = None if known is None else known.classes
-    classes, labels = sorted_classes(y, there)
-    weights = times_class_weight(weights, class_weight, labels, classes)
-    left = counting(weights)
-    if left is not None:  # a class of weight 0 has no rows left
-        rows, weights = left if rows is None else rows[left], taken(weights, left)
-        classes, labels = sorted_classes(classes[labels[left]], there)
-    if len(classes) < 2:
-        where = "" if rows is None else " in rows whose weight is above 0"
-        raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
+    weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
+    labelled = _several_labels if indicator else _one_label
+    labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there)
     x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
     return Points(
         x if rows is None else x[rows],
-        Labels.single(labels.astype(np.int32)),
+        labels,
         classes,
         features,
+        several=indicator,
+        sparse_labels=indicator and sp.issparse(y),
         weights=normalized(weights) if known is None else weights,
         rows=rows,
         mean_weight=mean_of(weights),
@@ -188,48 +180,50 @@ def points_of(
     )
 
 
-def _points_of_several(
-    caller: Caller, X: Any, y: Any, sample_weight: ArrayLike | None, class_weight: ClassWeight, known: Known | None
-) -> Points:
-    """The points of an indicator matrix that have labels and a weight above 0."""
+# Labels of the rows that count, the classes, these rows, if they are not all, and their weights.
+_Labelled = tuple[Labels, NDArray[Any], NDArray[np.int64] | None, Doubles | None]
+
+
+def _one_label(
+    y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None
+) -> _Labelled:
+    with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+        check_classification_targets(y)
+    rows = counting(weights)
+    y, weights = (y if rows is None else y[rows]), taken(weights, rows)
+    classes, labels = sorted_classes(y, known)
+    weights = times_class_weight(weights, class_weight, labels, classes)
+    left = counting(weights)
+    if left is not None:  # a class of weight 0 has no rows left
+        rows, weights = left if rows is None else rows[left], taken(weights, left)
+        classes, labels = sorted_classes(classes[labels[left]], known)
+    if len(classes) < 2:
+        where = "" if rows is None else " in rows whose weight is above 0"
+        raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
+    return Labels.single(labels.astype(np.int32)), classes, rows, weights
+
+
+def _several_labels(
+    y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None
+) -> _Labelled:
     if class_weight is not None:
         raise ValueError(
             f"class_weight is {class_weight!r}, which is for one label a row; with an indicator matrix y "
             "leave it None and give fit a sample_weight"
         )
-    noted, reset = _noted(caller, known)
-    X = validated_data(noted, X, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
-    lists = indicator_lists(y, X.shape[0])
+    lists = indicator_lists(y, n_given)
     if lists.shape[1] < 2:
         raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
-    weights, has_labels = raw_weights(sample_weight, X.shape[0]), np.diff(lists.indptr) > 0
+    has_labels = np.diff(lists.indptr) > 0
     rows = counting(has_labels.astype(np.float64) if weights is None else has_labels * weights)
     if not has_labels.any():
         raise ValueError("y has no label in any row")
     if rows is not None and len(rows) == 0:
         raise ValueError("y has no label in any row whose weight is above 0")
-    x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
-    classes = labels_of_columns(lists.shape[1], None if known is None else known.classes)
-    if rows is not None:
-        x, lists, weights = x[rows], lists[rows], taken(weights, rows)
+    lists = lists if rows is None else lists[rows]
     labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
-    return Points(
-        x,
-        labels,
-        classes,
-        features,
-        several=True,
-        sparse_labels=sp.issparse(y),
-        weights=normalized(weights) if known is None else weights,
-        rows=rows,
-        hashing=hashing,
-    )
-
-
-def _noted(caller: Caller, known: Known | None) -> tuple[Any, bool]:
-    """What the check notes features on, and whether it is new; else it compares them with those of the model."""
-    fitted = known is not None and known.state is not None and known.state.hashing is None
-    return (caller.noted(known.state.features), False) if fitted else (caller.noted(), True)  # type: ignore[union-attr]
+    return labels, labels_of_columns(lists.shape[1], known), rows, taken(weights, rows)
 
 
 def _hashed(x: Matrix, features: Features, known: Known | None) -> tuple[Matrix, Features, FeatureHash | None]:
@@ -244,7 +238,7 @@ def _hashed(x: Matrix, features: Features, known: Known | None) -> tuple[Matrix,
 # Points as a training of linear models of one label a row sees them
 
 
-def as_stored(weights: LinearWeights | None, x: Matrix) -> Matrix:
+def as_stored(weights: Weights | None, x: Matrix) -> Matrix:
     """The rows as the weights' storage needs them: sparse data train feature-major weights, dense data others."""
     if weights is None or weights.sparse == isinstance(x, sp.csr_array):
         return x
@@ -256,7 +250,7 @@ def scaled_for_call(
 ) -> tuple[Points, FeatureScaling | None]:
     """Return the points as training sees them, scaled as those of the model or, of a first call, by its own rows."""
     weights = None if state is None else state.weights
-    x: Matrix = as_stored(weights, points.x)  # type: ignore[arg-type]
+    x: Matrix = as_stored(weights, points.x)
     scaling = None if state is None else state.history.scaling
     if scaling is not None:
         scaling = scaling.widened(x, centre=centre, weights=points.weights)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.classifiers.targets import find_positions
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
 Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | None
 Pattern = tuple[NDArray[np.int64], NDArray[np.int64]]  # row pointers, and the sorted positions of each row

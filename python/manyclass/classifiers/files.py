@@ -5,36 +5,36 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_number
 from manyclass.choosing.trials import Report
-from manyclass.classifiers.coded_files import coded_description, coded_tensors, read_coded
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.classifiers.version_1 import parameters_today
 from manyclass.datasets import TextVectorizer
-from manyclass.model.coded import CodedWeights
-from manyclass.model.file_parts import check_version, finite, non_negative, warn_of_unread
-from manyclass.model.file_parts import checked as _checked
-from manyclass.model.file_parts import count as _count
-from manyclass.model.file_parts import decode_text as _decode_text
-from manyclass.model.file_parts import encode_text as _encode_text
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.maps import is_finite
-from manyclass.model.postings import HybridWeights, SparseWeights, mapped_part
-from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, tensor_file_bytes, write_tensors
-from manyclass.model.weights import LINE, Floats, LinearWeights, aligned_zeros
 from manyclass.training.calibration import Calibration
-from manyclass.training.squares import read_squares, saved_squares, shapes_of_squares
+from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import Features, History, State, Told
 from manyclass.version import __version__
+from manyclass.weights.file_parts import (
+    check_version,
+    checked,
+    count,
+    decode_text,
+    encode_text,
+    finite,
+    non_negative,
+    warn_of_unread,
+)
+from manyclass.weights.files import described, layout, read_weights, weight_tensors
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.memory_maps import is_finite
+from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, tensor_file_bytes, write_tensors
+from manyclass.weights.weights import Weights
 
 FORMAT = "manyclass model"
 MOST_FOR_LABELS = 100  # memory of labels of fixed width, as a multiple of the file's size
@@ -42,7 +42,6 @@ MOST_FOR_LABELS = 100  # memory of labels of fixed width, as a multiple of the f
 # parameters of their own. 1: all parameters stood on the estimator.
 FORMAT_VERSION = 3
 
-LARGEST = float(np.finfo(np.float32).max)
 _DESCRIBED = {
     *("class", "parameters", "layout", "classes", "n_features_in", "n_iter", "coded", "vectorizer"),
     *("history", "hashing", "calibration", "automatic", "labels"),
@@ -102,24 +101,23 @@ def _contents(model: Model, notes: Mapping[str, Any] | None) -> tuple[dict[str, 
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
     tensors["loss_curve"] = np.asarray(state.curve, dtype=np.float64)
     if features.names is not None:
-        tensors |= {f"feature_names.{part}": array for part, array in _encode_text(features.names).items()}
+        tensors |= {f"feature_names.{part}": array for part, array in encode_text(features.names).items()}
     description: dict[str, Any] = {
         "class": model.kind,
         "parameters": {**encode_parameters(model.parameters), "random_state": _seed(model.parameters)},
-        "layout": _layout(weights),
+        "layout": layout(weights),
         "classes": label_info,
         "n_features_in": features.n,
         "n_iter": len(state.curve),
         **beside,
+        **described(weights)[0],
     }
-    if isinstance(weights, CodedWeights):
-        description["coded"] = coded_description(weights)
     if model.vectorizer is not None:
         description["vectorizer"], arrays = _encode_vectorizer(model.vectorizer, features.n)
         tensors |= arrays
     metadata = {
         "format": FORMAT,
-        "format_version": str(FORMAT_VERSION if isinstance(weights, CodedWeights) else 2),
+        "format_version": str(FORMAT_VERSION if weights.codes is not None else 2),
         "package_version": __version__,
         "model": json.dumps(description),
         "notes": json.dumps(dict(notes or {})),
@@ -133,19 +131,14 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
     JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
     """
     history, arrays = state.history.encoded()
-    weights, told, mapped = state.weights, state.told, mapped_part(state.weights)
+    told = state.told
     labels: dict[str, Any] = {
         "multilabel_": int(state.several),
         "n_labels_": state.n_labels,
         "_sparse_labels": int(state.sparse_labels),
         "threshold_": state.threshold,
+        **described(state.weights)[1],
     }
-    if mapped is not None:
-        labels["map"] = {name: int(getattr(mapped, name)) for name in ("n_hidden", "intercept_column", "relu")}
-    if isinstance(weights, HybridWeights):
-        labels["scales"] = list(map(float, weights.scales))
-    elif mapped is not None:
-        labels["scale"] = float(mapped.scale)
     automatic: dict[str, Any] = {
         "resolved_params_": encode_parameters(told.params),
         "validation_curve_": told.validation_curve.tolist(),
@@ -161,7 +154,7 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
     if state.calibration is not None:
         description["calibration"] = state.calibration.encoded()
     arrays = {"class_count": state.counts, **arrays}
-    arrays |= saved_squares(state.squares)
+    arrays |= {} if state.squares is None else state.squares.saved()
     return description, arrays if state.variances is None else {**arrays, "variances": state.variances}
 
 
@@ -186,39 +179,6 @@ def open_model(path: PathLike) -> TensorFile:
     return file
 
 
-def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a model's weights, by their names in the file."""
-    if isinstance(weights, CodedWeights):
-        return coded_tensors(weights)
-    if isinstance(weights, HybridWeights):
-        return {**weight_tensors(weights.mapped), **weight_tensors(weights.postings)}
-    if isinstance(weights, SparseWeights):
-        return {
-            "postings.indptr": weights.indptr,
-            "postings.classes": weights.classes,
-            "postings.values": weights.values,
-            "intercept": weights.intercept,
-        }
-    tensors: dict[str, NDArray[Any]] = {"weights": weights.matrix, "intercept": weights.intercept}
-    if isinstance(weights, MappedWeights):
-        tensors["intercept"] = np.ascontiguousarray(weights.intercept)  # it is a column of the weights
-        if weights.embeddings.size:
-            tensors["embeddings"] = weights.embeddings
-    return tensors
-
-
-def _layout(weights: Weights) -> str:
-    if isinstance(weights, CodedWeights):
-        return "coded"
-    if isinstance(weights, HybridWeights):
-        return "hybrid"
-    if isinstance(weights, SparseWeights):
-        return "postings"
-    if isinstance(weights, MappedWeights):
-        return "mapped"
-    return "feature_major" if weights.sparse else "class_major"
-
-
 def _seed(parameters: Mapping[str, Any]) -> int | None:
     """A random_state that is a number; a generator cannot be saved."""
     seed = parameters["random_state"]
@@ -237,15 +197,15 @@ def read_model(file: TensorFile, mmap: bool = False) -> Model:
     if file.metadata["format_version"] == "1":
         parameters = parameters_today(info["class"], parameters)
     classes = _decode_labels(file, info["classes"])
-    n_features_in = _count(file, info, "n_features_in", least=1)
-    n_iter = _count(file, info, "n_iter", least=0)
-    curve = file.read(_checked(file, "loss_curve", np.float64, (n_iter,)))
+    n_features_in = count(file, info, "n_features_in", least=1)
+    n_iter = count(file, info, "n_iter", least=0)
+    curve = file.read(checked(file, "loss_curve", np.float64, (n_iter,)))
     names = None
     if "feature_names.text" in file.entries:
-        names = _decode_text(file, "feature_names", n_features_in).astype(object)
+        names = decode_text(file, "feature_names", n_features_in).astype(object)
     hashing = FeatureHash.decoded(info["hashing"]) if "hashing" in info else None
     n_features = n_features_in if hashing is None else hashing.n_rows
-    weights = _read_any_weights(file, info, len(classes), n_features, mmap)
+    weights = read_weights(file, info, len(classes), n_features, mmap)
     arrays = _read_beside_weights(file, weights, len(classes), n_features)
     state = State(
         classes=classes,
@@ -291,29 +251,6 @@ def _told_of(found: Mapping[str, Any], n_iter: int) -> Told:
     )
 
 
-def _read_any_weights(
-    file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool
-) -> Weights:
-    layout = info["layout"]
-    if layout == "coded":
-        return read_coded(file, info["coded"], n_classes, n_features, mmap)
-    if layout == "mapped":
-        scale = info["labels"].get("scale", 1.0)
-        check_number("scale", scale, low=0, open_low=True, high=LARGEST)
-        mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
-        return replace(mapped, scale=float(scale))
-    if layout == "hybrid":
-        mapped = _read_mapped(file, info["labels"]["map"], n_classes, n_features, mmap)
-        first, second = info["labels"].get("scales", (1.0, 1.0))
-        for scale in (first, second):
-            check_number("scales", scale, low=0, high=LARGEST)
-        own = _read_postings(file, n_classes, n_features, mmap)
-        return HybridWeights(own, mapped, (float(first), float(second)))
-    if layout == "postings":
-        return _read_postings(file, n_classes, n_features, mmap)
-    return _read_weights(file, layout, n_classes, n_features, mmap)
-
-
 def _read_beside_weights(
     file: TensorFile, weights: Weights, n_classes: int, n_features: int
 ) -> dict[str, NDArray[Any]]:
@@ -325,8 +262,8 @@ def _read_beside_weights(
     }
     kinds |= shapes_of_squares(weights)
     if "variances" in file.entries:
-        kinds["variances"] = (np.float32, weights.matrix.shape)  # type: ignore[union-attr]
-    found = {name: file.read(_checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
+        kinds["variances"] = (np.float32, weights.matrix.shape)
+    found = {name: file.read(checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
     for name, array in found.items():
         if name == "scaling.shift":
             finite(file, name, array)
@@ -337,62 +274,12 @@ def _read_beside_weights(
     return found
 
 
-def _read_weights(file: TensorFile, layout: str, n_classes: int, n_features: int, mmap: bool) -> LinearWeights:
-    if layout not in ("feature_major", "class_major"):
-        raise ValueError(f"{file.path} is damaged: layout is {layout!r}")
-    sparse = layout == "feature_major"
-    shape = (n_features, -(-n_classes // LINE) * LINE) if sparse else (n_classes, n_features)
-    name = _checked(file, "weights", np.float32, shape)
-    matrix = file.map(name) if mmap else finite(file, name, file.read(name, out=aligned_zeros(*shape)))
-    intercept = _intercept(file, n_classes)
-    return LinearWeights(matrix, intercept, sparse)
-
-
-def _read_mapped(
-    file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool
-) -> MappedWeights:
-    n_hidden = _count(file, info, "n_hidden", least=1)
-    intercept, relu = bool(info["intercept_column"]), bool(info["relu"])
-    width = -(-(n_hidden + intercept) // LINE) * LINE
-
-    def read(name: str, n_rows: int) -> Floats:
-        found = _checked(file, name, np.float32, (n_rows, width))
-        return file.map(found) if mmap else finite(file, name, file.read(found, out=aligned_zeros(n_rows, width)))
-
-    file.used.add("intercept")  # it is a column of the weights
-    embeddings = np.zeros((0, 0), dtype=np.float32)
-    if "embeddings" in file.entries:
-        embeddings = read("embeddings", n_features)
-    elif n_hidden != n_features:
-        raise ValueError(f"{file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {n_features}")
-    return MappedWeights(read("weights", n_classes), embeddings, n_hidden, intercept, relu)
-
-
-def _read_postings(file: TensorFile, n_classes: int, n_features: int, mmap: bool) -> SparseWeights:
-    indptr = file.read(_checked(file, "postings.indptr", np.int64, (n_features + 1,)))
-    if indptr[0] != 0 or np.any(np.diff(indptr) < 0):
-        raise ValueError(f"{file.path} is damaged: the offsets of 'postings' do not start at 0 or decrease")
-    shape, read = (int(indptr[-1]),), file.map if mmap else file.read
-    classes = read(_checked(file, "postings.classes", np.int32, shape))
-    values = read(_checked(file, "postings.values", np.float32, shape))
-    weights = SparseWeights(indptr, classes, values, _intercept(file, n_classes))
-    weights.check()
-    if not mmap:
-        finite(file, "postings.values", values)
-    return weights
-
-
-def _intercept(file: TensorFile, n_classes: int) -> Floats:
-    name = _checked(file, "intercept", np.float32, (n_classes,))
-    return finite(file, name, file.read(name))
-
-
 def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
     """Return labels as arrays of the file, and what `_decode_labels` has to know."""
     dtype = labels.dtype
     info: dict[str, str | int] = {"dtype": dtype.str, "n": len(labels)}
     if dtype.kind == "U" or (dtype.kind == "O" and all(isinstance(label, str) for label in labels)):
-        return _encode_text(labels), info
+        return encode_text(labels), info
     if dtype.kind in "mM":
         return {"values": labels.astype(dtype.newbyteorder("=")).view(np.int64)}, info
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
@@ -404,14 +291,14 @@ def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[
 
 
 def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
-    dtype, n = np.dtype(info["dtype"]), _count(file, info, "n", least=2)
+    dtype, n = np.dtype(info["dtype"]), count(file, info, "n", least=2)
     if dtype.kind in "UO":
-        labels = _decode_text(file, "classes", n)
+        labels = decode_text(file, "classes", n)
         if dtype.kind == "U":
             labels = _as_fixed_width(file, labels, dtype)
     else:
         stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype.newbyteorder("=")
-        labels = file.read(_checked(file, "classes.values", stored, (n,)))
+        labels = file.read(checked(file, "classes.values", stored, (n,)))
         labels = (labels.view(dtype.newbyteorder("=")) if dtype.kind in "mM" else labels).astype(dtype, copy=False)
     if not np.all(labels[:-1] < labels[1:]):
         raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
@@ -437,13 +324,13 @@ def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any]
     check_is_fitted(vectorizer)
     if vectorizer.n_columns_ != n_features:
         raise ValueError(f"vectorizer_ has {vectorizer.n_columns_} columns; the model has {n_features} features")
-    terms = {f"vectorizer.terms.{part}": array for part, array in _encode_text(vectorizer.vocabulary_).items()}
+    terms = {f"vectorizer.terms.{part}": array for part, array in encode_text(vectorizer.vocabulary_).items()}
     return encode_parameters(vectorizer.get_params()), {**terms, "vectorizer.idf": vectorizer.idf_}
 
 
 def _decode_vectorizer(file: TensorFile, parameters: Mapping[str, Any], n_features: int) -> TextVectorizer:
     hashed = parameters.get("n_hash") is not None
-    terms = _decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
-    idf = file.read(_checked(file, "vectorizer.idf", np.float32, (n_features,)))
+    terms = decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
+    idf = file.read(checked(file, "vectorizer.idf", np.float32, (n_features,)))
     finite(file, "vectorizer.idf", idf)
     return TextVectorizer.restored(decode_parameters(parameters), terms.tolist(), idf)

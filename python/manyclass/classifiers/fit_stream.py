@@ -3,12 +3,13 @@
 Each pass has the step size that the schedule of `fit` has for it, and visits a part as `partial_fit` does; a model that
 "auto" averages is the mean of the weights after the passes of the second half. What differs from `fit` of all rows:
 
-- What is "auto" is settled on the first part: the solver, "exact" or "implicit" and never "lbfgs", and the step size,
-  by trials; alpha is 0, since a part would want more than all rows. A model="auto" of one label a row is linear.
-- Features are scaled as those of the first part are.
-- The frequencies of classes, by which some samplers draw, are those so far in the first pass.
-- What a row carries from pass to pass, u of the double sum, is kept in single precision, of a `Stream` or a list of
-  parts. Of other iterables, whose order may change, and where max_memory has no room for it, it is predicted: see
+- What "auto" stands for is found on the first part: the solver, "exact" or "implicit" and never "lbfgs", and the step
+  size, by trials; alpha is 0, since a part alone would ask for a larger one than all rows. With one label a row,
+  model="auto" is linear.
+- Features are scaled by the scales of the first part.
+- In the first pass, samplers that draw by frequency count the rows so far.
+- What a row carries from pass to pass, u of the double sum, is kept in single precision for a `Stream` or a list of
+  parts. For other iterables, whose order may change, and where max_memory has no room for it, it is predicted: see
   `help(manyclass.classifiers.partial_fit)`.
 
 An iterator can be read once, so that it is one pass: max_iter="auto" is 1 then, and a larger number is told of by a
@@ -28,16 +29,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_number, outer_level, seed_from
+from manyclass.checks import outer_level, seed_from
 from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
 from manyclass.datasets import Stream
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.weights import LinearWeights
 from manyclass.parts import Parameters, part_name
 from manyclass.parts import Part as Solver
 from manyclass.training.calls import Call, Kept, KeptRows
 from manyclass.training.progress import progress_bar
 from manyclass.training.state import State
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.weights import Weights
 
 # Makes a call of `partial_fit` with these parameters, at a state or none, with a part, its features being hashed so.
 GoOn = Callable[[Parameters, State | None, Part, Call, FeatureHash | None], State]
@@ -49,7 +50,7 @@ def fit_stream(
     X: Any,
     classes: ArrayLike | None,
     max_memory: int | str | None,
-    max_seconds: float | None,
+    max_seconds: float,
 ) -> State:
     """Return the state of a model fitted to a stream.
 
@@ -61,8 +62,6 @@ def fit_stream(
     X : Stream or other iterable of parts
     classes, max_memory, max_seconds : what `fit` was given
     """
-    if max_seconds is not None:
-        check_number("max_seconds", max_seconds, low=0)
     _check_has_passes(parameters)
     random_state = parameters["random_state"]
     if not isinstance(random_state, int | np.integer):  # which parts would draw anew
@@ -77,7 +76,7 @@ def fit_stream(
     kept = None
     if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
         kept = Kept(rows_of_stream(X), of_utility=parameters.get("noise", "gumbel") != "gumbel")
-    return _Fit(parameters, go_on, bounded, kept).run(np.inf if max_seconds is None else float(max_seconds))
+    return _Fit(parameters, go_on, bounded, kept).run(max_seconds)
 
 
 def _check_has_passes(parameters: Parameters) -> None:
@@ -125,7 +124,7 @@ class _Fit:
     def __init__(self, parameters: Parameters, go_on: GoOn, bounded: Bounded, kept: Kept | None) -> None:
         self._parameters, self._go_on, self._bounded, self._kept = parameters, go_on, bounded, kept
         self._state: State | None = None
-        self._mean: LinearWeights | None = None
+        self._mean: Weights | None = None
         self._n_averaged = 0
 
     def run(self, max_seconds: float) -> State:
@@ -176,10 +175,10 @@ class _Fit:
         if n_iter == 1:  # what follows predicts u, and goes by the counts of all rows
             self._state = _as_after_fit(self._state)
         weights = self._state.weights
-        if n_iter <= self._averaged_after() or not isinstance(weights, LinearWeights):
+        if n_iter <= self._averaged_after() or not weights.is_linear:
             return
         if self._mean is None:
-            self._mean = LinearWeights(weights.matrix.copy(), weights.intercept.copy(), weights.sparse)
+            self._mean = weights.copy()
         else:
             self._mean.add_to_mean(weights, self._n_averaged)
         self._n_averaged += 1

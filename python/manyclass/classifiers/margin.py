@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
-from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
+from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing.choice import Chosen, Taking
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import batches_plan, check_loop_numbers, told_batches
+from manyclass.choosing.plans import batches_plan, told_batches
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import Passes, stated
+from manyclass.classifiers.base import stated
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
-from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
 from manyclass.models import MODELS
 from manyclass.parts import Parameters, Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -30,19 +27,25 @@ from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.passes import Callback
-from manyclass.training.plan import Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
-from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.training.watch import Watch
+from manyclass.training.weighting import ClassWeight
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
 
 LOSSES = ("margin", "triplet")
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
 MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
 MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
+if TYPE_CHECKING:  # as `solvers.SolverName`
+    MarginSampler = str
+else:
+    MarginSampler = Literal[*MARGIN_SAMPLERS]
 
 
 class MarginPlanner(Planner):
-    """Of MarginClassifier."""
+    """The plans of MarginClassifier."""
 
     several: ClassVar[bool] = True
     trains_log_odds: ClassVar[bool] = False
@@ -51,12 +54,9 @@ class MarginPlanner(Planner):
         """See `Planner`."""
         own = self.parameters
         check_choice("loss", own["loss"], LOSSES)
-        check_flag("warm_start", own["warm_start"])
-        check_composed(own)
-        check_class_weight(own["class_weight"])
         check_number("smoothing", own["smoothing"], low=0)
         check_number("max_iter", own["max_iter"], low=1, integer=True)
-        check_loop_numbers(own)
+        self.check_shared()
         return Chosen(
             resolve_part("solver", own["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
             resolve_part("sampler", own["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
@@ -90,11 +90,6 @@ class MarginPlanner(Planner):
         plan, of_solver = batches_plan(choice, given, own["loss"], smoothing, SAMPLERS["uniform"]())
         given.refuse_rest("here")
         return Planned(plan, told_batches(choice, given, of_solver))
-
-
-def _nothing(points: Points) -> Asked:
-    """A margin's run is given nothing beside its data."""
-    return Asked()
 
 
 def _gives_probabilities(model: MarginClassifier) -> bool:
@@ -151,9 +146,9 @@ class MarginClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Make probabilities of scores by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
-        Mean of the scores of so many runs that differ by their seed; see `SoftmaxClassifier`.
+        Train this many models with different seeds and average their scores; see `SoftmaxClassifier`.
     warm_start : bool, default=False
-        `fit` begins at the weights of the last fit; see `help(manyclass.classifiers.partial_fit)`.
+        `fit` starts from the weights of the last fit; see `help(manyclass.classifiers.partial_fit)`.
 
     Attributes
     ----------
@@ -185,7 +180,7 @@ class MarginClassifier(LabelClassifier):
         loss: Literal["margin", "triplet"] = "margin",
         smoothing: float = 1.0,
         solver: Literal["adagrad", "sgd", "implicit"] | Part = "adagrad",
-        sampler: Literal["all", "uniform", "frequency", "block", "frequency_block", "search"] | Part = "all",
+        sampler: MarginSampler | Part = "all",
         n_negatives: int | Literal["auto"] = "auto",
         model: Literal["linear", "embedding"] | Part = "linear",
         dim: int | Literal["auto"] = "auto",
@@ -232,7 +227,7 @@ class MarginClassifier(LabelClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
 
         Parameters
         ----------
@@ -240,12 +235,15 @@ class MarginClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
-        callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+        callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
         """
-        passes = Passes(callback, max_seconds, checkpoint, every, resume)
-        return self._fit((X, y, sample_weight), _nothing, passes, classes=classes, max_memory=max_memory)
+        looks = (callback, max_seconds, checkpoint, every, resume)
+        return self._fit((X, y, sample_weight), lambda _: Asked(), looks, classes=classes, max_memory=max_memory)
+
+    def _not_softmax(self, state: State) -> str:
+        return "a margin has none"
 
     def predict_top_k(  # type: ignore[override]
         self, X: Data, k: int, *, exclude: Exclude = None

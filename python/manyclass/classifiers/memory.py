@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 
 from manyclass.datasets.csr import is_sparse
-from manyclass.model.weights import LINE
+from manyclass.weights.arrays import LINE
 
 UNITS = {"": 1, "B": 1}
 UNITS |= {f"{letter}B": 1000**n for n, letter in enumerate("KMGT", 1)}

@@ -1,36 +1,39 @@
-"""Training that goes on: `partial_fit` with new rows, and new classes, of a model that is there or begins with them.
+"""`partial_fit`: training of a fitted or a new model goes on with new rows, which may bring new classes.
 
-Rows of a call are visited once, or n_passes times, by the steps that `fit` would make, those of "implicit" where `fit`
-makes passes over all rows ("lbfgs"). What a call begins at:
+A call visits its rows once, or n_passes times, by the steps that `fit` would make; where `fit` makes passes over all
+rows ("lbfgs"), it makes those of "implicit". A call begins as follows.
 
-- Weights of new classes are 0, or what `new_classes` says, their intercepts as if the old ones, less the logarithms of
-  their counts, went for them; features may come, too, by `new_features`: see `help(manyclass.training.growth)`.
+- Weights of new classes are 0, or what `new_classes` says. Their intercepts follow from the counts of the classes: they
+  are the mean of the old intercepts less the logarithms of the old counts, plus the logarithms of their own. New
+  features may come by `new_features`: see `help(manyclass.training.growth)`.
 - Parameters that were left open are what the first training made of them, as `resolved_params_` has it.
-- The step size is that of the schedule of `fit`, wound back by the share that new rows have: to its beginning where
-  there are as many as the model has seen, and hardly at all for a few; the passes of the call go through what then is
-  left of it. A stream that began without `fit` keeps the first step size.
-- u of the double sum: the mean log-normaliser of a few of the rows, less the score of the row's own label. It is as
+- The step size follows the schedule of `fit`, which is wound back by the share of new rows: to its beginning where
+  there are as many as the model has seen, and hardly at all for a few. The passes of the call then go through what is
+  left of the schedule. A stream that began without `fit` keeps the first step size.
+- u of the double sum is the mean log-normaliser of a few of the rows, less the score of the row's own label. It is as
   good as the exact value there, where log K loses 0.05 nats a call. In a stream without `fit` it is log K, as in `fit`.
 
-By minibatches and on pairs (several labels, embeddings, searches, margins) there is more:
+Training by minibatches and on pairs (several labels, embeddings, searches, margins) keeps more:
 
-- Adagrad's sums go on; those of a new class, or a new pair of a feature and a class, begin at 0.
-- A file holds these sums, so that a model that is read learns on as the one that was saved; those of pairs make it half
-  as long again, and `compress` leaves them out.
+- Adagrad's sums go on; the sums of a new class, or of a new pair of a feature and a class, begin at 0.
+- A file holds these sums, so that a model that is read learns on as the one that was saved. The sums of pairs make the
+  file half as long again, and `compress` leaves them out.
 - A pair of the new rows gets a weight if `min_count` of these rows have it; weights that were pruned come back so.
-- A search makes its index from the weights that are there, anew in each call; only a first call warms up.
-- The parts of a hybrid go on apart, by the losses and on the scales that each was trained with: in the sum, a loss of
-  one part alone would undo its scale. The scales of the sum stay those of the fit, found on rows held out. In a stream
-  without they are found anew on the rows of each call before it is trained on (bench/decisions.md).
+- A search makes its index anew in each call, from the weights that are there; only a first call warms up.
+- The two parts of a hybrid are trained apart, by the losses and on the scales that each had in `fit`: in the sum, the
+  loss of one part alone would undo its scale. The scales of the sum stay those of the fit, which found them on held-out
+  rows. In a stream without `fit` they are found anew on the rows of each call, before these are trained on
+  (bench/decisions.md).
 
 `half_life` makes old rows fade, for data that drift: see `help(manyclass.training.forgetting)`.
-Threads that train one estimator take turns, a part of a stream at a time; questions, such as `predict`, wait for none
-and are answered by the model that is there when they begin.
 Instead of arrays, X may be a stream of parts: see `help(manyclass.classifiers.streams)`.
+Threads that train one estimator take turns, a part of a stream at a time. Predictions wait for no training: the model
+answers them that is there when they begin.
 
-Draws are named by a row's number among all that the model has seen. So a stream in parts gives bit for bit what it
-gives at once, and what one pass of `fit` gives, where nothing depends on the rows to come: with all classes named, a
-step size by number, shuffle=False, and a sampler that does not count frequencies; parts end where batches do.
+A row's number among all rows that the model has seen names its random draws. So a stream in parts gives bit for bit the
+model that all rows give at once, and that one pass of `fit` gives, where nothing depends on the rows to come: with all
+classes named, a step size given as a number, shuffle=False, a sampler that does not count frequencies, and parts that
+end where batches do.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number
 from manyclass.classifiers.data import is_indicator
-from manyclass.classifiers.runs import is_composed
+from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.targets import check_targets, sorted_classes
 from manyclass.parts import Parameters, Part
 from manyclass.training.calls import Call

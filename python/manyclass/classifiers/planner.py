@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from manyclass.checks import n_threads_from
+from manyclass.checks import check_flag, n_threads_from
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.plans import check_loop_numbers
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
 from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.data import Caller, Known, points_of
+from manyclass.classifiers.ensemble import check_composed
 from manyclass.classifiers.partial_fit import (
     check_can_go_on,
     check_columns,
@@ -23,16 +25,17 @@ from manyclass.classifiers.partial_fit import (
     check_warm,
     known_classes,
 )
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.scaling import FeatureScaling
 from manyclass.parts import Parameters
 from manyclass.training.calibration import Calibration
 from manyclass.training.calls import Call
 from manyclass.training.growth import NewFeatures, widened
-from manyclass.training.plan import Watch
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
+from manyclass.training.watch import Watch
+from manyclass.training.weighting import check_class_weight
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.scaling import FeatureScaling
 
 # A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
 # below ROWS_CELLS, which takes a part of the time of a pass.
@@ -93,6 +96,14 @@ class Planner(ABC):
     def check(self) -> Any:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
 
+    def check_shared(self) -> None:
+        """Check the parameters that all classes have; raises ValueError or TypeError."""
+        own = self.parameters
+        check_flag("warm_start", own["warm_start"])
+        check_composed(own)
+        check_class_weight(own["class_weight"])
+        check_loop_numbers(own)
+
     @abstractmethod
     def run(self, parameters: Parameters, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """Make one run of a fit.
@@ -140,7 +151,8 @@ class Planner(ABC):
         """
         own, (X, y, sample_weight) = self.parameters, data
         self.check()
-        check_not_compressed(None if state is None else state.weights, "partial_fit")
+        if state is not None:
+            check_not_compressed(state.weights, "partial_fit")
         check_can_go_on(own)
         if state is not None:
             if self.several:

@@ -12,17 +12,14 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass import metrics
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.classifiers.base import LinearClassifier, Unseen
+from manyclass.classifiers.base import LinearClassifier
 from manyclass.classifiers.data import indicator_lists
-from manyclass.classifiers.targets import check_targets
-from manyclass.model.coded import CodedWeights
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import mapped_part
-from manyclass.model.weights import Data, Doubles, Floats, Ids, Matrix
+from manyclass.classifiers.targets import Unseen, check_targets
 from manyclass.training.calibration import label_log_losses
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 
 class LabelClassifier(LinearClassifier):
@@ -53,16 +50,10 @@ class LabelClassifier(LinearClassifier):
         """What parameters that were left open became."""
         return dict(self._fitted.told.params)
 
-    def _scores_are_log_odds(self, state: State) -> bool:
-        return self._planner.trains_log_odds or state.calibration is not None
-
     @property
     def embedding_(self) -> Floats:
         """Embeddings of the features, (n_features, dim), float32, a view; AttributeError without them."""
-        weights = _embedded(self._weights)
-        if isinstance(weights, CodedWeights):
-            return weights.embedded
-        return weights.embeddings[:, : weights.n_hidden]
+        return _embedded(self._weights).embedding
 
     def embed(self, X: Data) -> Floats:
         """Return what the embeddings make of the points, (n_samples, dim), float32; AttributeError without them."""
@@ -164,14 +155,10 @@ class LabelClassifier(LinearClassifier):
         return tags
 
 
-def _embedded(weights: Weights) -> MappedWeights | CodedWeights:
-    """The weights that have embeddings, or have a part that has them."""
-    if isinstance(weights, CodedWeights) and weights.embeddings is not None:
-        return weights
-    mapped = mapped_part(weights)
-    if mapped is None or not len(mapped.embeddings):
+def _embedded(weights: Weights) -> Weights:
+    if not weights.embeddings.size:
         raise AttributeError("the model has no embeddings; fit it with model='embedding'")
-    return mapped
+    return weights
 
 
 def _log_limit(state: State, threshold: float) -> float:
@@ -236,10 +223,7 @@ def class_vectors(model: LinearClassifier) -> Floats:
     ValueError
         If the model is sparse: its classes have few weights each, and no vectors to compare.
     """
-    mapped = mapped_part(model._weights)
-    if mapped is not None:
-        return mapped.coef
-    coef: Any = model.coef_
-    if sp.issparse(coef):
+    weights = model._weights
+    if weights.kind == "pairs":
         raise ValueError("a sparse model has no vectors of classes; fit it with model='embedding' or 'hybrid'")
-    return np.asarray(coef)
+    return np.asarray(weights.class_rows if weights.has_phi else weights.coef)

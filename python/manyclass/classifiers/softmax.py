@@ -12,17 +12,14 @@ from sklearn.utils import Tags
 from manyclass.checks import n_threads_from
 from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
-from manyclass.classifiers.base import Passes, positions_given
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
+from manyclass.classifiers.targets import labels_given, positions_of
 from manyclass.classifiers.tuning import tune_learning_rate
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Ids, LinearWeights, Matrix
 from manyclass.models import ModelName
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import SamplerName
@@ -32,6 +29,9 @@ from manyclass.training.passes import Callback
 from manyclass.training.start import Start
 from manyclass.training.state import Points
 from manyclass.training.weighting import ClassWeight, counting, normalized, raw_weights, taken, times_class_weight
+from manyclass.weights.arrays import Data, Doubles, Ids, Matrix
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.tensor_file import PathLike
 
 
 class SoftmaxClassifier(LabelClassifier):
@@ -49,25 +49,25 @@ class SoftmaxClassifier(LabelClassifier):
     sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
     n_negatives : int or "auto", default="auto"
-        Classes per step, in whole sixteens with "frequency_block"; more than there are mean all. "auto": 64 to 1,024.
+        Classes per step, "frequency_block" rounds up to sixteens; above n_classes, every class. "auto": 64 to 1,024.
     model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
         Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `help(manyclass.models)`.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 192, of each run.
     alpha : float or "auto", default="auto"
-        Ridge per point, alpha/2 ||W||^2, W being of scaled features; "auto" with solver="auto": found on held-out rows.
+        L2 penalty alpha/2 ||W||^2 on the weights of scaled features; "auto": by held-out rows, with solver="auto"
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
     max_iter : int or "auto", default="auto"
         Passes over the data, "auto": 2 to 20; iterations of "lbfgs", which ends before "auto" is over.
     early_stopping : bool, default=False
-        Stop when the log-loss of points held out falls no more; return the best. For linear models of one label a row.
+        Stop when the held-out log-loss stops falling; keep the best pass. For linear models of one label a row.
     validation_fraction : float, default=0.1
         Share of the points that is held out, in ]0, 1[. One point of each class always stays for training.
     n_iter_no_change : int, default=5
         Passes without a lower held-out loss after which early_stopping stops.
     class_weight : dict, "balanced" or None, default=None
-        What weights of rows are multiplied by; "balanced": n_samples / (n_classes * number of the class's rows).
+        Class weights, multiplied into sample weights; "balanced": n_samples / (n_classes * rows of the class).
     fit_intercept : bool, default=True
         Learn one intercept per class (a feature that is always 1).
     n_jobs : int or None, default=None
@@ -79,20 +79,20 @@ class SoftmaxClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.training.calibration)`.
     n_models : int or "auto", default="auto"
-        Mean of the scores of so many runs that differ by their seed, kept as one model; "auto": at most 3.
+        Train this many models with different seeds and average their scores, in one model; "auto": at most 3.
     warm_start : bool, default=False
-        `fit` begins at the weights of the last fit, with what it chose; see `help(manyclass.classifiers.partial_fit)`.
+        `fit` starts from the weights and the choices of the last fit; see `help(manyclass.classifiers.partial_fit)`.
 
     Attributes
     ----------
     classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
-    loss_curve_ : ndarray of shape (n_iter,), float64, log-loss in training, in nats, of drawn classes from below
+    loss_curve_ : ndarray of shape (n_iter,), float64, training log-loss in nats; of sampled classes a lower bound
     n_iter_, best_iter_, n_features_in_, feature_names_in_ : int, passes, the one (from 1) that was kept; names if X has
     resolved_params_, auto_report_ : dict, what parameters left open became; list of dict, what was tried for it
     alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
     multilabel_, n_labels_, threshold_, calibration_ : bool, int, float or None, `Calibration` or None
-        Whether y was an indicator matrix; its mean number of labels a row; the probability of the best micro-F1.
+        Whether y was an indicator matrix; its mean number of labels a row; the probability whose micro-F1 was best.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class SoftmaxClassifier(LabelClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Return it fitted; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
 
         Parameters
         ----------
@@ -199,19 +199,19 @@ class SoftmaxClassifier(LabelClassifier):
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
         coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row
-        callback, max_seconds : callable, after each pass, of a `TrainingState`; True stops. Most seconds of training.
+        callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
         """
         named = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
-        passes = Passes(callback, max_seconds, checkpoint, every, resume)
+        looks = (callback, max_seconds, checkpoint, every, resume)
 
         def asked(points: Points) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             return Asked(candidates, start, _tried_rates, _loss_of_fit)
 
-        return self._fit((X, y, sample_weight), asked, passes, named, classes=classes, max_memory=max_memory)
+        return self._fit((X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -231,11 +231,11 @@ class SoftmaxClassifier(LabelClassifier):
         state, x = self._asked(X)
         model, told = state.weights, state.told.params
         check_not_compressed(model, "certificate")
-        if not isinstance(model, LinearWeights):
+        if not model.is_linear:
             raise ValueError(
                 "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"
             )
-        labels = positions_given(state, y, x)
+        labels = positions_of(labels_given(y, x.shape[0]), state.classes, "y")
         weights = times_class_weight(raw_weights(sample_weight, x.shape[0]), self.class_weight, labels, state.classes)
         rows = counting(weights)
         if rows is not None:
@@ -256,7 +256,7 @@ class SoftmaxClassifier(LabelClassifier):
 
 
 def _tried_rates(parameters: Parameters, x: Matrix, labels: Ids, weights: Doubles | None) -> LearningRates:
-    """Try step sizes for parameters of which nothing else is open."""
+    """Try step sizes, all other parameters being set."""
     random_state = parameters["random_state"]
     return tune_learning_rate(
         SoftmaxClassifier(**parameters), x, labels, sample_weight=weights, random_state=random_state

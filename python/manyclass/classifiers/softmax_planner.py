@@ -18,30 +18,26 @@ from manyclass.choosing.planning import (
     plan_points,
     plan_with_one_model,
 )
-from manyclass.choosing.plans import check_loop_numbers, linear_model, part_of
+from manyclass.choosing.plans import linear_model, part_of
 from manyclass.choosing.rules import Choice, training
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.data import scaled_for_call
 from manyclass.classifiers.partial_fit import check_features
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
-from manyclass.classifiers.runs import check_composed
 from manyclass.classifiers.targets import find_positions, positions_of
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights, as_csr
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Ids, LinearWeights
 from manyclass.models import MODELS
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
 from manyclass.training.growth import refuse_starts
-from manyclass.training.plan import Watch
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.validation import fork, held_out
-from manyclass.training.weighting import check_class_weight
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Ids, as_csr
+from manyclass.weights.scaling import FeatureScaling
 
 
 def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: Watch, asked: Asked) -> State:
@@ -74,12 +70,9 @@ class SoftmaxPlanner(Planner):
         """See `Planner`."""
         own = self.parameters
         check_flag("early_stopping", own["early_stopping"])
-        check_flag("warm_start", own["warm_start"])
-        check_composed(own)
         check_number("validation_fraction", own["validation_fraction"], low=0, open_low=True, high=0.99)
         check_number("n_iter_no_change", own["n_iter_no_change"], low=1, integer=True)
-        check_class_weight(own["class_weight"])
-        check_loop_numbers(own)
+        self.check_shared()
         return Chosen(
             part_of("solver", own["solver"], SOLVERS, "manyclass.solvers"),
             part_of("sampler", own["sampler"], SAMPLERS, "manyclass.samplers"),
@@ -91,7 +84,7 @@ class SoftmaxPlanner(Planner):
         own = replace(self, parameters=parameters)
         if state is None or given.start is not None:
             return fit_softmax(parameters, own.check(), points, watch, given)
-        if points.several or not isinstance(state.weights, LinearWeights):
+        if points.several or not state.weights.is_linear:
             refuse_candidates(given.candidates)
             return own.go_on_warm(state, points, watch)
         known = replace(own, parameters=resolved(parameters, state))
@@ -111,7 +104,7 @@ class SoftmaxPlanner(Planner):
         if kind == "hybrid" and state is not None and state.history.n_labels:
             facts = replace(facts, n_labels=state.history.n_labels)
         name = kind
-        if state is not None and isinstance(state.weights, MappedWeights):
+        if state is not None and kind == "minibatches":
             name = "embedding" if state.weights.embeddings.size else "linear"
         # An older file does not say what its model was.
         there = None if state is None else {"model": MODELS[name]()}
@@ -123,8 +116,8 @@ class SoftmaxPlanner(Planner):
         asked = choice["model"].name if training(choice) == "pairs" else training(choice)
         if state is None:
             return asked
-        kinds = {HybridWeights: "hybrid", SparseWeights: "sparse", MappedWeights: "minibatches"}
-        there, own = kinds.get(type(state.weights), "points"), self.parameters
+        kinds = {"hybrid": "hybrid", "pairs": "sparse", "phi": "minibatches"}
+        there, own = kinds.get(state.weights.kind, "points"), self.parameters
         if asked != there and own["model"] != "auto":
             raise ValueError(
                 f"model is {own['model']!r}, solver {own['solver']!r} and sampler {own['sampler']!r}; partial_fit goes "
@@ -158,7 +151,7 @@ def stepwise(chosen: Chosen) -> Chosen:
 
 def warm_start_of(state: State, points: Points) -> Start:
     """Return the weights of a linear model of one label a row for the classes of a fit; a ValueError for others."""
-    if points.several or not isinstance(state.weights, LinearWeights):
+    if points.several or not state.weights.is_linear:
         raise ValueError("warm_start is True and y has several labels a row; the last fit had one: set it to False")
     check_features(state, points)
     return Start.from_model(state.weights, find_positions(points.classes, state.classes, "y"))
@@ -180,17 +173,11 @@ def _trained(
 def _n_runs(choice: Choice, planned: Planned, state: State, points: Points) -> int:
     """What n_models="auto" stands for."""
     weights, facts = state.weights, choice.facts
-    if isinstance(weights, HybridWeights):
-        csr = as_csr(points.x)
-        rows_of = np.bincount(csr.indices, minlength=facts.n_features)
-        met = float(rows_of @ np.diff(weights.postings.indptr)) / max(1, facts.n_samples)
-        facts, embeddings = replace(facts, met=met), weights.mapped.embeddings.nbytes
-    elif isinstance(weights, MappedWeights):
-        embeddings = weights.embeddings.nbytes
-    else:
-        return 1
+    if weights.kind == "hybrid":
+        rows_of = np.bincount(as_csr(points.x).indices, minlength=facts.n_features)
+        facts = replace(facts, met=float(rows_of @ np.diff(weights.indptr)) / max(1, facts.n_samples))
     decided = choice.changed(answers={"model": planned.params.get("model")}, n_models="auto")
-    decided.first_run = (costs.fit_cost(facts, planned.plan), embeddings)
+    decided.first_run = (costs.fit_cost(facts, planned.plan), weights.embeddings.nbytes)
     return int(decided["n_models"])
 
 

@@ -1,8 +1,8 @@
-"""Streams as X of `fit` and `partial_fit`: which X is one, its parts, and how their errors are told.
+"""X as a stream of parts, in `fit` and `partial_fit`: which X is one, and how its parts are read and trained on.
 
 X is a stream, where y is None, if it is a `manyclass.datasets.Stream`; an iterator; another iterable that is no array,
 text or mapping; or a list or tuple whose first item is a tuple that begins with a matrix. Its items, the parts, are
-(X, y) or (X, y, sample_weight). Everything else is an array-like X, as ever, and needs y.
+(X, y) or (X, y, sample_weight). Every other X is array-like and needs y.
 
 `partial_fit` makes with each part what it makes of arrays, `n_passes` passes over the part: bit for bit the loop
 
@@ -12,9 +12,9 @@ text or mapping; or a list or tuple whose first item is a tuple that begins with
 An error leaves the model as it was after the last whole part. `fit` goes through the stream max_iter times, and an
 error leaves the model as it was: see `help(manyclass.classifiers.fit_stream)`.
 
-max_memory, such as "2GiB", bounds what either adds to the memory of the process: see
+max_memory, such as "2GiB", bounds the memory that either method adds to the process: see
 `help(manyclass.classifiers.memory)`. Where W would not fit, features are hashed. A model whose features are hashed
-takes X of any number of columns, also in `partial_fit` and in predictions.
+takes X with any number of columns, also in `partial_fit` and in predictions.
 """
 
 from __future__ import annotations
@@ -34,21 +34,19 @@ from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footpr
 from manyclass.classifiers.targets import sorted_classes
 from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights
 from manyclass.parts import Parameters, part_name
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
 from manyclass.training.progress import Progress, progress_bar
 from manyclass.training.state import State
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.weights import Weights
 
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
 Part = tuple[Any, Any, ArrayLike | None]  # X, y and sample_weight
 Step = Callable[[Part, NDArray[np.int64] | None], State]
 INTERRUPTED = "training was interrupted; the model is the one reached so far"
-PEEK = 1000  # rows by which those of a stream are measured
+PEEK = 1000  # rows that tell the mean size of a row
 _END = object()
 
 
@@ -67,23 +65,15 @@ def _is_part(item: Any) -> bool:
     return isinstance(item, tuple | list) and len(item) in (2, 3) and (is_sparse(item[0]) or np.ndim(item[0]) == 2)
 
 
-def refuse_with_stream(**given: Any) -> None:
-    """Raise ValueError for arguments that are for arrays."""
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is given, which is for arrays; a part of a stream is (X, y) or (X, y, sample_weight)"
-            )
+FOR_ARRAYS = "for arrays; a part of a stream is (X, y) or (X, y, sample_weight)"
+FOR_STREAMS = "for a stream; X and y are arrays: manyclass.datasets.Stream(X, y) makes one of them"
 
 
-def refuse_without_stream(**given: Any) -> None:
-    """Raise ValueError for arguments that are for streams."""
+def refuse(which: str, **given: Any) -> None:
+    """Raise ValueError for an argument that is given, `which` saying what it is for."""
     for name, value in given.items():
         if value is not None:
-            raise ValueError(
-                f"{name} is given, which is for a stream; X and y are arrays: manyclass.datasets.Stream(X, y) makes "
-                "one of them"
-            )
+            raise ValueError(f"{name} is given, which is {which}")
 
 
 # Parts
@@ -301,12 +291,12 @@ def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int |
     named = part_name(parameters.get("model", "linear"))
     if weights is None and named == "auto" and several:
         named = "hybrid"
-    if named in ("sparse", "hybrid") or isinstance(weights, SparseWeights | HybridWeights):
+    if named in ("sparse", "hybrid") or (weights is not None and weights.has_pairs):
         raise ValueError(
             f"max_memory needs a model whose size is known before its rows are read; it is {named!r}: set model to "
             "'linear' or 'embedding'"
         )
-    if isinstance(weights, MappedWeights):
+    if weights is not None and weights.kind == "phi":
         return weights.n_hidden if weights.embeddings.size else None
     if named == "embedding":
         return default_dim(parameters)

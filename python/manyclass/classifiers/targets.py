@@ -1,17 +1,19 @@
-"""What a caller gives as y, checked before anything else: each error names the row and the remedy."""
+"""Checks of the y that a caller gives, and positions of labels among classes: each error names the row and a remedy."""
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.model.weights import Ids
+from manyclass.checks import check_choice
+from manyclass.weights.arrays import Ids
 
+Unseen = Literal["drop", "error"]
 BINARIZER = (
     "fit takes an indicator matrix of several labels a row: from sklearn.preprocessing import MultiLabelBinarizer; "
     "Y = MultiLabelBinarizer(sparse_output=True).fit_transform(y)"
@@ -200,3 +202,30 @@ def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
     if np.any(positions < 0):
         raise unseen_error(labels, positions, what)
     return positions
+
+
+def labels_given(y: Any, n_rows: int) -> NDArray[Any]:
+    """Return a label for each row, of an array or of one column, as `fit` takes both; raises ValueError for others."""
+    check_targets(y, several=False)
+    labels: NDArray[Any] = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) != n_rows:
+        raise ValueError(f"X has {n_rows} rows, y has shape {labels.shape}; it must be ({n_rows},)")
+    return labels
+
+
+def seen_positions(y: Any, n_rows: int, classes: NDArray[Any], unseen: Unseen) -> tuple[Ids, NDArray[np.intp]]:
+    """Return the positions of the labels that are classes, and their rows; raises ValueError where there are none.
+
+    Others are left out or, with unseen="error", refused by a ValueError.
+    """
+    check_choice("unseen", unseen, ("drop", "error"))
+    labels = labels_given(y, n_rows)
+    positions = find_positions(labels, classes, "y")
+    seen = np.flatnonzero(positions >= 0)
+    if len(seen) < len(labels) and unseen == "error":
+        raise unseen_error(labels, positions, "y")
+    if len(seen) == 0:
+        raise ValueError("no row has a label that the model has seen")
+    return positions[seen], seen

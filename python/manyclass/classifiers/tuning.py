@@ -17,14 +17,16 @@ from manyclass.choosing.trials import VALIDATION, LearningRates, quietly, search
 from manyclass.classifiers.data import indicator_lists, is_indicator
 from manyclass.classifiers.targets import check_targets
 from manyclass.datasets import first_label
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Data, Matrix
+from manyclass.parts import part_name
+from manyclass.protocols import Estimator, Resolved
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import raw_weights
+from manyclass.weights.arrays import Data, Matrix
+from manyclass.weights.scaling import FeatureScaling
 
 
 def tune_learning_rate(
-    estimator: Any,
+    estimator: Estimator,
     X: Data,
     y: ArrayLike,
     *,
@@ -77,8 +79,8 @@ def tune_learning_rate(
     check_choice("criterion", criterion, ("validation", "training"))
     check_number("fraction", fraction, low=0, open_low=True, high=1)
     check_number("min_points", min_points, low=0, integer=True)
-    solver = getattr(estimator, "solver", None)
-    if getattr(solver, "name", solver) == "lbfgs":
+    own = estimator.get_params(deep=False)
+    if part_name(own.get("solver", "")) == "lbfgs":
         raise ValueError("solver is 'lbfgs', which has no learning rate; there is nothing to tune")
     x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X, dtype=np.float32)
     check_targets(y)
@@ -98,19 +100,20 @@ def tune_learning_rate(
         of_points = first_label(labels) if several else labels
         judged = held_out(np.unique(of_points, return_inverse=True)[1].astype(np.int32), VALIDATION, fork(random_state))
     trained = ~judged if criterion == "validation" else judged
-    fit_intercept = bool(getattr(estimator, "fit_intercept", False))
+    fit_intercept = bool(own.get("fit_intercept", False))
     seen = x
-    if not several and scales_features(solver, getattr(estimator, "model", None)):
+    if not several and "model" in own and scales_features(own["solver"], own["model"]):
         seen = FeatureScaling.of(x, centre=fit_intercept, weights=r).apply(x)
     scale = Facts.of(seen, 0).mean_square + fit_intercept
 
     def loss(exponent: int) -> float:
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)
-        if "early_stopping" in model.get_params():
+        if "early_stopping" in own:
             model.set_params(early_stopping=False, validation_fraction=0.1, n_iter_no_change=5)
         of_trained, of_judged = ({} if r is None else {"sample_weight": r[some]} for some in (trained, judged))
         quietly(lambda: model.fit(x[trained], labels[trained], **of_trained))
-        if model.n_iter_ < getattr(model, "resolved_params_", {}).get("max_iter", model.max_iter):
+        told = model.resolved_params_ if isinstance(model, Resolved) else {}
+        if model.n_iter_ < told.get("max_iter", model.max_iter):
             return math.inf
         evaluation = model.evaluate(x[judged], labels[judged], **of_judged)
         found = evaluation["log_loss" if "log_loss" in evaluation else "error"]

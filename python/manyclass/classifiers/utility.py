@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyclass import _core
-from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
+from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import check_loop_numbers, part_of, utility_plan
+from manyclass.choosing.plans import part_of, utility_plan
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import LinearClassifier, Passes, positions_given
+from manyclass.classifiers.base import LinearClassifier
 from manyclass.classifiers.data import scaled_for_call
+from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of
-from manyclass.classifiers.runs import check_composed, is_composed
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
-from manyclass.model.tensor_file import PathLike
-from manyclass.model.weights import Data, Doubles, Floats, Ids, LinearWeights, Matrix, below_the_best
+from manyclass.classifiers.targets import labels_given, positions_of
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
@@ -32,22 +30,30 @@ from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
 from manyclass.training.passes import Callback
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.plan import PointsPlan
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
-from manyclass.training.weighting import ClassWeight, check_class_weight
+from manyclass.training.watch import Watch
+from manyclass.training.weighting import ClassWeight
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
 
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 GAINS = ("gain", "gain_power", "floor")  # of local steps
-UtilitySampler = Literal["auto", "block", "uniform", "all", "frequency", "frequency_block", "head_tail"]
 UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
+if TYPE_CHECKING:  # as `solvers.SolverName`
+    UtilitySampler = str
+    NoiseName = str
+else:
+    UtilitySampler = Literal["auto", *UTILITY_SAMPLERS]
+    NoiseName = Literal[*names("noise")]
 
 
 @dataclass(frozen=True)
 class ChosenUtility:
-    """The parts of an AugmentReduceClassifier; no sampler: "auto", no posterior: a point estimate."""
+    """The parts of an AugmentReduceClassifier; a sampler of None is left open, a posterior of None a point estimate."""
 
     solver: Part
     sampler: Part | None
@@ -67,17 +73,15 @@ def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
 
 
 class UtilityPlanner(Planner):
-    """Of AugmentReduceClassifier."""
+    """The plans of AugmentReduceClassifier."""
 
     def check(self) -> ChosenUtility:
         """See `Planner`."""
         own = self.parameters
         check_choice("noise", own["noise"], names("noise"))
-        check_class_weight(own["class_weight"])
-        check_flag("warm_start", own["warm_start"])
         check_number("max_iter", own["max_iter"], low=1, integer=True)
         check_number("alpha", own["alpha"], low=0)
-        check_loop_numbers(own)
+        self.check_shared()
         local = resolve_part("local_step", own["local_step"], LOCAL_STEPS, "manyclass.solvers")
         if own["noise"] == "gumbel":
             if local.name != "natural":
@@ -90,7 +94,6 @@ class UtilityPlanner(Planner):
         posterior = (
             None if point else resolve_part("posterior", own["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
         )
-        check_composed(own)
         if posterior is not None and is_composed(own):
             name, value = ("n_models", own["n_models"]) if own["n_models"] != 1 else ("calibration", own["calibration"])
             raise ValueError(
@@ -213,9 +216,9 @@ class AugmentReduceClassifier(LinearClassifier):
     calibration : {"temperature"} or None, default=None
         Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
-        Mean of the utilities of so many runs that differ by their seed; see `SoftmaxClassifier`.
+        Train this many models with different seeds and average their utilities; see `SoftmaxClassifier`.
     warm_start : bool, default=False
-        `fit` begins at the weights of the last fit, q at its first value.
+        `fit` starts from the weights of the last fit, and q from its first value.
 
     Attributes
     ----------
@@ -253,7 +256,7 @@ class AugmentReduceClassifier(LinearClassifier):
     def __init__(
         self,
         *,
-        noise: Literal["normal", "logistic", "gumbel"] = "normal",
+        noise: NoiseName = "normal",
         solver: Literal["implicit", "sgd"] | Part = "implicit",
         local_step: LocalStepName | Part = "natural",
         sampler: UtilitySampler | Part = "auto",
@@ -305,7 +308,7 @@ class AugmentReduceClassifier(LinearClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Fit the model; a ValueError leaves it as it was. A ConvergenceWarning tells of divergence, or Ctrl-C.
+        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
 
         Parameters
         ----------
@@ -321,14 +324,14 @@ class AugmentReduceClassifier(LinearClassifier):
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : labels to come and most memory, of a stream as X: `help(manyclass.classifiers.fit_stream)`
+        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
 
         Returns
         -------
         self
         """
         named = {"coef_init": coef_init, "intercept_init": intercept_init}
-        passes = Passes(callback, max_seconds, checkpoint, every, resume)
+        looks = (callback, max_seconds, checkpoint, every, resume)
 
         def asked(points: Points) -> Asked:
             shape = points.n_classes, points.x.shape[1]
@@ -340,7 +343,7 @@ class AugmentReduceClassifier(LinearClassifier):
                 )
             return Asked(start=found)
 
-        return self._fit((X, y, sample_weight), asked, passes, named, classes=classes, max_memory=max_memory)
+        return self._fit((X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory)
 
     @property
     def elbo_curve_(self) -> Doubles:
@@ -367,7 +370,10 @@ class AugmentReduceClassifier(LinearClassifier):
             raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")
         if self.noise == "gumbel":
             return -self._evaluated(state, x, y, None, "drop")["log_loss"]
-        labels, family = positions_given(state, y, x), family_of(Parameters.of(self), len(state.classes))
+        labels, family = (
+            positions_of(labels_given(y, x.shape[0]), state.classes, "y"),
+            family_of(Parameters.of(self), len(state.classes)),
+        )
         total = 0.0
         n_threads = n_threads_from(self.n_jobs)
         for first, scores in state.weights.score_tiles(x, n_threads):
@@ -381,11 +387,12 @@ class AugmentReduceClassifier(LinearClassifier):
         state = self._fitted
         if state.variances is None:
             raise AttributeError(f"coef_var_ needs posterior='gaussian'; it is {self.posterior!r}")
-        return LinearWeights(state.variances, state.weights.intercept, state.weights.sparse).coef
+        variances: Floats = replace(state.weights, matrix=state.variances).coef
+        return variances
 
     def _predictive(self, state: State, x: Matrix) -> Iterator[tuple[int, Doubles]]:
         """Posterior-mean probabilities of all classes, some points at a time; the same draws at every call."""
-        assert isinstance(state.weights, LinearWeights)
+        assert state.weights.is_linear
         assert state.variances is not None
         return predictive_tiles(
             self.noise,
@@ -408,14 +415,11 @@ class AugmentReduceClassifier(LinearClassifier):
             return p
         if self.noise == "gumbel":
             return super()._log_probabilities(state, x)
-        n_threads = n_threads_from(self.n_jobs)
-        psi = below_the_best(state.weights.scores(x, n_threads))
-        log_p: Doubles = _core.utility_probabilities(noise=self.noise, psi=psi, log=True, n_threads=n_threads)
-        return log_p
+        return state.weights.log_probabilities(x, self.noise, n_threads_from(self.n_jobs))
 
     def _log_losses(self, state: State, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
         if state.variances is None:
-            weights, scale = state.weights.scaled(factor)
+            weights, scale = state.weights.times(factor)
             return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale, self.noise)
         losses, ranks = [], []
         for first, p in self._predictive(state, x):

@@ -1,4 +1,4 @@
-"""Parameters as format version 1 had them, all on the estimator, in today's objects."""
+"""Reads the parameters of files of format version 1, which stood all on the estimator, into today's objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 
-# Where a parameter has another name today.
+# Parameters that have another name today.
 _SAMPLER_NAMES = {"power": "frequency_power"}
 _OWN_GAIN = {"ema": "gain", "softplus": "rho", "bregman": "u_learning_rate", "scent": "u_learning_rate"}
 

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from manyclass.checks import Setting
 from manyclass.models import MODELS
-from manyclass.parts import Part, Setting
+from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 from manyclass.training.checkpoint import EVERY

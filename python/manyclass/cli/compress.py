@@ -17,8 +17,8 @@ from manyclass.cli.evaluate import as_text, evaluated
 from manyclass.cli.messages import check_writable, print_table, waiting
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import is_word2vec, word_vectors
-from manyclass.model.coded import DTYPES
-from manyclass.model.compress import bytes_of
+from manyclass.weights.codes import DTYPES
+from manyclass.weights.compression import bytes_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

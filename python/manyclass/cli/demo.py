@@ -24,9 +24,9 @@ from manyclass.cli.arguments import add_progress, shows_progress
 from manyclass.cli.messages import waiting
 from manyclass.datasets import Planted, make_planted
 from manyclass.metrics import top_k_accuracy
-from manyclass.model.weights import LinearWeights
 from manyclass.solvers import Implicit
 from manyclass.training.interrupts import was_interrupted
+from manyclass.weights.weights import Weights
 
 SAMPLE = 10_000  # new rows to measure on; the standard error of a share is at most 0.5 % then
 # Ten of a hundred features with scores this wide make the right class the first one in about three of ten rows.
@@ -134,7 +134,7 @@ def _scikit_learn(args: argparse.Namespace, data: Planted, budget: float) -> tup
 
 def _rule(data: Planted, n_threads: int) -> Best:
     """The classes in the order in which the rule draws them."""
-    planted = LinearWeights.zeros(len(data.W_true), data.X.shape[1], sparse=True)
+    planted = Weights.zeros(len(data.W_true), data.X.shape[1], by_feature=True)
     planted.matrix[:, : len(data.W_true)] = data.W_true.T
     return lambda X: planted.top_k(X, max(PLACES), n_threads)[0].astype(np.int64)
 

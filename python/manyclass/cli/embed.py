@@ -20,7 +20,7 @@ from manyclass.cli.forms import lines_of
 from manyclass.cli.messages import check_writable, waiting
 from manyclass.cli.sources import Source, is_safetensors
 from manyclass.cli.vectors import as_lines, named_vectors
-from manyclass.model.tensor_file import replacing
+from manyclass.weights.tensor_file import replacing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,9 +15,9 @@ from manyclass.cli.data import DATA, Data, Expected, add_data_options, read
 from manyclass.cli.messages import print_table, waiting
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import is_binary_word2vec, is_word2vec, word_vectors
-from manyclass.model.tensor_file import open_tensors
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.tensor_file import open_tensors
 from manyclass.words.small import FORMAT as WORDS_FORMAT
 
 INDEXES: dict[str, type[Any]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}

@@ -29,8 +29,8 @@ from manyclass.cli.evaluate import add_model_arguments, load_model
 from manyclass.cli.forms import lines_of
 from manyclass.cli.messages import check_writable, note
 from manyclass.cli.sources import Source
-from manyclass.model.tensor_file import replacing
 from manyclass.training.progress import progress_bar
+from manyclass.weights.tensor_file import replacing
 
 K = 5
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from manyclass.classifiers.saving import load
 from manyclass.classifiers.several_labels import class_vectors
 from manyclass.cli.sources import is_safetensors
-from manyclass.model.tensor_file import open_tensors
+from manyclass.weights.tensor_file import open_tensors
 from manyclass.words.small import FORMAT
 from manyclass.words.vectors import WordVectors
 

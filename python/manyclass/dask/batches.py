@@ -22,13 +22,13 @@ import scipy.sparse as sp
 from manyclass.dask.merging import SMALLEST, Curvature
 from manyclass.dask.rows import Carried, Leg, Part, Passed, Report
 from manyclass.dask.shards import Shard, Whole
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Doubles, Floats, Ids
-from manyclass.training.batches import BatchesTraining, start_mapped
+from manyclass.training.batches import BatchesTraining, start_over_phi
 from manyclass.training.plan import BatchesPlan
 from manyclass.training.seen import Seen
-from manyclass.training.squares import MappedSquares
+from manyclass.training.squares import Squares
 from manyclass.training.start import PREDICTED_BY
+from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.weights.weights import Weights
 
 # Of a margin, the way of a pass along a weight that it moved, as the a of 1 - e^-a. On bibtex, of 0.3, 1 and 3 the one
 # that is good with 4 and 16 shards: less is nearer to a sum, which runs away, more to a mean, which is slow
@@ -42,26 +42,26 @@ def part_at_zero(plan: BatchesPlan, whole: Whole, part: int) -> Part:
     return split(whole, *_at_zero(plan, whole))[part]
 
 
-def _at_zero(plan: BatchesPlan, whole: Whole) -> tuple[MappedWeights, MappedSquares]:
-    weights = start_mapped(plan, whole.n_classes, whole.n_features)
-    return weights, MappedSquares.zeros(weights, plan.adagrad)
+def _at_zero(plan: BatchesPlan, whole: Whole) -> tuple[Weights, Squares]:
+    weights = start_over_phi(plan, whole.n_classes, whole.n_features)
+    return weights, Squares.of_rows(weights, plan.adagrad)
 
 
-def joined(plan: BatchesPlan, whole: Whole, parts: Sequence[Part]) -> tuple[MappedWeights, MappedSquares]:
+def joined(plan: BatchesPlan, whole: Whole, parts: Sequence[Part]) -> tuple[Weights, Squares]:
     """W of its parts and Adagrad's sums, copies."""
     weights, squares = _at_zero(plan, whole)
     for number, part in enumerate(parts):
         rows = whole.rows_of(number)
-        weights.rows[rows] = part.matrix
+        weights.matrix[rows] = part.matrix
         if len(squares.classes):
             squares.classes[rows] = part.squares
     return weights, squares
 
 
-def split(whole: Whole, weights: MappedWeights, squares: MappedSquares) -> list[Part]:
+def split(whole: Whole, weights: Weights, squares: Squares) -> list[Part]:
     """Parts of W with their squares, views."""
     cuts = [whole.rows_of(part) for part in range(whole.n_shards)]
-    return [Part(weights.rows[rows], squares=squares.classes[rows]) for rows in cuts]
+    return [Part(weights.matrix[rows], squares=squares.classes[rows]) for rows in cuts]
 
 
 # What a shard does
@@ -121,7 +121,7 @@ def make_pass(
     return Passed(changes, made, report)
 
 
-def follow(carried: Carried, plan: BatchesPlan, shard: Shard, weights: MappedWeights) -> Doubles:
+def follow(carried: Carried, plan: BatchesPlan, shard: Shard, weights: Weights) -> Doubles:
     """Return what points carry as it would be by a W to which other shards have added: see `Carried.follow`."""
     if np.isnan(carried.normalizer):
         return carried.u.copy()
@@ -132,7 +132,7 @@ def follow(carried: Carried, plan: BatchesPlan, shard: Shard, weights: MappedWei
     return u
 
 
-def _carries(plan: BatchesPlan, shard: Shard, local: Doubles, weights: MappedWeights) -> Carried:
+def _carries(plan: BatchesPlan, shard: Shard, local: Doubles, weights: Weights) -> Carried:
     """What points carry, with what is needed to follow the changes of others; margins carry nothing."""
     chosen = plan.double_sum
     if chosen is None:
@@ -142,19 +142,19 @@ def _carries(plan: BatchesPlan, shard: Shard, local: Doubles, weights: MappedWei
     return Carried(local, scores, _few_normalizers(plan, shard, weights))
 
 
-def _few_normalizers(plan: BatchesPlan, shard: Shard, weights: MappedWeights) -> float:
+def _few_normalizers(plan: BatchesPlan, shard: Shard, weights: Weights) -> float:
     """The mean log-normaliser of rows that stand for all."""
     rows = np.linspace(0, len(shard) - 1, min(len(shard), PREDICTED_BY)).astype(np.intp)
     return float(weights.log_normalizers(shard.x[rows], plan.n_threads).mean())
 
 
-def _label_scores(shard: Shard, weights: MappedWeights) -> Doubles:
+def _label_scores(shard: Shard, weights: Weights) -> Doubles:
     """The mean score of each row's labels."""
     lists = shard.lists
     n_labels = np.diff(lists.indptr)
     shares = np.repeat(1 / n_labels, n_labels).astype(np.float32)
     own = sp.csr_array((shares, lists.ids, lists.indptr), shape=(len(shard), weights.n_classes))
-    found = [np.einsum("ij,ij->i", phi, own[at] @ weights.rows) for at, phi in weights.blocks(shard.x)]
+    found = [np.einsum("ij,ij->i", phi, own[at] @ weights.matrix) for at, _, phi in weights.blocks(shard.x)]
     return np.concatenate(found).astype(np.float64)
 
 
@@ -201,8 +201,8 @@ def _changes(
     whole: Whole,
     bends: Curvature,
     parts: Sequence[Part],
-    weights: MappedWeights,
-    squares: MappedSquares,
+    weights: Weights,
+    squares: Squares,
     eta: float,
 ) -> list[tuple[Ids, Part]]:
     """What a pass has changed, weighted for the merge by a / (1 - e^-a); rows that it left alone are not moved."""
@@ -252,6 +252,6 @@ def merge(
     return Part(total, squares=squares)
 
 
-def finished(plan: BatchesPlan, whole: Whole, parts: Sequence[Part], n_averaged: int) -> MappedWeights:
+def finished(plan: BatchesPlan, whole: Whole, parts: Sequence[Part], n_averaged: int) -> Weights:
     """The model; minibatches do not average."""
     return joined(plan, whole, parts)[0]

@@ -45,14 +45,15 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import core_data
 from manyclass.dask.rows import Leg, Report
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, row_norms_sq
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import batch_size_of, class_order
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, row_norms_sq
+from manyclass.weights.weights import Weights
 
 # Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met
 # once or twice in them where there are hundreds.
@@ -174,10 +175,7 @@ def _sampled_steps(
     )
     batch = batch_size_of(own, shard.labels, len(block))
     made = core_plan(own, len(block), batch=batch, first_point=shard.first)
-    if isinstance(shard.x, sp.csr_array):
-        trainer = _core.Trainer.sparse(made, *csr_parts(shard.x), shard.x.shape[1], state)
-    else:
-        trainer = _core.Trainer.dense(made, shard.x, state)
+    trainer = _core.Trainer.points(made, core_data(shard.x), shard.x.shape[1], state)
     eta, eta_u = plan.schedule.at(leg.n_pass)
     first, last = leg.visits(len(shard), batch)
     before = v.copy()
@@ -286,7 +284,7 @@ def _lengths(x: Matrix) -> Doubles:
     return row_norms_sq(x).astype(np.float64)
 
 
-def _descend(weights: LinearWeights, x: Matrix, g: Floats, step: Floats, plan: PointsPlan, n: int) -> None:
+def _descend(weights: Weights, x: Matrix, g: Floats, step: Floats, plan: PointsPlan, n: int) -> None:
     """Move the weights of the features that the rows have, and shrink all by the ridge of n rows."""
     coef = weights.coef
     if plan.alpha > 0:
@@ -304,10 +302,10 @@ def _descend(weights: LinearWeights, x: Matrix, g: Floats, step: Floats, plan: P
 # All blocks
 
 
-def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> LinearWeights:
+def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> Weights:
     """W of its blocks."""
     n_features = blocks[0].weights.coef.shape[1]
-    weights = LinearWeights.zeros(sum(map(len, blocks)), n_features, sparse=sparse)
+    weights = Weights.zeros(sum(map(len, blocks)), n_features, by_feature=sparse)
     for block in blocks:
         own = slice(block.first, block.first + len(block))
         weights.coef[own] = block.weights.coef
@@ -317,7 +315,7 @@ def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> LinearWeights:
 
 def simulate_blocks(
     plan: PointsPlan, whole: Whole, shards: Sequence[Shard], n_merges: int = 1
-) -> tuple[LinearWeights, list[float]]:
+) -> tuple[Weights, list[float]]:
     """Train as a cluster with a worker for each shard does, in one process, and return W and the loss of each pass."""
     n = len(shards)
     seats = [seat_at_zero(whole, at) for at in range(n)]

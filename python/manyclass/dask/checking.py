@@ -23,11 +23,11 @@ from manyclass.classifiers.targets import check_targets, find_positions, sorted_
 from manyclass.dask.merging import coupling_of
 from manyclass.dask.partial_fit import settle_batches_of
 from manyclass.dask.shards import Shard, Whole
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.training.plan import PointsPlan
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import raw_weights, times_class_weight
+from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.scaling import FeatureScaling
 
 
 @dataclass(frozen=True)

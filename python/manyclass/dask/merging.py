@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass.dask.shards import Shard, Whole
-from manyclass.model.weights import Doubles, Floats
+from manyclass.weights.arrays import Doubles, Floats
 
 # Twice as far as the optimum of a parabola is as far from it as before.
 FURTHEST = 3.0

@@ -21,14 +21,13 @@ from manyclass.classifiers.softmax_planner import stepwise
 from manyclass.dask import batches, rows
 from manyclass.dask.rows import Part
 from manyclass.dask.shards import Shard, Whole
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, LinearWeights, Matrix
 from manyclass.models import MODELS
 from manyclass.training.calls import Before, Call, passes_of_call
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.state import History, State
 from manyclass.training.train import mapped_of_call, weights_of_call
+from manyclass.weights.arrays import Doubles, Matrix
+from manyclass.weights.scaling import FeatureScaling
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,8 @@ def before_of(state: State | None, classes: NDArray[Any]) -> Before:
 def without_weights(model: Any) -> State:
     """The state of a fitted estimator without W."""
     state = state_of(model)
-    weights: Any = state.weights
-    if isinstance(weights, MappedWeights):
-        return replace(state, weights=replace(weights, rows=weights.rows[:0].copy()), squares=None)
-    none = LinearWeights(weights.matrix[:0].copy(), weights.intercept[:0].copy(), weights.sparse)
+    weights = state.weights
+    none = replace(weights, matrix=weights.matrix[:0].copy(), bias=weights.bias[:0].copy())
     return replace(state, weights=none, squares=None)
 
 
@@ -132,10 +129,11 @@ def parts_to_go_on(
     model: Any, plan: PointsPlan | BatchesPlan, whole: Whole, classes: NDArray[Any], scaling: FeatureScaling | None
 ) -> list[Part]:
     """Parts of the W at which a call begins, made where the model is."""
-    before = before_of(state_of(model), classes)
+    state = state_of(model)
+    before = before_of(state, classes)
     if isinstance(plan, BatchesPlan):
         return batches.split(whole, *mapped_of_call(plan, before, classes, whole.counts))
-    weights = weights_of_call(plan, before.weights, classes, before, whole.counts, scaling)
+    weights = weights_of_call(plan, state.weights, classes, before, whole.counts, scaling)
     return rows.split(whole, weights)
 
 
@@ -154,8 +152,8 @@ def fits(owner: Any, facts: State, by_batches: bool, n_features: int, several: b
     if facts.several != several:
         told = ("one label a row", "an indicator matrix of labels")
         raise ValueError(f"y has {told[several]}; the model was trained with {told[facts.several]}")
-    mapped = isinstance(facts.weights, MappedWeights)
-    if mapped != by_batches or not isinstance(facts.weights, MappedWeights | LinearWeights):
+    mapped = facts.weights.kind == "phi"
+    if mapped != by_batches or not (mapped or facts.weights.is_linear):
         raise ValueError(
             f"solver is {owner.solver!r}; partial_fit goes on with the model that is there, which was trained "
             "otherwise: leave it as it was"

@@ -26,11 +26,10 @@ from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.simulation import way_of
 from manyclass.dask.stored_blocks import Block
 from manyclass.dask.workers import Crew, workers_of
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import LinearWeights
 from manyclass.training.plan import BatchesPlan
-from manyclass.training.squares import MappedSquares
+from manyclass.training.squares import Squares
 from manyclass.training.state import Features, History, Points, State, Told
+from manyclass.weights.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -143,11 +142,11 @@ def model_of(
     squares = None
     if isinstance(plan, BatchesPlan):
         sums = [part.squares for part in parts]
-        squares = MappedSquares(np.zeros(0, dtype=np.float32), np.concatenate(sums))
+        squares = Squares(np.zeros(0, dtype=np.float32), np.concatenate(sums))
     weights: Any = way_of(plan).finished(plan, whole, parts, found.n_averaged)
     if scaling is not None:
         scaling.fold(weights)
-    n_features = weights.n_hidden if isinstance(weights, MappedWeights) else weights.coef.shape[1]
+    n_features = weights.n_hidden if weights.kind == "phi" else weights.coef.shape[1]
     features = Features(n_features, None if found.names is None else np.array(found.names, dtype=object))
     n = found.n_rows or int(counts.sum())
     n_labels = float(counts.sum()) / n
@@ -289,7 +288,7 @@ def told_of(
         classes=classes,
         counts=whole.counts,
         features=Features(whole.n_features, None if names is None else np.array(names, dtype=object)),
-        weights=LinearWeights.zeros(0, 0, sparse=whole.sparse),
+        weights=Weights.zeros(0, 0, by_feature=whole.sparse),
         history=History.of_fit(int(whole.counts.sum()), None, 1.0),
         curve=np.array(curve),
         told=Told(**settled.told, best_iter=len(curve)),

@@ -14,12 +14,14 @@ import numpy as np
 from manyclass import _core
 from manyclass.dask.merging import Curvature, settle, weigh
 from manyclass.dask.shards import Shard, Whole
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.registry import parts as parts_of
-from manyclass.training.plan import PointsPlan, Watch
+from manyclass.training.plan import PointsPlan
 from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Seen
 from manyclass.training.start import PREDICTED_BY
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 
 def nothing() -> Floats:
@@ -56,21 +58,21 @@ class Part:
 def part_at_zero(plan: PointsPlan, whole: Whole, part: int) -> Part:
     """A part of W = 0."""
     rows = whole.rows_of(part)
-    width = LinearWeights.zeros(whole.n_classes, 1 if whole.sparse else whole.n_features, sparse=whole.sparse)
+    width = Weights.zeros(whole.n_classes, 1 if whole.sparse else whole.n_features, by_feature=whole.sparse)
     matrix = np.zeros((rows.stop - rows.start, width.matrix.shape[1]), dtype=np.float32)
     return Part(matrix, np.zeros(whole.n_classes, dtype=np.float32)) if part == 0 else Part(matrix)
 
 
-def joined(whole: Whole, parts: Sequence[Part]) -> tuple[LinearWeights, Floats]:
+def joined(whole: Whole, parts: Sequence[Part]) -> tuple[Weights, Floats]:
     """W of its parts, a copy, and the factors of its classes."""
-    weights = LinearWeights.zeros(whole.n_classes, whole.n_features, sparse=whole.sparse)
+    weights = Weights.zeros(whole.n_classes, whole.n_features, by_feature=whole.sparse)
     for number, part in enumerate(parts):
         weights.matrix[whole.rows_of(number)] = part.matrix
     weights.intercept[:] = parts[0].intercept
     return weights, parts[0].scale
 
 
-def split(whole: Whole, weights: LinearWeights) -> list[Part]:
+def split(whole: Whole, weights: Weights) -> list[Part]:
     """Parts of W."""
     matrices = [weights.matrix[whole.rows_of(part)] for part in range(whole.n_shards)]
     return [Part(matrices[0], weights.intercept), *map(Part, matrices[1:])]
@@ -89,7 +91,7 @@ class _Pass(PointsTraining):
         self.u = u
         super().__init__(*given, **named)
 
-    def _go_on(self, seen: Seen[LinearWeights], x: Matrix, labels: Ids) -> dict[str, Doubles]:
+    def _go_on(self, seen: Seen, x: Matrix, labels: Ids) -> dict[str, Doubles]:
         return super()._go_on(seen, x, labels) if self.u is None else {"u": self.u}
 
 
@@ -138,7 +140,7 @@ class Carried:
     label_scores: Doubles
     normalizer: float
 
-    def follow(self, plan: PointsPlan, shard: Shard, weights: LinearWeights) -> Doubles:
+    def follow(self, plan: PointsPlan, shard: Shard, weights: Weights) -> Doubles:
         """Return u as it would be by a W to which other shards have added.
 
         Without this u lags behind, and a step, which goes by e^(score - u), is too large. The log-normalisers of all
@@ -152,7 +154,7 @@ class Carried:
         return u
 
 
-def few_normalizers(plan: PointsPlan, shard: Shard, weights: LinearWeights) -> float:
+def few_normalizers(plan: PointsPlan, shard: Shard, weights: Weights) -> float:
     """The mean log-normaliser of rows that stand for all."""
     rows = np.linspace(0, len(shard) - 1, min(len(shard), PREDICTED_BY)).astype(np.intp)
     return float(weights.log_normalizers(shard.x[rows], plan.n_threads).mean())
@@ -222,7 +224,7 @@ def make_pass(
         changes = [(np.arange(len(weights.matrix), dtype=np.int32), Part(weights.matrix, weights.intercept, scale))]
     else:
         if len(scale):
-            weights.multiply_rows(scale)
+            weights.multiply_classes(scale)
         made = _carries(plan, shard, training.carried.u, weights)
         changes = _changes(plan, whole, shard, bends, parts, weights, eta * (last - first) / len(shard))
     own = shard.number
@@ -245,7 +247,7 @@ def _at_first(plan: PointsPlan, whole: Whole, shard: Shard, leg: Leg) -> Doubles
     return np.full(len(shard), np.log(whole.n_classes) if plan.u_init == "log_n_classes" else 0.0)
 
 
-def _carries(plan: PointsPlan, shard: Shard, u: Doubles, weights: LinearWeights) -> Carried:
+def _carries(plan: PointsPlan, shard: Shard, u: Doubles, weights: Weights) -> Carried:
     """What points carry, with what is needed to follow the changes of others; exact steps carry nothing."""
     if "u" not in parts_of("solver")[plan.solver].flags:
         return Carried(u, np.zeros(0), np.nan)
@@ -259,14 +261,14 @@ def _changes(
     shard: Shard,
     bends: Curvature | None,
     parts: Sequence[Part],
-    weights: LinearWeights,
+    weights: Weights,
     eta: float,
 ) -> list[tuple[Ids, Part]]:
     """What a pass has changed, weighted for the merge; rows of the stored matrix that it left alone are not moved."""
     assert bends is not None
     for number, part in enumerate(parts):
         weights.matrix[whole.rows_of(number)] -= part.matrix
-    weights.intercept -= parts[0].intercept
+    weights.bias[...] -= parts[0].intercept
     weigh(weights.matrix, weights.intercept, bends, eta, plan.alpha)
     changes = []
     for part in split(whole, weights):
@@ -313,15 +315,15 @@ def added(total: Part | None, part: Part, sparse: bool) -> Part:
     return Part(matrix, total.intercept + part.intercept)
 
 
-def finished(plan: PointsPlan, whole: Whole, parts: Sequence[Part], n_averaged: int) -> LinearWeights:
+def finished(plan: PointsPlan, whole: Whole, parts: Sequence[Part], n_averaged: int) -> Weights:
     """The model: W with its factors multiplied in, or the average of which `parts` is the sum."""
     weights, scale = joined(whole, parts)
     if n_averaged:
         share = np.float32(1 / n_averaged)
-        weights.matrix *= share
-        weights.intercept *= share
+        weights.matrix[...] *= share
+        weights.bias[...] *= share
     elif len(scale):
-        weights.multiply_rows(scale)
+        weights.multiply_classes(scale)
     return weights
 
 

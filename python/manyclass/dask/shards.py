@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.training.plan import Labels
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from manyclass.dask.shards import Whole
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import LINE, Floats, Ids, LinearWeights, Matrix, aligned_zeros
+from manyclass.weights.arrays import LINE, Floats, Ids, Matrix, aligned_zeros
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 # A piece takes up to so many bytes or, where that would be more than MOST_PIECES pieces of a block, a share of it: each
 # is two tasks of the scheduler. With many workers it has the more to do for all, hence fewer pieces, FEWEST_OF_LARGE.
@@ -34,14 +35,14 @@ class Block:
     ----------
     first : int
         Number of the first class.
-    weights : LinearWeights
+    weights : Weights
         Of the classes, in the order of the labels; sampled steps have them in an order of their own meanwhile.
     scale : ndarray of shape (n_classes_of_block,), float32
         Factors of the rows of W, which steps with a ridge have instead of smaller weights. Scores are those without.
     """
 
     first: int
-    weights: LinearWeights
+    weights: Weights
     scale: Floats
 
     def __len__(self) -> int:
@@ -116,7 +117,7 @@ def block_in(whole: Whole, seat: Floats, number: int) -> Block:
     first, last = cuts_of(whole)[number : number + 2]
     n, size = last - first, size_of(whole, number)
     matrix = seat[: size - 2 * n].reshape((whole.n_features, -1) if whole.sparse else (n, whole.n_features))
-    weights = LinearWeights(matrix, seat[size - 2 * n : size - n], whole.sparse)
+    weights = Weights.linear(matrix, seat[size - 2 * n : size - n], by_feature=whole.sparse)
     return Block(first, weights, seat[size - n : size])
 
 
@@ -148,7 +149,7 @@ def finished_block(
     block = block_in(whole, seat, number)
     weights = block.weights
     if not np.all(block.scale == 1):
-        weights.multiply_rows(block.scale)
+        weights.multiply_classes(block.scale)
         block.scale[:] = 1
     if position is not None:
         weights.reorder(position, 1)
@@ -157,7 +158,7 @@ def finished_block(
     return block
 
 
-def _fold(weights: LinearWeights, scaling: FeatureScaling) -> None:
+def _fold(weights: Weights, scaling: FeatureScaling) -> None:
     """Make weights those of features as they are given, in place, some features at a time."""
     shift = np.zeros(weights.n_classes)
     n_features = weights.coef.shape[1]

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core, require_csr
-from manyclass.model.tensor_file import TensorFile, check_regular, open_tensors, write_tensors
+from manyclass.weights.tensor_file import TensorFile, check_regular, open_tensors, write_tensors
 
 _FORMAT = "manyclass csr 1"
 _PARTS = ("data", "indices", "indptr")

@@ -19,8 +19,8 @@ from manyclass.classifiers.base import with_classes
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.saving import load, load_notes, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.model.weights import Doubles, Ids
 from manyclass.solvers import SOLVERS
+from manyclass.weights.arrays import Doubles, Ids
 
 Estimator = SoftmaxClassifier | MarginClassifier
 ESTIMATORS: dict[str, type[Any]] = {"margin": MarginClassifier, "softmax": SoftmaxClassifier}

@@ -11,13 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice
+from manyclass.protocols import Classifier, Evaluating, Learning, has_probabilities
 
 COLUMNS = ("log_loss", "accuracy", "n_rows", "n_unseen", "n_classes", "seconds")
 COUNTS = ("n_rows", "n_unseen", "n_classes")
 
 
 def prequential(
-    model: Any,
+    model: Classifier,
     parts: Iterable[tuple[Any, Any]],
     *,
     classes: ArrayLike | None = None,
@@ -69,7 +70,7 @@ def prequential(
     (True, True)
     """
     check_choice("unseen", unseen, ("drop", "log_k"))
-    if not hasattr(model, "partial_fit"):
+    if not isinstance(model, Learning):
         raise TypeError(f"model is a {type(model).__name__}, which has no partial_fit")
     rows: list[dict[str, float]] = []
     for X, given in parts:
@@ -86,9 +87,9 @@ def prequential(
     return {name: np.array([row[name] for row in rows], dtype=int if name in COUNTS else float) for name in COLUMNS}
 
 
-def _scores(model: Any, X: Any, y: Any, unseen: str) -> dict[str, float]:
+def _scores(model: Classifier, X: Any, y: Any, unseen: str) -> dict[str, float]:
     """What a part scores before it is learnt."""
-    n_rows, known = y.shape[0], np.asarray(getattr(model, "classes_", ()))
+    n_rows, known = y.shape[0], _known(model)
     found = {"log_loss": np.nan, "accuracy": np.nan, "n_rows": n_rows, "n_unseen": 0, "n_classes": len(known)}
     if y.ndim > 1:
         return {**found, **_evaluated(model, X, y)} if len(known) else found
@@ -100,12 +101,19 @@ def _scores(model: Any, X: Any, y: Any, unseen: str) -> dict[str, float]:
         found |= _evaluated(model, X, y) if not n_unseen else _evaluated(model, _rows(X, some), y[some])
     if unseen == "log_k" and n_unseen and len(known):
         # A model without probabilities has no loss to add to.
-        charged = {"accuracy": 0.0} | ({"log_loss": np.log(len(known))} if hasattr(model, "predict_proba") else {})
+        charged = {"accuracy": 0.0} | ({"log_loss": np.log(len(known))} if has_probabilities(model) else {})
         for name, charge in charged.items():
             # 0 and not NaN where there is nothing to weigh in; NaN stays NaN where a model has no probabilities.
             own = found[name] * (n_rows - n_unseen) if n_unseen < n_rows else 0.0
             found[name] = (own + charge * n_unseen) / n_rows
     return found
+
+
+def _known(model: Classifier) -> NDArray[Any]:
+    try:
+        return np.asarray(model.classes_)
+    except AttributeError:  # it is not fitted yet
+        return np.zeros(0)
 
 
 def _rows(X: Any, rows: NDArray[np.intp]) -> Any:
@@ -115,9 +123,9 @@ def _rows(X: Any, rows: NDArray[np.intp]) -> Any:
     return matrix[rows]
 
 
-def _evaluated(model: Any, X: Any, y: Any) -> dict[str, float]:
+def _evaluated(model: Classifier, X: Any, y: Any) -> dict[str, float]:
     """Log-loss and accuracy of rows whose labels are all known."""
-    if hasattr(model, "evaluate"):
+    if isinstance(model, Evaluating):
         found = model.evaluate(X, y)
         return {"log_loss": found.get("log_loss", np.nan), "accuracy": 1 - found["error"]}
     p = np.asarray(model.predict_proba(X))

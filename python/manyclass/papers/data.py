@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from manyclass.datasets import fetch, load_multiclass
 from manyclass.datasets.fetch import TEXTS, fetched_root
 from manyclass.datasets.sources import SOURCES
-from manyclass.model.weights import Matrix
 from manyclass.papers.engine import MissingDataError, Note
+from manyclass.weights.arrays import Matrix
 
 IMAGES = {"mnist": "mnist.npz", "omniglot": "omniglot28.npz"}  # x_train, y_train, x_test, y_test; values 0 to 255
 

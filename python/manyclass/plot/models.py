@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number
 from manyclass.metrics import expected_calibration_error
 from manyclass.plot.style import COLOURS, GREY, Panel, Picture, Series, canvas, drawing, figures, line_chart
+from manyclass.protocols import Classifier, Curved, Estimator, Ranking, SeveralLabels, Validated
 
 CONFIDENCE = 0.95
 LONGEST_NAME = 18
 MOST_LABELS = 5  # of a row, as in ECE@5 of `manyclass evaluate`
 
 
-def learning_curve(model: BaseEstimator) -> Picture:
+def learning_curve(model: Estimator) -> Picture:
     """Draw the training loss of each pass, and the held-out loss where the fit held points out.
 
     Parameters
@@ -51,22 +51,23 @@ def learning_curve(model: BaseEstimator) -> Picture:
     >>> learning_curve(model).save("curve.svg")  # doctest: +SKIP
     """
     check_is_fitted(model)
-    curve = getattr(model, "loss_curve_", None)
-    if curve is None:
+    if not isinstance(model, Curved):
         raise ValueError(f"{type(model).__name__} has no loss_curve_; learning_curve draws that of a fitted estimator")
+    curve, unit = model.loss_curve_, _unit(model)
     if len(curve) == 0:
         raise ValueError("no pass was completed, so that there is no loss to draw")
-    held_out = np.asarray(getattr(model, "validation_curve_", ()))
+    held_out, best = np.zeros(0), 0
+    if isinstance(model, Validated):
+        held_out, best = model.validation_curve_, model.best_iter_
     curves = {"training": curve, "held out": held_out}
     series = [Series(name, range(1, len(some) + 1), list(some), "-o") for name, some in curves.items() if len(some)]
-    picture = line_chart([Panel("Loss by pass", series)], "pass", _unit(model))
+    picture = line_chart([Panel("Loss by pass", series)], "pass", unit)
     from matplotlib.ticker import MaxNLocator
 
     axes = picture.figure.axes[0]
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     alt = picture.alt
     if len(held_out):
-        best = int(getattr(model, "best_iter_", len(held_out)))
         low = float(held_out[best - 1])
         axes.plot(best, low, "o", markersize=10, markerfacecolor="none", color=COLOURS[1])
         axes.annotate(
@@ -76,7 +77,7 @@ def learning_curve(model: BaseEstimator) -> Picture:
     return Picture(picture.figure, alt)
 
 
-def reliability_diagram(model: BaseEstimator, X: Any, y: ArrayLike, *, n_bins: int = 10) -> Picture:
+def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int = 10) -> Picture:
     """Draw how often the most probable label is right against the probability that the model gave it.
 
     Rows are sorted by that probability and cut into bins of equal size. The expected calibration error (ECE) beside
@@ -106,7 +107,7 @@ def reliability_diagram(model: BaseEstimator, X: Any, y: ArrayLike, *, n_bins: i
     ImportError
         Without matplotlib.
     """
-    several = bool(getattr(model, "multilabel_", False))
+    several = isinstance(model, SeveralLabels) and model.multilabel_
     predicted, confidence = _most_probable(model, X, MOST_LABELS if several else 1)
     n_rows = len(predicted)
     right = _right(model, y, predicted).ravel() if several else _one_label(y, n_rows) == predicted[:, 0]
@@ -134,7 +135,7 @@ def reliability_diagram(model: BaseEstimator, X: Any, y: ArrayLike, *, n_bins: i
     )
 
 
-def confusion(model: BaseEstimator, X: Any, y: ArrayLike, *, n_classes: int = 10) -> Picture:
+def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -> Picture:
     """Draw the classes that are taken for each other most often, as shares of each one's rows.
 
     Parameters
@@ -190,14 +191,14 @@ def confusion(model: BaseEstimator, X: Any, y: ArrayLike, *, n_classes: int = 10
     return Picture(figure, f"Confusion of {len(shown)} classes, most often: label taken for {'; '.join(worst)}.")
 
 
-def _unit(model: BaseEstimator) -> str:
+def _unit(model: Estimator) -> str:
     """Losses of margins are no log-probabilities."""
-    return "loss" if getattr(model, "loss", "log_loss") in ("margin", "triplet") else "loss [nats]"
+    return "loss" if model.get_params().get("loss") in ("margin", "triplet") else "loss [nats]"
 
 
-def _most_probable(model: BaseEstimator, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def _most_probable(model: Classifier, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """The most probable labels of each row, and their probabilities."""
-    if hasattr(model, "predict_top_k"):
+    if isinstance(model, Ranking):
         labels, log_probabilities = model.predict_top_k(X, min(k, len(model.classes_)))
         # Rounding may leave the logarithm of a sure label a little above 0.
         return labels, np.exp(np.minimum(log_probabilities, 0), dtype=np.float64)
@@ -206,7 +207,7 @@ def _most_probable(model: BaseEstimator, X: Any, k: int) -> tuple[NDArray[Any], 
     return model.classes_[best], np.take_along_axis(probabilities, best, axis=1).astype(np.float64)
 
 
-def _right(model: BaseEstimator, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
+def _right(model: Classifier, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
     """Which of several predictions of each row are among its labels."""
     indicator: Any = sp.csr_array(y)
     if indicator.shape != (len(predicted), len(model.classes_)):

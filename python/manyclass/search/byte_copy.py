@@ -15,9 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from manyclass import _core
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 # More rows are scored faster together than by the copy one after the other: a W read once serves several of them.
 FEW_ROWS = 8
@@ -25,7 +24,7 @@ FEW_ROWS = 8
 
 def copies(weights: Weights, n_rows: int) -> bool:
     """Whether so few rows of such weights are answered by a copy."""
-    return isinstance(weights, MappedWeights) and n_rows <= FEW_ROWS
+    return weights.kind == "phi" and weights.codes is None and n_rows <= FEW_ROWS
 
 
 class ByteCopy:
@@ -33,7 +32,7 @@ class ByteCopy:
 
     Parameters
     ----------
-    weights : MappedWeights
+    weights : Weights
     n_threads : int
         For making it.
 
@@ -44,15 +43,14 @@ class ByteCopy:
     """
 
     def __init__(self, weights: Weights, n_threads: int) -> None:
-        assert isinstance(weights, MappedWeights)  # `copies` sends others away
         self._weights = weights
         self._rows = _core.ByteRows(
-            weights.rows, n_coded=weights.n_hidden, has_intercept=weights.intercept_column, n_threads=n_threads
+            weights.matrix, n_coded=weights.n_hidden, has_intercept=weights.intercept_column, n_threads=n_threads
         )
 
     def top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats, Doubles] | None:
         """Return what `ClassIndex.top_k` does; None where features are so large that all classes must be scored."""
-        found = self._rows.best(self._weights.padded(x), k)
+        found = self._rows.best(self._weights.phi(x), k)
         if found is None:
             return None
         ids, scores, log_z, std = found

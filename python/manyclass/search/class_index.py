@@ -27,13 +27,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
-from manyclass.model.coded import CodedWeights
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
 from manyclass.search.inputs import queries_of
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 # Up to so many classes, whose index would be one cluster, all are scored.
 EXACT_CLASSES = EXACT_ROWS
@@ -52,7 +50,7 @@ LEAST_CHECK_ROWS = 16
 BLOCK_ROWS = 4096  # a multiple of the core's queries_per_sample
 
 
-def class_rows(weights: LinearWeights | MappedWeights, has_intercept: bool, scale: Floats | None = None) -> Floats:
+def class_rows(weights: Weights, has_intercept: bool, scale: Floats | None = None) -> Floats:
     """Return a dense row of weights, times `scale`, and intercept for each class, less their mean.
 
     The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
@@ -125,13 +123,13 @@ def slower(weights: Weights, x: Matrix, n_probe: int | None, recall: float) -> s
     -------
     str
     """
-    if isinstance(weights, CodedWeights):
+    if weights.codes is not None:
         return "the weights are compressed, and an index would hold them as float32 again; the original can be searched"
-    if not isinstance(weights, LinearWeights | MappedWeights):
+    if weights.has_pairs:
         return "the weights of a row's features are lists of classes, which are scored in one pass; no index is needed"
     n_classes, n_rows = weights.n_classes, x.shape[0]
     width = weights.coef.shape[1] + 1
-    sparse = weights.sparse and not isinstance(weights, MappedWeights)
+    sparse = weights.by_feature
     values = x.nnz / max(1, n_rows) if isinstance(x, sp.csr_array) and sparse else width
     share = ASSUMED_SHARE if recall < 1 and n_rows >= 2 * LEAST_TUNE_ROWS else 1.0
     if n_probe is not None:
@@ -151,7 +149,7 @@ class ClassIndex:
 
     Parameters
     ----------
-    weights : LinearWeights
+    weights : Weights
     seed : int
         Of the clusters, the tail's draws and the rows that are tuned and checked by.
     n_threads : int
@@ -159,7 +157,6 @@ class ClassIndex:
     """
 
     def __init__(self, weights: Weights, seed: int, n_threads: int) -> None:
-        assert isinstance(weights, LinearWeights | MappedWeights)  # `slower` sends others away
         self._seed = seed
         index = SphericalClusterIndex(_clusters(weights.n_classes), random_state=seed % 2**32, n_jobs=n_threads)
         self._index = index.fit(class_rows(weights, bool(weights.intercept.any())))

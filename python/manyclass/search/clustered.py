@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.help_lines import brief_requests, get_named, get_routing
-from manyclass.model.file_parts import check_version, finite, reading, warn_of_unread
-from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.search.inputs import (
     Exclude,
     Labels,
@@ -29,6 +27,8 @@ from manyclass.search.inputs import (
     queries_of,
 )
 from manyclass.search.report import ApproximateLosses, SearchReport
+from manyclass.weights.file_parts import check_version, finite, reading, warn_of_unread
+from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 
 # Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096

@@ -30,11 +30,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
-from manyclass.model.tensor_file import TensorFile
 from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run
 from manyclass.search.exact import fewest_probes, probes_needed
 from manyclass.search.inputs import Exclude, Labels, Rows, dense_queries
 from manyclass.search.report import ApproximateLosses
+from manyclass.weights.tensor_file import TensorFile
 
 RECALL_QUERIES = 256
 # Clusters are made anew once the expected cost of a probe, C sum n_c^2 / K^2, has doubled, or the recall of the rows

@@ -5,24 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass.checks import csr_parts
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Doubles, Matrix
+from manyclass.checks import core_data
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import BatchesPlan, Index, Labels, Watch
+from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.probe import Probe
 from manyclass.training.seen import Seen
-from manyclass.training.squares import MappedSquares
+from manyclass.training.squares import Squares
 from manyclass.training.start import carried_near_labels
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Doubles, Matrix
+from manyclass.weights.weights import Weights
+
+Index = SphericalClusterIndex | DecomposedIndex
 
 # Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
 # two threads (Yen et al. 2018, section 5, take 10); and fewer where there are few classes, because the steps of points
@@ -40,16 +42,16 @@ def fit_batches(
     n_classes: int,
     watch: Watch,
     sample_weight: Doubles | None = None,
-    seen: Seen[MappedWeights] | None = None,
-    squares: MappedSquares | None = None,
-) -> tuple[MappedWeights, list[float], MappedSquares]:
+    seen: Seen | None = None,
+    squares: Squares | None = None,
+) -> tuple[Weights, list[float], Squares]:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
     `sample_weight`, of mean 1, multiplies the losses. Training goes on from what was `seen`, and from `squares`, which
     are moved in place; None: from sums of 0.
     """
-    weights = start_mapped(plan, n_classes, x.shape[1]) if seen is None else seen.weights
-    squares = MappedSquares.zeros(weights, plan.adagrad) if squares is None else squares
+    weights = start_over_phi(plan, n_classes, x.shape[1]) if seen is None else seen.weights
+    squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
     training = BatchesTraining(plan, x, labels, weights, sample_weight, squares=squares, seen=seen)
     position = np.arange(n_classes, dtype=np.int32)
     at_zero = _losses_at_zero(plan, labels, n_classes, sample_weight)
@@ -75,9 +77,9 @@ def fit_batches(
     return weights, curve, squares
 
 
-def start_mapped(plan: BatchesPlan, n_classes: int, n_features: int) -> MappedWeights:
+def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int) -> Weights:
     """What a training begins with."""
-    return MappedWeights.start(
+    return Weights.start_over_phi(
         n_classes,
         n_features,
         embedding_dim=plan.dim,
@@ -124,11 +126,11 @@ class BatchesTraining:
         plan: BatchesPlan,
         x: Matrix,
         labels: Labels,
-        weights: MappedWeights,
+        weights: Weights,
         sample_weight: Doubles | None = None,
         *,
-        squares: MappedSquares | None = None,
-        seen: Seen[MappedWeights] | None = None,
+        squares: Squares | None = None,
+        seen: Seen | None = None,
     ) -> None:
         self._plan, self._x, self._labels, self._weights = plan, x, labels, weights
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
@@ -140,15 +142,15 @@ class BatchesTraining:
         self._moved = 0
         self._first_point = 0 if seen is None else seen.n_points
         self._goes_on = seen is not None and seen.n_points > 0
-        squares = MappedSquares.zeros(weights, plan.adagrad) if squares is None else squares
+        squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
         self._squares, self._local = squares, self._begin_local(predicted=seen is not None and seen.predicts_u)
         self._arrays = _core.LabelArrays(
-            x=csr_parts(x) if isinstance(x, sp.csr_array) else x,
+            x=core_data(x),
             labels_indptr=labels.indptr,
             labels=labels.ids,
             embeddings=weights.embeddings,
             embedding_squares=squares.embeddings,
-            classes=weights.rows,
+            classes=weights.matrix,
             class_squares=squares.classes,
             n_features=x.shape[1],
             n_hidden=weights.n_hidden,
@@ -194,7 +196,12 @@ class BatchesTraining:
     def arrays(self) -> Arrays:
         """Weights, their squares, and what points carry."""
         squares = {"embedding_squares": self._squares.embeddings, "class_squares": self._squares.classes}
-        return {"embeddings": self._weights.embeddings, "classes": self._weights.rows, "local": self._local, **squares}
+        return {
+            "embeddings": self._weights.embeddings,
+            "classes": self._weights.matrix,
+            "local": self._local,
+            **squares,
+        }
 
     def numbers(self) -> dict[str, Any]:
         """None but the rows that were moved: an index follows from the weights, if not bit for bit."""
@@ -222,7 +229,7 @@ class BatchesTraining:
             n_negatives=min(plan.n_negatives, self._weights.n_classes),
             options=dict(plan.options),
             log_alpha=plan.log_q,
-            share=plan.share_classes is not False,
+            share_classes=plan.share_classes is not False,
             index=None if self._index is None else self._index.core,
             budget=plan.budget,
             n_iter=plan.n_iter,
@@ -266,7 +273,6 @@ class BatchesTraining:
         if isinstance(index, SphericalClusterIndex) and index.n_probe == "auto" and index.n_clusters_ > 1:
             rng = np.random.default_rng(plan.seed)
             sample = np.sort(rng.choice(len(self._labels), min(SEARCH_QUERIES, len(self._labels)), replace=False))
-            index.tune(
-                self._weights.mapped_columns(self._x[sample]), k=min(10, plan.budget), exclude=self._labels.some(sample)
-            )
+            queries = self._weights.phi(self._x[sample])[:, : self._weights.columns.shape[1]]
+            index.tune(queries, k=min(10, plan.budget), exclude=self._labels.some(sample))
         return index

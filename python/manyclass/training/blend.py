@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from manyclass.model.kinds import Weights
-from manyclass.model.postings import TILE_FLOATS
-from manyclass.model.weights import LARGEST_SCORE, Doubles, Floats, Ids, Matrix, times
 from manyclass.training.plan import Labels
+from manyclass.weights.arrays import BLOCK_NUMBERS, LARGEST_SCORE, Doubles, Floats, Ids, Matrix, times
+from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
 # than 1,000 by a loss (bench/decisions.md).
@@ -184,7 +183,7 @@ def _tiles(
     points = np.linspace(0, x.shape[0] - 1, n).astype(np.int64)  # files may be sorted
     r = np.ones(n) if sample_weight is None else sample_weight[points]
     parts = [model.scores(x[points], n_threads) for model in models]
-    step, tiles = max(1, TILE_FLOATS // n_classes), []
+    step, tiles = max(1, BLOCK_NUMBERS // n_classes), []
     for at in range(0, n, step):
         rows, own = slice(at, at + step), labels.some(points[at : at + step])
         of_rows = np.repeat(np.arange(len(own)), list(map(len, own)))

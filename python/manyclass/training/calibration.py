@@ -35,8 +35,8 @@ from scipy.special import expit
 
 from manyclass import _core
 from manyclass.checks import check_choice
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix, times
 from manyclass.training.plan import Labels
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, times
 
 CALIBRATIONS = ("temperature",)
 # Temperatures outside of [1/100, 100] say that the held-out rows are too few, or the scores all equal.
@@ -167,7 +167,7 @@ def calibrated(
 
     Parameters
     ----------
-    weights : LinearWeights or MappedWeights
+    weights : Weights or Weights
         Or others with `score_tiles`.
     x, labels : held-out rows and their labels
     sample_weight : ndarray of shape (n_rows,) or None

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.model.weights import Doubles, Floats
-from manyclass.training.forgetting import faded, left_of_old_rows
+from manyclass.training.forgetting import left_of_old_rows
 from manyclass.training.growth import Starts
-from manyclass.training.passes import Schedule
-from manyclass.training.plan import Plan
+from manyclass.training.plan import Plan, Schedule
 from manyclass.training.seen import Carried
 from manyclass.training.squares import Squares
 from manyclass.training.state import History, Points, State
+from manyclass.weights.arrays import Doubles, Floats
+from manyclass.weights.weights import Weights
 
 MOST_KEPT = float(np.finfo(np.float32).max)
 
@@ -126,7 +126,7 @@ class Before:
         Whether `counts` has the rows of the call already.
     """
 
-    weights: Any
+    weights: Weights | None
     position: NDArray[np.intp]
     counts: Doubles
     history: History = field(default_factory=History)
@@ -145,7 +145,7 @@ class Before:
         left = left_of_old_rows(n_points, call.half_life)
         counts = np.zeros(len(classes))
         counts[position] = left * state.counts
-        squares = state.squares if call.half_life is None else faded(state.squares, left)
+        squares = state.squares if call.half_life is None or state.squares is None else state.squares.times(left)
         history = state.history.faded(left)
         n_visits = call.n_visits if call.counted else history.n_points
         return cls(state.weights, position, counts, history, squares, n_visits, call.counted)

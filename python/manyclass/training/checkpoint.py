@@ -38,10 +38,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
-from manyclass.model.file_parts import check_version, finite, non_negative, reading
-from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 from manyclass.parts import Parameters
 from manyclass.version import __version__
+from manyclass.weights.file_parts import check_version, finite, non_negative, reading
+from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
 
 FORMAT, FORMAT_VERSION = "manyclass checkpoint", 1
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from manyclass import _core
-from manyclass.model.weights import Floats, Ids, LinearWeights
 from manyclass.training.plan import PointsPlan, Utility
 from manyclass.training.seen import Carried
+from manyclass.weights.arrays import Floats, Ids
+from manyclass.weights.weights import Weights
 
 EMPTY = np.zeros(0, dtype=np.float32)
 NO_WEIGHTS = np.zeros(0)  # of points: all count the same
@@ -24,23 +25,16 @@ def first_carried(plan: PointsPlan, n_samples: int, n_classes: int) -> Carried:
     return Carried(np.full(n_samples, first_u), np.zeros(0))
 
 
-def core_state(plan: PointsPlan, weights: LinearWeights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
+def core_state(plan: PointsPlan, weights: Weights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
     """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
     first = first_carried(plan, len(labels), weights.n_classes)
-    empty = {"scale": EMPTY, "norm_sq": EMPTY.astype(np.float64), "squares": EMPTY, "intercept_squares": EMPTY}
     return _core.State(
         labels=labels,
         x_sq=x_sq,
         weights=weights.matrix,
         intercept=weights.intercept if plan.fit_intercept else EMPTY,
         n_classes=weights.n_classes,
-        **{
-            "local_scale": first.local_scale,
-            "u": first.u,
-            **empty,
-            "heads": np.zeros((0, 0), dtype=np.int32),
-            **more,
-        },
+        **{"u": first.u, "local_scale": first.local_scale, **more},
     )
 
 
@@ -49,7 +43,7 @@ def core_plan(
 ) -> _core.Plan:
     """Return the core's plan; `batch` points see the same weights, `u_max` is the most that u can be, and the draws of
     points are named from `first_point` on."""
-    made = _core.Plan(
+    return _core.Plan(
         solver=plan.solver,
         formulation=plan.formulation,
         selection=plan.sampler,
@@ -71,24 +65,17 @@ def core_plan(
         decay=plan.schedule.decay,
         decay_every=plan.schedule.decay_every or 0,
         isa="auto",
+        **({} if plan.utility is None else _bound_of(plan.utility)),
     )
-    if plan.utility is not None:
-        _tell_utility(made, plan.utility)
-    return made
 
 
-def _tell_utility(made: _core.Plan, utility: Utility) -> None:
-    """Make a plan of the core one of augment and reduce."""
-    family, none = utility.family, EMPTY.astype(np.float64)
-    made.augment_reduce(
-        noise=utility.noise,
-        local_step=utility.local_step,
-        gain=utility.gain,
-        gain_power=utility.gain_power,
-        local_floor=utility.floor,
-        family="gumbel" if family is None else family.name,
-        nodes=none if family is None else family.nodes,
-        weights=none if family is None else family.weights,
-        entropy=0.0 if family is None else family.entropy,
-        largest_scale=1.0 if family is None else family.largest_scale,
-    )
+def _bound_of(utility: Utility) -> dict[str, Any]:
+    """What the core's plan has of augment and reduce."""
+    bound = {
+        "noise": utility.noise,
+        "local_step": utility.local_step,
+        "gain": utility.gain,
+        "power": utility.gain_power,
+        "floor": utility.floor,
+    }
+    return bound if utility.family is None else {**bound, "family": utility.family.core}

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from manyclass.model.weights import Matrix
-from manyclass.training.passes import Schedule
-from manyclass.training.squares import HybridSquares, MappedSquares, PostingSquares, Squares
+from manyclass.training.plan import Schedule
+from manyclass.weights.arrays import Matrix
+from manyclass.weights.weights import Weights
 
 # Rows that tell g: the standard error of its mean is then .02 or less, since it is within [0, 1] and varies by less
 # than .25 from row to row.
@@ -40,7 +39,7 @@ def left_of_old_rows(n_new: int, half_life: float | None) -> float:
     return 1.0 if half_life is None else 2.0 ** (-n_new / half_life)
 
 
-def impurity(weights: Any, x: Matrix, n_threads: int) -> float:
+def impurity(weights: Weights, x: Matrix, n_threads: int) -> float:
     """The mean of 1 - sum_k p_k^2 over some rows, p being the probabilities of the softmax."""
     rows = np.unique(np.linspace(0, x.shape[0] - 1, min(x.shape[0], IMPURITY_BY)).astype(np.int64))
     total = 0.0
@@ -64,15 +63,3 @@ def kept_awake(schedule: Schedule, least: float, n_passes: int) -> Schedule:
     first, last = max(first, least), max(last, least)
     decay = (last / first) ** (1 / max(1, n_passes - 1))
     return replace(schedule, learning_rate=first, u_learning_rate=first * ratio, decay=decay)
-
-
-def faded(squares: Squares | None, factor: float) -> Any:
-    """Return a copy of Adagrad's sums times a factor."""
-    of = np.float32(factor)
-    if isinstance(squares, MappedSquares):
-        return MappedSquares(squares.embeddings * of, squares.classes * of)
-    if isinstance(squares, PostingSquares):
-        return PostingSquares(squares.values * of, squares.intercept * of, squares.offset)
-    if isinstance(squares, HybridSquares):
-        return HybridSquares(faded(squares.postings, factor), faded(squares.mapped, factor))
-    return None

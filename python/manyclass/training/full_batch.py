@@ -11,15 +11,17 @@ from scipy.optimize import OptimizeResult, minimize
 from threadpoolctl import threadpool_limits
 
 from manyclass import _core
-from manyclass.checks import csr_parts
-from manyclass.model.weights import Doubles, Ids, LinearWeights, Matrix
+from manyclass.checks import core_data
 from manyclass.training.checkpoint import Arrays, Position, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.interrupts import time_limit
 from manyclass.training.passes import TrainingState, warn_user
-from manyclass.training.plan import FullBatchPlan, Watch
+from manyclass.training.plan import FullBatchPlan
 from manyclass.training.progress import progress_bar
 from manyclass.training.validation import UNUSED_SCALE
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 # Pairs of steps and gradient changes that L-BFGS keeps; each takes 16 K (D + 1) bytes. Twenty pairs reach the optimum
 # of Bibtex in 235 iterations, ten in 264: not worth twice the memory.
@@ -51,7 +53,7 @@ class _Objective:
         self.n_classes, self.n_features = n_classes, x.shape[1]
         self.shape = (self.n_features, n_classes) if self.sparse else (n_classes, self.n_features)
         self.size = n_classes * (self.n_features + plan.fit_intercept)
-        self._data = csr_parts(x) if isinstance(x, sp.csr_array) else np.ascontiguousarray(x)
+        self._data = core_data(x if self.sparse else np.ascontiguousarray(x))
         self._labels = labels
         self._sample_weight = NO_WEIGHTS if sample_weight is None else sample_weight
         self._room = np.empty(kept_points(x, n_classes) * n_classes)  # made once: fresh memory is slow
@@ -88,7 +90,7 @@ class _Objective:
             W_gradient += self._alpha * W
         return mean, gradient
 
-    def read(self, weights: LinearWeights) -> Doubles:
+    def read(self, weights: Weights) -> Doubles:
         """Return `weights` as one vector."""
         theta = np.empty(self.size)
         W, b = self.parts(theta)
@@ -96,7 +98,7 @@ class _Objective:
         b[...] = weights.intercept[: len(b)]
         return theta
 
-    def write(self, theta: Doubles, weights: LinearWeights) -> None:
+    def write(self, theta: Doubles, weights: Weights) -> None:
         """Round `theta` into `weights`."""
         W, b = self.parts(theta)
         (weights.matrix[:, : self.n_classes] if self.sparse else weights.matrix)[...] = W
@@ -107,7 +109,7 @@ class _Objective:
 class _Iterations:
     """What happens after each iteration: the curve, points held out, the user's callback, the limit of seconds."""
 
-    def __init__(self, plan: FullBatchPlan, objective: _Objective, weights: LinearWeights, watch: Watch) -> None:
+    def __init__(self, plan: FullBatchPlan, objective: _Objective, weights: Weights, watch: Watch) -> None:
         self.plan, self.objective, self.weights, self.watch = plan, objective, weights, watch
         self.position = np.arange(weights.n_classes, dtype=np.int32)
         self.state = TrainingState(0, 0.0, np.nan, 0, weights, UNUSED_SCALE, self.position, plan.n_threads)
@@ -226,9 +228,9 @@ def fit_full_batch(
     labels: Ids,
     n_classes: int,
     watch: Watch,
-    start: LinearWeights | None = None,
+    start: Weights | None = None,
     sample_weight: Doubles | None = None,
-) -> tuple[LinearWeights, list[float]]:
+) -> tuple[Weights, list[float]]:
     """Minimise the mean loss + alpha/2 ||W||^2; the intercepts are not penalised.
 
     Parameters
@@ -237,14 +239,14 @@ def fit_full_batch(
     x, labels, n_classes : data; labels in [0, n_classes)
     watch : Watch
         Points held out say when to stop, and which iterate is returned.
-    start : LinearWeights, optional
+    start : Weights, optional
         Where to begin; W = 0 by default.
     sample_weight : ndarray of shape (n_samples,), float64, or None
         Weights of the points, with mean 1.
 
     Returns
     -------
-    weights : LinearWeights
+    weights : Weights
         The last or best iterate, rounded to float32.
     loss_curve : list of float
         The objective after each iteration.
@@ -256,7 +258,7 @@ def fit_full_batch(
         where rounding lets the objective fall no further.
     """
     objective = _Objective(plan, x, labels, n_classes, sample_weight)
-    weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=objective.sparse)
+    weights = Weights.zeros(n_classes, x.shape[1], by_feature=objective.sparse)
     iterations = _Iterations(plan, objective, weights, watch)
     if start is not None:
         iterations.theta[:] = objective.read(start)

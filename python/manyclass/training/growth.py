@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Floats, LinearWeights
 from manyclass.training.state import Features, State
+from manyclass.weights.arrays import Floats
+from manyclass.weights.weights import Weights
 
 Starts = Mapping[Any, ArrayLike]
 NewFeatures = Literal["error", "grow"]
@@ -55,7 +55,7 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
         )
     return replace(
         state,
-        weights=state.weights.widened(n),  # type: ignore[union-attr]
+        weights=state.weights.widened(n),
         squares=None if state.squares is None else state.squares.widened(n),
         features=Features(n, None if before is None else names),  # names of some would say nothing of the others
     )
@@ -69,9 +69,7 @@ def _names(X: Any) -> NDArray[Any] | None:
     return np.asarray(columns, dtype=object)
 
 
-def set_new_rows(
-    weights: LinearWeights | MappedWeights, classes: NDArray[Any], position: NDArray[np.intp], starts: Starts | None
-) -> None:
+def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.intp], starts: Starts | None) -> None:
     """Write what classes begin at that are not in `position`.
 
     Raises

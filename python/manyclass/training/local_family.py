@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import log_expit
 
 from manyclass import _core
-from manyclass.model.weights import Doubles, Floats, Ids
+from manyclass.weights.arrays import Doubles, Floats, Ids
 
 HALF_LOG_2_PI = 0.5 * np.log(2 * np.pi)
 
@@ -151,6 +151,17 @@ class LocalFamily:
     def entropy(self) -> float:
         """Of the standard member, in nats."""
         return BASES[self.name].entropy
+
+    @property
+    def core(self) -> _core.LocalFamily:
+        """The family as the core's steps take it."""
+        return _core.LocalFamily(
+            name=self.name,
+            nodes=self.nodes,
+            weights=self.weights,
+            entropy=self.entropy,
+            largest_scale=self.largest_scale,
+        )
 
 
 def best_bounds(noise: str, scores: Floats, labels: Ids, family: LocalFamily, n_threads: int) -> Doubles:

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from manyclass import _core
 from manyclass.training.checkpoint import Arrays, Resumable, Saved
-from manyclass.training.passes import Schedule, TrainingState, drive
-from manyclass.training.plan import Plan, Watch
+from manyclass.training.passes import TrainingState, drive
+from manyclass.training.plan import Plan, Schedule
 from manyclass.training.probe import Probe
+from manyclass.training.watch import Watch
 
 
 class Training(Resumable, Protocol):

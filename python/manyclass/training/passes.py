@@ -15,12 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
 from manyclass.checks import canonical_csr
-from manyclass.model.kinds import Trained
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.checkpoint import Arrays, Position, Saved, Stage
 from manyclass.training.interrupts import time_limit
 from manyclass.training.progress import Progress, progress_bar
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
 # A slice ends behind a batch when its time is up; work on one batch is broken off, and the batch lost, only after this.
@@ -283,7 +283,7 @@ class TrainingState:
     seconds: float
     loss: float
     class_updates: int
-    _weights: Trained = field(repr=False)
+    _weights: Weights = field(repr=False)
     _scale: Floats = field(repr=False)
     _position: Ids = field(repr=False)
     _n_threads: int = field(repr=False)
@@ -343,31 +343,3 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
         "error": float(np.average(ranks > 0, weights=weights)),
         "top5_error": float(np.average(ranks >= 5, weights=weights)),
     }
-
-
-@dataclass
-class Schedule:
-    """Step sizes by pass.
-
-    Attributes
-    ----------
-    name : str
-    learning_rate, u_learning_rate : float
-        Of W and of u, at first.
-    decay : float
-        Factor of each pass or,
-    decay_every : int or None
-        where it is given (with "adaptive"), of each time that so many batches were made.
-    """
-
-    name: str
-    learning_rate: float
-    u_learning_rate: float
-    decay: float
-    decay_every: int | None = None
-
-    def at(self, epoch: int, n_batches: int = 1) -> tuple[float, float]:
-        """Return the step sizes of W and of u at the beginning of pass `epoch`, each pass being `n_batches`."""
-        falls = epoch if self.decay_every is None else epoch * n_batches // self.decay_every
-        factor = _core.step_size(self.name, 1.0, self.decay, falls)
-        return self.learning_rate * factor, self.u_learning_rate * factor

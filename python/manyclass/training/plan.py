@@ -6,21 +6,17 @@ An estimator makes a plan of its parameters (choosing/planning.py) and hands it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
-from manyclass.checks import check_number
-from manyclass.model.weights import Ids
-from manyclass.search.decomposed import DecomposedIndex
-from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.checkpoint import Checkpoints, Stage
+from manyclass import _core
 from manyclass.training.local_family import LocalFamily
-from manyclass.training.passes import Callback, Schedule
-from manyclass.training.validation import Validation
+from manyclass.weights.arrays import Ids
 
-Index = SphericalClusterIndex | DecomposedIndex
 MINIBATCH_POINTS = 10  # of a step of the solver "minibatch_implicit", where its batch_size is None
 
 
@@ -47,6 +43,40 @@ class Labels:
     def some(self, points: NDArray[np.int64]) -> list[Ids]:
         """The lists of some points."""
         return [self.ids[self.indptr[i] : self.indptr[i + 1]] for i in points]
+
+    def of(self, points: NDArray[np.int64]) -> Labels:
+        """The labels of some points."""
+        ones = np.ones(len(self.ids), dtype=np.int8)
+        some = sp.csr_array((ones, self.ids, self.indptr))[points]
+        return Labels(some.indptr.astype(np.int64), some.indices.astype(np.int32))
+
+
+@dataclass
+class Schedule:
+    """Step sizes by pass.
+
+    Attributes
+    ----------
+    name : str
+    learning_rate, u_learning_rate : float
+        Of W and of u, at first.
+    decay : float
+        Factor of each pass or,
+    decay_every : int or None
+        where it is given (with "adaptive"), of each time that so many batches were made.
+    """
+
+    name: str
+    learning_rate: float
+    u_learning_rate: float
+    decay: float
+    decay_every: int | None = None
+
+    def at(self, epoch: int, n_batches: int = 1) -> tuple[float, float]:
+        """Return the step sizes of W and of u at the beginning of pass `epoch`, each pass being `n_batches`."""
+        falls = epoch if self.decay_every is None else epoch * n_batches // self.decay_every
+        factor = _core.step_size(self.name, 1.0, self.decay, falls)
+        return self.learning_rate * factor, self.u_learning_rate * factor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +230,7 @@ class BatchesPlan(Plan):
         Whether the weights of drawn classes enter the loss.
     double_sum : DoubleSum or None
         None: the logarithm of a sampled sum, or a margin.
-    index : index or None
+    index : index of manyclass.search, or None
         An example of the index to search with.
     budget : int
         Classes that a search returns.
@@ -225,7 +255,7 @@ class BatchesPlan(Plan):
     n_negatives: int
     log_q: bool
     double_sum: DoubleSum | None = None
-    index: Index | None = None
+    index: BaseEstimator | None = None
     budget: int
     n_iter: int = 1
     step: str = "full"
@@ -313,29 +343,3 @@ class FullBatchPlan:
 
 
 AnyPlan = PointsPlan | BatchesPlan | PostingsPlan | HybridPlan | FullBatchPlan
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What looks on while a training runs: the user's callback, a limit of seconds, points held out.
-
-    `heading` stands before the progress that is shown; `checkpoints` of this fit are written.
-    """
-
-    callback: Callback | None = None
-    max_seconds: float = np.inf
-    validation: Validation | None = None
-    heading: str = ""
-    checkpoints: Checkpoints | None = None
-
-    @classmethod
-    def of(cls, callback: Callback | None, max_seconds: float | None, checkpoints: Checkpoints | None = None) -> Watch:
-        """Return what `fit` was given; raise ValueError for a time below 0."""
-        if max_seconds is None:
-            return cls(callback, checkpoints=checkpoints)
-        check_number("max_seconds", max_seconds, low=0)
-        return cls(callback, float(max_seconds), checkpoints=checkpoints)
-
-    def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
-        """Return the checkpoints of the next training, which is made as the plan says."""
-        return None if self.checkpoints is None else self.checkpoints.stage(replace(plan, n_threads=1, verbose=0))

@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
-from manyclass.checks import check_number, csr_parts
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros, row_norms_sq
+from manyclass.checks import check_number, core_data
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import MINIBATCH_POINTS, Labels, PointsPlan, Watch
+from manyclass.training.plan import MINIBATCH_POINTS, Labels, PointsPlan
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.start import Start, carried_at, carried_near
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.weights import Weights
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
 # rarely move the same row of W, and at most as many as keep two cores busy between barriers.
@@ -75,7 +77,7 @@ class Memory:
     n_averaged: int = 0
 
     @classmethod
-    def of(cls, plan: PointsPlan, weights: LinearWeights, *, batch: int, pass_seconds: float) -> Memory:
+    def of(cls, plan: PointsPlan, weights: Weights, *, batch: int, pass_seconds: float) -> Memory:
         """Make what the plan asks for."""
         n_classes = weights.n_classes
         projects = plan.max_norm is not None
@@ -100,7 +102,7 @@ class Memory:
             intercept_gradients=np.zeros(n_intercepts if adaptive and batch > 1 else 0, dtype=np.float32),
         )
 
-    def after_pass(self, weights: LinearWeights, n_iter: int, n_threads: int) -> None:
+    def after_pass(self, weights: Weights, n_iter: int, n_threads: int) -> None:
         """Add the iterate to the average, if it is to be in it."""
         if n_iter in self.averaged:
             _core.accumulate(self.total, weights.matrix, self.scale, weights.sparse, n_threads)
@@ -108,21 +110,21 @@ class Memory:
             self.intercept_total[:] = np.clip(total, -MOST, MOST)  # as accumulate holds sums
             self.n_averaged += 1
 
-    def model(self, weights: LinearWeights) -> tuple[LinearWeights, Floats]:
+    def model(self, weights: Weights) -> tuple[Weights, Floats]:
         """Return what `finish` would leave, as a matrix and the factors of its rows, without copying W."""
         if not self.n_averaged:
             return weights, self.scale
         share = np.float32(1 / self.n_averaged)
-        mean = LinearWeights(self.total, self.intercept_total * share, weights.sparse)
+        mean = Weights.linear(self.total, self.intercept_total * share, by_feature=weights.sparse)
         return mean, np.full(weights.n_classes, share)
 
-    def finish(self, weights: LinearWeights) -> None:
+    def finish(self, weights: Weights) -> None:
         """Leave in `weights` the model itself: factors multiplied in, or the average."""
         if self.n_averaged:
             np.multiply(self.total, np.float32(1 / self.n_averaged), out=weights.matrix)
             np.multiply(self.intercept_total, np.float32(1 / self.n_averaged), out=weights.intercept)
         elif len(self.scale):
-            weights.multiply_rows(self.scale)
+            weights.multiply_classes(self.scale)
 
 
 def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
@@ -166,7 +168,7 @@ class PointsTraining:
         watch: Watch,
         start: Start | None = None,
         weights: Doubles | None = None,
-        seen: Seen[LinearWeights] | None = None,
+        seen: Seen | None = None,
     ) -> None:
         self.plan, self.watch, self.n_classes = plan, watch, n_classes
         self.sample_weight = NO_WEIGHTS if weights is None else weights
@@ -178,7 +180,7 @@ class PointsTraining:
         self.position = np.empty_like(order)
         self.position[order] = np.arange(n_classes, dtype=np.int32)
         if seen is None:
-            self.weights = LinearWeights.zeros(n_classes, x.shape[1], sparse=isinstance(x, sp.csr_array))
+            self.weights = Weights.zeros(n_classes, x.shape[1], by_feature=isinstance(x, sp.csr_array))
         else:
             self.weights = seen.weights
             self.weights.reorder(order, plan.n_threads)
@@ -218,9 +220,7 @@ class PointsTraining:
         if plan.max_norm is not None and not plan.fit_intercept:
             u_max = largest_log_normalizer(plan.max_norm, float(np.sqrt(self.x_sq.max(initial=0))), n_classes)
         made = core_plan(plan, n_classes, batch=self.batch, u_max=u_max, first_point=first_point)
-        if isinstance(x, sp.csr_array):
-            return _core.Trainer.sparse(made, *csr_parts(x), x.shape[1], state)
-        return _core.Trainer.dense(made, x, state)
+        return _core.Trainer.points(made, core_data(x), x.shape[1], state)
 
     def _begin(self, start: Start, x: Matrix, labels: Ids) -> dict[str, Doubles]:
         """Write the first weights; return the arrays that follow from them."""
@@ -232,7 +232,7 @@ class PointsTraining:
         raman = self.plan.formulation == "raman"
         return {"u": carried_at(self.weights, x, labels, raman=raman, n_threads=self.plan.n_threads)}
 
-    def _go_on(self, seen: Seen[LinearWeights], x: Matrix, labels: Ids) -> dict[str, Doubles]:
+    def _go_on(self, seen: Seen, x: Matrix, labels: Ids) -> dict[str, Doubles]:
         """Return the arrays that follow from the weights that training goes on from."""
         if len(self.memory.norm_sq):
             self.memory.norm_sq[:] = np.einsum("kj,kj->k", self.weights.coef, self.weights.coef, dtype=np.float64)
@@ -286,7 +286,7 @@ class PointsTraining:
         check_number("n_averaged", saved.numbers["n_averaged"], low=0, high=most, integer=True)
         self.memory.n_averaged = saved.numbers["n_averaged"]
 
-    def finish(self) -> LinearWeights:
+    def finish(self) -> Weights:
         """The model itself: the best or the last one, or the average, its classes in the order of the labels."""
         validation = self.watch.validation
         if validation is None or not validation.restore(self.weights):
@@ -311,8 +311,8 @@ def fit_points(
     candidates: Ids | None = None,
     start: Start | None = None,
     weights: Doubles | None = None,
-    seen: Seen[LinearWeights] | None = None,
-) -> tuple[LinearWeights, list[float]]:
+    seen: Seen | None = None,
+) -> tuple[Weights, list[float]]:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
     With points held out they are those of the pass that did best on them. `weights`, of mean 1, multiply the losses of

@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.checks import csr_parts
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix, aligned_zeros, row_norms_sq
+from manyclass.checks import core_data
 from manyclass.training.core_plan import NO_WEIGHTS, core_plan, core_state
 from manyclass.training.passes import SLICE_SECONDS, warn_user
 from manyclass.training.plan import PointsPlan
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.weights import Weights
 
 # Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that
 # variances are numbers of single precision above 0.
@@ -40,19 +41,18 @@ class GaussianTraining:
         self.n_samples, self.n_classes, self.alpha = len(labels), n_classes, plan.alpha
         self.mean_weight = mean_weight
         self.prior = min(max(mean_weight * self.n_samples * plan.alpha, 1 / MOST_PRECISION), MOST_PRECISION)
-        self.means = LinearWeights.zeros(n_classes, x.shape[1], sparse=sp.issparse(x))
+        self.means = Weights.zeros(n_classes, x.shape[1], by_feature=sp.issparse(x))
         self.variances = aligned_zeros(*self.means.matrix.shape)
         self.collected = aligned_zeros(*self.means.matrix.shape)
         self.precisions = aligned_zeros(*self.means.matrix.shape)  # but for the prior's
         sample_weight = NO_WEIGHTS if weights is None else weights
         state = core_state(plan, self.means, labels, row_norms_sq(x), sample_weight=sample_weight)
-        data = csr_parts(x) if isinstance(x, sp.csr_array) else x
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         batch = min(plan.batch_size or BATCH, self.n_samples)
         own = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
         own = replace(own, share_classes=True, batch_size=None)  # the steps of a batch are added
         made = core_plan(own, n_classes, batch=batch)
-        self._trainer = _core.Trainer.posterior(made, data, x.shape[1], state, self.variances, self.collected)
+        self._trainer = _core.Trainer.posterior(made, core_data(x), x.shape[1], state, self.variances, self.collected)
 
     def _by_feature(self, matrix: Floats) -> Floats:
         return matrix if self.means.sparse else matrix.T
@@ -101,7 +101,7 @@ def fit_posterior(
     weights: Doubles | None = None,
     *,
     mean_weight: float = 1.0,
-) -> tuple[LinearWeights, Floats, list[float]]:
+) -> tuple[Weights, Floats, list[float]]:
     """Return the means, the variances (stored as the means are) and the loss of each pass.
 
     A point counts as `mean_weight` times `weights` (of mean 1) observations. There is a model after the first pass.
@@ -136,10 +136,10 @@ def fit_posterior(
 
 
 def predictive_tiles(
-    noise: str, means: LinearWeights, variances: Floats, x: Matrix, *, n_draws: int, seed: int, n_threads: int
+    noise: str, means: Weights, variances: Floats, x: Matrix, *, n_draws: int, seed: int, n_threads: int
 ) -> Iterator[tuple[int, Doubles]]:
     """Probabilities of all classes, some points at a time, as means over draws of the scores."""
-    spread = LinearWeights(variances, np.zeros_like(means.intercept), means.sparse)
+    spread = Weights.linear(variances, np.zeros_like(means.intercept), by_feature=means.sparse)
     with np.errstate(over="ignore"):  # scores that overflow are held in the core
         squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), x.shape) if sp.issparse(x) else np.square(x)
     rng = np.random.default_rng(seed)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from manyclass import losses
-from manyclass.model.weights import Doubles, Matrix
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import Labels
+from manyclass.weights.arrays import Doubles, Matrix
 
 # Looks take at most this share of the multiplications of the training itself, or so many scores of a class, which take
 # a few hundredths of a second; but for one at the end.

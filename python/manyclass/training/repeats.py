@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyclass.model.kinds import Weights
-from manyclass.model.postings import SparseWeights
-from manyclass.model.weights import Doubles, Ids, Matrix
 from manyclass.training.blend import best_addition
 from manyclass.training.plan import HybridPlan, Labels
 from manyclass.training.state import Points
+from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 # Nats by which it must better all rows held out together. Twice the gain of a number without use has the chi-squared
 # distribution of one degree of freedom, which is above 10 in two of a thousand data sets.
@@ -38,7 +37,7 @@ def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
     return np.where((classes >= 0) & (classes < n_features), classes, -1).astype(np.int32)
 
 
-def own_features(own: Ids, n_features: int) -> SparseWeights:
+def own_features(own: Ids, n_features: int) -> Weights:
     """Weights of 1 on the pairs of a class and the feature that is the class itself.
 
     Parameters
@@ -51,12 +50,12 @@ def own_features(own: Ids, n_features: int) -> SparseWeights:
     classes: Ids = having[np.argsort(own[having])].astype(np.int32)
     indptr = np.zeros(n_features + 1, dtype=np.int64)
     np.cumsum(np.bincount(own[classes], minlength=n_features), out=indptr[1:])
-    return SparseWeights(indptr, classes, np.ones(len(classes), np.float32), np.zeros(len(own), np.float32))
+    return Weights.on_pairs(indptr, classes, np.ones(len(classes), np.float32), np.zeros(len(own), np.float32))
 
 
 def best_repeats(
     model: Weights, own: Ids, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> tuple[float, SparseWeights] | None:
+) -> tuple[float, Weights] | None:
     """Return a factor of the scores of a model, and what is added to them then; None where that is no better.
 
     The common weight and the factor have the least decoupled loss on rows that the model was not trained on.

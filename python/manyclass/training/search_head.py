@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass.model.weights import Floats, Ids, LinearWeights, Matrix
 from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.arrays import Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 # A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.
 HEAD_RECALL = 0.8
@@ -42,7 +43,7 @@ class HeadSearch:
         self._seed = seed % 2**32
         self._index: SphericalClusterIndex | None = None
 
-    def refresh(self, weights: LinearWeights, scale: Floats) -> None:
+    def refresh(self, weights: Weights, scale: Floats) -> None:
         """Search in the present weights, whose rows are to be multiplied by `scale` where it has an element for each.
 
         Sparse points score all classes: an index reads rows of n_features floats for each class that it scans, a point

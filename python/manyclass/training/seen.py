@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-from manyclass.model.weights import Doubles
-
-W = TypeVar("W")
-V = TypeVar("V")
+from manyclass.weights.arrays import Doubles
+from manyclass.weights.weights import Weights
 
 
 @dataclass(frozen=True)
-class Seen(Generic[W]):
+class Seen:
     """A model, and how much it has seen.
 
     Attributes
@@ -31,13 +28,13 @@ class Seen(Generic[W]):
         Training leaves in it what they carry in the end. None: nobody asks.
     """
 
-    weights: W
+    weights: Weights
     counts: Doubles
     n_points: int
     predicts_u: bool = False
     carried: Carried | None = None
 
-    def with_weights(self, weights: V) -> Seen[V]:
+    def with_weights(self, weights: Weights) -> Seen:
         """The same of other weights, such as those of a part."""
         return Seen(weights, self.counts, self.n_points, self.predicts_u)
 

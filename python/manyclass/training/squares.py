@@ -3,146 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.model.kinds import Weights
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import SparseWeights, mapped_part, postings_part
-from manyclass.model.weights import Floats
+from manyclass.weights.arrays import NO_FLOATS, Floats
+from manyclass.weights.weights import NewPairs, Weights
 
 
 @dataclass(frozen=True)
-class MappedSquares:
-    """Those of weights over a feature map, one number a row; empty where the solver is not Adagrad.
+class Squares:
+    """One number for each row over phi, embeddings and classes, and one for each pair; empty where there are none.
 
     Attributes
     ----------
     embeddings : ndarray of shape (n_features,) or (0,), float32
     classes : ndarray of shape (n_classes,) or (0,), float32
+    values : ndarray of shape (n_pairs,) or (0,), float32
+    intercept : ndarray of shape (n_classes,) or (0,), float32
+        Of the intercepts beside pairs.
+    offset : float
+        What is added to the sums of pairs, by the length of the first rows; 0 where there are none.
     """
 
-    embeddings: Floats
-    classes: Floats
+    embeddings: Floats = field(default_factory=lambda: NO_FLOATS)
+    classes: Floats = field(default_factory=lambda: NO_FLOATS)
+    values: Floats = field(default_factory=lambda: NO_FLOATS)
+    intercept: Floats = field(default_factory=lambda: NO_FLOATS)
+    offset: float = 0.0
 
     @classmethod
-    def zeros(cls, weights: MappedWeights, adagrad: bool) -> MappedSquares:
-        """Before the first step."""
+    def of_rows(cls, weights: Weights, adagrad: bool) -> Squares:
+        """Return those of rows over phi before the first step; none where the solver is not Adagrad."""
         n_embeddings, n_classes = (len(weights.embeddings), weights.n_classes) if adagrad else (0, 0)
         return cls(np.zeros(n_embeddings, dtype=np.float32), np.zeros(n_classes, dtype=np.float32))
 
-    def grown(self, n_classes: int, position: NDArray[np.intp]) -> MappedSquares:
-        """Return a copy with more classes, those of before in places `position`; 0 for new ones."""
-        return MappedSquares(self.embeddings.copy(), _grown(self.classes, n_classes, position))
-
-    def widened(self, n_features: int) -> MappedSquares:
-        """Return those of more features, 0 for new ones."""
-        n_more = n_features - len(self.embeddings) if len(self.embeddings) else 0
-        return MappedSquares(np.append(self.embeddings, np.zeros(n_more, dtype=np.float32)), self.classes)
-
-
-@dataclass(frozen=True)
-class PostingSquares:
-    """Those of weights on pairs, one number a pair, and of their intercepts.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_pairs,), float32
-    intercept : ndarray of shape (n_classes,) or (0,), float32
-        Empty where none are learned.
-    offset : float
-        What is added to the sums, by the length of the first rows.
-    """
-
-    values: Floats
-    intercept: Floats
-    offset: float
-
     @classmethod
-    def zeros(cls, weights: SparseWeights, fit_intercept: bool, offset: float) -> PostingSquares:
-        """Before the first step."""
+    def of_pairs(cls, weights: Weights, fit_intercept: bool, offset: float) -> Squares:
+        """Return those of pairs, and of their intercepts where these are learned, before the first step."""
         n_intercepts = weights.n_classes if fit_intercept else 0
-        return cls(np.zeros_like(weights.values), np.zeros(n_intercepts, dtype=np.float32), offset)
+        values = np.zeros(len(weights.values), dtype=np.float32)
+        return cls(values=values, intercept=np.zeros(n_intercepts, dtype=np.float32), offset=offset)
 
-    def grown(self, places: NDArray[np.intp], n_classes: int, position: NDArray[np.intp]) -> PostingSquares:
-        """Return a copy with new pairs before those at `places`, and more classes; 0 for new ones."""
-        values = np.insert(self.values, places, 0)
-        return PostingSquares(values, _grown(self.intercept, n_classes, position), self.offset)
+    def beside(self, rows: Squares) -> Squares:
+        """Return these, of pairs, and those of rows."""
+        return replace(self, embeddings=rows.embeddings, classes=rows.classes)
 
-    def widened(self, n_features: int) -> PostingSquares:
-        """Return them: a new feature has no pairs yet."""
-        return self
+    def grown(self, n_classes: int, position: NDArray[np.intp], new: NewPairs | None = None) -> Squares:
+        """Return a copy with more classes, those of before in places `position`, and with new pairs; 0 for new ones."""
 
-    def some(self, kept: NDArray[np.bool_]) -> PostingSquares:
+        def grown(squares: Floats) -> Floats:
+            if not len(squares):
+                return squares.copy()
+            more = np.zeros(n_classes, dtype=np.float32)
+            more[position] = squares
+            return more
+
+        return Squares(
+            self.embeddings.copy(),
+            grown(self.classes),
+            self.values.copy() if new is None else np.insert(self.values, new.places, 0),
+            grown(self.intercept),
+            self.offset,
+        )
+
+    def of_more_pairs(self, own: Weights, other: Weights) -> Squares:
+        """Return those of weights that have the pairs of others beside one's own; 0 for these."""
+        n_classes, position = own.n_classes, np.arange(own.n_classes)
+        return self.grown(n_classes, position, own.new_pairs(n_classes, position, other.indptr, other.classes))
+
+    def widened(self, n_features: int) -> Squares:
+        """Return those of more features, 0 for new ones, which have no pairs yet."""
+        n_more = n_features - len(self.embeddings) if len(self.embeddings) else 0
+        return replace(self, embeddings=np.append(self.embeddings, np.zeros(n_more, dtype=np.float32)))
+
+    def some_pairs(self, kept: NDArray[np.bool_]) -> Squares:
         """Return those of some pairs."""
-        return PostingSquares(self.values[kept], self.intercept, self.offset)
+        return replace(self, values=self.values[kept])
 
+    def times(self, factor: float) -> Squares:
+        """Return a copy times a factor."""
+        of = np.float32(factor)
+        return Squares(self.embeddings * of, self.classes * of, self.values * of, self.intercept * of, self.offset)
 
-@dataclass(frozen=True)
-class HybridSquares:
-    """Those of both parts."""
-
-    postings: PostingSquares
-    mapped: MappedSquares
-
-    def of_more_pairs(self, own: SparseWeights, all_: SparseWeights) -> HybridSquares:
-        """Return those of weights whose pairs are more than one's own; 0 for the others."""
-        n_classes = own.n_classes
-        _, places = own.grown(n_classes, np.arange(n_classes), all_.indptr, all_.classes)
-        return HybridSquares(self.postings.grown(places, n_classes, np.arange(n_classes)), self.mapped)
-
-    def widened(self, n_features: int) -> HybridSquares:
-        """Return those of more features; a new one has no pairs yet."""
-        return HybridSquares(self.postings, self.mapped.widened(n_features))
-
-
-Squares = MappedSquares | PostingSquares | HybridSquares
-
-
-def saved_squares(squares: Squares | None) -> dict[str, NDArray[Any]]:
-    """Those that a file holds, by their names, so that a model that is read learns on as the one that was written."""
-    mapped = squares.mapped if isinstance(squares, HybridSquares) else squares
-    postings = squares.postings if isinstance(squares, HybridSquares) else squares
-    found: dict[str, NDArray[Any]] = {}
-    if isinstance(mapped, MappedSquares):
-        found |= {"squares.embeddings": mapped.embeddings, "squares.classes": mapped.classes}
-    if isinstance(postings, PostingSquares):
-        found |= {"squares.values": postings.values, "squares.intercept": postings.intercept}
-        found["squares.offset"] = np.array([postings.offset])
-    return {name: array for name, array in found.items() if len(array)}
+    def saved(self) -> dict[str, NDArray[Any]]:
+        """Return what a file holds, so that a model that is read learns on as the one that was written."""
+        found = {f"squares.{one.name}": np.atleast_1d(getattr(self, one.name)) for one in fields(self)}
+        if not self.offset:
+            del found["squares.offset"]
+        return {name: array for name, array in found.items() if len(array)}
 
 
 def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:
-    """Dtypes and shapes of what a file may hold of the squares of a model."""
-    found: dict[str, tuple[Any, tuple[int, ...]]] = {"squares.classes": (np.float32, (weights.n_classes,))}
-    mapped, postings = mapped_part(weights), postings_part(weights)
-    if mapped is not None:
-        found["squares.embeddings"] = (np.float32, (len(mapped.embeddings),))
-    if postings is not None:
-        found["squares.values"] = (np.float32, postings.values.shape)
-        found["squares.intercept"] = (np.float32, (weights.n_classes,))
-        found["squares.offset"] = (np.float64, (1,))
-    return found
+    """Return dtypes and shapes of what a file may hold of the squares of a model."""
+    shapes = {"classes": (weights.n_classes,), "embeddings": (len(weights.embeddings),)}
+    if weights.has_pairs:
+        shapes |= {"values": weights.values.shape, "intercept": (weights.n_classes,), "offset": (1,)}
+    return {
+        f"squares.{name}": (np.float64 if name == "offset" else np.float32, shape) for name, shape in shapes.items()
+    }
 
 
 def read_squares(arrays: Mapping[str, NDArray[Any]]) -> Squares | None:
-    """Return what `saved_squares` gave, where it is there."""
-    none, mapped = np.zeros(0, dtype=np.float32), None
-    if "squares.classes" in arrays:
-        mapped = MappedSquares(arrays.get("squares.embeddings", none), arrays["squares.classes"])
-    if "squares.offset" not in arrays:
-        return mapped
-    offset = float(arrays["squares.offset"][0])
-    postings = PostingSquares(arrays.get("squares.values", none), arrays.get("squares.intercept", none), offset)
-    return postings if mapped is None else HybridSquares(postings, mapped)
-
-
-def _grown(squares: Floats, n_classes: int, position: NDArray[np.intp]) -> Floats:
-    if not len(squares):
-        return squares.copy()
-    more = np.zeros(n_classes, dtype=np.float32)
-    more[position] = squares
-    return more
+    """Return what `Squares.saved` gave, where it is there."""
+    found: dict[str, Any] = {
+        one.name: arrays[f"squares.{one.name}"] for one in fields(Squares) if f"squares.{one.name}" in arrays
+    }
+    if not found.keys() & {"classes", "offset"}:
+        return None
+    return Squares(**{**found, "offset": float(found["offset"][0])} if "offset" in found else found)

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.training.plan import Labels
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 # The square of more, times 32 features, is beyond single precision.
 LARGEST = 2.0**60
@@ -56,7 +56,7 @@ class Start:
         )
 
     @classmethod
-    def from_model(cls, weights: LinearWeights, place: Ids) -> Start:
+    def from_model(cls, weights: Weights, place: Ids) -> Start:
         """Return those of classes with these places in a model, -1 standing for new ones, which begin at 0."""
         there = place >= 0
         coef = np.zeros((len(place), weights.coef.shape[1]), dtype=np.float32)
@@ -64,13 +64,13 @@ class Start:
         coef[there], intercept[there] = weights.coef[place[there]], weights.intercept[place[there]]
         return cls(coef, intercept)
 
-    def weights(self, *, sparse: bool) -> LinearWeights:
+    def weights(self, *, sparse: bool) -> Weights:
         """Return them as weights of data of a kind."""
-        made = LinearWeights.zeros(*self.coef.shape, sparse=sparse)
+        made = Weights.zeros(*self.coef.shape, by_feature=sparse)
         self.put(made, np.arange(len(self.coef), dtype=np.int32))
         return made
 
-    def put(self, weights: LinearWeights, position: Ids) -> None:
+    def put(self, weights: Weights, position: Ids) -> None:
         """Write the start into weights in which class k stands in place position[k]."""
         weights.coef[position] = self.coef
         weights.intercept[position] = self.intercept
@@ -82,7 +82,7 @@ class Start:
         return norms
 
 
-def carried_at(weights: LinearWeights, x: Matrix, labels: Ids, *, raman: bool, n_threads: int) -> Doubles:
+def carried_at(weights: Weights, x: Matrix, labels: Ids, *, raman: bool, n_threads: int) -> Doubles:
     """What each point carries where it is exact: u = log A, or u + z_y in Raman's form.
 
     It takes one exact evaluation of all points.
@@ -98,7 +98,7 @@ def carried_at(weights: LinearWeights, x: Matrix, labels: Ids, *, raman: bool, n
 PREDICTED_BY = 128
 
 
-def carried_near(weights: LinearWeights, x: Matrix, labels: Ids, *, raman: bool, n_threads: int) -> Doubles:
+def carried_near(weights: Weights, x: Matrix, labels: Ids, *, raman: bool, n_threads: int) -> Doubles:
     """About what `carried_at` returns, at the cost of scoring the label of each point and all classes of a few.
 
     The log-normaliser, which varies little between points beside their labels' scores, is taken to be its mean.
@@ -111,7 +111,7 @@ def carried_near(weights: LinearWeights, x: Matrix, labels: Ids, *, raman: bool,
     return np.maximum(mean - weights.label_scores(x, labels), 0.0)
 
 
-def carried_near_labels(weights: MappedWeights, x: Matrix, labels: Labels, carries: str, n_threads: int) -> Doubles:
+def carried_near_labels(weights: Weights, x: Matrix, labels: Labels, carries: str, n_threads: int) -> Doubles:
     """About what points with several labels carry, from the log-normalisers of a few.
 
     `carries` is "v", the log-normaliser; "u", that less the mean score of the point's labels; or "n", that of the other
@@ -131,7 +131,7 @@ def carried_near_labels(weights: MappedWeights, x: Matrix, labels: Labels, carri
     own_rows = sp.csr_array(
         (np.repeat(1 / n_labels, n_labels).astype(np.float32), labels.ids, labels.indptr), shape=(n, weights.n_classes)
     )
-    own = [np.einsum("ij,ij->i", phi, own_rows[at] @ weights.rows) for at, phi in weights.blocks(x)]
+    own = [np.einsum("ij,ij->i", phi, own_rows[at] @ weights.matrix) for at, _, phi in weights.blocks(x)]
     # A label's own term is in the sum: u is at least the logarithm of their number.
     return np.maximum(mean - np.concatenate(own).astype(np.float64), np.log(n_labels))
 

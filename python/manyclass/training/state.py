@@ -12,18 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
-from manyclass.model.hashing import FeatureHash
-from manyclass.model.kinds import Weights
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, Floats, Matrix
 from manyclass.training.calibration import Calibration
 from manyclass.training.plan import Labels
 from manyclass.training.squares import Squares
 from manyclass.training.weighting import some_of
+from manyclass.weights.arrays import Doubles, Floats, Matrix
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -176,11 +175,10 @@ class Points:
 
     def some(self, rows: NDArray[np.int64]) -> Points:
         """Return some of the points."""
-        lists = sp.csr_array((np.ones(len(self.labels.ids)), self.labels.ids, self.labels.indptr))[rows]
         return replace(
             self,
             x=self.x[rows],
-            labels=Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32)),
+            labels=self.labels.of(rows),
             weights=some_of(self.weights, rows),
             rows=rows if self.rows is None else self.rows[rows],
         )

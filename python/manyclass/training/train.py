@@ -13,11 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights, as_csr
-from manyclass.model.scaling import FeatureScaling
-from manyclass.model.weights import Doubles, Ids, LinearWeights
-from manyclass.training.batches import fit_batches, start_mapped
+from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import MOST_HELD_OUT, MOST_HELD_OUT_FOR_ONE, best_factor, rows_held_out
 from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
 from manyclass.training.forgetting import impurity, kept_awake, step_that_remembers
@@ -25,18 +21,22 @@ from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import Starts, set_new_rows
 from manyclass.training.hybrid import begin_hybrid, fit_hybrid, go_on_hybrid, join
 from manyclass.training.margins import fit_margins
+from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan, Watch
+from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
-from manyclass.training.postings import fit_postings, start_postings, support_of
 from manyclass.training.repeats import features_of_classes
 from manyclass.training.seen import Seen
-from manyclass.training.squares import HybridSquares, MappedSquares, PostingSquares, Squares
+from manyclass.training.squares import Squares
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State, Told
 from manyclass.training.validation import Validation
+from manyclass.training.watch import Watch
 from manyclass.training.weighting import normalized, some_of
+from manyclass.weights.arrays import Doubles, Ids, as_csr
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
 
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
 # Rows that tell the scales of a hybrid: of those that the first call holds out, and of a later call, before it is
@@ -119,7 +119,7 @@ def train(
 class _Found:
     """What the passes of a call have found."""
 
-    weights: Any
+    weights: Weights
     curve: list[float]
     squares: Squares | None = None
     scaling: FeatureScaling | None = None
@@ -170,7 +170,7 @@ def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: F
         mapped, curve, squares = (fit_margins if plan.finds_scale else fit_batches)(plan, *data)
         return State.of_fit(points, mapped, curve, squares=squares)
     if isinstance(plan, PostingsPlan):
-        postings, curve, of_postings = fit_postings(plan, *data)
+        postings, curve, of_postings = fit_pairs(plan, *data)
         return State.of_fit(points, postings, curve, squares=of_postings)
     both, curve, of_both = fit_hybrid(plan, *data, features_of_classes(plan, points))
     return State.of_fit(points, both, curve, squares=of_both)
@@ -184,7 +184,7 @@ def _begin_linear(
     if scaling is not None:
         watch = _told_of_features(watch, scaling)
         if start is not None:
-            unfolded = scaling.unfold(LinearWeights(start.coef, start.intercept, sparse=False))
+            unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
             start = Start(unfolded.coef, unfolded.intercept)
     if first.held is not None:
         out, rows = np.flatnonzero(first.held), np.flatnonzero(~first.held)
@@ -223,13 +223,13 @@ def _told_of_features(watch: Watch, scaling: FeatureScaling) -> Watch:
 
 def weights_of_call(
     plan: PointsPlan,
-    weights: LinearWeights,
+    weights: Weights,
     classes: NDArray[Any],
     before: Before,
     counts: Doubles,
     scaling: FeatureScaling | None,
     starts: Starts | None = None,
-) -> LinearWeights:
+) -> Weights:
     """What a call begins at: a copy of weights, where there was a model, with new classes, of scaled features."""
     if before.weights is not None:
         weights = weights.grown(len(classes), before.position)
@@ -248,7 +248,7 @@ def _points_go_on(
     counts = before.counts_with(points)
     weights = before.weights
     if weights is None:
-        weights = LinearWeights.zeros(n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array))
+        weights = Weights.zeros(n_classes, points.x.shape[1], by_feature=isinstance(points.x, sp.csr_array))
     weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
     carried = None if call.kept is None else call.kept.of(points.rows)
     seen = Seen(weights, counts, before.n_visits, before.history.n_fit > 0, carried)
@@ -271,7 +271,7 @@ def _points_go_on(
 # By minibatches that go on
 
 
-def _seen(weights: Any, points: Points, before: Before) -> Seen[Any]:
+def _seen(weights: Weights, points: Points, before: Before) -> Seen:
     return Seen(weights, before.counts_with(points), before.n_visits, before.history.n_fit > 0)
 
 
@@ -281,13 +281,13 @@ def _with_passes(plan: Any, points: Points, before: Before, call: Call) -> Any:
 
 def _batches_go_on(plan: BatchesPlan, points: Points, before: Before, call: Call, watch: Watch) -> _Found:
     if before.weights is None:
-        weights = start_mapped(plan, points.n_classes, points.x.shape[1])
-        squares = MappedSquares.zeros(weights, plan.adagrad)
+        weights = start_over_phi(plan, points.n_classes, points.x.shape[1])
+        squares = Squares.of_rows(weights, plan.adagrad)
         set_new_rows(weights, points.classes, before.position, call.new_classes)
     else:
         counts = before.counts_with(points)
         weights, squares = mapped_of_call(plan, before, points.classes, counts, call.new_classes)
-    scale = weights.scale
+    scale = float(weights.scales[1])
     weights.multiply_scores(1 / scale)
     weights, curve, squares = fit_batches(
         _with_passes(plan, points, before, call),
@@ -327,8 +327,9 @@ def _margins_go_on(plan: BatchesPlan, points: Points, before: Before, call: Call
 
 def mapped_of_call(
     plan: BatchesPlan, before: Before, classes: NDArray[Any], counts: Doubles, starts: Starts | None = None
-) -> tuple[MappedWeights, MappedSquares]:
+) -> tuple[Weights, Squares]:
     """What a call begins at where there was a model: a copy, with new classes."""
+    assert before.weights is not None
     weights, squares = _grown_mapped(plan, before.weights, before.squares, len(classes), before)
     _set_new_intercepts(plan, weights, before, counts)
     set_new_rows(weights, classes, before.position, starts)
@@ -336,18 +337,18 @@ def mapped_of_call(
 
 
 def _grown_mapped(
-    plan: BatchesPlan, weights: MappedWeights, squares: Squares | None, n_classes: int, before: Before
-) -> tuple[MappedWeights, MappedSquares]:
+    plan: BatchesPlan, weights: Weights, squares: Squares | None, n_classes: int, before: Before
+) -> tuple[Weights, Squares]:
     """A copy of weights over a feature map and of their squares, with rows of new classes."""
     _check_shape(plan, weights)
     grown = weights.grown(n_classes, before.position)
     # Of a model that was made without Adagrad, or an older file, there are none.
-    made = MappedSquares.zeros(grown, plan.adagrad)
-    kept = squares.grown(n_classes, before.position) if isinstance(squares, MappedSquares) else made
+    made = Squares.of_rows(grown, plan.adagrad)
+    kept = made if squares is None else squares.grown(n_classes, before.position)
     return grown, kept if len(kept.classes) == len(made.classes) else made
 
 
-def _check_shape(plan: BatchesPlan, weights: MappedWeights) -> None:
+def _check_shape(plan: BatchesPlan, weights: Weights) -> None:
     """Refuse parameters that are not those of the model."""
     dim = weights.n_hidden if weights.embeddings.size else None
     for name, asked, there in (
@@ -366,15 +367,15 @@ def _postings_go_on(plan: PostingsPlan, points: Points, before: Before, call: Ca
     if before.weights is None:
         _refuse_pruning(plan)
         r = normalized(points.weights)
-        weights = start_postings(plan, as_csr(points.x), points.labels, points.n_classes, r)
-        squares = PostingSquares.zeros(weights, plan.fit_intercept, plan.offset)
+        weights = start_pairs(plan, as_csr(points.x), points.labels, points.n_classes, r)
+        squares = Squares.of_pairs(weights, plan.fit_intercept, plan.offset)
     else:
         weights, squares = _grown_postings(plan, before.weights, before.squares, points, before)
         _set_new_intercepts(plan, weights, before, before.counts_with(points))
     plan = _with_passes(plan, points, before, call)
     data = (as_csr(points.x), points.labels, points.n_classes)
     seen = _seen(weights, points, before)
-    weights, curve, squares = fit_postings(plan, *data, watch, points.weights, seen, squares)
+    weights, curve, squares = fit_pairs(plan, *data, watch, points.weights, seen, squares)
     return _Found(weights, curve, squares)
 
 
@@ -386,15 +387,15 @@ def _refuse_pruning(plan: PostingsPlan) -> None:
 
 
 def _grown_postings(
-    plan: PostingsPlan, weights: SparseWeights, squares: Squares | None, points: Points, before: Before
-) -> tuple[SparseWeights, PostingSquares]:
+    plan: PostingsPlan, weights: Weights, squares: Squares | None, points: Points, before: Before
+) -> tuple[Weights, Squares]:
     """A copy of weights on pairs and of their squares, with new classes, and pairs of the new points."""
     n_classes = points.n_classes
-    support = support_of(plan, as_csr(points.x), points.labels, n_classes)
-    grown, places = weights.grown(n_classes, before.position, *support)
-    if isinstance(squares, PostingSquares):
-        return grown, squares.grown(places, n_classes, before.position)
-    return grown, PostingSquares.zeros(grown, plan.fit_intercept, plan.offset)
+    new = weights.new_pairs(n_classes, before.position, *support_of(plan, as_csr(points.x), points.labels, n_classes))
+    grown = weights.grown(n_classes, before.position, new)
+    if squares is not None and squares.offset:
+        return grown, squares.grown(n_classes, before.position, new)
+    return grown, Squares.of_pairs(grown, plan.fit_intercept, plan.offset)
 
 
 # Both that go on
@@ -409,7 +410,7 @@ def _hybrid_goes_on(plan: HybridPlan, points: Points, before: Before, call: Call
     )
     if before.weights is None:
         return _begin_stream_of_hybrid(passes, points, before)
-    scales = before.weights.scales
+    scales = (float(before.weights.scales[0]), float(before.weights.scales[1]))
     weights, squares = _grown_hybrid(plan, points, before)
     if before.history.n_fit == 0 and len(points.labels) >= FEWEST_TO_JOIN:
         scales = _scales_of_stream(weights, points, plan.n_threads)
@@ -434,42 +435,42 @@ def _begin_stream_of_hybrid(plan: HybridPlan, points: Points, before: Before) ->
         r = some_of(points.weights, out)
         some, own = points.some(out), features_of_classes(plan, points)
         joined = join(weights, some.x, some.labels, plan.n_threads, r, least=LEAST_SCALE, own=own)
-        squares = squares.of_more_pairs(weights.postings, joined.postings)
+        squares = squares.of_more_pairs(weights, joined)
         weights = joined
     return _Found(weights, curve, squares)
 
 
-def _scales_of_stream(weights: HybridWeights, points: Points, n_threads: int) -> tuple[float, float]:
+def _scales_of_stream(weights: Weights, points: Points, n_threads: int) -> tuple[float, float]:
     """The best scales for rows that are not yet trained on, of parts that are on their own scales, and stay so."""
     n_rows = len(points.labels)
     rows = np.linspace(0, n_rows - 1, min(n_rows, MOST_HELD_OUT)).astype(np.int64)
     some = points.some(rows)
     join(weights, some.x, some.labels, n_threads, some.weights, least=LEAST_SCALE)
-    scales = weights.scales
+    scales = (float(weights.scales[0]), float(weights.scales[1]))
     weights.multiply_parts((1 / scales[0], 1 / scales[1]))
+    weights.scales[:] = 1
     return scales
 
 
-def _grown_hybrid(plan: HybridPlan, points: Points, before: Before) -> tuple[HybridWeights, HybridSquares]:
+def _grown_hybrid(plan: HybridPlan, points: Points, before: Before) -> tuple[Weights, Squares]:
     """A copy of both parts, each on the scale that it was trained on, and of their squares."""
-    there, found = before.weights, before.squares
-    own = (found.postings, found.mapped) if isinstance(found, HybridSquares) else (None, found)  # read from a file
-    postings, of_postings = _grown_postings(plan.postings, there.postings, own[0], points, before)
-    mapped, of_mapped = _grown_mapped(plan.embeddings, there.mapped, own[1], points.n_classes, before)
-    grown = HybridWeights(postings, mapped)
+    there, squares = before.weights, before.squares
+    assert there is not None
+    pairs, of_pairs = _grown_postings(plan.postings, there.pairs_alone, squares, points, before)
+    rows, of_rows = _grown_mapped(plan.embeddings, there.rows_alone, squares, points.n_classes, before)
+    grown = pairs.beside(rows)
     grown.multiply_parts((_inverse(there.scales[0]), _inverse(there.scales[1])))
+    grown.scales[:] = 1
     counts = before.counts_with(points)
-    _set_new_intercepts(plan.postings, postings, before, counts)
-    _set_new_intercepts(plan.embeddings, mapped, before, counts)
-    return HybridWeights(postings, mapped), HybridSquares(of_postings, of_mapped)
+    _set_new_intercepts(plan.postings, pairs, before, counts)
+    _set_new_intercepts(plan.embeddings, rows, before, counts)
+    return grown, of_pairs.beside(of_rows)
 
 
 def _inverse(scale: float) -> float:
     return 1 / scale if scale != 0 else 1.0
 
 
-def _set_new_intercepts(
-    plan: BatchesPlan | PostingsPlan, weights: MappedWeights | SparseWeights, before: Before, counts: Doubles
-) -> None:
+def _set_new_intercepts(plan: BatchesPlan | PostingsPlan, weights: Weights, before: Before, counts: Doubles) -> None:
     if plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
         set_new_intercepts(weights.intercept, before, counts)

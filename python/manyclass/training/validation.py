@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number
-from manyclass.model.weights import Doubles, Floats, Ids, LinearWeights, Matrix
 from manyclass.training.checkpoint import Arrays, Saved
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 UNUSED_SCALE = np.zeros(0, dtype=np.float32)
 
@@ -81,10 +82,10 @@ class Validation:
     weights: Doubles | None = None
     curve: list[float] = field(default_factory=list)
     best_iter: int = 0
-    _best: LinearWeights | None = None
+    _best: Weights | None = None
     _scale: Floats = field(default_factory=lambda: UNUSED_SCALE)
 
-    def after_pass(self, model: LinearWeights, scale: Floats, position: Ids) -> bool:
+    def after_pass(self, model: Weights, scale: Floats, position: Ids) -> bool:
         """Evaluate what `fit` would return now, keep a copy if it is the best, and say whether to stop.
 
         Class k stands in place position[k] of `model`, whose rows are to be multiplied by `scale` unless it is empty.
@@ -94,7 +95,9 @@ class Validation:
         if self.curve[-1] < (self.curve[self.best_iter - 1] if self.best_iter else math.inf):
             self.best_iter = len(self.curve)
             if self._best is None:
-                self._best = LinearWeights(np.empty_like(model.matrix), np.empty_like(model.intercept), model.sparse)
+                self._best = Weights.linear(
+                    np.empty_like(model.matrix), np.empty_like(model.intercept), by_feature=model.sparse
+                )
             self._best.matrix[...] = model.matrix
             self._best.intercept[...] = model.intercept
             self._scale = scale.copy()
@@ -110,24 +113,26 @@ class Validation:
         """The curve, and which pass was best."""
         return {"curve": self.curve, "best_iter": self.best_iter}
 
-    def restore_from(self, saved: Saved, numbers: Mapping[str, Any], like: LinearWeights) -> None:
+    def restore_from(self, saved: Saved, numbers: Mapping[str, Any], like: Weights) -> None:
         """Take over both, the model being stored like another one."""
         self.curve, self.best_iter = list(map(float, numbers["curve"])), numbers["best_iter"]
         check_number("best_iter", self.best_iter, low=0, high=len(self.curve), integer=True)
         if self.best_iter:
-            self._best = LinearWeights(np.empty_like(like.matrix), np.empty_like(like.intercept), like.sparse)
+            self._best = Weights.linear(
+                np.empty_like(like.matrix), np.empty_like(like.intercept), by_feature=like.sparse
+            )
             self._scale = saved.array("best_scale")
             if self._scale.shape not in ((0,), (like.n_classes,)) or self._scale.dtype != np.float32:
                 raise ValueError(f"best_scale has shape {self._scale.shape}; it must have one number for each class")
             saved.fill(self.arrays())
 
-    def restore(self, weights: LinearWeights) -> bool:
+    def restore(self, weights: Weights) -> bool:
         """Write the best model into `weights`, its factors multiplied in; False if no pass has been evaluated."""
         if self._best is None:
             return False
         weights.matrix[...] = self._best.matrix
         weights.intercept[...] = self._best.intercept
         if len(self._scale):
-            weights.multiply_rows(self._scale)
+            weights.multiply_classes(self._scale)
         self._best = None  # the memory of W
         return True

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.model.weights import Doubles
+from manyclass.weights.arrays import Doubles
 
 # A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
 # then far from the smallest double, and its part of the objective is far below a rounding of it.

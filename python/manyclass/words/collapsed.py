@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.model.weights import Doubles, Floats
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.words.corpus import NO_PAIRS
 
 BLOCK_FLOATS = 1 << 23  # of scores at a time: 32 MB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyclass.model.weights import Doubles, Floats
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.words.collapsed import Collapsed, Tables, exponentiate, normalised, row_products
 
 SMALLEST_STEP = 1e-6  # a step that must be shorter still to go down has arrived

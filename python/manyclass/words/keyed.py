@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
 
-from manyclass.model.weights import Doubles, Floats
+from manyclass.weights.arrays import Doubles, Floats
 
 N_CLOSE = 3  # words that the error for an unknown one names
 N_SEARCHED = 50_000  # words among which they are looked for: a fraction of a second

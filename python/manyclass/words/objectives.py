@@ -6,8 +6,9 @@ A string stands for the object with its defaults: ``SkipGram(objective="nce")`` 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from manyclass.checks import check_choice, check_flag, check_number
 from manyclass.parts import Part
@@ -32,7 +33,7 @@ SOLVERS: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class CoreObjective:
-    """An objective as the core's trainer takes it; numbers that its solver has no use for are at their defaults.
+    """An objective as the core's trainer takes it; `options` are the numbers that its solver owns.
 
     `carries_normalizers` says whether log Z_x is a number carried for each word.
     """
@@ -40,8 +41,7 @@ class CoreObjective:
     solver: str
     power: float = POWER
     share: bool = False
-    delta: float = 1.0
-    u_gain: float = 1.0
+    options: Mapping[str, float] = field(default_factory=dict)
     u_learning_rate: float = 1.0
     carries_normalizers: bool = False
 
@@ -245,10 +245,13 @@ class Softmax(Objective):
         """What the core trains."""
         own = SOLVERS[self.solver]
         given = {name: getattr(self, name) for name in own}
-        numbers: dict[str, Any] = {
-            name: own[name] if value == "auto" else float(value) for name, value in given.items()
-        }
-        return replace(super().core, carries_normalizers=True, **numbers)
+        numbers = {name: own[name] if value == "auto" else float(value) for name, value in given.items()}
+        return replace(
+            super().core,
+            carries_normalizers=True,
+            u_learning_rate=numbers.pop("u_learning_rate", 1.0),
+            options={name.removeprefix("u_"): value for name, value in numbers.items()},
+        )
 
 
 class Descent(Objective):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from manyclass import _core
-from manyclass.model.weights import Doubles, Floats
 from manyclass.training.checkpoint import Arrays, Saved
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.words.collapsed import log_normalizers
 from manyclass.words.corpus import NO_PAIRS
 from manyclass.words.descent import Descent
@@ -152,8 +152,7 @@ class TextPasses(_Passes):
             n_negatives=n_negatives,
             power=objective.power,
             share=objective.share,
-            delta=objective.delta,
-            u_gain=objective.u_gain,
+            options=dict(objective.options),
             seed=model.seed,
             n_threads=model.n_threads,
             isa="auto",

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from manyclass.checks import check_number
-from manyclass.model.tensor_file import replacing
-from manyclass.model.weights import Doubles, Floats
+from manyclass.weights.arrays import Doubles, Floats
+from manyclass.weights.tensor_file import replacing
 from manyclass.words.corpus import split_words
 from manyclass.words.keyed import Key, KeyedTable
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs

@@ -20,9 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.model.weights import Doubles, Floats
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.words.collapsed import BLOCK_FLOATS, Collapsed, Tables, blocks, exponentiate, normalised, row_products
 from manyclass.words.descent import ExactGradients
 from manyclass.words.objectives import Index

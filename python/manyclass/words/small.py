@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_number
-from manyclass.model.coded import BLOCK_NUMBERS, DTYPES, NO_FLOATS, Codes, Dtype, core_rows
-from manyclass.model.compress import bytes_of
-from manyclass.model.file_parts import (
+from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Floats
+from manyclass.weights.codes import DTYPES, Codes, Dtype
+from manyclass.weights.compression import bytes_of
+from manyclass.weights.file_parts import (
     check_version,
     checked,
     decode_text,
@@ -32,8 +33,8 @@ from manyclass.model.file_parts import (
     reading,
     warn_of_unread,
 )
-from manyclass.model.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
-from manyclass.model.weights import Floats
+from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.weights.weights import core_rows
 
 FORMAT = "manyclass word vectors"
 FORMAT_VERSION = 1
@@ -86,7 +87,7 @@ class CodedTable:
         """Products of all rows with a vector, by the core, from the codes."""
         own = core_rows(Codes(np.ascontiguousarray(self.codes.values), np.ascontiguousarray(self.codes.scales)))
         phi = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
-        products: Floats = own.scores(None, phi, 1)[0]
+        products: Floats = own.scores(None, phi, NO_FLOATS, 1)[0]
         return products
 
     def norms(self) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.model.weights import LINE, Floats, aligned_zeros
+from manyclass.weights.arrays import LINE, Floats, aligned_zeros
 from manyclass.words.collapsed import Collapsed, Tables, Tree
 from manyclass.words.corpus import Corpus
 

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.model.coded import NO_FLOATS, Codes
-from manyclass.model.tensor_file import check_regular
+from manyclass.weights.arrays import NO_FLOATS
+from manyclass.weights.codes import Codes
+from manyclass.weights.tensor_file import check_regular
 from manyclass.words.queries import KeyedVectors, WordVectorQueries
 from manyclass.words.small import CodedTable, compressed, load_words, save_words
 

@@ -37,8 +37,8 @@ from manyclass import (
 from manyclass.choosing import figures
 from manyclass.datasets import TextVectorizer, load_csr, save_csr
 from manyclass.datasets.binary_csr import CsrFiles
-from manyclass.model.hashing import FeatureHash
 from manyclass.training.state import Features
+from manyclass.weights.hashing import FeatureHash
 
 FOLDER = Path(__file__).parent
 N, D, K = 60, 6, 5

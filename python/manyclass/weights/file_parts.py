@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
-from manyclass.model.maps import is_finite
-from manyclass.model.tensor_file import TensorFile
 from manyclass.version import __version__
+from manyclass.weights.memory_maps import is_finite
+from manyclass.weights.tensor_file import TensorFile
 
 MOST_TOLD = 1000  # characters of a message, which may hold what is wrong in full
 

@@ -1,4 +1,4 @@
-"""Fits of several models made into one: the mean of runs that differ by their seed, calibrated on held-out rows."""
+"""Several fits that make one model: the mean of runs with different seeds, calibrated on held-out rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from numpy.typing import ArrayLike
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.choosing import figures
-from manyclass.model.weights import Doubles
 from manyclass.parts import Parameters
 from manyclass.training.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import Watch
-from manyclass.training.squares import HybridSquares
 from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Doubles
 
 FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction
 # The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
@@ -32,7 +31,7 @@ Run = Callable[[Parameters, Points, Watch], State]  # makes one run, by paramete
 
 
 def check_composed(parameters: Parameters) -> None:
-    """Raise ValueError or TypeError for a `calibration` or `n_models` that there is not."""
+    """Raise ValueError or TypeError for values that `calibration` and `n_models` cannot have."""
     check_calibration(parameters["calibration"])
     if parameters["warm_start"] and is_composed(parameters):
         raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
@@ -58,10 +57,10 @@ def parameters_of_fit(parameters: Parameters, watch: Watch, points: Points, **na
     ----------
     parameters : Parameters
     watch : Watch
-        With or without checkpoints, which are told what the fit is made of.
+        Its checkpoints, where there are some, are told the data of the fit.
     points : Points
     **named : array-like or None
-        What else `fit` was given.
+        The other arguments of `fit` that its result depends on.
     """
     if watch.checkpoints is None:
         return parameters
@@ -85,12 +84,12 @@ def fit_runs(
     ----------
     parameters : Parameters
     points, watch : Points and Watch
-        Seconds are those of all runs together, in equal parts; a callback that stops a run, or Ctrl-C, ends the fit
-        with the runs so far. n_models="auto" adds none with a limit of seconds, or where the first one was ended.
+        The runs share the limit of seconds in equal parts; a callback that stops a run, or Ctrl-C, ends the fit with
+        the runs so far. n_models="auto" adds none with a limit of seconds, or where the first one was ended.
     run : callable
         Makes one run.
     noise : str
-        Of the utilities.
+        The distribution of the noise of utilities, "gumbel" for a softmax.
     warm : bool
         Whether the run begins at the weights of the last fit; then it is the only one.
 
@@ -98,7 +97,7 @@ def fit_runs(
     -------
     state : State
     points : Points
-        Those that it was trained on.
+        The points that it was trained on.
     """
     if not is_composed(parameters):
         state = run(parameters, points, watch)
@@ -126,12 +125,12 @@ def fit_runs(
     if again and not runs.ended:
         state, kept = runs.mean(points, state), points
     if not several:
-        state.weights.multiply_scores(1 / found.temperature)  # type: ignore[union-attr]
+        state.weights.multiply_scores(1 / found.temperature)
     return replace(_final(state, kept), calibration=found), kept
 
 
 def _final(state: State, points: Points) -> State:
-    """A state that does not go on: without what only training needs."""
+    """Return a state without what only further training needs."""
     history = History.of_fit(len(points.labels), n_labels=points.labels.mean)
     return replace(state, history=history, squares=None)
 
@@ -175,7 +174,7 @@ class _Runs:
             except KeyboardInterrupt:
                 warn_user("training was interrupted; the model is the mean of the runs so far")
                 break
-            weights = weights.add_to_mean(other.weights, n)  # type: ignore[union-attr, arg-type]
+            weights = weights.add_to_mean(other.weights, n)
             curves.append(other.curve)
         if len(curves) == 1:
             return first
@@ -183,8 +182,8 @@ class _Runs:
         if not self._open:
             return _final(state, points)
         squares = first.squares
-        if isinstance(squares, HybridSquares):
-            squares = squares.of_more_pairs(first.weights.postings, weights.postings)  # type: ignore[union-attr]
+        if squares is not None and weights.has_pairs:
+            squares = squares.of_more_pairs(first.weights, weights)
         return replace(state, squares=squares).with_told(params={**chosen, "n_models": len(curves)})
 
     def _runs_after(self, first: State) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass.model.weights import Doubles, LinearWeights, Matrix
+from manyclass.weights.arrays import Doubles, Matrix
+from manyclass.weights.weights import Weights
 
 # The score of a feature whose mean is so many times its spread is rounded by a tenth of its share in float32. One that
 # varies less counts as if it varied so much, and the ridge keeps its weight small; a weighted mean of constants is so
@@ -119,7 +120,7 @@ class FeatureScaling:
             np.clip(block / self.scale, -MOST, MOST, out=scaled[first : first + len(block)], casting="same_kind")
         return scaled
 
-    def fold(self, weights: LinearWeights) -> None:
+    def fold(self, weights: Weights) -> None:
         """Turn weights of scaled features into those of x that give the same scores, in place."""
         if self.is_identity:
             return
@@ -131,13 +132,13 @@ class FeatureScaling:
             shifted = weights.intercept - np.einsum("kj,j->k", coef, self.shift, dtype=np.float64)
             weights.intercept[:] = np.clip(shifted, -MOST, MOST)
 
-    def unfold(self, weights: LinearWeights) -> LinearWeights:
+    def unfold(self, weights: Weights) -> Weights:
         """Return the weights of scaled features that `fold` makes these of: a copy."""
-        copied = LinearWeights(weights.matrix.copy(), weights.intercept.copy(), weights.sparse)
+        copied = Weights.linear(weights.matrix.copy(), weights.intercept.copy(), by_feature=weights.sparse)
         self.unfold_in_place(copied)
         return copied
 
-    def unfold_in_place(self, weights: LinearWeights) -> None:
+    def unfold_in_place(self, weights: Weights) -> None:
         """Turn weights of x into those of scaled features, in place, without another array of their size."""
         if self.is_identity:
             return

@@ -11,15 +11,16 @@ from scipy.special import logit
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.model.postings import SparseWeights, as_csr
-from manyclass.model.weights import Doubles, Floats, Ids, Matrix
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import NO_WEIGHTS
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import Labels, PostingsPlan, Watch
+from manyclass.training.plan import Labels, PostingsPlan
 from manyclass.training.seen import Seen
-from manyclass.training.squares import PostingSquares
+from manyclass.training.squares import Squares
+from manyclass.training.watch import Watch
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, as_csr
+from manyclass.weights.weights import Weights
 
 # Points that see the same weights, so that threads can share the work; and fewer where there are few classes, because
 # the steps of points that move the same weight are added.
@@ -34,27 +35,25 @@ ROUNDING = 0.003
 FEWEST = 0.5  # rows that a class without any counts as having
 
 
-def fit_postings(
+def fit_pairs(
     plan: PostingsPlan,
     x: Matrix,
     labels: Labels,
     n_classes: int,
     watch: Watch,
     sample_weight: Doubles | None = None,
-    seen: Seen[SparseWeights] | None = None,
-    squares: PostingSquares | None = None,
-) -> tuple[SparseWeights, list[float], PostingSquares]:
+    seen: Seen | None = None,
+    squares: Squares | None = None,
+) -> tuple[Weights, list[float], Squares]:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
     `sample_weight`, of mean 1, multiplies the losses. Training goes on from what was `seen`, whose support has the
     pairs of these points, and from `squares`, which are moved in place; None: sums of 0. Then no weight is dropped.
     """
     csr = as_csr(x)
-    weights = start_postings(plan, csr, labels, n_classes, sample_weight) if seen is None else seen.weights
-    squares = PostingSquares.zeros(weights, plan.fit_intercept, plan.offset) if squares is None else squares
-    training = _PostingsTraining(
-        plan, csr, labels, weights, squares, sample_weight, 0 if seen is None else seen.n_points
-    )
+    weights = start_pairs(plan, csr, labels, n_classes, sample_weight) if seen is None else seen.weights
+    squares = Squares.of_pairs(weights, plan.fit_intercept, plan.offset) if squares is None else squares
+    training = _PairsTraining(plan, csr, labels, weights, squares, sample_weight, 0 if seen is None else seen.n_points)
     n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
     at_zero = {"logistic": n_classes * np.log(2), "pick_all_normalized": np.log(n_classes)}
     # A model that goes on may meet classes that it holds improbable.
@@ -63,18 +62,18 @@ def fit_postings(
     state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
     curve = run_passes(training, plan, watch, state, len(labels), most=most)
     if plan.prune > 0 and seen is None:
-        kept = weights.largest(plan.prune)
-        weights, squares = weights.some(kept), squares.some(kept)
+        kept = weights.without_smallest(plan.prune)
+        weights, squares = weights.some_pairs(kept), squares.some_pairs(kept)
     return weights, curve, squares
 
 
-def start_postings(
+def start_pairs(
     plan: PostingsPlan, x: sp.csr_array, labels: Labels, n_classes: int, sample_weight: Doubles | None
-) -> SparseWeights:
+) -> Weights:
     """What a training begins with: weights of 0 on the pairs of these points, intercepts by classes' frequencies."""
-    weights = SparseWeights.zeros(*support_of(plan, x, labels, n_classes), n_classes)
+    weights = Weights.on_pairs(*support_of(plan, x, labels, n_classes), None, np.zeros(n_classes, np.float32))
     if plan.fit_intercept:
-        weights.intercept[:] = _log_frequency(labels, n_classes, sample_weight, odds=plan.loss == "logistic")
+        weights.bias[:] = _log_frequency(labels, n_classes, sample_weight, odds=plan.loss == "logistic")
     return weights
 
 
@@ -93,7 +92,7 @@ def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None
     return (logit(share) if odds else np.log(share)).astype(np.float32)
 
 
-class _PostingsTraining:
+class _PairsTraining:
     """The core's trainer."""
 
     def __init__(
@@ -101,8 +100,8 @@ class _PostingsTraining:
         plan: PostingsPlan,
         x: sp.csr_array,
         labels: Labels,
-        weights: SparseWeights,
-        squares: PostingSquares,
+        weights: Weights,
+        squares: Squares,
         sample_weight: Doubles | None,
         first_point: int,
     ) -> None:
@@ -118,7 +117,7 @@ class _PostingsTraining:
             classes=weights.classes,
             values=weights.values,
             squares=squares.values,
-            intercept=weights.intercept,
+            intercept=weights.bias,
             intercept_squares=squares.intercept,
             offset=squares.offset,
             intercept_offset=OFFSET,
@@ -147,7 +146,7 @@ class _PostingsTraining:
         weights, squares = self._weights, self._squares
         return {
             "values": weights.values,
-            "intercept": weights.intercept,
+            "intercept": weights.bias,
             "squares": squares.values,
             "intercept_squares": squares.intercept,
         }

@@ -11,18 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
-from manyclass.model.coded import BLOCK_NUMBERS, CodedWeights, Codes, Dtype, padded
-from manyclass.model.kinds import Trained
-from manyclass.model.mapped import MappedWeights
-from manyclass.model.postings import HybridWeights, SparseWeights
-from manyclass.model.weights import Floats, LinearWeights
+from manyclass.weights.arrays import BLOCK_NUMBERS, Floats, padded
+from manyclass.weights.codes import Codes, Dtype
+from manyclass.weights.weights import Weights
 
 MOST_SHORT_IDS = 1 << 16  # classes that two bytes tell apart
 UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 LOW_BITS = 15  # magnitudes are floats of 31 bits, which are counted by the 16 high ones and then by these
 
 
-def n_droppable(weights: Trained) -> int:
+def n_droppable(weights: Weights) -> int:
     """Return how many weights, pairs or embeddings can be dropped and take no memory then.
 
     Raises
@@ -30,41 +28,37 @@ def n_droppable(weights: Trained) -> int:
     ValueError
         If none can, with the reason.
     """
-    if isinstance(weights, LinearWeights):
-        if weights.sparse:
-            return weights.n_classes * len(weights.matrix)
-        raise ValueError("prune: weights over dense data are read from end to end; none can be left out of memory")
-    if isinstance(weights, MappedWeights):
-        if weights.embeddings.size:
-            return len(weights.embeddings)
-        raise ValueError(
-            "prune: the weights of a linear model that was trained by minibatches are read from end to end; none can "
-            "be left out of memory"
-        )
-    return len((weights.postings if isinstance(weights, HybridWeights) else weights).values)
+    if weights.has_pairs:
+        return len(weights.values)
+    if weights.embeddings.size:
+        return len(weights.embeddings)
+    if weights.by_feature:
+        return weights.n_classes * weights.n_features
+    raise ValueError(
+        "prune: weights over dense data are read from end to end; none can be left out of memory"
+        if weights.is_linear
+        else "prune: the weights of a linear model that was trained by minibatches are read from end to end; none can "
+        "be left out of memory"
+    )
 
 
-def coded_bytes(weights: Trained, dtype: Dtype, n_kept: int | None = None) -> int:
+def coded_bytes(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> int:
     """Return the bytes of `coded(weights, dtype, n_kept)` without making it."""
-    item, scale, n_classes = np.dtype(dtype).itemsize, 4 * (dtype == "int8"), weights.n_classes
-    if isinstance(weights, HybridWeights):
-        own = coded_bytes(weights.postings, dtype, n_kept) - 4 * n_classes
-        return own + coded_bytes(weights.mapped, dtype)
-    if isinstance(weights, MappedWeights):
-        total = n_classes * (weights.n_hidden * item + scale + 4)
-        n_features = len(weights.embeddings)
-        n = n_features if n_kept is None else n_kept
-        return total + n * (padded(weights.n_hidden) * item + scale + 4 * (n < n_features))
-    if isinstance(weights, LinearWeights) and not weights.sparse:
-        return n_classes * (int(weights.matrix.shape[1]) * item + scale + 4)
-    n_features = len(weights.matrix) if isinstance(weights, LinearWeights) else weights.n_features
-    if isinstance(weights, LinearWeights) and n_kept is None:
-        return n_features * (padded(n_classes) * item + scale) + 4 * n_classes
-    n = n_kept if n_kept is not None else len(weights.values) if isinstance(weights, SparseWeights) else 0
-    return n * (id_type(n_classes).itemsize + item) + 8 * (n_features + 1) + scale * n_features + 4 * n_classes
+    item, scale, n_features = np.dtype(dtype).itemsize, 4 * (dtype == "int8"), weights.n_features
+    total = 4 * weights.n_classes
+    as_pairs = weights.by_feature and n_kept is not None
+    if weights.has_pairs or as_pairs:
+        n = len(weights.values) if n_kept is None else n_kept
+        total += n * (id_type(weights.n_classes).itemsize + item) + 8 * (n_features + 1) + scale * n_features
+    if weights.embeddings.size:
+        n = n_features if n_kept is None or weights.has_pairs else n_kept
+        total += n * (padded(weights.n_hidden) * item + scale + 4 * (n < n_features))
+    if weights.by_feature:
+        return total if as_pairs else total + n_features * (padded(weights.n_classes) * item + scale)
+    return total + (weights.n_classes * (weights.n_hidden * item + scale) if weights.matrix.size else 0)
 
 
-def most_kept(weights: Trained, dtype: Dtype, max_bytes: int) -> int:
+def most_kept(weights: Weights, dtype: Dtype, max_bytes: int) -> int:
     """Return how many of the droppable may stay for the rest to fit, at least 1.
 
     Raises
@@ -78,12 +72,13 @@ def most_kept(weights: Trained, dtype: Dtype, max_bytes: int) -> int:
     return min(n, 1 + (max_bytes - one) // (two - one))
 
 
-def coded(weights: Trained, dtype: Dtype, n_kept: int | None = None) -> CodedWeights:
+def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
     """Return the weights in fewer bits.
 
     Parameters
     ----------
-    weights : as they were trained
+    weights : Weights
+        As they were trained.
     dtype : {"float32", "float16", "int8"}
     n_kept : int, optional
         So many of the `n_droppable` stay, those of largest magnitude, or embeddings of largest norm; None: all.
@@ -93,65 +88,32 @@ def coded(weights: Trained, dtype: Dtype, n_kept: int | None = None) -> CodedWei
     ValueError
         If a weight is not finite or too large for the dtype.
     """
-    if isinstance(weights, SparseWeights):
-        return _of_postings(weights, dtype, n_kept)
-    if isinstance(weights, MappedWeights):
-        return _of_mapped(weights, dtype, n_kept)
-    if isinstance(weights, HybridWeights):
-        pairs, mapped = _of_postings(weights.postings, dtype, n_kept), _of_mapped(weights.mapped, dtype, None)
-        return replace(
-            pairs,
-            kind="hybrid",
-            intercept=weights.intercept.astype(np.float32),
-            rows=mapped.rows,
-            embeddings=mapped.embeddings,
-            relu=mapped.relu,
-        )
-    n_features = len(weights.matrix) if weights.sparse else weights.matrix.shape[1]
-    intercept = np.array(weights.intercept)
-    if not weights.sparse:
-        return CodedWeights("class_major", intercept, n_features, rows=Codes.of_rows(weights.matrix, dtype))
-    if n_kept is None:
-        return CodedWeights("feature_major", intercept, n_features, rows=Codes.of_rows(weights.matrix, dtype))
-    return _of_postings(_largest_pairs(weights, n_kept), dtype, None)
-
-
-def _of_mapped(weights: MappedWeights, dtype: Dtype, n_kept: int | None) -> CodedWeights:
-    embeddings, features = None, None
+    if weights.by_feature and n_kept is not None:
+        return coded(_largest_pairs(weights, n_kept), dtype)
+    found: dict[str, Codes] = {}
+    made: dict[str, Any] = {"bias": np.array(weights.intercept), "intercept_column": False, "scales": np.ones(2)}
+    if weights.has_pairs:
+        if n_kept is not None and n_kept < len(weights.values):
+            bar = magnitude_bar(lambda: _pieces(weights.values), n_kept)
+            weights = weights.some_pairs(_magnitudes(weights.values) >= bar)
+        found["values"] = Codes.of_lists(np.asarray(weights.values), weights.indptr, dtype)
+        made |= {"indptr": np.array(weights.indptr), "classes": weights.classes.astype(id_type(weights.n_classes))}
     if weights.embeddings.size:
         table = weights.embeddings
-        if n_kept is not None and n_kept < len(table):
+        if n_kept is not None and n_kept < len(table) and not weights.has_pairs:
             norms = np.einsum("ij,ij->i", table, table, dtype=np.float64)
-            features = np.sort(np.argpartition(-norms, n_kept - 1)[:n_kept]).astype(np.int32)
-            table = table[features]
+            made["features"] = np.sort(np.argpartition(-norms, n_kept - 1)[:n_kept]).astype(np.int32)
+            table = table[made["features"]]
         # The column of the intercept is not one of the embeddings: they are as long as phi, in whole sixteens.
-        embeddings = Codes.of_rows(np.ascontiguousarray(table[:, : padded(weights.n_hidden)]), dtype)
-    return CodedWeights(
-        "mapped",
-        np.array(weights.intercept),
-        len(weights.embeddings) or weights.n_hidden,
-        rows=Codes.of_rows(np.ascontiguousarray(weights.coef), dtype),
-        embeddings=embeddings,
-        features=features,
-        relu=weights.relu,
-    )
+        found["embeddings"] = Codes.of_rows(np.ascontiguousarray(table[:, : padded(weights.n_hidden)]), dtype)
+    if weights.matrix.size:
+        rows = weights.matrix if weights.is_linear else np.ascontiguousarray(weights.class_rows)
+        found["matrix"] = Codes.of_rows(rows, dtype)
+    made |= {name: one.values for name, one in found.items()}
+    return replace(weights, codes={name: one.scales for name, one in found.items()}, **made)
 
 
-def _of_postings(weights: SparseWeights, dtype: Dtype, n_kept: int | None) -> CodedWeights:
-    if n_kept is not None and n_kept < len(weights.values):
-        bar = magnitude_bar(lambda: _pieces(weights.values), n_kept)
-        weights = weights.some(_magnitudes(weights.values) >= bar)
-    return CodedWeights(
-        "postings",
-        np.array(weights.intercept),
-        weights.n_features,
-        indptr=np.array(weights.indptr),
-        classes=weights.classes.astype(id_type(weights.n_classes)),
-        values=Codes.of_lists(np.asarray(weights.values), weights.indptr, dtype),
-    )
-
-
-def _largest_pairs(weights: LinearWeights, n_kept: int) -> SparseWeights:
+def _largest_pairs(weights: Weights, n_kept: int) -> Weights:
     """The weights of largest magnitude of a feature-major matrix."""
 
     def blocks() -> Iterator[Floats]:
@@ -167,7 +129,7 @@ def _largest_pairs(weights: LinearWeights, n_kept: int) -> SparseWeights:
         classes.append(np.nonzero(kept)[1].astype(np.int32))
         values.append(block[kept])
     indptr = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
-    return SparseWeights(indptr, np.concatenate(classes), np.concatenate(values), weights.intercept)
+    return Weights.on_pairs(indptr, np.concatenate(classes), np.concatenate(values), weights.bias)
 
 
 def magnitude_bar(blocks: Callable[[], Iterator[Floats]], n_kept: int) -> int:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from manyclass.model.maps import mapped
+from manyclass.weights.memory_maps import mapped
 
 try:
     import fcntl

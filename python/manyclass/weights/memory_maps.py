@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from manyclass import _core
-
-_Weights = TypeVar("_Weights")
-_Asked = ParamSpec("_Asked")
-_Answer = TypeVar("_Answer")
 
 
 class Map(np.memmap[Any, Any]):
@@ -53,31 +44,13 @@ def check_maps(weights: Any) -> None:
     It reads them, so it is for weights of which a score was not finite: those, or huge ones that overflowed.
     """
     for value in vars(weights).values():
-        if dataclasses.is_dataclass(value):
-            check_maps(value)
-        elif (found := _map_of(value)) is not None and not found.is_checked:
+        if (found := _map_of(value)) is not None and not found.is_checked:
             if found.dtype.kind == "f" and not is_finite(np.asarray(found)):
                 raise ValueError(
                     f"{found.path} is damaged: {found.name!r} has numbers that are not finite; with mmap=False, `load` "
                     "checks them"
                 )
             found.is_checked = True
-
-
-def refuses_damage(
-    ask: Callable[Concatenate[_Weights, _Asked], _Answer],
-) -> Callable[Concatenate[_Weights, _Asked], _Answer]:
-    """Let a method that asks the core for scores raise ValueError as `check_maps` does, if one was not finite."""
-
-    @functools.wraps(ask)
-    def asked(weights: _Weights, /, *args: _Asked.args, **kwargs: _Asked.kwargs) -> _Answer:
-        before = _core.n_held()
-        answer = ask(weights, *args, **kwargs)
-        if _core.n_held() != before:
-            check_maps(weights)
-        return answer
-
-    return asked
 
 
 def _map_of(array: Any) -> Map | None:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils import murmurhash3_32
 
 from manyclass.checks import check_number
-from manyclass.model.weights import Matrix
+from manyclass.weights.arrays import Matrix
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,123 @@
+// Weights of any kind and storage, and the questions put to them.
+#include <cstdint>
+#include <variant>
+
+#include "bindings/arrays.hpp"
+#include "bindings/module.hpp"
+#include "manyclass/evaluate/tiles.hpp"
+#include "manyclass/evaluate/weights.hpp"
+#include "manyclass/utility/model.hpp"
+
+namespace manyclass {
+
+namespace {
+
+using Values = std::variant<std::span<const float>, std::span<const std::uint16_t>, std::span<const std::int8_t>>;
+using Phi = Matrix<const float>;
+using Scale = std::span<const float>;
+
+AnyCodes codes_of(const Values& values, Scale scales) {
+  return std::visit(
+      [&](const auto& some) {
+        using Value = std::remove_const_t<typename std::remove_cvref_t<decltype(some)>::element_type>;
+        return AnyCodes(Codes<Value>{some, scales});
+      },
+      values);
+}
+
+// The weights, and how many columns x has.
+struct BoundWeights : Weights {
+  Index n_features;
+
+  BoundWeights(const Values& rows, Scale row_scales, bool by_feature, std::span<const Offset> indptr,
+               const AnyIds& classes, const Values& values, Scale value_scales, std::span<const float> intercept,
+               py::ssize_t n_columns, bool coded)
+      : Weights(codes_of(rows, row_scales), by_feature, indptr, classes, codes_of(values, value_scales), intercept,
+                as_index(n_columns, "the number of features"), coded),
+        n_features(static_cast<Index>(n_columns)) {}
+
+  AnyPoints points(const py::object& x, const Phi& phi) const {
+    if (!reads_x()) return dense_view(phi);
+    const AnyData data = data_view(x, n_features);
+    const auto* csr = std::get_if<CsrView>(&data);
+    if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
+    if (reads_phi()) return PairedView{*csr, dense_view(phi), csr->n_cols};
+    return *csr;
+  }
+};
+
+auto losses_and_ranks(const BoundWeights& w, const py::object& x, const Phi& phi, std::span<const Index> labels,
+                      Scale scale, int n_threads, Isa isa) {
+  auto losses = empty_array<double>(labels.size());
+  auto ranks = empty_array<Index>(labels.size());
+  const AnyPoints points = w.points(x, phi);
+  released([&] { w.log_losses(points, labels, {scale, n_threads, isa}, mutable_view(losses), mutable_view(ranks)); });
+  return std::pair(losses, ranks);
+}
+
+auto normalizers(const BoundWeights& w, const py::object& x, const Phi& phi, Scale scale, int n_threads, Isa isa) {
+  const AnyPoints points = w.points(x, phi);
+  Array<double> out(n_rows(points));
+  released([&] { w.log_normalizers(points, {scale, n_threads, isa}, mutable_view(out)); });
+  return out;
+}
+
+auto best(const BoundWeights& w, const py::object& x, const Phi& phi, Index k, Scale scale, int n_threads, Isa isa) {
+  const AnyPoints points = w.points(x, phi);
+  Array<Index> classes({n_rows(points), k});
+  Array<float> log_p({n_rows(points), k});
+  released([&] { w.top_k(points, k, {scale, n_threads, isa}, mutable_view(classes), mutable_view(log_p)); });
+  return std::pair(classes, log_p);
+}
+
+auto best_wrong(const BoundWeights& w, const py::object& x, const Phi& phi, std::span<const Index> labels,
+                std::span<Index> classes, Scale scale, int n_threads, Isa isa) {
+  const AnyPoints points = w.points(x, phi);
+  released([&] { w.top_wrong(points, labels, {scale, n_threads, isa}, classes); });
+}
+
+auto scores(const BoundWeights& w, const py::object& x, const Phi& phi, Scale scale, int n_threads, Isa isa) {
+  const AnyPoints points = w.points(x, phi);
+  Array<float> out({n_rows(points), w.n_classes()});
+  released([&] { w.scores(points, {scale, n_threads, isa}, mutable_view(out)); });
+  return out;
+}
+
+auto log_probabilities(const BoundWeights& w, const py::object& x, const Phi& phi, const std::string& noise,
+                       const Matrix<const Index>& classes, Scale scale, int n_threads, Isa isa) {
+  const AnyPoints points = w.points(x, phi);
+  const bool all = classes.cols == 0;
+  if (!all && classes.rows != n_rows(points)) {
+    throw std::invalid_argument("classes must be of shape (N, m), a row for each point");
+  }
+  const Index width = all ? w.n_classes() : classes.cols;
+  Array<double> out({n_rows(points), width});
+  released([&] {
+    utility_log_probabilities(noise_named(noise), w, points, classes.data, static_cast<std::size_t>(width),
+                              {scale, n_threads, isa}, mutable_view(out));
+  });
+  return out;
+}
+
+}  // namespace
+
+void bind_weights(py::module_& m) {
+  const auto x = "x"_a, phi = "phi"_a, labels = "labels"_a, scale = "scale"_a, n_threads = "n_threads"_a;
+  const auto isa = "isa"_a = "auto";
+  py::class_<BoundWeights>(m, "Weights")
+      .def(py::init<const Values&, Scale, bool, std::span<const Offset>, const AnyIds&, const Values&, Scale,
+                    std::span<const float>, py::ssize_t, bool>(),
+           py::kw_only(), "rows"_a, "row_scales"_a, "by_feature"_a, "indptr"_a, "classes"_a, "values"_a,
+           "value_scales"_a, "intercept"_a, "n_features"_a, "coded"_a, KeepAll())
+      .def("log_losses", &losses_and_ranks, x, phi, labels, scale, n_threads, isa)
+      .def("log_normalizers", &normalizers, x, phi, scale, n_threads, isa)
+      .def("top_k", &best, x, phi, "k"_a, scale, n_threads, isa)
+      .def("top_wrong", &best_wrong, x, phi, labels, "classes"_a, scale, n_threads, isa)
+      .def("scores", &scores, x, phi, scale, n_threads, isa)
+      .def("log_probabilities", &log_probabilities, x, phi, "noise"_a, "classes"_a, scale, n_threads, isa);
+  m.def(
+      "n_held", [] { return n_held(); },
+      "Questions of this thread so far with a score that was not finite, for which another one was taken.");
+}
+
+}  // namespace manyclass

@@ -1,0 +1,115 @@
+"""What functions that take a caller's estimator ask of it: classifiers of this package, and scikit-learn's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Estimator(Protocol):
+    """An estimator with parameters that can be fitted."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return its parameters."""
+        ...
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train it."""
+        ...
+
+
+class Classifier(Estimator, Protocol):
+    """A fitted classifier."""
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Its labels, sorted."""
+        ...
+
+    def predict(self, X: Any) -> Any:
+        """Return a label for each row."""
+        ...
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probabilities of all classes; see `has_probabilities`."""
+        ...
+
+
+@runtime_checkable
+class Learning(Protocol):
+    """A model that trains on."""
+
+    def partial_fit(self, X: Any, y: Any, **given: Any) -> Self:
+        """Train on with new rows."""
+        ...
+
+
+@runtime_checkable
+class Evaluating(Protocol):
+    """A model that finds its mean losses itself."""
+
+    def evaluate(self, X: Any, y: Any) -> dict[str, float]:
+        """Return them by name."""
+        ...
+
+
+@runtime_checkable
+class Ranking(Protocol):
+    """A classifier that finds the best labels of a row."""
+
+    def predict_top_k(self, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Return k labels a row and their log-probabilities."""
+        ...
+
+
+@runtime_checkable
+class Curved(Protocol):
+    """A model that knows the loss of each pass."""
+
+    @property
+    def loss_curve_(self) -> NDArray[np.float64]:
+        """These losses."""
+        ...
+
+
+@runtime_checkable
+class Validated(Protocol):
+    """A model whose fit may have held rows out."""
+
+    @property
+    def validation_curve_(self) -> NDArray[np.float64]:
+        """Their loss after each pass."""
+        ...
+
+    @property
+    def best_iter_(self) -> int:
+        """The pass, from 1, that was kept."""
+        ...
+
+
+@runtime_checkable
+class Resolved(Protocol):
+    """A model that tells what parameters left open became."""
+
+    @property
+    def resolved_params_(self) -> Mapping[str, Any]:
+        """Their values."""
+        ...
+
+
+@runtime_checkable
+class SeveralLabels(Protocol):
+    """A classifier that may have several labels a row."""
+
+    @property
+    def multilabel_(self) -> bool:
+        """Whether it has."""
+        ...
+
+
+def has_probabilities(model: object) -> bool:
+    """Whether a model has `predict_proba`, which scikit-learn's `available_if` may hide."""
+    return hasattr(model, "predict_proba")

@@ -1,0 +1,54 @@
+"""Arrays of numbers: their types, memory that begins at cache lines, and scores times a factor."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+LINE = 16  # floats in a cache line: rows of feature-major weights are padded to whole lines
+LARGEST_SCORE = 2.0**126  # beyond it scores count as that, so that differences of two are finite (evaluate/tiles.hpp)
+BLOCK_NUMBERS = 1 << 22  # of scores, of phi or of weights in hand at once: 16 MB
+
+Ids = NDArray[np.int32]  # of classes or features
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Matrix = sp.csr_array | Floats
+Data = ArrayLike | sp.sparray | sp.spmatrix  # what an estimator takes as X
+
+NO_FLOATS = np.zeros(0, dtype=np.float32)
+
+
+def padded(n: int) -> int:
+    """Return n rounded up to whole cache lines of floats."""
+    return -(-n // LINE) * LINE
+
+
+def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
+    """Zeros that start at a cache line; pages are not touched before they are used."""
+    flat = np.zeros(n_rows * n_columns + LINE, dtype=np.float32)
+    start = -(flat.ctypes.data // 4) % LINE
+    return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
+
+
+def as_csr(X: Matrix) -> sp.csr_array:
+    """Data by its stored values; of a dense array those that are not 0."""
+    return X if isinstance(X, sp.csr_array) else sp.csr_array(X)
+
+
+def row_norms_sq(x: Matrix) -> Floats:
+    """Return the squared Euclidean norm of each row."""
+    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
+        if isinstance(x, sp.csr_array):
+            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        return norms
+
+
+def times(scores: Floats, factor: float, n_terms: int = 1) -> Floats:
+    """Scores times a factor, held so that differences of sums of `n_terms` are finite."""
+    most = LARGEST_SCORE / n_terms
+    with np.errstate(over="ignore"):
+        product: Floats = np.clip(scores * np.float32(factor), -most, most)
+    return product

@@ -1,0 +1,262 @@
+"""The arrays of a model's weights, of every kind and in every storage.
+
+The score of class k is w_k.phi(x) + sum_j x_j s_jk + b_k. W are rows of features, or of classes; phi is x, or a sum of
+embeddings of its features; s_jk are weights on pairs of a feature and a class. Each term may be left out. Numbers are
+float32 as they were trained, or float16, or int8 with a scale for each row, and may be mapped from a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.weights.arrays import NO_FLOATS, Doubles, Floats, Ids, aligned_zeros, padded
+from manyclass.weights.codes import Codes
+
+Kind = Literal["feature_major", "class_major", "phi", "pairs", "hybrid"]
+LAYOUTS: Mapping[Kind, str] = {
+    "feature_major": "feature-major (for sparse data)",
+    "class_major": "class-major (for dense data)",
+    "phi": "class-major (for dense data)",
+    "pairs": "postings (the classes of each feature)",
+    "hybrid": "postings (the classes of each feature), and class-major beside embeddings",
+}
+NOTHING = np.zeros((0, 0), dtype=np.float32)
+NO_IDS = np.zeros((0, 0), dtype=np.int32)
+NO_OFFSETS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredWeights:
+    """The arrays, whose numbers training moves in place.
+
+    Attributes
+    ----------
+    kind : str
+        "feature_major": rows of features, with a weight for every class. "class_major": rows of classes over x. "phi":
+        rows of classes over phi(x). "pairs": weights on pairs. "hybrid": the sum of the last two.
+    bias : ndarray of shape (n_classes,), float32
+        Intercepts, but those in a column of the rows; zeros if the model has none.
+    n_features : int
+    matrix : ndarray
+        Rows: (n_features, n_classes rounded up to 16), or (n_classes, n_features), or over phi, as they were trained,
+        (n_classes, width): w_k, then its intercept if there is an `intercept_column`, then zeros up to a whole line.
+        Compressed ones are (n_classes, n_hidden). Never written to by a question; a read-only memory map will do.
+    embeddings : ndarray of shape (n_features, width) or (0, 0)
+        e_j, padded with zeros; none: phi(x) = x. Compressed: (n_kept, n_hidden rounded up to 16).
+    features : ndarray of shape (n_kept,), int32, or None
+        Which features have embeddings, sorted; None: all.
+    indptr, classes, values : ndarrays
+        The weights of feature j on pairs are `values[indptr[j]:indptr[j + 1]]`, for these classes, which are sorted.
+    n_hidden : int
+        Length of phi.
+    intercept_column, relu : bool
+        Whether phi is followed by a 1, and whether phi(x) = max(sum_j x_j e_j, 0).
+    scales : ndarray of shape (2,), float64
+        What the scores of pairs and of rows have been multiplied by since they were trained: training goes on without.
+    codes : mapping of str to ndarrays, or None
+        Of compressed weights, which are for predictions only, the scales of the rows of int8 arrays, by their names.
+    """
+
+    kind: Kind
+    bias: Floats
+    n_features: int
+    matrix: NDArray[Any] = field(default_factory=lambda: NOTHING)
+    embeddings: NDArray[Any] = field(default_factory=lambda: NOTHING)
+    features: Ids | None = None
+    indptr: NDArray[np.int64] = field(default_factory=lambda: NO_OFFSETS)
+    classes: NDArray[Any] = field(default_factory=lambda: NO_IDS)
+    values: NDArray[Any] = field(default_factory=lambda: NO_FLOATS)
+    n_hidden: int = 0
+    intercept_column: bool = False
+    relu: bool = False
+    scales: Doubles = field(default_factory=lambda: np.ones(2))
+    codes: Mapping[str, Floats] | None = None
+
+    # Of each kind
+
+    @classmethod
+    def linear(cls, matrix: Floats, intercept: Floats, *, by_feature: bool) -> Self:
+        """Return those of a linear model over x, with rows of features (for sparse data) or of classes."""
+        kind: Kind = "feature_major" if by_feature else "class_major"
+        n_features = matrix.shape[0 if by_feature else 1]
+        return cls(kind=kind, bias=intercept, n_features=n_features, matrix=matrix, n_hidden=n_features)
+
+    @classmethod
+    def zeros(cls, n_classes: int, n_features: int, *, by_feature: bool) -> Self:
+        """Return those of a linear model that are all 0."""
+        shape = (n_features, padded(n_classes)) if by_feature else (n_classes, n_features)
+        return cls.linear(aligned_zeros(*shape), np.zeros(n_classes, np.float32), by_feature=by_feature)
+
+    @classmethod
+    def over_phi(
+        cls, rows: Floats, embeddings: Floats, n_hidden: int, *, intercept_column: bool, relu: bool, scale: float = 1.0
+    ) -> Self:
+        """Return rows of classes over x or over a sum of embeddings; `scale` is that of their scores."""
+        return cls(
+            kind="phi",
+            bias=np.zeros(len(rows), np.float32),
+            n_features=len(embeddings) or n_hidden,
+            matrix=rows,
+            embeddings=embeddings,
+            n_hidden=n_hidden,
+            intercept_column=intercept_column,
+            relu=relu,
+            scales=np.array([1.0, scale]),
+        )
+
+    @classmethod
+    def start_over_phi(
+        cls,
+        n_classes: int,
+        n_features: int,
+        *,
+        embedding_dim: int | None,
+        intercept: bool,
+        relu: bool,
+        rng: np.random.Generator,
+    ) -> Self:
+        """Return W = 0 and, where there are embeddings, normal ones of expected length 1."""
+        n_hidden = n_features if embedding_dim is None else embedding_dim
+        width, embeddings = padded(n_hidden + intercept), NOTHING
+        if embedding_dim is not None:
+            embeddings = aligned_zeros(n_features, width)
+            embeddings[:, :n_hidden] = rng.standard_normal((n_features, n_hidden), dtype=np.float32)
+            embeddings *= np.float32(1 / np.sqrt(n_hidden))
+        rows = aligned_zeros(n_classes, width)
+        return cls.over_phi(rows, embeddings, n_hidden, intercept_column=intercept, relu=relu)
+
+    @classmethod
+    def on_pairs(
+        cls, indptr: NDArray[np.int64], classes: NDArray[Any], values: NDArray[Any] | None, intercept: Floats
+    ) -> Self:
+        """Return those on a support; None: 0."""
+        if values is None:
+            values = np.zeros(len(classes), np.float32)
+        return cls(
+            kind="pairs", bias=intercept, n_features=len(indptr) - 1, indptr=indptr, classes=classes, values=values
+        )
+
+    def beside(self, rows: Self) -> Self:
+        """Return these, on pairs, and rows over phi, each on the scale of the sum of both."""
+        kept = {name: getattr(rows, name) for name in ("matrix", "embeddings", "n_hidden", "intercept_column", "relu")}
+        return replace(self, kind="hybrid", scales=np.array([self.scales[0], rows.scales[1]]), **kept)
+
+    @property
+    def pairs_alone(self) -> Self:
+        """The weights on pairs, with their intercepts; they share memory with these."""
+        return replace(
+            self, kind="pairs", matrix=NOTHING, embeddings=NOTHING, n_hidden=0, intercept_column=False, relu=False
+        )
+
+    @property
+    def rows_alone(self) -> Self:
+        """The rows over phi, with their intercepts; they share memory with these."""
+        arrays = (self.matrix, self.embeddings, self.n_hidden)
+        column, scale = self.intercept_column, float(self.scales[1])
+        return self.over_phi(*arrays, intercept_column=column, relu=self.relu, scale=scale)
+
+    # What they are
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.bias)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether they are those of a linear model over x, trained point by point or to the optimum."""
+        return self.kind in ("feature_major", "class_major") and self.codes is None
+
+    @property
+    def by_feature(self) -> bool:
+        """Whether rows are those of features."""
+        return self.kind == "feature_major"
+
+    @property
+    def sparse(self) -> bool:
+        """Whether points are read by their stored values."""
+        return self.by_feature or self.has_pairs
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there are weights on pairs."""
+        return self.kind in ("pairs", "hybrid")
+
+    @property
+    def has_phi(self) -> bool:
+        """Whether there are rows of classes over a feature map."""
+        return self.kind in ("phi", "hybrid")
+
+    @property
+    def dtype(self) -> str:
+        """The type of the numbers."""
+        return (self.values if self.has_pairs else self.matrix).dtype.name
+
+    @property
+    def layout(self) -> str:
+        """How they are stored, in words."""
+        scaled = {"int8": ", int8 with a scale a row", "float16": ", float16"}.get(self.dtype, "")
+        dropped = "" if self.features is None else f", {len(self.features)} of {self.n_features} features"
+        return LAYOUTS[self.kind] + scaled + dropped
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the arrays take."""
+        arrays = (self.matrix, self.embeddings, self.features, self.indptr, self.classes, self.values)
+        scales = (self.codes or {}).values()
+        return self.bias.nbytes + sum(array.nbytes for array in (*arrays, *scales) if array is not None)
+
+    @property
+    def intercept(self) -> Floats:
+        """b, (n_classes,): a view, but of both parts of a sum."""
+        if not self.intercept_column:
+            return self.bias
+        column: Floats = self.matrix[:, self.n_hidden]
+        return column if self.kind == "phi" else self.bias + column
+
+    @property
+    def coef(self) -> Any:
+        """W, (n_classes, n_hidden), float32, of pairs a csc_array: a view, but of compressed weights.
+
+        Raises
+        ------
+        AttributeError
+            If the scores are a sum of two terms.
+        """
+        if self.kind == "hybrid":
+            raise AttributeError("a hybrid model has no one matrix of weights; `embedding_` has its embeddings")
+        if self.kind == "pairs":
+            values = self.values if self.codes is None else self._coded("values").plain(self.indptr)
+            ids = self.classes.astype(np.int32, copy=False)
+            return sp.csc_array((values, ids, self.indptr), shape=(self.n_classes, self.n_features))
+        matrix = self.matrix if self.codes is None else self._coded("matrix").plain()
+        return matrix[:, : self.n_classes].T if self.by_feature else matrix[:, : self.n_hidden]
+
+    @property
+    def class_rows(self) -> Floats:
+        """The rows over phi without their intercepts, (n_classes, n_hidden), float32."""
+        return self.rows_alone.coef if self.codes is None else self._coded("matrix").plain()
+
+    @property
+    def embedding(self) -> Floats:
+        """The embeddings, (n_features, n_hidden), float32, 0 for features without; a view, but of compressed ones."""
+        if self.codes is None:
+            return self.embeddings[:, : self.n_hidden]
+        found = np.zeros((self.n_features, self.n_hidden), dtype=np.float32)
+        kept = slice(None) if self.features is None else self.features
+        found[kept] = self._coded("embeddings").plain()[:, : self.n_hidden]
+        return found
+
+    @property
+    def columns(self) -> Floats:
+        """The rows over phi with their intercepts and without padding: what an index holds, as a view."""
+        return self.matrix[:, : self.n_hidden + self.intercept_column]
+
+    def _coded(self, name: str) -> Codes:
+        return Codes(getattr(self, name), (self.codes or {}).get(name, NO_FLOATS))

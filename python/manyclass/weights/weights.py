@@ -1,0 +1,401 @@
+"""The weights of a model: the questions put to the core about them, and how they grow, are scaled and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass import _core
+from manyclass.checks import csr_parts
+from manyclass.weights.arrays import (
+    BLOCK_NUMBERS,
+    NO_FLOATS,
+    Doubles,
+    Floats,
+    Ids,
+    Matrix,
+    aligned_zeros,
+    as_csr,
+    padded,
+)
+from manyclass.weights.codes import Codes
+from manyclass.weights.memory_maps import check_maps
+from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NOTHING, StoredWeights
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class NewPairs:
+    """Pairs of a feature and a class that weights are to have beside their own: where they stand among these."""
+
+    n_before: NDArray[np.int64]  # how many come before each feature
+    classes: Ids
+    places: NDArray[np.intp]  # for `numpy.insert`
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Weights(StoredWeights):
+    """Weights with the core's object over their arrays: it knows their kind and storage, and has all kernels."""
+
+    # Questions
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles make the core's object, which views the arrays, again.
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def check(self) -> None:
+        """Raise ValueError where arrays do not fit each other, or the classes of a feature are not sorted."""
+        _ = self._in_core
+        if self.codes is not None and self.embeddings.size:
+            _ = self._embeddings_in_core
+
+    @cached_property
+    def _in_core(self) -> _core.Weights:
+        """The core's object: its checks take 16 ms for 5 million pairs, so that it is made once."""
+        rows, values = self._coded("matrix"), self._coded("values")
+        return _core.Weights(
+            rows=rows.of_core(),
+            row_scales=rows.scales,
+            by_feature=self.by_feature,
+            indptr=self.indptr,
+            classes=self.classes,
+            values=values.of_core(),
+            value_scales=values.scales,
+            intercept=self.bias,
+            n_features=self.n_features,
+            coded=self.codes is not None,
+        )
+
+    @cached_property
+    def _embeddings_in_core(self) -> _core.Weights:
+        """Compressed embeddings, as the core's weights of `n_hidden` classes."""
+        return core_rows(self._coded("embeddings"), by_feature=True, n_outputs=self.n_hidden)
+
+    def phi(self, X: Matrix, n_threads: int = 1) -> Floats:
+        """Return what rows of classes are multiplied with: (phi, 1), padded as they are.
+
+        A sum of huge features beyond single precision is the largest number there.
+        """
+        if not self.has_phi or (self.codes is not None and not self.embeddings.size):
+            return np.ascontiguousarray(X.toarray() if isinstance(X, sp.csr_array) else X)
+        if self.codes is not None:
+            x = as_csr(X) if self.features is None else some_columns(as_csr(X), self.features)
+            found: Floats = self._embeddings_in_core.scores(csr_parts(x), NOTHING, NO_FLOATS, n_threads)
+            return np.maximum(found, 0, out=found) if self.relu else found
+        phi = np.zeros((X.shape[0], self.matrix.shape[1]), dtype=np.float32)
+        if self.embeddings.size:
+            with np.errstate(over="ignore", invalid="ignore"):
+                phi[:] = X @ self.embeddings
+            if not np.isfinite(phi).all():
+                check_maps(self)
+                np.nan_to_num(phi, copy=False, posinf=LARGEST, neginf=-LARGEST)
+            if self.relu:
+                np.maximum(phi, 0, out=phi)
+        else:
+            phi[:, : self.n_hidden] = X.toarray() if isinstance(X, sp.csr_array) else X
+        if self.intercept_column:
+            phi[:, self.n_hidden] = 1
+        return phi
+
+    def transform(self, X: Matrix, n_threads: int = 1) -> Floats:
+        """Return phi without the 1, (n_samples, n_hidden), float32."""
+        return self.phi(X, n_threads)[:, : self.n_hidden]
+
+    def blocks(self, X: Matrix, n_threads: int = 1) -> Iterator[tuple[slice, Any, Floats]]:
+        """Some rows of X at a time, as the core takes them: their places, their stored values, and their phi."""
+        if self.kind in ("feature_major", "pairs"):
+            yield slice(0, X.shape[0]), csr_parts(as_csr(X)), NOTHING
+            return
+        rows: Any = as_csr(X) if self.has_pairs else X
+        step = max(1, BLOCK_NUMBERS // max(1, self.matrix.shape[1]))
+        for first in range(0, max(1, X.shape[0]), step):
+            at = slice(first, first + step)
+            some = rows if step >= X.shape[0] else rows[at]
+            yield at, csr_parts(some) if self.has_pairs else None, self.phi(some, n_threads)
+
+    def _answers(
+        self,
+        question: str,
+        X: Matrix,
+        n_threads: int,
+        scale: Floats | None = None,
+        by_row: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+        **more: Any,
+    ) -> Any:
+        """What the core answers for all rows, of which it is told something `by_row`, some of them at a time.
+
+        Raises ValueError where a score was no number, and a file that is mapped holds such.
+        """
+        parts: list[Any] = []
+        n_held, ask, own = _core.n_held(), getattr(self._in_core, question), NO_FLOATS if scale is None else scale
+        for at, x, phi in self.blocks(X, n_threads):
+            some = {name: np.ascontiguousarray(array[at]) for name, array in by_row.items()}
+            parts.append(ask(x=x, phi=phi, scale=own, n_threads=n_threads, **some, **more))
+        if _core.n_held() != n_held:
+            check_maps(self)
+        if len(parts) == 1 or parts[0] is None:
+            return parts[0]
+        if isinstance(parts[0], tuple):
+            return tuple(np.concatenate(some) for some in zip(*parts, strict=True))
+        return np.concatenate(parts)
+
+    def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
+        """Return all scores, (n_samples, n_classes), those of class k times scale[k] but for the intercepts."""
+        found: Floats = self._answers("scores", X, n_threads, scale)
+        return found
+
+    def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
+        """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
+        step = max(1, BLOCK_NUMBERS // self.n_classes)
+        for first in range(0, X.shape[0], step):
+            yield first, self.scores(X[first : first + step], n_threads, scale)
+
+    def log_losses(
+        self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
+    ) -> tuple[Doubles, Ids]:
+        """Return each point's log-loss in nats and the rank of its class (0: predicted), rows times `scale`."""
+        losses, ranks = self._answers("log_losses", X, n_threads, scale, {"labels": labels})
+        if noise != "gumbel":  # classes rank as under the softmax; probabilities need all scores of a point
+            losses = -self.log_probabilities(X, noise, n_threads, labels[:, np.newaxis], scale).ravel()
+        return losses, ranks
+
+    def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
+        """Return classes and log-probabilities, (n_samples, k), best first."""
+        classes, log_p = self._answers("top_k", X, n_threads, k=k)
+        if noise != "gumbel":
+            with np.errstate(over="ignore"):  # to -inf
+                log_p = self.log_probabilities(X, noise, n_threads, classes).astype(np.float32)
+        return classes, log_p
+
+    def log_probabilities(
+        self, X: Matrix, noise: str, n_threads: int, classes: Ids | None = None, scale: Floats | None = None
+    ) -> Doubles:
+        """Return the log-probabilities of all classes, or of some of each point, when scores have this noise."""
+        if classes is None:
+            found: Doubles = self._answers("log_probabilities", X, n_threads, scale, noise=noise, classes=NO_IDS)
+            return found
+        found = self._answers("log_probabilities", X, n_threads, scale, {"classes": classes}, noise=noise)
+        return found  # noqa: RET504 - its type
+
+    def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
+        """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
+        self._answers("top_wrong", X, n_threads, scale, {"labels": labels, "classes": classes})
+
+    def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
+        """Return log sum_k e^{z_k} of each point."""
+        found: Doubles = self._answers("log_normalizers", X, n_threads)
+        return found
+
+    def label_scores(self, X: Matrix, labels: Ids) -> Doubles:
+        """Return the score of one class of each point, of a linear model."""
+        if isinstance(X, sp.csr_array):
+            coef, n_stored = self.coef, np.diff(X.indptr)
+            products = np.multiply(X.data, coef[np.repeat(labels, n_stored), X.indices], dtype=np.float64)
+            rows = np.repeat(np.arange(X.shape[0]), n_stored)
+            scores = np.asarray(np.bincount(rows, products, minlength=X.shape[0]), dtype=np.float64)
+        else:
+            scores = np.einsum("ij,ij->i", X, self.coef[labels], dtype=np.float64)
+        return scores + self.bias[labels].astype(np.float64)
+
+    # Other weights
+
+    def times(self, factor: float) -> tuple[Weights, Floats | None]:
+        """Return weights and the scale of their classes that give all scores times a factor, without a copy of W."""
+        if factor == 1:
+            return self, None
+        scale = np.full(self.n_classes, factor, dtype=np.float32)
+        return replace(self, bias=self.bias * np.float32(factor)), scale
+
+    def multiply_classes(self, factors: Floats) -> None:
+        """Multiply the weights of class k of a linear model by factors[k], in place; intercepts stay."""
+        self.coef[...] *= factors[:, np.newaxis]
+
+    def multiply_scores(self, factor: float) -> None:
+        """Multiply all scores by a number, in place."""
+        self.multiply_parts((factor, factor))
+
+    def multiply_parts(self, factors: tuple[float, float]) -> None:
+        """Multiply the scores of the pairs and those of the rows by a number, in place."""
+        rows, pairs = np.float32(factors[1]), np.float32(factors[0] if self.has_pairs else factors[1])
+        for array, factor in ((self.matrix, rows), (self.values, pairs), (self.bias, pairs)):
+            array *= factor
+        self.scales[:] *= factors
+
+    def add_to_mean(self, other: Weights, n: int) -> Weights:
+        """Return the model whose scores are the mean of those of n models with mean `self` and of `other`.
+
+        The memory of `self` is used. Of embeddings phi is that of both models, one behind the other, and as long as
+        both; it has the root of each weight of the mean, so that a step of training that goes on moves scores as one of
+        either. A support is that of both: each run leaves out the pairs of rows that it holds out, or prunes others.
+        """
+        ours, theirs = np.float32(n / (n + 1)), np.float32(1 / (n + 1))
+        if self.is_linear:
+            for mean, new in ((self.matrix, other.matrix), (self.bias, other.bias)):
+                mean += new / np.float32(n + 1) - mean / np.float32(n + 1)  # a difference of the two may overflow
+            return self
+        scales = (n * self.scales + other.scales) / (n + 1)
+        made = replace(self, scales=scales)
+        if self.has_pairs:
+            made, at = self._on_both(other)
+            made.values[:] *= ours
+            made.bias[:] *= ours
+            made.values[at] += theirs * other.values
+            made.bias[:] += theirs * other.bias
+            made = replace(made, scales=scales)
+        if not self.has_phi:
+            return made
+        if not self.embeddings.size:
+            made.matrix[:] *= ours
+            made.matrix[:] += theirs * other.matrix
+            return made
+        h, n_hidden = self.n_hidden, self.n_hidden + other.n_hidden
+        width = padded(n_hidden + self.intercept_column)
+        rows, embeddings = aligned_zeros(self.n_classes, width), aligned_zeros(len(self.embeddings), width)
+        of_ours, of_theirs = np.sqrt(ours), np.sqrt(theirs)
+        rows[:, :h], rows[:, h:n_hidden] = of_ours * self.class_rows, of_theirs * other.class_rows
+        if self.intercept_column:
+            rows[:, n_hidden] = ours * self.matrix[:, h] + theirs * other.matrix[:, other.n_hidden]
+        embeddings[:, :h] = of_ours * self.embedding
+        embeddings[:, h:n_hidden] = of_theirs * other.embedding
+        return replace(made, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
+
+    def plus_pairs(self, other: Weights) -> Weights:
+        """Return weights whose scores are the sums of those of both, the other ones standing on pairs."""
+        made, at = self._on_both(other)
+        made.values[at] += other.values
+        made.bias[:] += other.bias
+        return made
+
+    def _on_both(self, other: Weights) -> tuple[Weights, NDArray[np.intp]]:
+        """Weights with a copy of the pairs on the support of both, and where the pairs of the other one are in it."""
+        own = np.arange(self.n_classes)
+        made = self.grown(self.n_classes, own, self.new_pairs(self.n_classes, own, other.indptr, other.classes))
+        numbers, theirs = (_numbered(one.indptr, one.classes, one.n_classes) for one in (made, other))
+        return made, np.searchsorted(numbers, theirs)
+
+    def new_pairs(
+        self, n_classes: int, position: NDArray[np.intp], indptr: NDArray[np.int64], classes: Ids
+    ) -> NewPairs:
+        """Return which pairs of a support are none of these, whose classes stand in `position` among all."""
+        own = _numbered(self.indptr, position[self.classes], n_classes)
+        more = _numbered(indptr, classes, n_classes)
+        places = np.searchsorted(own, more)
+        new = np.append(own, -1)[places] != more
+        n_new = np.append(0, np.cumsum(new))
+        return NewPairs(n_new[indptr], classes[new], places[new])
+
+    def grown(self, n_classes: int, position: NDArray[np.intp], new: NewPairs | None = None) -> Weights:
+        """Return a copy with more classes, those of now in places `position`, which increase, and with new pairs.
+
+        What is new begins at 0.
+        """
+        bias = np.zeros(n_classes, dtype=np.float32)
+        bias[position] = self.bias
+        more: dict[str, Any] = {"bias": bias, "scales": self.scales.copy()}
+        if self.matrix.size:
+            more["matrix"] = aligned_zeros(
+                *((self.n_features, padded(n_classes)) if self.by_feature else (n_classes, self.matrix.shape[1]))
+            )
+            if self.by_feature:
+                more["matrix"][:, position] = self.matrix[:, : self.n_classes]
+            else:
+                more["matrix"][position] = self.matrix
+        if self.embeddings.size:
+            more["embeddings"] = aligned_zeros(*self.embeddings.shape)
+            more["embeddings"][:] = self.embeddings
+        if self.has_pairs:
+            classes, values = position[self.classes].astype(np.int32), self.values.copy()
+            if new is not None:
+                classes, values = np.insert(classes, new.places, new.classes), np.insert(values, new.places, 0)
+                more["indptr"] = self.indptr + new.n_before
+            more |= {"classes": classes, "values": values}
+        return replace(self, **more)
+
+    def widened(self, n_features: int) -> Weights:
+        """Return weights for more features, after those of now, that begin at 0: no score changes."""
+        more: dict[str, Any] = {"n_features": n_features}
+        if self.has_pairs:
+            more["indptr"] = np.append(self.indptr, np.full(n_features - self.n_features, self.indptr[-1]))
+        if self.embeddings.size:
+            more["embeddings"] = aligned_zeros(n_features, self.embeddings.shape[1])
+            more["embeddings"][: self.n_features] = self.embeddings
+        elif self.matrix.size:
+            more |= {"n_hidden": n_features, "bias": self.bias.copy()}
+            if self.by_feature:
+                shape = (n_features, self.matrix.shape[1])
+            else:
+                width = n_features if self.kind == "class_major" else padded(n_features + self.intercept_column)
+                shape = (self.n_classes, width)
+            more["matrix"] = aligned_zeros(*shape)
+        made = replace(self, **more)
+        if "matrix" in more:
+            made.coef[:, : self.n_features] = self.coef
+            if self.intercept_column:
+                made.intercept[:] = self.intercept
+        return made
+
+    def without_smallest(self, share: float) -> NDArray[np.bool_]:
+        """Return which weights on pairs are left without this share of them, the smallest in absolute value."""
+        n_less = int(share * len(self.values))
+        kept = np.ones(len(self.values), dtype=bool)
+        if n_less > 0:
+            kept[np.argpartition(np.abs(self.values), n_less - 1)[:n_less]] = False
+        return kept
+
+    def some_pairs(self, kept: NDArray[np.bool_]) -> Weights:
+        """Return weights with some of the pairs."""
+        before = np.concatenate(([0], np.cumsum(kept)))
+        indptr: NDArray[np.int64] = before[self.indptr].astype(np.int64)
+        return replace(self, indptr=indptr, classes=self.classes[kept], values=self.values[kept])
+
+    def reorder(self, source: Ids, n_threads: int) -> None:
+        """Put class source[k] of a linear model in place k, in place."""
+        if self.by_feature:
+            _core.reorder_columns(self.matrix, source, n_threads)
+        else:
+            _core.reorder_rows(self.matrix, source)
+        self.bias[:] = self.bias[source]
+
+    def copy(self) -> Weights:
+        """Return a copy of a linear model."""
+        return Weights.linear(self.matrix.copy(), self.bias.copy(), by_feature=self.by_feature)
+
+
+def core_rows(codes: Codes, *, by_feature: bool = False, n_outputs: int | None = None) -> _core.Weights:
+    """Return rows as the core's weights without intercepts, over dense data or, of features, over sparse data."""
+    n_rows, width = codes.values.shape
+    n_outputs = n_rows if n_outputs is None else n_outputs
+    return _core.Weights(
+        rows=codes.of_core(),
+        row_scales=codes.scales,
+        by_feature=by_feature,
+        indptr=NO_OFFSETS,
+        classes=NO_IDS,
+        values=NO_FLOATS,
+        value_scales=NO_FLOATS,
+        intercept=np.zeros(n_outputs, dtype=np.float32),
+        n_features=n_rows if by_feature else width,
+        coded=True,
+    )
+
+
+def some_columns(x: sp.csr_array, columns: Ids) -> sp.csr_array:
+    """Return sorted columns of a matrix; as scipy does, without a table of all of them for a single row."""
+    places = np.searchsorted(columns, x.indices)
+    there = columns[np.minimum(places, len(columns) - 1)] == x.indices
+    before = np.concatenate(([0], np.cumsum(there)))
+    return sp.csr_array((x.data[there], places[there], before[x.indptr]), shape=(x.shape[0], len(columns)))
+
+
+def _numbered(indptr: NDArray[np.int64], classes: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
+    """The pairs of a support as numbers that increase."""
+    numbers: NDArray[np.int64] = np.repeat(np.arange(len(indptr) - 1) * n_classes, np.diff(indptr)) + classes
+    return numbers
