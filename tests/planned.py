@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from manyclass import models
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
@@ -45,6 +47,4 @@ def question(model, facts, **given):
 
 def lists(n, n_labels):
     """Labels of n rows, so many each, all the same."""
-    import numpy as np
-
     return Labels(np.arange(0, n * n_labels + 1, n_labels), np.tile(np.arange(n_labels, dtype=np.int32), n))

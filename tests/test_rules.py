@@ -126,6 +126,25 @@ def test_help_and_the_documentation_have_each_line_of_the_table():
     assert ".. rules::" in (ROOT / "python/docs/auto.rst").read_text("utf-8")
 
 
+def test_numbers_in_the_words_are_those_of_the_figures():
+    told = " ".join(inspect.getdoc(rules).split())
+    f = figures
+    for words in (
+        f"at most {f.MOST_MET:,} weights on pairs of at most {f.FEW_ROWS_OF_A_PAIR} rows",
+        f"more than {f.MANY_LABELS:.0f} labels a row, {f.MOST_MET_OF_MANY:,} of more rows",
+        f"W would take more than {f.LARGEST_TRIED >> 30} GB",
+        f"{f.FEWEST_TO_TRY:,} rows and more",
+        f"more than {f.LEAST_TO_EMBED >> 20} MB and have more than {f.NUMBERS_A_VALUE} numbers",
+        f"at most {f.MOST_FULL:.0f} seconds",
+        f"more than {f.MOST_EXACT:.0f} microseconds",
+        f"more than {f.MOST_SCORED:,} classes",
+        f"more than {f.NEGATIVES_BATCHES:,} classes",
+        f"up to {f.FEW_ROWS:,} rows",
+        f"{f.MOST_RUNS}, or as many as are predicted to take {f.SECONDS_OF_RUNS:.0f} seconds more",
+    ):
+        assert words in told
+
+
 def test_each_source_is_there():
     decisions = " ".join((ROOT / "bench/decisions.md").read_text("utf-8").lower().replace("*", "").split())
     varied = set(re.findall(r'^    "([^"]+)": \(', (ROOT / "bench/bench_leave_one_out.py").read_text("utf-8"), re.M))

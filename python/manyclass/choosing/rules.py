@@ -26,9 +26,9 @@ see `help(manyclass.models.Linear)`. The trials are these:
     The best of 1000, 100, ..., 0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by
     more than the standard error.
 
-learning_rate="grid", which is no "auto", is the best of 0.001, 0.01, ..., 1000 on
-a tenth of the points, as `manyclass.tune_learning_rate` finds it. AugmentReduceClassifier and MarginClassifier leave
-fewer parameters open, and try nothing.
+learning_rate="grid", which is no "auto", is the best of 0.001, 0.01, ..., 1000 on a tenth of the points, as
+`manyclass.tune_learning_rate` finds it. AugmentReduceClassifier and MarginClassifier leave fewer parameters open, and
+try nothing.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def _by_frequency(q: Question) -> Part:
     return SAMPLERS["frequency_block"](power=figures.POWER_SAMPLED)
 
 
-SERVES = "'hybrid', with pairs of few rows left out (min_count), so that a row meets as few weights"
+SERVES = "'hybrid', without pairs of so few rows (min_count) that a row would meet more weights"
 OVER_SQUARE = r"over the mean of \|x_i\|^2, plus 1 with an intercept"
 RULES = (
     Rule("model", SEVERAL_OPEN & hybrid_serves, _hybrid, "decisions: several labels get a hybrid", SERVES),
