@@ -22,9 +22,8 @@ from manyclass.choosing.figures import NEGATIVES_SAMPLED
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import log_sums_at_zero, turn
 from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visit
-from manyclass.dask.rows import Leg
-from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.stored_blocks import seat_at_zero
+from manyclass.dask.shards import Shard, Stretch, Whole
+from manyclass.dask.stored_blocks import buffer_at_zero
 from manyclass.training.plan import PointsPlan, Schedule
 
 N, D, STORED = 2000, 5000, 20
@@ -52,8 +51,8 @@ def plan_with(solver, sampler, n_negatives):
 def test_a_turn_of_a_shard_on_all_classes(timed, what):
     x, y = rows(N, what)
     whole = Whole(np.bincount(y, minlength=what).astype(float), 1, D, N, True)
-    shard, seat = Shard(x, y, None, 0, 0), seat_at_zero(whole, 0)
-    timed(lambda: turn(plan_with("exact", "all", what), whole, shard, seat, 0, None, Leg(0)), rounds=3)
+    shard, buffer = Shard(x, y, None, 0, 0), buffer_at_zero(whole, 0)
+    timed(lambda: turn(plan_with("exact", "all", what), whole, shard, buffer, 0, None, Stretch(0)), rounds=3)
     timed.tell(ns_a_row_and_class=1e9 * timed.seconds.min() / (N * what), stored_values_a_row=STORED)
 
 
@@ -66,9 +65,9 @@ def test_a_sampled_turn_of_a_shard_on_a_block(timed, what):
     n, n_classes = 20 * N, n_block * n_blocks
     x, y = rows(n, n_classes)
     whole = Whole(np.bincount(y, minlength=n_classes) + 1.0, n_blocks, D, n + n_classes, True)
-    shard, seat = Shard(x, y, None, 0, 0), seat_at_zero(whole, 0)
+    shard, buffer = Shard(x, y, None, 0, 0), buffer_at_zero(whole, 0)
     plan, sums = plan_with("implicit", "frequency_block", NEGATIVES_SAMPLED), log_sums_at_zero(whole, shard)
-    timed(lambda: turn(plan, whole, shard, seat, 0, sums, Leg(0)), rounds=5, warmup=1)
+    timed(lambda: turn(plan, whole, shard, buffer, 0, sums, Stretch(0)), rounds=5, warmup=1)
     predicted = 1e6 * sampled_visit(Job(n, D, n_classes, STORED), n_blocks) / n_blocks
     timed.tell(us_a_visit=1e6 * timed.seconds.min() / n, us_predicted=predicted, stored_values_a_row=STORED)
 

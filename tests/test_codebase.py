@@ -375,8 +375,10 @@ def test_stubs_have_the_names_of_the_binaries(tmp_path):
 
 
 def signature(node: ast.FunctionDef) -> str:
-    """Names, kinds and presence of defaults, without types."""
+    """Names, kinds and presence of defaults, without types; what is given by keyword alone stands by its name."""
     args = node.args
+    by_name = sorted(zip(args.kwonlyargs, args.kw_defaults, strict=True), key=lambda pair: pair[0].arg)
+    args.kwonlyargs, args.kw_defaults = [name for name, _ in by_name], [default for _, default in by_name]
     for a in args.posonlyargs + args.args + args.kwonlyargs:
         a.annotation = None
     args.defaults = [ast.Constant(...) for _ in args.defaults]
@@ -384,10 +386,19 @@ def signature(node: ast.FunctionDef) -> str:
     return ast.unparse(args)
 
 
-def bound_signature(function: object) -> str:
-    """The same of a bound function, from the first line of the docstring that pybind11 gives it."""
+def bound_signature(function: object, owner: object) -> str:
+    """The same of a bound function, from the first line of the docstring that pybind11 gives it.
+
+    Of keywords that make a struct, pybind11 says nothing: `_core.fields` has them.
+    """
     (node,) = ast.parse(f"def {(function.__doc__ or '').splitlines()[0]}: ...").body
     assert isinstance(node, ast.FunctionDef)
+    if node.args.kwarg:
+        path = [owner.__name__] * isinstance(owner, type) + [node.name] * (node.name != "__init__")
+        fields = manyclass._core.fields[".".join(path)]
+        node.args.kwarg = None
+        node.args.kwonlyargs = [ast.arg(name) for name in fields]
+        node.args.kw_defaults = [None if needed else ast.Constant(...) for needed in fields.values()]
     return signature(node)
 
 
@@ -401,7 +412,7 @@ def other_signatures(stub: str) -> list[str]:
         for node in scope.body
         if isinstance(node, ast.FunctionDef)
         and "property" not in map(ast.unparse, node.decorator_list)
-        and bound_signature(getattr(bound, node.name)) != signature(node)
+        and bound_signature(getattr(bound, node.name), bound) != signature(node)
     ]
 
 

@@ -13,11 +13,12 @@ pytest.importorskip("distributed")
 
 import dask.array as da
 from distributed import Client, LocalCluster, get_worker
-from planned import by_points
+from reference import dask_simulation
+from reference.dask_simulation import simulate_blocks
 
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier, stored_blocks
-from manyclass.dask.blocks import best_of, look, simulate_blocks
+from manyclass.dask.blocks import best_of, look
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.stored_blocks import Block
@@ -65,8 +66,7 @@ def thirds(X, labels):
 
 
 def plan_of(X, labels, **more):
-    local = SoftmaxClassifier(**model(**more))
-    return by_points(local, X, labels, N_CLASSES).plan
+    return dask_simulation.plan_of(SoftmaxClassifier(**model(**more)), X, labels, N_CLASSES)
 
 
 def test_three_workers_make_what_one_process_makes_that_simulates_them(fitted, data):
@@ -143,6 +143,8 @@ def test_answers_of_blocks_are_those_of_the_whole(fitted, data):
     np.testing.assert_array_equal(labels.compute(), local.predict_top_k(X, 3)[0])
     np.testing.assert_allclose(log_p.compute(), local.predict_top_k(X, 3)[1], rtol=1e-4, atol=1e-5)
     weights = np.linspace(0, 2, N)
+    with pytest.raises(ValueError, match="X has 3 features, but"):
+        fitted.predict(dX[:, :3]).compute()
     found = fitted.evaluate(dX, da.from_array(np.where(np.arange(N) % 50, y, 99), chunks=CHUNK), da.from_array(weights))
     expected = local.evaluate(X, np.where(np.arange(N) % 50, y, 99), weights)
     assert found == pytest.approx(expected, rel=1e-5)
@@ -191,7 +193,7 @@ def test_a_block_of_a_random_model_agrees_with_all_scores(seed):
 
 
 ALIVE, MOST, LOCK = {}, {}, threading.Lock()  # bytes of arrays with weights, by worker
-SEAT_AT_ZERO, GIVE_PIECE = stored_blocks.seat_at_zero, stored_blocks.give_piece
+BUFFER_AT_ZERO, GIVE_PIECE = stored_blocks.buffer_at_zero, stored_blocks.give_piece
 
 
 def counted(made):
@@ -207,8 +209,8 @@ def count(place, n_bytes):
         MOST[place] = max(MOST.get(place, 0), ALIVE[place])
 
 
-def counted_seat(*given):
-    return counted(SEAT_AT_ZERO(*given))
+def counted_buffer(*given):
+    return counted(BUFFER_AT_ZERO(*given))
 
 
 def counted_piece(*given):
@@ -219,7 +221,7 @@ def counted_piece(*given):
 def test_a_worker_never_holds_two_blocks(data, monkeypatch):
     """By a counter of the arrays that hold weights, not by what the process takes."""
     monkeypatch.setattr(stored_blocks, "PIECE_BYTES", 1 << 12)
-    monkeypatch.setattr(stored_blocks, "seat_at_zero", counted_seat)
+    monkeypatch.setattr(stored_blocks, "buffer_at_zero", counted_buffer)
     monkeypatch.setattr(stored_blocks, "give_piece", counted_piece)
     wide = da.from_array(data[0], chunks=(CHUNK, -1)).map_blocks(widened, meta=sp.csr_matrix((0, 0)))
     own = model(solver="implicit", n_negatives=9, max_iter=2)

@@ -10,16 +10,11 @@ import scipy.sparse as sp
 
 pytest.importorskip("distributed")
 
-
-from planned import by_points
+from reference.dask_simulation import plan_of, simulate
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.cli.parser import main
-from manyclass.dask.checking import couplings, size_of
-from manyclass.dask.costs import SPEEDS, WORKERS, Job, by_rows, by_rows_and_classes, stops_at
 from manyclass.dask.merging import FURTHEST, Curvature, coupling_of, settle, weigh
 from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.simulation import simulate
 from manyclass.datasets import load_multiclass
 
 
@@ -90,34 +85,10 @@ def test_several_shards_reach_the_certified_optimum_of_bibtex(n_shards):
         max_iter=20,
         random_state=0,
     )
-    n_classes = int(labels.max()) + 1
-    plan = by_points(local, X, labels, n_classes).plan
+    plan = plan_of(local, X, labels, int(labels.max()) + 1)
     shards = shards_of(X, labels, n_shards)
     whole = Whole(np.bincount(labels).astype(float), n_shards, X.shape[1], X.shape[0], True)
-    coupling = couplings([size_of(shard) for shard in shards], fit_intercept=True)
-    weights, _ = simulate(replace(plan, verbose=0), whole, shards, coupling)
+    weights, _ = simulate(replace(plan, verbose=0), whole, shards)
     losses, _ = weights.log_losses(X, labels, 1)
     found = losses.mean() + alpha / 2 * float(np.sum(weights.coef.astype(float) ** 2))
     assert certificate["dual"] < found < certificate["primal"] + 0.01  # nats
-
-
-def test_predicted_costs_divide_work_and_memory_and_say_where_more_workers_stop_to_help():
-    job = Job(10**8, 10**5, 10**6, 50)
-    for n in WORKERS:
-        rows, blocks = by_rows(job, n, 10, 16), by_rows_and_classes(job, n, 10, 16)
-        assert rows.memory == 4 * job.bytes_of_w
-        # A block and two pieces of it, of which there are at least four.
-        assert job.bytes_of_w / n < blocks.memory <= 1.5 * job.bytes_of_w / n
-        assert rows.bytes_moved == pytest.approx(2 * job.bytes_of_w, rel=1 / n + 1e-9)
-        assert rows.steps * n == pytest.approx(by_rows(job, 1, 10, 16).steps)
-    assert by_rows(job, 1, 10, 16).moved == 0
-    assert stops_at(job, "rows", SPEEDS[0], 16) <= stops_at(job, "rows", SPEEDS[1], 16)
-
-
-def test_the_command_plan_prints_a_line_for_each_number_of_workers(capsys):
-    assert main(["plan", "--rows", "1e9", "--classes", "1e7"]) == 0
-    told = capsys.readouterr().out
-    assert "W takes 4.0 TB" in told
-    assert told.count("rows and classes") == 2 * len(WORKERS)
-    assert main(["plan", "--rows", "0", "--classes", "5"]) == 2
-    assert "--rows is 0.0" in capsys.readouterr().err

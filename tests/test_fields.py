@@ -1,32 +1,12 @@
 """Structs of the core are made field by field: what is unknown, missing or of another type is refused by its name."""
 
-import ast
-from pathlib import Path
-
 import numpy as np
 import pytest
 from reference.core_step import core_plan
 
-import manyclass
 from manyclass import _core
 
-STUB = ast.parse((Path(manyclass.__file__).parent / "_core.pyi").read_text(encoding="utf-8"))
 TEXT = {"tokens": np.array([0, 1, 0], dtype=np.int32), "sentences": np.array([0, 3]), "keep": np.ones(2)}
-
-
-def stub_fields(name):
-    """Whether each keyword of a function, or of a class's constructor, is needed, as the stub has it."""
-    nodes = {one.name: one for one in STUB.body if isinstance(one, ast.ClassDef | ast.FunctionDef)}
-    first, _, method = name.partition(".")
-    node = nodes[first]
-    if isinstance(node, ast.ClassDef):
-        node = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}[method or "__init__"]
-    return {a.arg: default is None for a, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)}
-
-
-@pytest.mark.parametrize("name", _core.fields)
-def test_the_stub_has_the_fields_of_the_core(name):
-    assert stub_fields(name) == _core.fields[name]
 
 
 def test_an_unknown_field_is_refused_with_those_that_there_are():

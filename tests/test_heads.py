@@ -276,7 +276,7 @@ def test_the_documented_torch_function_trains_a_network(seed):
         ({"sampler": "head_tail"}, "sampler is 'head_tail'; it must be one of"),
         ({"sampler": "frequency"}, "labels is None with sampler='frequency', which count labels"),
         ({"labels": [0, 1]}, "labels is given with sampler='uniform', which count no labels"),
-        ({"sampler": "frequency", "labels": [0, 7]}, r"labels contains 7; it must be in \[0, 7\)"),
+        ({"sampler": "frequency", "labels": [0, 7]}, r"labels holds 7; ids are in \[0, 7\)"),
         ({"sampler": "frequency", "labels": []}, "labels"),
         ({"sampler": "all", "n_negatives": 3}, "n_negatives is 3, which has no effect with sampler='all'"),
         ({"n_negatives": "many"}, "n_negatives is 'many'; it must be an integer or 'auto'"),
@@ -297,7 +297,7 @@ def test_arguments_that_do_not_fit_are_refused():
         (X[:0], y[:0], r"X has shape \(0, 4\)"),
         (X * np.nan, y, "X contains nan"),
         (X, y[1:], r"y has shape \(4,\); it must have shape \(5,\)"),
-        (X, y + K, r"y contains \d+; it must be in \[0, 7\)"),
+        (X, y + K, r"y holds \d+; ids are in \[0, 7\)"),
     ):
         with pytest.raises(ValueError, match=message):
             head.exact(x, labels)
@@ -307,7 +307,7 @@ def test_arguments_that_do_not_fit_are_refused():
         head.exact(X, y.astype(float))
     for ids, message in (
         ([0, 1, 2, 3, 3], "ids holds 3 more than once"),
-        ([0, 1, 2, 3, 20], r"ids contains 20; it must be in \[0, 20\)"),
+        ([0, 1, 2, 3, 20], r"ids holds 20; ids are in \[0, 20\)"),
         ([0, 1], r"ids has shape \(2,\)"),
     ):
         with pytest.raises(ValueError, match=message):

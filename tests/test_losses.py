@@ -314,7 +314,7 @@ Z = np.zeros((2, 4))
         (Z, [[-1], [0]], r"positives\[0\] holds -1; ids are in \[0, 4\)"),
         (Z, [[2, 2], [0]], r"positives\[0\] holds 2 more than once"),
         (Z, [[0]], "positives has 1 lists; there are 2 rows of scores"),
-        (Z, [0, 1], r"positives\[0\] has 0 dimensions; it must be a list of ids"),
+        (Z, [0, 1], r"positives\[0\] has 0 dimensions; it must have 1"),
         (Z, sp.csr_array((2, 5)), r"positives has shape \(2, 5\); it must be \(2, 4\), as the scores"),
         (Z[np.newaxis], [[0]], r"NAME has shape \(1, 2, 4\); it must have shape \(K,\) or \(n, K\), K >= 1"),
         (np.zeros((2, 0)), [[0], [0]], r"NAME has shape \(2, 0\)"),

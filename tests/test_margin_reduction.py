@@ -7,6 +7,7 @@ from test_postings import indicator
 
 from manyclass import MarginClassifier, SoftmaxClassifier, load
 from manyclass.choosing import figures
+from manyclass.classifiers.base import planner_of
 from manyclass.solvers import Adagrad, Implicit
 from manyclass.training import margins
 
@@ -127,7 +128,7 @@ def test_it_is_refused_where_it_has_no_meaning(seed):
     X, Y = data(seed)
     check_supported = pytest.importorskip("manyclass.dask.refusals").check_supported
     with pytest.raises(ValueError, match="reduction is 'margin', whose scale needs rows held out"):
-        check_supported(softmax(model="linear", dim="auto"))
+        check_supported(planner_of(softmax(model="linear", dim="auto")))
     for kind in ("sparse", "hybrid"):
         with pytest.raises(ValueError, match=f"reduction is 'margin'.* with model='{kind}' leave it 'auto'"):
             softmax(model=kind, dim="auto").fit(X, Y)

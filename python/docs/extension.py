@@ -74,6 +74,26 @@ def write_reference(app: Sphinx, _config: Any) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def write_topics(app: Sphinx, _config: Any) -> None:
+    """Write a page for each module that a message or a docstring sends the reader to by `help(manyclass...)`."""
+    folder = Path(app.srcdir) / "reference/topics"
+    folder.mkdir(exist_ok=True)
+    for name in topics() - {*MODULES}:
+        lines = (inspect.getdoc(importlib.import_module(name)) or "").split("\n")
+        shown = "\n".join(f"   {line}".rstrip() for line in lines)
+        path, text = folder / f"{name}.rst", f"{name}\n{'=' * len(name)}\n\n.. code-block:: text\n\n{shown}\n"
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def topics() -> set[str]:
+    """The modules that the package's own texts name by `help`."""
+    package = Path(manyclass.__file__).parent
+    texts = (path.read_text("utf-8") for path in package.rglob("*.py"))
+    named = {name for text in texts for name in re.findall(r"help\((manyclass[\w.]*)\)", text)}
+    return {name for name in named if (package.parent / name.replace(".", "/")).with_suffix(".py").exists()}
+
+
 def listed_elsewhere(name: str, module: Any, one: str) -> bool:
     """Whether a name is a module with a page of its own, the version, or a class that the top of the package offers."""
     thing = getattr(module, one)
@@ -296,6 +316,7 @@ def mathml(translator: Any, node: Any, *, block: bool) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register all of it."""
     app.connect("config-inited", write_reference)
+    app.connect("config-inited", write_topics)
     app.connect("autodoc-process-docstring", plain_words, priority=100)  # before numpydoc
     app.connect("autodoc-skip-member", skip_requests)
     app.connect("autodoc-process-signature", no_signature, priority=100)

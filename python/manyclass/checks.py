@@ -14,7 +14,7 @@ from typing import Any
 import joblib
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
@@ -92,11 +92,11 @@ class Setting:
     default : object
     sentence : str
     kind : {"number", "integer", "choice", "flag", "index"}
-        "index" is checked by the part itself.
+        "index" is checked by the part itself. Where it is left out it follows from the default and the choices.
     choices : tuple of str
         Of a "choice".
     beside : tuple
-        Values that are allowed beside those of its kind, such as "auto" and None.
+        Values that are allowed beside those of its kind; a default of "auto" or None is one without being listed.
     low, high : float
         Ends of the interval of a number; `open_low`: its lower end does not belong to it.
     needs : str
@@ -106,13 +106,20 @@ class Setting:
     name: str
     default: Any
     sentence: str
-    kind: str = "number"
+    kind: str = ""
     choices: tuple[str, ...] = ()
     beside: tuple[Any, ...] = ()
     low: float = -np.inf
     high: float = np.inf
     open_low: bool = False
     needs: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            kind = "choice" if self.choices else "flag" if isinstance(self.default, bool) else "number"
+            object.__setattr__(self, "kind", kind)
+        if (self.default is None or self.default == "auto") and self.default not in self.beside:
+            object.__setattr__(self, "beside", (self.default, *self.beside))
 
     def is_had_with(self, flags: Collection[str]) -> bool:
         """Whether a part with these flags has the parameter."""
@@ -143,6 +150,32 @@ class Setting:
         beside = [f'"{other}"' if isinstance(other, str) else str(other) for other in self.beside]
         listed = ["{" + ", ".join(named) + "}"] if named else []
         return " or ".join([*listed, *words[self.kind], *beside])
+
+
+def checked_ids(name: str, ids: ArrayLike, end: int, *, once: str | None = None) -> NDArray[np.int32]:
+    """Return ids as int32 after a check that each is in [0, end) and, where `once` says why, that none comes twice.
+
+    Raises
+    ------
+    TypeError
+        If they are not integers.
+    ValueError
+        If they are not in one dimension, one is out of range, or one comes twice that must not.
+    """
+    array = np.asarray(ids)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {array.dtype}; it must hold integers")
+    if array.ndim != 1:
+        raise ValueError(f"{name} has {array.ndim} dimensions; it must have 1")
+    outside = array[(array < 0) | (array >= end)]
+    if len(outside):
+        raise ValueError(f"{name} holds {outside[0]}; ids are in [0, {end})")
+    if once is not None:
+        ordered = np.sort(array)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(twice):
+            raise ValueError(f"{name} holds {twice[0]} more than once; {once}")
+    return np.ascontiguousarray(array, dtype=np.int32)
 
 
 def seed_from(random_state: Any) -> int:

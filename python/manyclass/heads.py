@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from manyclass import _core
-from manyclass.checks import check_flag, check_number, n_threads_from, seed_from
+from manyclass.checks import check_flag, check_number, checked_ids, n_threads_from, seed_from
 from manyclass.parts import Part, resolve_part
 from manyclass.registry import parts
 from manyclass.samplers import SAMPLERS
@@ -300,31 +300,22 @@ class SoftmaxHead:
             raise ValueError(f"X has shape {x.shape}; it must have shape (n, {n_features}) with n >= 1")
         if not np.isfinite(x).all():
             raise ValueError(f"X contains {x[~np.isfinite(x)][0]}; it must be finite")
-        return x, _numbers("y", y, n_classes, len(x)).astype(np.int32)
+        return x, _one_each("y", y, n_classes, len(x))
 
     def _ids(self, ids: ArrayLike, n: int) -> Ids:
         """Ids as the core takes them."""
         if not len(self.u_):
             raise ValueError("ids are given to a head without u; set n_examples to the number of training examples")
-        known = _numbers("ids", ids, len(self.u_), n)
-        ordered = np.sort(known)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(twice):
-            raise ValueError(f"ids holds {twice[0]} more than once; an example has one u, which is used once a batch")
-        return known
+        return _one_each("ids", ids, len(self.u_), n, once="an example has one u, which is used once a batch").astype(
+            np.int64
+        )
 
 
-def _numbers(name: str, value: ArrayLike, end: int, n: int) -> Ids:
+def _one_each(name: str, value: ArrayLike, end: int, n: int, once: str | None = None) -> NDArray[np.int32]:
     """`value` as n integers in [0, end)."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {array.dtype}; it must hold integers")
-    if array.shape != (n,):
-        raise ValueError(f"{name} has shape {array.shape}; it must have shape ({n},), one for each row of X")
-    outside = array[(array < 0) | (array >= end)]
-    if len(outside):
-        raise ValueError(f"{name} contains {outside[0]}; it must be in [0, {end})")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    if np.shape(value) != (n,):
+        raise ValueError(f"{name} has shape {np.shape(value)}; it must have shape ({n},), one for each row of X")
+    return checked_ids(name, value, end, once=once)
 
 
 def _core_sampler(
@@ -343,15 +334,13 @@ def _core_sampler(
     elif part.name == "all":
         raise ValueError(f"n_negatives is {n_negatives!r}, which has no effect with sampler='all'; leave it 'auto'")
     check_number("n_negatives", n_negatives, low=1, high=n_classes, integer=True)
-    known = np.zeros(0, dtype=np.int64) if labels is None else np.asarray(labels).ravel()
-    if labels is not None:
-        known = _numbers("labels", known, n_classes, len(known))
-        if not len(known):
-            raise ValueError("labels is empty; a sampler by frequency needs the labels of the training set")
+    known = checked_ids("labels", [] if labels is None else np.ravel(labels), n_classes)
+    if labels is not None and not len(known):
+        raise ValueError("labels is empty; a sampler by frequency needs the labels of the training set")
     return _core.Sampler(
         part.name,
         n_classes=n_classes,
         n_negatives=int(n_negatives),
         options={name: float(value) for name, value in part.get_params().items()},
-        labels=known.astype(np.int32),
+        labels=known,
     )

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number
+from manyclass.checks import check_number, checked_ids
 
 __all__ = [
     "cross_entropy",
@@ -360,7 +360,10 @@ def _labels(positives: Positives, n: int, n_classes: int, single: bool) -> tuple
         lists = [given] if single and np.ndim(given[0] if len(given) else 0) == 0 else given
         if len(lists) != n:
             raise ValueError(f"positives has {len(lists)} lists; there are {n} rows of scores")
-        each = [_sorted_ids(f"positives[{i}]", some, n_classes) for i, some in enumerate(lists)]
+        each = [
+            np.sort(checked_ids(f"positives[{i}]", some, n_classes, once="a label counts once"))
+            for i, some in enumerate(lists)
+        ]
         indptr = np.zeros(n + 1, dtype=np.int64)
         np.cumsum([len(some) for some in each], out=indptr[1:])
         ids = np.concatenate(each) if each else np.zeros(0, dtype=np.int32)
@@ -368,22 +371,6 @@ def _labels(positives: Positives, n: int, n_classes: int, single: bool) -> tuple
     if len(without):
         raise ValueError(f"row {without[0]} has no positives; each row needs one or more")
     return indptr, ids
-
-
-def _sorted_ids(name: str, ids: ArrayLike, n_classes: int) -> NDArray[np.int32]:
-    array = np.asarray(ids)
-    if array.size and array.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {array.dtype}; it must hold integers")
-    if array.ndim != 1:
-        raise ValueError(f"{name} has {array.ndim} dimensions; it must be a list of ids")
-    outside = array[(array < 0) | (array >= n_classes)]
-    if len(outside):
-        raise ValueError(f"{name} holds {outside[0]}; ids are in [0, {n_classes})")
-    ordered = np.sort(array).astype(np.int32)
-    twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    if len(twice):
-        raise ValueError(f"{name} holds {twice[0]} more than once")
-    return ordered
 
 
 def _metric_arguments(points: ArrayLike, M: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], Any]:

@@ -16,9 +16,7 @@ class Model(Part):
     """Base class of the models."""
 
 
-_SCALING = Setting(
-    "scaling", "auto", "Whether features are scaled for training.", "choice", ("standard", "none"), ("auto",)
-)
+_SCALING = Setting("scaling", "auto", "Whether features are scaled for training.", choices=("standard", "none"))
 
 
 class Linear(Model):
@@ -42,7 +40,7 @@ class Linear(Model):
         super().__init__(scaling=scaling)
 
 
-_ACTIVATION = Setting("activation", "linear", "What the sum of embeddings goes through.", "choice", ("linear", "relu"))
+_ACTIVATION = Setting("activation", "linear", "What the sum of embeddings goes through.", choices=("linear", "relu"))
 
 
 class Embedding(Model):
@@ -88,7 +86,7 @@ class Sparse(Model):
 
 
 _REPEATS = Setting(
-    "repeats", "learn", "Whether what a row has comes again more often, or not at all.", "choice", ("learn", "ignore")
+    "repeats", "learn", "Whether what a row has comes again more often, or not at all.", choices=("learn", "ignore")
 )
 
 

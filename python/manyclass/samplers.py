@@ -68,10 +68,10 @@ class Search(Sampler):
     name = "search"
     settings = (
         Setting("index", "mips", "What searches.", "index"),
-        Setting("budget", None, "Classes that a search returns.", "integer", beside=(None,), low=1),
+        Setting("budget", None, "Classes that a search returns.", "integer", low=1),
         Setting("warm_up", 1, "Passes that draw classes first.", "integer", low=0),
         Setting("n_iter", 1, "Rounds of messages.", "integer", low=0, high=2**31 - 1),
-        Setting("step", "full", "How far a message goes.", "choice", ("full", "frank_wolfe")),
+        Setting("step", "full", "How far a message goes.", choices=("full", "frank_wolfe")),
         Setting("tolerance", 1e-3, "Gradient from which a class is active.", low=0),
     )
 

@@ -55,7 +55,7 @@ _SHARED = (
         'Step size of the log-normaliser u of each point; "tied" is that of W, as in the paper; "auto" is 30 for '
         '"implicit" and 0.5 for the Bregman steps, and for the others tied, or with learning_rate="auto" the c of its '
         "docstring. It follows the same schedule.",
-        beside=("auto", "tied"),
+        beside=("tied",),
         low=0,
         open_low=True,
         needs="u_step",
@@ -64,8 +64,7 @@ _SHARED = (
         "u_init",
         "log_n_classes",
         "Start of every u: log K, which is exact at W = 0, or zero, as in the authors' code.",
-        "choice",
-        ("log_n_classes", "zero"),
+        choices=("log_n_classes", "zero"),
         needs="u -overwrites_u",
     ),
     Setting(
@@ -74,17 +73,14 @@ _SHARED = (
         "What is carried between visits of a point: u, or in Raman's form the log-normaliser u + x.w_y (Fagan & "
         'Iyengar 2018, eq. 8); "auto": "proposed", but "raman" for averages, U-max and SGD with several labels or '
         "embeddings.",
-        "choice",
-        _choices("formulation"),
-        ("auto",),
+        choices=_choices("formulation"),
         needs="formulations",
     ),
     Setting(
         "root",
         "newton",
         "How the step's scalar equation is solved: safeguarded Newton, or the paper's bisection.",
-        "choice",
-        _choices("root"),
+        choices=_choices("root"),
         needs="root",
     ),
     Setting(
@@ -92,8 +88,7 @@ _SHARED = (
         "fixed",
         "Batches that are made once, with all their labels among the classes; or points drawn anew for each visit, and "
         "classes from all of them (the arXiv version, E.4).",
-        "choice",
-        _choices("partition"),
+        choices=_choices("partition"),
         needs="batch",
     ),
     Setting(
@@ -102,14 +97,12 @@ _SHARED = (
         'Step size in pass t = 0, 1, ...: learning_rate * decay**t, learning_rate / (1 + t), or constant; "adaptive" '
         "divides the step of each weight by sqrt(iterations) (1 + sqrt(running mean of its squared gradients)), for "
         "explicit steps without ridge and max_norm (Ruiz et al. 2018, section 4).",
-        "choice",
-        _choices("schedule"),
+        choices=_choices("schedule"),
     ),
     Setting(
         "decay",
         "auto",
         "Factor of the exponential and the adaptive schedule for each pass, in ]0, 1].",
-        beside=("auto",),
         low=0,
         high=1,
         open_low=True,
@@ -120,7 +113,6 @@ _SHARED = (
         "With the adaptive schedule: decay is the factor for this number of batches (2,000 in the paper); None: for a "
         "pass.",
         "integer",
-        beside=(None,),
         low=1,
         needs="-implicit -batch",
     ),
@@ -129,9 +121,7 @@ _SHARED = (
         "auto",
         "Return the last iterate, the mean of those after each pass, or of the second half of the passes; takes the "
         "memory of W once more. Where W is wide, fewer iterates are in the mean.",
-        "choice",
-        ("none", "polyak", "suffix"),
-        ("auto",),
+        choices=("none", "polyak", "suffix"),
     ),
     Setting(
         "batch_size",
@@ -139,7 +129,6 @@ _SHARED = (
         "Points whose steps are made at the same weights and averaged; None makes steps one by one, or adds those of "
         "small batches so that threads can share the work.",
         "integer",
-        beside=(None,),
         low=1,
     ),
     Setting(
@@ -147,17 +136,15 @@ _SHARED = (
         None,
         "Whether the points of a batch see the same drawn classes, which makes a class cheaper; None: only with "
         "embeddings, several labels or a margin.",
-        "flag",
-        beside=(None,),
+        kind="flag",
         needs="-batch -all_classes",
     ),
-    Setting("shuffle", True, "Whether points are visited in a new random order in each pass.", "flag"),
+    Setting("shuffle", True, "Whether points are visited in a new random order in each pass."),
     Setting(
         "parallel",
         "deterministic",
         'With "deterministic" the result does not depend on n_jobs; with "hogwild" threads race on W, and it varies.',
-        "choice",
-        ("deterministic", "hogwild"),
+        choices=("deterministic", "hogwild"),
         needs="-batch",
     ),
     Setting(
@@ -167,7 +154,6 @@ _SHARED = (
         "where there are none, on the interval that follows (Fagan & Iyengar 2018, Algorithm 1 and Lemma 2; "
         "`manyclass.bounds.double_sum_constants` has the radius that holds the optimum for a given alpha); needs steps "
         "of single points by one thread.",
-        beside=(None,),
         low=0,
         open_low=True,
         needs="-batch",
@@ -177,16 +163,13 @@ _SHARED = (
         True,
         "With embeddings or several labels: whether e^z of a drawn class is divided by how often it is expected, "
         "so that the mean of the sampled sum is the true one (Jean et al. 2015).",
-        "flag",
         needs="log_q",
     ),
     Setting(
         "reduction",
         "auto",
         "How the labels of a row share a loss.",
-        "choice",
-        ("pick_all", "pick_all_normalized", "decoupled", "logistic"),
-        ("auto",),
+        choices=("pick_all", "pick_all_normalized", "decoupled", "logistic"),
         needs="labels",
     ),
 )
@@ -216,8 +199,7 @@ SOLVERS["lbfgs"] = part_class(
             "loss",
             "softmax",
             "The mean log-loss, or an upper bound of it (Titsias 2016, eq. 15 and 11).",
-            "choice",
-            _choices("full_batch_loss"),
+            choices=_choices("full_batch_loss"),
         ),
         Setting("tol", 1e-6, "Stop when no entry of the gradient is larger in absolute value.", low=0),
     ),
@@ -251,18 +233,13 @@ _FAMILY = Setting(
     "family",
     "auto",
     'Family of q; "auto" is the one with the tightest bound for the noise.',
-    "choice",
-    _choices("local_family"),
-    ("auto",),
+    choices=_choices("local_family"),
 )
-_NODES = Setting(
-    "n_nodes", "auto", "Nodes of the rule for expectations under q.", "integer", beside=("auto",), low=2, high=31
-)
+_NODES = Setting("n_nodes", "auto", "Nodes of the rule for expectations under q.", "integer", low=2, high=31)
 _FLOOR = Setting(
     "floor",
     "auto",
     'Least gain; "auto" is the share of the classes that a step sees, 1 where it sees all; the paper has 0.',
-    beside=("auto",),
     low=0,
     high=1,
 )

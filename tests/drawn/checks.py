@@ -15,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
 from drawn.parameters import PARTS
-from manyclass.parts import Part
 
 # Data and arguments of methods that a message may name.
 DATA = {
@@ -32,10 +31,7 @@ def _known() -> set[str]:
     for kind, parts in PARTS.items():
         names |= {kind}
         for part in parts.values():
-            own = (
-                [s.name for s in part.settings] if issubclass(part, Part) else list(inspect.signature(part).parameters)
-            )
-            names |= set(own)
+            names |= set(inspect.signature(part).parameters)
     return names | DATA
 
 

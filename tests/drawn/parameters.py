@@ -106,7 +106,7 @@ def of_setting(rng: np.random.Generator, setting: Setting) -> Any:
 
 def part(rng: np.random.Generator, made: type) -> Any:
     """A part or an objective with some of its parameters drawn."""
-    if issubclass(made, Part):
+    if issubclass(made, Part) and not issubclass(made, objectives.Objective):  # whose parameters are no settings
         drawn = {s.name: of_setting(rng, s) for s in made.settings if rng.random() > SHARE_DEFAULT}
         return made(**drawn)
     names = list(objectives.own_parameters(made))

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
+from manyclass import solvers
 from manyclass.dask.shards import Shard
 
 N, N_FEATURES, N_CLASSES, CHUNK = 400, 10, 24, 100
@@ -45,6 +46,12 @@ def on_one(client, *columns):
 def parts(*columns):
     """Delayed parts, which go to the workers in turn."""
     return [[dask.delayed(one[at : at + CHUNK]) for at in range(0, one.shape[0], CHUNK)] for one in columns]
+
+
+def by_points(**more):
+    """Parameters of a linear model that is trained point by point, nothing being left open that is tried."""
+    solver = solvers.Implicit(decay=0.8, averaging="none")
+    return {"solver": solver, "learning_rate": 0.5, "alpha": 1e-3, "n_negatives": 8, "random_state": 0, **more}
 
 
 def equal(one, other):

@@ -26,7 +26,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from manyclass import MarginClassifier, SoftmaxClassifier, plot
+from manyclass import SoftmaxClassifier, plot
 from manyclass.metrics import ndcg_at_k, precision_at_k
 
 MODULES = """
@@ -77,10 +77,11 @@ Y_train, Y_test = binarizer.fit_transform(tags_train), binarizer.transform(tags_
 # %%
 # Fit, rank, measure
 # ------------------
-# For several labels a row :class:`~manyclass.MarginClassifier` ranks best (:doc:`/choose` has the table on real data).
+# For several labels a row the default is weights on pairs of a word and a tag, and embeddings. Where probabilities are
+# not needed :class:`~manyclass.MarginClassifier` ranks about as well (:doc:`/choose` has the table on real data).
 # ``predict_top_k`` gives the columns of the best tags; precision at k is the share of right ones among the first k.
 
-model = MarginClassifier(random_state=0).fit(X_train, Y_train)
+model = SoftmaxClassifier(random_state=0).fit(X_train, Y_train)
 ranked, scores = model.predict_top_k(X_test, 3)
 print("precision at 1, 2, 3:", precision_at_k(Y_test.tocsr(), ranked, k=(1, 2, 3)).round(3))
 print("nDCG at 3:           ", round(ndcg_at_k(Y_test.tocsr(), ranked, k=3), 3))
@@ -115,5 +116,5 @@ confusion = plot.confusion(softmax, X_test, y_test, n_classes=8)
 # -------------------
 # A file with a text a line, its tags behind a tab, needs no Python; the model keeps what it counted::
 #
-#     manyclass fit texts.tsv --text --estimator margin --output model.safetensors --test test.tsv
+#     manyclass fit texts.tsv --text --labels all --output model.safetensors --test test.tsv
 #     manyclass predict model.safetensors new.txt --text -k 5

@@ -61,15 +61,6 @@ class Report(list[dict[str, Any]]):
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)
 
-    def encoded(self) -> list[dict[str, Any]]:
-        """Return the lines as JSON has them, which knows no infinity: null."""
-        return [{key: None if value == math.inf else value for key, value in line.items()} for line in self]
-
-    @classmethod
-    def decoded(cls, lines: list[dict[str, Any]]) -> Report:
-        """Return what `encoded` was made of."""
-        return cls({key: math.inf if value is None else value for key, value in line.items()} for line in lines)
-
 
 def _cell(value: Any) -> str:
     if isinstance(value, bool):

@@ -204,7 +204,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             parameters = parameters_of_fit(planner.parameters, watch, points, **named)
 
             def run(own: Parameters, some: Points, watch: Watch) -> State:
-                return planner.run(own, some, watch, beside, before)
+                return replace(planner, parameters=own).run(some, watch, beside, before)
 
             noise = parameters.get("noise", "gumbel")
             state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)

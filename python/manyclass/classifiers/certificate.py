@@ -71,8 +71,8 @@ def duality_gap(
     weights : ndarray of shape (n_samples,), float64, or None
         Of the points, with mean 1.
     alpha : float
-        Ridge per point, >= 0. Without a ridge D(P) is finite only if G = 0; P = Y is such a point, and the dual
-        returned is D(Y) = 0, which says no more than that the loss is not negative.
+        Strength of the L2 penalty alpha/2 ||W||^2, >= 0. Without it D(P) is finite only if G = 0; P = Y is such a
+        point, and the dual returned is D(Y) = 0, which says no more than that the loss is not negative.
     fit_intercept : bool
         Whether the intercepts are free; if not, they are those of the model.
 

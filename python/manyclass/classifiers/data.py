@@ -108,17 +108,20 @@ class Known:
 
     Attributes
     ----------
-    classes : ndarray of labels
+    classes : ndarray of labels, or None
         Labels that are classes whether y has them or not.
     state : State or None
         The model that goes on.
     hashing : FeatureHash or None
         How the features of a stream that begins are hashed.
+    has_others : bool
+        Whether other parts, which are elsewhere, may have the classes and the labels that this one lacks.
     """
 
-    classes: NDArray[Any]
+    classes: NDArray[Any] | None
     state: State | None = None
     hashing: FeatureHash | None = None
+    has_others: bool = False
 
 
 def points_of(
@@ -159,11 +162,12 @@ def points_of(
     if indicator:
         X = validated_data(noted, X, **rules)
     else:
-        X, y = validated_data(noted, X, y, **rules)
+        # scikit-learn makes float64 of pandas' own types of integers, in which ids of 64 bits merge; NumPy keeps them.
+        X, y = validated_data(noted, X, np.asarray(y) if hasattr(y, "dtype") else y, **rules)
     n_given: int = np.shape(X)[0]
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
-    labelled = _several_labels if indicator else _one_label
-    labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there)
+    labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
+    labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there, is_part)
     x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
     return Points(
         x if rows is None else x[rows],
@@ -185,7 +189,7 @@ _Labelled = tuple[Labels, NDArray[Any], NDArray[np.int64] | None, Doubles | None
 
 
 def _one_label(
-    y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None
+    y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None, is_part: bool
 ) -> _Labelled:
     with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
         warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
@@ -198,14 +202,14 @@ def _one_label(
     if left is not None:  # a class of weight 0 has no rows left
         rows, weights = left if rows is None else rows[left], taken(weights, left)
         classes, labels = sorted_classes(classes[labels[left]], known)
-    if len(classes) < 2:
+    if len(classes) < 2 and not is_part:
         where = "" if rows is None else " in rows whose weight is above 0"
         raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
     return Labels.single(labels.astype(np.int32)), classes, rows, weights
 
 
 def _several_labels(
-    y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None
+    y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None, is_part: bool
 ) -> _Labelled:
     if class_weight is not None:
         raise ValueError(
@@ -217,9 +221,9 @@ def _several_labels(
         raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
     has_labels = np.diff(lists.indptr) > 0
     rows = counting(has_labels.astype(np.float64) if weights is None else has_labels * weights)
-    if not has_labels.any():
+    if not has_labels.any() and not is_part:
         raise ValueError("y has no label in any row")
-    if rows is not None and len(rows) == 0:
+    if rows is not None and len(rows) == 0 and not is_part:
         raise ValueError("y has no label in any row whose weight is above 0")
     lists = lists if rows is None else lists[rows]
     labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))

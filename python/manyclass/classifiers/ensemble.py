@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.choosing import figures
-from manyclass.parts import Parameters
+from manyclass.parts import Parameters, part_name
 from manyclass.training.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
@@ -219,7 +219,7 @@ class _Runs:
 
     def _check_seeds_matter(self, chosen: Mapping[str, Any], n_models: int) -> None:
         solver = chosen.get("solver", self._parameters["solver"])
-        if getattr(solver, "name", solver) == "lbfgs":
+        if part_name(solver) == "lbfgs":
             raise ValueError(
                 f"n_models is {n_models}, which has no effect with solver='lbfgs', whose optimum does not depend on "
                 'the seed ("auto" takes it for few data); leave it 1, or name another solver'

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.choosing.trials import Report
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.classifiers.version_1 import parameters_today
 from manyclass.datasets import TextVectorizer
@@ -143,7 +142,7 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
         "resolved_params_": encode_parameters(told.params),
         "validation_curve_": told.validation_curve.tolist(),
         "best_iter_": int(told.best_iter),
-        "auto_report_": Report(told.report).encoded(),
+        "auto_report_": [_replaced(line, np.inf, None) for line in told.report],
     }
     for name, of_told in TABLES.items():
         table = getattr(told, of_told)
@@ -156,6 +155,11 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
     arrays = {"class_count": state.counts, **arrays}
     arrays |= {} if state.squares is None else state.squares.saved()
     return description, arrays if state.variances is None else {**arrays, "variances": state.variances}
+
+
+def _replaced(line: Mapping[str, Any], old: Any, new: Any) -> dict[str, Any]:
+    """A line of the report of trials with another value in the place of one."""
+    return {key: new if value == old else value for key, value in line.items()}
 
 
 def open_model(path: PathLike) -> TensorFile:
@@ -244,7 +248,7 @@ def _told_of(found: Mapping[str, Any], n_iter: int) -> Told:
     }
     return Told(
         params=decode_parameters(found.get("resolved_params_", {})),
-        report=Report.decoded(found.get("auto_report_", [])),
+        report=[_replaced(line, None, np.inf) for line in found.get("auto_report_", [])],
         validation_curve=np.array(found.get("validation_curve_", []), dtype=np.float64),
         best_iter=int(found.get("best_iter_", n_iter)),
         **tables,

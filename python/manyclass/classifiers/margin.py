@@ -21,7 +21,7 @@ from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of,
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
 from manyclass.models import MODELS
-from manyclass.parts import Parameters, Part, resolve_part
+from manyclass.parts import Part, resolve_part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
@@ -63,12 +63,11 @@ class MarginPlanner(Planner):
             resolve_part("model", own["model"], MARGIN_MODELS, "manyclass.models"),
         )
 
-    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`."""
-        own = replace(self, parameters=parameters)
         if state is not None:
-            return own.go_on_warm(state, points, watch)
-        planned = own.plan(facts_of(points))
+            return self.go_on_warm(state, points, watch)
+        planned = self.plan(facts_of(points))
         return train(None, points, planned.plan, watch).with_told(params=planned.params)
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:

@@ -105,13 +105,11 @@ class Planner(ABC):
         check_loop_numbers(own)
 
     @abstractmethod
-    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
-        """Make one run of a fit.
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
+        """Make one run of a fit, whose seed, number of models and calibration are those of the parameters.
 
         Parameters
         ----------
-        parameters : Parameters
-            The parameters of this run: seed, number of models and calibration are its own.
         points, watch : Points and Watch
         given : Asked
         state : State or None

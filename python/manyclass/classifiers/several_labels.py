@@ -42,7 +42,10 @@ class LabelClassifier(LinearClassifier):
 
     @property
     def threshold_(self) -> float | None:
-        """The probability, or score, of the best micro-F1; None: `n_labels_` labels are predicted."""
+        """The probability, or score, that maximised micro-F1 on held-out rows as a threshold.
+
+        None: `n_labels_` labels are predicted.
+        """
         return self._fitted.threshold
 
     @property

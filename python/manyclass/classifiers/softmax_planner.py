@@ -79,15 +79,14 @@ class SoftmaxPlanner(Planner):
             part_of("model", own["model"], MODELS, "manyclass.models"),
         )
 
-    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`: a run begins warm at a state that is there, where no start is given."""
-        own = replace(self, parameters=parameters)
         if state is None or given.start is not None:
-            return fit_softmax(parameters, own.check(), points, watch, given)
+            return fit_softmax(self.parameters, self.check(), points, watch, given)
         if points.several or not state.weights.is_linear:
             refuse_candidates(given.candidates)
-            return own.go_on_warm(state, points, watch)
-        known = replace(own, parameters=resolved(parameters, state))
+            return self.go_on_warm(state, points, watch)
+        known = replace(self, parameters=resolved(self.parameters, state))
         start = warm_start_of(state, points)
         found = fit_softmax(known.parameters, known.check(), points, watch, replace(given, start=start))
         return found.with_told(params={**state.told.params, **found.told.params})

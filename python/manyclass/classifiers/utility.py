@@ -107,12 +107,10 @@ class UtilityPlanner(Planner):
             posterior,
         )
 
-    def run(self, parameters: Parameters, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`."""
-        own, start = replace(self, parameters=parameters), given.start
-        if start is None and state is not None:
-            start = warm_start_of(state, points)
-        plan = own.plan(facts_of(points))
+        start = warm_start_of(state, points) if given.start is None and state is not None else given.start
+        plan = self.plan(facts_of(points))
         return train(None, points, plan, watch, first=First(start))
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:

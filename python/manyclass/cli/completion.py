@@ -33,7 +33,7 @@ class PrintCompletion(argparse.Action):
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
     """Add the option."""
-    text = "print a script that completes commands and options in this shell: see README"
+    text = "print a script that completes commands and options in this shell; the documentation tells how to load it"
     parser.add_argument(OPTION, action=PrintCompletion, choices=SHELLS, help=text)
 
 

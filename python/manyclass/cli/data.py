@@ -27,7 +27,7 @@ from manyclass.cli.sources import FORMS, HEAD, STDIN, Source, header_width
 from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import TextVectorizer, first_label, l2_normalize
 
-DATA = "the data, in a form that --help explains below; - is stdin"
+DATA = "the data, in one of the forms listed by --help; - is stdin"
 EXPLAINED = """forms of data (plain or compressed; guessed from the name and the first line, or named by --format):
   xmc       the extreme classification repository's: lines `l1,l2,... j:v j:v ...`, optional first line `N D L`
   svmlight  lines `label j:v j:v ...`, the first feature having number 1

@@ -18,7 +18,7 @@ from manyclass.cli.vectors import is_binary_word2vec, is_word2vec, word_vectors
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.tensor_file import open_tensors
-from manyclass.words.small import FORMAT as WORDS_FORMAT
+from manyclass.words.vectors import FORMAT as WORDS_FORMAT
 
 INDEXES: dict[str, type[Any]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
 

@@ -52,7 +52,7 @@ def table(job: Job, n_threads: int) -> list[str]:
                 sizes = f"{size(made.bytes_moved):>9}  {size(made.memory):>11}"
                 lines.append(f"{n:>7}  {division:16}  {speed:>6.0f}  {times}  {sizes}")
             stop = stops_at(job, division, speed, n_threads)
-            lines.append(f"{'':7}  twice as many workers than {stop:,} save less than a quarter of the time")
+            lines.append(f"{'':7}  doubling the workers beyond {stop:,} saves less than a quarter of the time")
     return lines
 
 

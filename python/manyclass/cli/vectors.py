@@ -14,8 +14,7 @@ from manyclass.classifiers.saving import load
 from manyclass.classifiers.several_labels import class_vectors
 from manyclass.cli.sources import is_safetensors
 from manyclass.weights.tensor_file import open_tensors
-from manyclass.words.small import FORMAT
-from manyclass.words.vectors import WordVectors
+from manyclass.words.vectors import FORMAT, WordVectors
 
 # Rows at a time, so that lengths of the rows of a large W take no second one.
 BLOCK = 4096

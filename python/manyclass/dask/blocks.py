@@ -30,12 +30,11 @@ seldom met.
 Rows whose parts of v were lost with a worker only look at the blocks in the pass that is made again, which leaves them
 with new ones. Their loss is not known in that pass.
 
-Nothing here knows of Dask: see `simulate_blocks`.
+Nothing here knows of Dask.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,9 +45,8 @@ from scipy.special import logsumexp
 
 from manyclass import _core
 from manyclass.checks import core_data
-from manyclass.dask.rows import Leg, Report
-from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of, finished_block, seat_at_zero
+from manyclass.dask.shards import Report, Shard, Stretch, Whole
+from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import batch_size_of, class_order
@@ -58,16 +56,19 @@ from manyclass.weights.weights import Weights
 # Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met
 # once or twice in them where there are hundreds.
 ROWS_A_STEP = 64
-# Most of p (1 - p), which a row reaches on the way of its label's p to 1, wherever that began.
+# The largest value of p (1 - p), which a row meets on the way of its label's p to 1, wherever that began.
 OWN_LABEL = 0.25
-# Classes of a block that rows look at whose parts of v are lost: half of them the most frequent ones, which have most
-# of the mass, the others drawn. Several times what a visit draws, and one product for many rows.
+# Classes of a block from which rows whose parts of v are lost estimate new ones. Half of them are the most frequent
+# ones, which have most of the mass, the others are drawn. These are several times what a visit draws, and one product
+# serves many rows.
 LOOKED_AT = 256
 
 
 @dataclass(frozen=True)
 class Turned:
-    """What steps of a shard on a block have made beside moving it: log-sums of its rows by block, and a report."""
+    """What steps of a shard on a block have made beside the block, which they move in place.
+
+    `log_sums` are those of the shard's rows, (n_rows, n_blocks)."""
 
     log_sums: Doubles
     report: Report
@@ -77,10 +78,10 @@ def turn(
     plan: PointsPlan,
     whole: Whole,
     shard: Shard,
-    seat: Floats,
+    buffer: Floats,
     number: int,
     log_sums: Doubles | None,
-    leg: Leg,
+    stretch: Stretch,
     *_after: Any,
 ) -> Turned:
     """Step through the rows of a shard on block `number`, in place; nothing else that is given is changed.
@@ -88,41 +89,32 @@ def turn(
     Parameters
     ----------
     plan, whole, shard : what to do, what all shards know, and the rows
-    seat, number : ndarray and int
-        Where the block lies, and which it is.
+    buffer, number : ndarray and int
+        Where the block lies, and its number.
     log_sums : ndarray of shape (n_rows, n_blocks), float64; None: those of W = 0
-        NaN: lost. Where some are, rows only look at the block.
-    leg : Leg
+        NaN: they were lost. Where some are lost, no weight is moved, and the rows get new ones.
+    stretch : Stretch
         Which of the rows.
     *_after : any
-        What other tasks have made, which come before.
+        Results of other tasks, which only have to come before this one.
     """
-    block = block_in(whole, seat, number)
+    block = block_in(whole, buffer, number)
     sums = log_sums_at_zero(whole, shard) if log_sums is None else log_sums.copy()
     if np.isnan(sums).any():
-        sums[:, number] = _looked_at(plan, whole, shard, block, number, leg)
+        sums[:, number] = _looked_at(plan, whole, shard, block, number, stretch)
         moved = bytes_of(whole, number)
-        return Turned(sums, Report(0, 0, 0.0, False, False, moved, moved))
+        return Turned(sums, Report(0, 0, 0.0, False, bytes_in=moved, bytes_out=moved))
     steps = _exact_steps if plan.solver == "exact" else _sampled_steps
-    n_visits, updates, loss, diverged = steps(plan, whole, shard, block, number, sums, leg)
+    n_visits, updates, loss, diverged = steps(plan, whole, shard, block, number, sums, stretch)
     moved = 0 if whole.n_shards == 1 else bytes_of(whole, number)
-    report = Report(
-        n_visits=n_visits,
-        class_updates=updates,
-        loss=loss,
-        diverged=diverged,
-        averaged=False,
-        bytes_in=moved,
-        bytes_out=moved,
-    )
-    return Turned(sums, report)
+    return Turned(sums, Report(n_visits, updates, loss, diverged, bytes_in=moved, bytes_out=moved))
 
 
 # Sampled steps
 
 
 def plan_on_block(plan: PointsPlan, whole: Whole, number: int) -> PointsPlan:
-    """The plan of sampled steps on a block. Draws are named by its number, too; those of block 0 are as locally."""
+    """Return the plan of sampled steps on a block. Its number enters the seed; block 0 has that of one machine."""
     mixed = np.random.SeedSequence([plan.seed & (2**63 - 1), number]).generate_state(1, np.uint64)
     seed = int(mixed[0]) if number else plan.seed
     drawn = -(-plan.n_negatives // whole.n_shards)
@@ -130,13 +122,13 @@ def plan_on_block(plan: PointsPlan, whole: Whole, number: int) -> PointsPlan:
 
 
 def order_in_block(plan: PointsPlan, whole: Whole, number: int) -> Ids:
-    """The order in which sampled steps have the classes of a block."""
+    """Return the order in which sampled steps store the classes of a block."""
     first, last = cuts_of(whole)[number : number + 2]
     return class_order(plan_on_block(plan, whole, number), whole.counts[first:last], last - first)
 
 
 def place_in_block(plan: PointsPlan, whole: Whole, number: int) -> Ids | None:
-    """Where steps have each class of a block; None: in the order of the labels, as exact steps do."""
+    """Return the place of each class of a block; None: classes are in the order of the labels, as for exact steps."""
     if plan.solver == "exact":
         return None
     order = order_in_block(plan, whole, number)
@@ -146,9 +138,9 @@ def place_in_block(plan: PointsPlan, whole: Whole, number: int) -> Ids | None:
 
 
 def _sampled_steps(
-    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, leg: Leg
+    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, stretch: Stretch
 ) -> tuple[int, int, float, bool]:
-    """Make a visit of each row of the leg by the core's loop; see the module."""
+    """Visit each row of the stretch in the core's loop: see the module's docstring."""
     own, order = plan_on_block(plan, whole, number), order_in_block(plan, whole, number)
     place = place_in_block(plan, whole, number)
     assert place is not None
@@ -176,10 +168,10 @@ def _sampled_steps(
     batch = batch_size_of(own, shard.labels, len(block))
     made = core_plan(own, len(block), batch=batch, first_point=shard.first)
     trainer = _core.Trainer.points(made, core_data(shard.x), shard.x.shape[1], state)
-    eta, eta_u = plan.schedule.at(leg.n_pass)
-    first, last = leg.visits(len(shard), batch)
+    eta, eta_u = plan.schedule.at(stretch.n_pass)
+    first, last = stretch.visits(len(shard), batch)
     before = v.copy()
-    progress = trainer.run(epoch=leg.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
+    progress = trainer.run(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
     moved = v != before
     part = v[moved]
     if len(elsewhere):
@@ -193,18 +185,18 @@ def _sampled_steps(
 
 
 def _exact_steps(
-    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, leg: Leg
+    plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, stretch: Stretch
 ) -> tuple[int, int, float, bool]:
-    """Make a step for some rows at a time.
+    """Make steps, each for several rows together.
 
-    It goes by the sum of their gradients, and for each class by learning_rate over 1 plus that times the sum of
-    p (|x|^2 + 1) over them, and a quarter of |x|^2 + 1 for rows of the class. This bounds the curvature of the loss in
-    the weights of the class, so that no step goes past the optimum of a parabola.
+    A step follows the sum of their gradients. The step size of a class is learning_rate / (1 + learning_rate * bound),
+    where the bound is the sum of p (|x|^2 + 1) over the rows, and for rows of the class of a quarter of |x|^2 + 1. It
+    bounds the curvature of the loss in the weights of the class, so that no step goes past the optimum of a parabola.
     """
-    eta, loss, n_visits = plan.schedule.at(leg.n_pass)[0], 0.0, 0
+    eta, loss, n_visits = plan.schedule.at(stretch.n_pass)[0], 0.0, 0
     labels = shard.labels - block.first
     own = (labels >= 0) & (labels < len(block))
-    for rows in _steps(plan, shard, leg):
+    for rows in _steps(plan, shard, stretch):
         n_visits += len(rows)
         x, r = shard.x[rows], None if shard.weights is None else shard.weights[rows]
         z = block.scores(x)
@@ -227,22 +219,22 @@ def _exact_steps(
 
 
 def log_sums_at_zero(whole: Whole, shard: Shard) -> Doubles:
-    """Log-sums of the scores of each block where W = 0."""
+    """Return the log-sums of the scores of each block where W = 0."""
     return np.tile(np.log(np.maximum(np.diff(cuts_of(whole)), 1e-300)), (len(shard), 1))
 
 
 def lost_log_sums(whole: Whole, shard: Shard) -> Doubles:
-    """Log-sums of rows that lost theirs."""
+    """Return NaN for rows whose log-sums were lost."""
     return np.full((len(shard), whole.n_shards), np.nan)
 
 
-def _looked_at(plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, leg: Leg) -> Doubles:
-    """Log-sums of the scores of a block, estimated from some of its classes and each row's own label."""
+def _looked_at(plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, stretch: Stretch) -> Doubles:
+    """Estimate the log-sums of the scores of a block from some of its classes and each row's own label."""
     n, position = len(block), place_in_block(plan, whole, number)
     place = np.arange(n, dtype=np.int32) if position is None else position
     by_count = place[np.argsort(-whole.counts[block.first : block.first + n], kind="stable")]
     n_head = min(n, LOOKED_AT // 2)
-    key = np.random.SeedSequence([plan.seed & (2**63 - 1), leg.n_pass, leg.number, number, shard.number])
+    key = np.random.SeedSequence([plan.seed & (2**63 - 1), stretch.n_pass, stretch.number, number, shard.number])
     tail = np.random.default_rng(key).choice(by_count[n_head:], min(n, LOOKED_AT) - n_head, replace=False)
     classes = np.append(by_count[:n_head], tail)
     log_weights = np.repeat([0.0, np.log(max(1, n - n_head) / max(1, len(tail)))], [n_head, len(tail)])
@@ -270,12 +262,12 @@ def _pieces(n: int) -> Iterator[slice]:
         yield slice(first, min(n, first + ROWS_A_STEP))
 
 
-def _steps(plan: PointsPlan, shard: Shard, leg: Leg) -> Iterator[Any]:
-    """Rows of each step of a leg: drawn anew in each pass, alike for all blocks."""
+def _steps(plan: PointsPlan, shard: Shard, stretch: Stretch) -> Iterator[Any]:
+    """Draw the rows of each step of a stretch, anew in each pass and alike for all blocks."""
     n = len(shard)
-    key = np.random.SeedSequence([plan.seed & (2**63 - 1), leg.n_pass, shard.number])
+    key = np.random.SeedSequence([plan.seed & (2**63 - 1), stretch.n_pass, shard.number])
     order = np.random.default_rng(key).permutation(n) if plan.shuffle else np.arange(n)
-    order = order[slice(*leg.visits(n, ROWS_A_STEP))]
+    order = order[slice(*stretch.visits(n, ROWS_A_STEP))]
     for piece in _pieces(len(order)):
         yield np.sort(order[piece])
 
@@ -303,7 +295,7 @@ def _descend(weights: Weights, x: Matrix, g: Floats, step: Floats, plan: PointsP
 
 
 def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> Weights:
-    """W of its blocks."""
+    """Put blocks together to W."""
     n_features = blocks[0].weights.coef.shape[1]
     weights = Weights.zeros(sum(map(len, blocks)), n_features, by_feature=sparse)
     for block in blocks:
@@ -313,33 +305,12 @@ def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> Weights:
     return weights
 
 
-def simulate_blocks(
-    plan: PointsPlan, whole: Whole, shards: Sequence[Shard], n_merges: int = 1
-) -> tuple[Weights, list[float]]:
-    """Train as a cluster with a worker for each shard does, in one process, and return W and the loss of each pass."""
-    n = len(shards)
-    seats = [seat_at_zero(whole, at) for at in range(n)]
-    sums: list[Doubles | None] = [None] * n
-    curve = []
-    for n_pass in range(plan.max_iter):
-        loss = 0.0
-        for round_, inner in itertools.product(range(n_merges), range(n)):
-            leg = Leg(n_pass, round_, n_merges)
-            for at, shard in enumerate(shards):
-                number = (at + inner) % n
-                made = turn(plan, whole, shard, seats[number], number, sums[at], leg)
-                sums[at], loss = made.log_sums, loss + made.report.loss
-        curve.append(loss / whole.n_rows)
-    blocks = [finished_block(whole, seat, at, place_in_block(plan, whole, at), None) for at, seat in enumerate(seats)]
-    return joined_blocks(blocks, sparse=whole.sparse), curve
-
-
-# Answers of a block
+# Questions to a block
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a block says of rows.
+    """What the classes of a block give for rows.
 
     Attributes
     ----------
@@ -357,24 +328,24 @@ class Seen:
 
 
 def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> Seen:
-    """What a block says of some rows."""
-    k = min(k, len(block))
-    made = []
-    for rows in _pieces(x.shape[0]):
-        z = block.scores(x[rows])
-        best = np.argsort(-z, axis=1, kind="stable")[:, :k]
-        of_labels = np.full(len(z), -np.inf)
+    """Return the log-sums, the k best classes and the scores of labels of some rows, among the classes of a block."""
+    k, n_rows = min(k, len(block)), x.shape[0]
+    log_sums, of_labels = np.empty(n_rows), np.full(n_rows, -np.inf)
+    best, scores = np.empty((n_rows, k), dtype=np.int32), np.empty((n_rows, k), dtype=np.float32)
+    for first, z in block.weights.score_tiles(x, 1):
+        rows = slice(first, first + len(z))
+        log_sums[rows] = logsumexp(z.astype(np.float64), axis=1)
+        best[rows] = np.argsort(-z, axis=1, kind="stable")[:, :k]
+        scores[rows] = np.take_along_axis(z, best[rows], axis=1)
         if labels is not None:
             at = labels[rows] - block.first
             own = np.flatnonzero((at >= 0) & (at < len(block)))
-            of_labels[own] = z[own, at[own]]
-        made.append((logsumexp(z.astype(np.float64), axis=1), best, np.take_along_axis(z, best, axis=1), of_labels))
-    log_sums, best, scores, of_labels = (np.concatenate(one) for one in zip(*made, strict=True))
-    return Seen(log_sums, (best + block.first).astype(np.int32), scores, of_labels)
+            of_labels[first + own] = z[own, at[own]]
+    return Seen(log_sums, best + np.int32(block.first), scores, of_labels)
 
 
 def best_of(some: Sequence[Seen], k: int) -> tuple[Ids, Doubles, Doubles]:
-    """The k best of all classes and their log-probabilities, best first, and the log-losses of labels."""
+    """Return the k best of all classes and their log-probabilities, best first, and the log-losses of labels."""
     normalizers = logsumexp([one.log_sums for one in some], axis=0)
     best = np.concatenate([one.best for one in some], axis=1)
     scores = np.concatenate([one.scores for one in some], axis=1)

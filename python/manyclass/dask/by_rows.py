@@ -2,21 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
 from typing import Any
 
+import numpy as np
+from distributed import Future
+from sklearn.base import clone
+
 from manyclass.choosing.trials import Planned
-from manyclass.dask import checking
-from manyclass.dask.loading import Loaded
-from manyclass.dask.merging import Curvature
-from manyclass.dask.partial_fit import Origin, parts_to_go_on, pick
-from manyclass.dask.predictions import Found, model_of
-from manyclass.dask.rounds import Training, same
-from manyclass.dask.rows import Leg, Report, added, held_out_loss
-from manyclass.dask.simulation import Best, way_of
-from manyclass.dask.workers import Crew
+from manyclass.classifiers.base import planner_of, state_of, with_state
+from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.dask.batch_passes import BatchPasses
+from manyclass.dask.loading import Common, Loaded
+from manyclass.dask.merging import Curvature, couplings, size_of
+from manyclass.dask.passes import Passed, Passes
+from manyclass.dask.point_passes import PointPasses, added
+from manyclass.dask.rounds import Training, completed, draft_of, same
+from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
+from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.training.calls import Before, Call
 from manyclass.training.plan import BatchesPlan, PointsPlan
+from manyclass.training.squares import Squares
+from manyclass.training.state import Points, State
+from manyclass.training.terms import rows_of_call
+from manyclass.training.train import weights_of_call
+from manyclass.weights.arrays import Ids
+from manyclass.weights.scaling import FeatureScaling
+
+# Tasks
+
+
+def passes_of(plan: PointsPlan | BatchesPlan, whole: Whole) -> Passes:
+    """Return the passes and merges of a plan."""
+    return (BatchPasses if isinstance(plan, BatchesPlan) else PointPasses)(plan, whole)
+
+
+def parts_to_go_on(
+    model: LabelClassifier, passes: Passes, common: Common, scaling: FeatureScaling | None
+) -> list[Part]:
+    """Return the parts of the W at which a call begins, made where the model is."""
+    classes, counts = common.classes, common.whole.counts
+    before = Before.of(state_of(model), classes, 0, Call())
+    if isinstance(passes.plan, BatchesPlan):
+        rows, squares = rows_of_call(passes.plan, before, classes, counts)
+        return passes.split(rows, squares.classes)
+    weights = weights_of_call(passes.plan, state_of(model).weights, classes, before, counts, scaling)
+    return passes.split(weights, nothing())
+
+
+def change_of(passed: Passed, part: int) -> tuple[Ids, Part]:
+    """Return what a pass has changed in a part of W."""
+    return passed.changes[part]
+
+
+def model_of(
+    owner: LabelClassifier,
+    draft: State,
+    common: Common,
+    scaling: FeatureScaling | None,
+    before: State | None,
+    passes: Passes,
+    parts: Sequence[Part],
+    n_averaged: int,
+    shard: Shard,
+) -> LabelClassifier:
+    """Return the fitted estimator of one machine; `before` is what a call went on from, `shard` some of the rows."""
+    weights, squares = passes.finished(parts, n_averaged), None
+    if isinstance(passes.plan, BatchesPlan):
+        squares = Squares(classes=np.concatenate([part.squares for part in parts]))
+    if scaling is not None:
+        scaling.fold(weights)
+    state = completed(draft, common, scaling, weights, squares=squares)
+    if state.several:
+        points = Points(shard.x, shard.lists, state.classes, state.features, several=True, weights=shard.weights)
+        state = planner_of(owner).labelled(state, points, before)
+    found: LabelClassifier = with_state(clone(owner), state)
+    return found
+
+
+# Rounds
 
 
 @dataclass
@@ -42,161 +108,143 @@ class Standing:
 
     @property
     def model(self) -> list[Any]:
-        """What predicts: the sum of the iterates in the average, or W."""
+        """The parts that predict: the sums of the iterates in the average, or W."""
         return self.parts if self.total is None else self.total
 
 
 class RowsTraining(Training):
     """Rounds of a training by rows."""
 
-    def __init__(self, crew: Crew, loaded: Loaded, plan: PointsPlan | BatchesPlan, n_merges: int) -> None:
-        self.crew, self.loaded, self.plan, self.n_merges = crew, loaded, replace(plan, verbose=0), n_merges
-        self.way = way_of(plan)
-        n_iter_no_change = getattr(loaded.owner, "n_iter_no_change", 0) if any(loaded.n_held) else 0
-        self.watch = Best(n_iter_no_change)
+    def __init__(self, workers: Workers, loaded: Loaded, plan: PointsPlan | BatchesPlan, n_merges: int) -> None:
+        self.workers, self.loaded, self.plan, self.n_merges = workers, loaded, replace(plan, verbose=0), n_merges
+        # Of early stopping: losses of rows held out, the pass of the least, from 1 (0: none), and where training stood.
+        self.validation_curve: list[float] = []
+        self.best_iter, self.least = 0, np.inf
         self.best: Standing | None = None
-        self.bends: list[Any] = [None] * len(loaded.shards)
-        self.of_parts: list[Any] = [None] * len(loaded.shards)
+        n = len(loaded.shards)
+        self.passes = self._share_passes()
+        self.curvatures: list[Any] = [None] * n
+        self.curvatures_of_parts: list[Any] = [None] * n
         if not self.alone:
-            sizes = crew.gather([crew.submit(at, checking.size_of, own) for at, own in enumerate(loaded.shards)])
-            self.coupling = checking.couplings(sizes, fit_intercept=plan.fit_intercept)
-            self._measure(range(len(loaded.shards)))
-            self._sum_up(range(len(loaded.shards)))
-        parts = self._first_parts(loaded.origin)
-        self.standing = Standing(parts, self._copies(parts), [None] * len(parts))
+            sizes = workers.gather(workers.each(size_of, loaded.shards))
+            self.coupling = couplings(sizes, fit_intercept=plan.fit_intercept)
+            self._measure(range(n))
+        parts = self._first_parts(loaded.origin.model)
+        self.standing = Standing(parts, self._copies(parts), [None] * n)
 
-    def _first_parts(self, origin: Origin) -> list[Any]:
-        crew, whole, n = self.crew, self.loaded.whole[0], len(self.loaded.shards)
-        if origin.model is None:
-            return [crew.submit(at, self.way.part_at_zero, self.plan, whole, at) for at in range(n)]
-        given = (origin.model, self.plan, whole, self.loaded.classes[0], self.loaded.scaling[0])
-        all_parts = crew.submit_where_it_is(origin.model, parts_to_go_on, *given)
-        picked = [crew.submit_where_it_is(origin.model, pick, all_parts, at) for at in range(n)]
-        parts = [crew.submit(at, same, part) for at, part in enumerate(picked)]
-        crew.wait(parts)
+    def _share_passes(self) -> list[Any]:
+        """Give workers the object whose methods are their tasks."""
+        return self.workers.everywhere(passes_of, self.plan, self.loaded.whole[0])
+
+    def _task(self, at: int, method: str, *given: Any) -> Any:
+        """Let the worker of a shard call a method of the passes."""
+        kind = BatchPasses if isinstance(self.plan, BatchesPlan) else PointPasses
+        return self.workers.submit(at, getattr(kind, method), self.passes[0], *given)
+
+    def _first_parts(self, model: Future | LabelClassifier | None) -> list[Any]:
+        workers, loaded, n = self.workers, self.loaded, len(self.loaded.shards)
+        if model is None:
+            return [self._task(at, "first_part", at) for at in range(n)]
+        given = (model, self.passes[0], loaded.common[0], loaded.scaling[0])
+        all_parts = workers.submit_where_it_is(model, parts_to_go_on, *given)
+        picked = [workers.submit_where_it_is(model, itemgetter(at), all_parts) for at in range(n)]
+        parts = workers.each(same, picked)
+        workers.wait(parts)
         return parts
 
+    def _copies(self, pieces: list[Any]) -> list[Any]:
+        """Copy each part of W to the next worker; with one worker there is none."""
+        return [] if self.alone else [self.workers.submit(at + 1, same, piece) for at, piece in enumerate(pieces)]
+
     def _measure(self, shards: Iterable[int]) -> None:
+        """Measure curvatures of shards, and add up those of all by parts of W."""
+        workers, whole = self.workers, self.loaded.whole[0]
         for at in shards:
-            given = (self.plan, self.loaded.shards[at], self.loaded.whole[0], self.coupling)
-            self.bends[at] = self.crew.submit(at, self.way.curvature_of, *given)
+            self.curvatures[at] = self._task(at, "curvature", self.loaded.shards[at], self.coupling)
+        for at in range(len(self.curvatures)):
+            some = workers.each(Curvature.part, self.curvatures, whole, at)
+            self.curvatures_of_parts[at] = workers.submit(at, Curvature.total, some)
 
-    def _sum_up(self, shards: Iterable[int]) -> None:
-        for at in shards:
-            some = [
-                self.crew.submit(other, Curvature.part, own, self.loaded.whole[0], at)
-                for other, own in enumerate(self.bends)
-            ]
-            self.of_parts[at] = self.crew.submit(at, Curvature.total, some)
-
-    def _after_pass(self, reports: list[Report]) -> None:
-        if reports[-len(self.bends)].averaged:
-            self._average()
-
-    def _validate(self) -> bool:
-        loaded, crew, now = self.loaded, self.crew, self.standing
-        if not self.watch.n_iter_no_change:
-            return False
-        given = (loaded.whole[0],), (now.model, now.n_averaged)
-        sums = [
-            crew.submit(at, held_out_loss, self.plan, *given[0], held, *given[1])
-            for at, held in enumerate(loaded.held)
-            if held is not None
-        ]
-        if self.watch.is_better(crew.gather(sums)):
-            self.best = now
-        return self.watch.is_over
-
-    def _model(self, owner: Any, settled: Planned, curve: list[float]) -> list[Any]:
-        now, loaded, origin = self.best or self.standing, self.loaded, self.loaded.origin
-        found = Found(
-            curve=curve,
-            n_averaged=now.n_averaged,
-            settled=replace(settled, plan=self.plan),
-            n_rows=sum(loaded.n_rows) + sum(loaded.n_held),
-            names=loaded.told[0].names,
-            validation_curve=self.watch.curve,
-            best_iter=self.watch.best_iter,
-            sparse_labels=loaded.sparse_labels if loaded.several else None,
-        )
-        all_know = (loaded.whole[0], loaded.classes[0], loaded.counts[0], loaded.scaling[0])
-        given = (owner, origin.call is not None, origin.facts, found, now.model, all_know)
-        made = self.crew.submit(loaded.largest, model_of, *given, loaded.shards[loaded.largest])
-        return [made] if self.alone else [made, self.crew.submit(loaded.largest + 1, same, made)]
-
-    def _round(self, leg: Leg) -> list[Report]:
-        crew, was, whole = self.crew, self.standing, self.loaded.whole[0]
+    def _round(self, stretch: Stretch) -> list[Report]:
+        workers, was = self.workers, self.standing
         passed = [
-            crew.submit(
-                at, self.way.make_pass, self.plan, whole, shard, self.bends[at], was.parts, was.carried[at], leg
-            )
+            self._task(at, "make_pass", shard, self.curvatures[at], was.parts, was.carried[at], stretch)
             for at, shard in enumerate(self.loaded.shards)
         ]
         parts = []
         for at, part in enumerate(was.parts):
-            changes = [crew.submit(other, change_of, one, at) for other, one in enumerate(passed)]
-            parts.append(crew.submit(at, self.way.merge, self.plan, part, self.of_parts[at], changes, leg))
-        carried = [crew.submit(at, carried_of, one) for at, one in enumerate(passed)]
-        reports = [crew.submit(at, report_of, one) for at, one in enumerate(passed)]
+            changes = workers.each(change_of, passed, at)
+            parts.append(self._task(at, "merge", part, self.curvatures_of_parts[at], changes, stretch))
+        carried, reports = (workers.each(attrgetter(what), passed) for what in ("carried", "report"))
         copies = self._copies(parts)
-        crew.wait([*parts, *copies, *carried, *reports])
-        told: list[Report] = crew.gather(reports)
+        workers.wait([*parts, *copies, *carried, *reports])
+        told: list[Report] = workers.gather(reports)
         self.standing = replace(was, parts=parts, copies=copies, carried=carried)
         return told
 
-    def _average(self) -> None:
-        was, sparse = self.standing, self.loaded.told[0].sparse
+    def _after_pass(self, reports: list[Report]) -> None:
+        """Add W to the average, where it is to be in it."""
+        if not reports[-1].averaged:
+            return
+        was, sparse = self.standing, self.loaded.facts[0].sparse
         before = was.total or [None] * len(was.parts)
-        total = [
-            self.crew.submit(at, added, one, part, sparse)
-            for at, (one, part) in enumerate(zip(before, was.parts, strict=True))
-        ]
+        both = enumerate(zip(before, was.parts, strict=True))
+        total = [self.workers.submit(at, added, one, part, sparse) for at, (one, part) in both]
         self.standing = replace(was, total=total, n_averaged=was.n_averaged + 1)
 
+    def _validate(self) -> bool:
+        loaded, now = self.loaded, self.standing
+        if not any(loaded.n_held):
+            return False
+        sums = [
+            self._task(at, "held_out_loss", held, now.model, now.n_averaged)
+            for at, held in enumerate(loaded.held)
+            if held is not None
+        ]
+        loss, weight = np.sum(self.workers.gather(sums), axis=0)
+        self.validation_curve.append(float(loss / weight))
+        n_iter = len(self.validation_curve)
+        if self.validation_curve[-1] < self.least:
+            self.best, self.best_iter, self.least = now, n_iter, self.validation_curve[-1]
+        return bool(n_iter - self.best_iter >= loaded.planner.parameters["n_iter_no_change"])
+
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
+        now, loaded = self.best or self.standing, self.loaded
+        told = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
+        draft, before = draft_of(loaded, settled, curve, **told), loaded.origin.state
+        given = (owner, draft, loaded.common[0], loaded.scaling[0], before, self.passes[0], now.model, now.n_averaged)
+        made = self.workers.submit(loaded.largest, model_of, *given, loaded.shards[loaded.largest])
+        return [made] if self.alone else [made, self.workers.submit(loaded.largest + 1, same, made)]
+
     def _recover(self, lost: frozenset[str]) -> None:
-        """Put what lost workers had on others: W as of the last merge, rows from where they came."""
-        crew, was = self.crew, self.standing
-        moved = crew.replace(lost)
+        """Give the shards of lost workers to others: W is that of the last merge, and rows are read again."""
+        workers, was = self.workers, self.standing
+        moved = workers.replace(lost)
         self.loaded.restore(moved, lost)
+        self.passes = self._share_passes()
         parts = self._left(was.parts, was.copies, lost)
-        self._recover_best(lost)
-        carried = [None if at in moved else one for at, one in enumerate(was.carried)]
+        if parts is None:
+            raise LostWorkerError(lost)  # training begins again
+        if self.best is not None:
+            self._recover_best(self.best, lost)
         if not self.alone:
             self._measure(moved)
-            self._sum_up(range(len(parts)))
-        whole_total = was.total is not None and all(crew.holders(one, lost) for one in was.total)
+        carried = [None if at in moved else one for at, one in enumerate(was.carried)]
+        whole_total = was.total is not None and all(workers.holders(one, lost) for one in was.total)
         total, n_averaged = (was.total, was.n_averaged) if whole_total else (None, 0)
         self.standing = Standing(parts, self._copies(parts), carried, total, n_averaged)
 
-    def _recover_best(self, lost: frozenset[str]) -> None:
+    def _recover_best(self, best: Standing, lost: frozenset[str]) -> None:
         """Keep the best W so far, from where it is left; where it is not, the next pass is the best."""
-        best, crew = self.best, self.crew
-        if best is None:
+        parts = self._left(best.model, best.copies if best.total is None else [], lost)
+        if parts is None:
+            self.best, self.least = None, np.inf
             return
-        left = []
-        for at, piece in enumerate(best.model):
-            both = (piece, *(best.copies[at : at + 1] if best.total is None else ()))
-            left.append([one for one in both if crew.holders(one, lost)])
-        if not all(left):
-            self.best = None
-            self.watch.forget()
-            return
-        parts = [crew.submit(at, same, held[0]) for at, held in enumerate(left)]
         total = None if best.total is None else parts
         self.best = replace(best, parts=parts, copies=self._copies(parts), total=total)
 
-
-def change_of(passed: Any, part: int) -> Any:
-    """What a pass changed in a part."""
-    return passed.changes[part]
-
-
-def carried_of(passed: Any) -> Any:
-    """What the points carry after a pass."""
-    return passed.carried
-
-
-def report_of(passed: Any) -> Report:
-    """What a pass tells."""
-    report: Report = passed.report
-    return report
+    def _left(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any] | None:
+        """Return the parts of W after a loss, each from one of the two workers that had it; None where one is lost."""
+        both = [(piece, *copies[at : at + 1]) for at, piece in enumerate(pieces)]
+        left = [[one for one in held if self.workers.holders(one, lost)] for held in both]
+        return [self.workers.submit(at, same, held[0]) for at, held in enumerate(left)] if all(left) else None

@@ -1,4 +1,4 @@
-"""What a user gives as data, as parts that workers read: dask arrays, data frames, delayed parts, files."""
+"""Parts of what a user gives as data, for workers to read: dask arrays, data frames, delayed parts and files."""
 
 from __future__ import annotations
 
@@ -27,41 +27,39 @@ def parts_of(data: Any, name: str, labels: str = "first") -> list[Any]:
     Raises
     ------
     TypeError
-        If it is no collection; what is in the memory of one process trains by the estimators that are not of Dask.
+        If it is no collection; data in the memory of one process are for the estimators of one machine.
     """
     if isinstance(data, dask.array.Array):
-        whole_rows = data if data.ndim == 1 else data.rechunk(dict.fromkeys(range(1, data.ndim), -1))
-        return list(whole_rows.to_delayed().ravel())
+        return list(data.rechunk(dict.fromkeys(range(1, data.ndim), -1)).to_delayed().ravel())
     if hasattr(data, "to_delayed") and hasattr(data, "npartitions"):  # of dask.dataframe, which need not be there
         return list(data.to_delayed())
     if isinstance(data, list | tuple) and data:
         if all(isinstance(part, Delayed | Future) for part in data):
             return list(data)
-        if name == "X" and all(isinstance(part, str | os.PathLike) for part in data):
+        if name == "X" and are_files(data):
             return [dask.delayed(read_file, pure=True)(os.fspath(part), labels) for part in data]
     raise TypeError(f"{name} is a {type(data).__name__}; it must be {KINDS}")
 
 
 def read_file(path: str, labels: str) -> tuple[Any, Any]:
-    """Read rows with their first labels, or all, from a file that the worker can open; without a label they are left
-    out."""
+    """Read rows with their first labels, or all of them, from a file; rows without a label are left out."""
     X, Y = load_xmc(path)
     labelled = np.flatnonzero(np.diff(Y.indptr) > 0)
     return X[labelled], Y[labelled] if labels == "all" else first_label(Y[labelled])
 
 
 def are_files(X: Any) -> bool:
-    """Whether X is a list of files, which have y with them."""
+    """Return whether X is a list of files, which have the labels in them."""
     return isinstance(X, list | tuple) and bool(X) and all(isinstance(part, str | os.PathLike) for part in X)
 
 
 def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first") -> list[list[Any]]:
-    """Return, for each part, those of X, of y (unless X is of files) and of the weights, if there are some.
+    """Return, for each part, its rows of X, of y (unless X is a list of files) and of the weights, if there are any.
 
     Raises
     ------
     ValueError
-        If they have other numbers of parts than X.
+        If X, y and the weights have different numbers of parts.
     TypeError
         As `parts_of`.
     """
@@ -77,9 +75,7 @@ def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first") -> list[l
     for name, other in (("y", y), ("sample_weight", sample_weight)):
         if other is None:
             continue
-        known = isinstance(X, dask.array.Array) and isinstance(other, dask.array.Array) and len(X) == len(other)
-        other = other.rechunk({0: X.chunks[0]}) if known and other.chunks[0] != X.chunks[0] else other
-        columns.append(parts_of(other, name))
+        columns.append(parts_of(_divided_as(X, other), name))
         if len(columns[-1]) != len(columns[0]):
             raise ValueError(
                 f"X has {len(columns[0])} parts, {name} has {len(columns[-1])}; they must be divided alike"
@@ -87,8 +83,16 @@ def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first") -> list[l
     return [list(part) for part in zip(*columns, strict=True)]
 
 
+def _divided_as(X: Any, other: Any) -> Any:
+    """Divide another array as X is, where both have as many rows; chunks of unknown length stay as they are."""
+    if not isinstance(X, dask.array.Array) or not isinstance(other, dask.array.Array):
+        return other
+    rows, own = X.chunks[0], other.chunks[0]
+    return other.rechunk({0: rows}) if sum(rows) == sum(own) and rows != own else other  # a sum of NaN equals nothing
+
+
 def homes(client: Client, X: Any, parts: Sequence[list[Any]], places: Sequence[str]) -> list[str]:
-    """Return a worker for each part: the one that has its rows, else the workers in turn, neighbours together.
+    """Return a worker for each part: the one that holds its rows, else the workers in turn, neighbours together.
 
     Where the parts go depends on nothing else, so that a fit of the same parts by as many workers is the same again.
     """

@@ -3,11 +3,12 @@
     steps: visits of a worker times what a visit takes        moved: bytes of a worker over the speed of its network
     tasks: what the scheduler takes for each, all workers together
 
-By rows a worker gets W and gives its changes, once a merge, and a merge is some tasks for each pair of workers: each
-merges a part of W. By rows and classes it gets and gives a block of W for each worker, W once a pass. Its rows visit
-each block: by sampled steps on the block's share of the draws, at least a line of 16 classes, or by exact steps, whose
-time goes by all classes. More workers make sampled visits cheaper until each draws one line; from there on the visits
-of a worker, its rows times the number of blocks, are as many with any number of workers.
+By rows a worker gets W and gives its changes, once a merge; a merge takes some tasks for each pair of workers, since
+each worker merges a part of W. By rows and classes a worker gets and gives one block of W after another, all of W once
+a pass. Its rows visit each block. A sampled step draws the block's share of the draws, at least a line of 16 classes;
+the time of an exact step is proportional to the number of classes. More workers make sampled visits cheaper until each
+draws one line. From there on a worker makes as many visits, its rows times the number of blocks, with any number of
+workers.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.figures import MOST_EXACT, NEGATIVES_SAMPLED
 from manyclass.dask.stored_blocks import pieces_of
 
-BYTES = 4  # of a weight
-# Of the scheduler for a task: bench/bench_scale.py on a machine that did nothing else.
+BYTES = 4  # a weight has so many
+# What the scheduler needs for a task, measured by bench/bench_scale.py on a machine that did nothing else.
 SECONDS_A_TASK = 1.4e-3
-# Tasks of a round by rows, for each pair of workers and for each worker; of an inner step by rows and classes, and of
-# each piece of a block that then moves on: one gives it and one takes it.
+# Numbers of tasks. A round by rows has some for each pair of workers and for each worker. By rows and classes each step
+# of a worker on a block has some, and so has each piece of a block that then moves on: one gives it and one takes it.
 TASKS_OF_PAIR, TASKS_OF_WORKER, TASKS_OF_STEP, TASKS_OF_PIECE = 1, 5, 3, 2
-# Of NumPy and SciPy for a product of a value of X with a weight, forward and back, and for a probability: what one core
-# does where the products are in cache. bench/bench_scale.py measures them, too.
+# What one core needs in NumPy and SciPy for a product of a value of X with a weight, forward or back, and for a
+# probability, where the products are in cache; bench/bench_scale.py measures them, too.
 SECONDS_A_PRODUCT, SECONDS_A_PROBABILITY = 2.5e-9, 1.5e-8
-COPIES_BY_ROWS = 4  # of W on a worker
+COPIES_BY_ROWS = 4  # of W, on each worker
 
 
 @dataclass(frozen=True)

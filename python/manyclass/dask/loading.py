@@ -2,19 +2,352 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
 import dask
 import numpy as np
-from sklearn.base import clone
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from manyclass.choosing.rules import steps_by_batches
-from manyclass.classifiers.margin import MarginClassifier
-from manyclass.dask import checking
-from manyclass.dask.checking import Told
-from manyclass.dask.partial_fit import Origin, counts_after, counts_to_draw_by, fits, scaling_of_call, settle_call
-from manyclass.dask.workers import Crew, LostWorkerError
-from manyclass.training.validation import fork
+from manyclass.checks import canonical_csr
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.planning import plan_points
+from manyclass.choosing.plans import linear_model
+from manyclass.choosing.rules import Choice, steps_by_batches
+from manyclass.choosing.trials import Planned
+from manyclass.classifiers.data import Known, as_stored, is_indicator, points_of
+from manyclass.classifiers.planner import Planner
+from manyclass.classifiers.targets import find_positions, sorted_classes
+from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.parts import Part
+from manyclass.training.calls import Before, Call, passes_of_call
+from manyclass.training.plan import Labels, PointsPlan
+from manyclass.training.state import History, Points, State
+from manyclass.training.validation import fork, held_out
+from manyclass.training.weighting import taken, times_class_weight
+from manyclass.weights.arrays import Doubles
+from manyclass.weights.scaling import FeatureScaling
+
+Columns = tuple[Any, Any, Any]  # x, y, and weights or None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a training begins with: nothing or, for a call of `partial_fit`, what was known before it.
+
+    Attributes
+    ----------
+    call : Call or None
+        Of `partial_fit`; None of a fit.
+    known : ndarray of labels or None
+        Classes that y need not have.
+    model : future, LabelClassifier or None
+        The fitted estimator of one machine; None: there is none.
+    state : State or None
+        Its state without W, on the client.
+    """
+
+    call: Call | None = None
+    known: NDArray[Any] | None = None
+    model: Any = None
+    state: State | None = None
+
+    @property
+    def history(self) -> History:
+        """How much the model has seen."""
+        return History() if self.state is None else self.state.history
+
+    @property
+    def without_model(self) -> Origin:
+        """The same without the model, which has W, for tasks that do not need it."""
+        return replace(self, model=None)
+
+
+# The rows of a worker
+
+
+class RowFacts(NamedTuple):
+    """What the client learns of the rows of a worker: numbers.
+
+    `stored` counts the values of X, of sparse ones those that are stored. `n_columns` are those of an indicator matrix,
+    0: there is a label a row. `weight` is the sum of the weights.
+    """
+
+    n_rows: int
+    n_features: int
+    stored: int
+    sparse: bool
+    names: tuple[str, ...] | None
+    n_columns: int
+    sparse_labels: bool
+    weighted: bool
+    weight: float
+
+
+def facts_of(points: Points | None) -> RowFacts | None:
+    """Return what the client must know of the rows; None where there are none."""
+    if points is None:
+        return None
+    x, names, r = points.x, points.features.names, points.weights
+    return RowFacts(
+        n_rows=x.shape[0],
+        n_features=x.shape[1],
+        stored=int(x.size),
+        sparse=isinstance(x, sp.csr_array),
+        names=None if names is None else tuple(map(str, names)),
+        n_columns=points.n_classes if points.several else 0,
+        sparse_labels=points.sparse_labels,
+        weighted=r is not None,
+        weight=float(x.shape[0] if r is None else r.sum()),
+    )
+
+
+ALIKE = (
+    ("n_features", "X", "the number of columns"),
+    ("sparse", "X", "whether it is sparse"),
+    ("names", "X", "the names of columns"),
+    ("n_columns", "y", "the number of columns (0: labels in place of an indicator matrix)"),
+    ("sparse_labels", "y", "whether it is a sparse matrix"),
+    ("weighted", "sample_weight", "whether there are weights"),
+)
+
+
+def check_alike(facts: Sequence[RowFacts]) -> None:
+    """Raise ValueError where parts, or the rows of workers, are of several kinds."""
+    for name, of_what, what in ALIKE:
+        first, *others = (getattr(one, name) for one in facts)
+        for other in others:
+            if other != first:
+                raise ValueError(f"parts of {of_what} differ: {what} is {first!r} in one and {other!r} in another")
+
+
+def n_rows(x: Any) -> int:
+    """Return the rows of a part of whatever kind."""
+    return int(np.shape(x)[0])
+
+
+def pack(*columns: Any) -> Columns:
+    """Return a part as (x, y, weights or None); a part of files is x and y already."""
+    if isinstance(columns[0], tuple):
+        columns = (*columns[0], *columns[1:])
+    x, y, weights = (*columns, None, None)[:3]
+    return x, y, weights
+
+
+def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns]) -> Points | None:
+    """Check the parts of a worker, and put their rows together; return None where there are no rows.
+
+    Raises
+    ------
+    ValueError
+        For what `fit` raises it on one machine.
+    """
+    checked = []
+    for x, y, weights in parts:
+        if n_rows(x):
+            # Counts of classes are known later; of an indicator matrix the check refuses weights of classes.
+            weight = planner.parameters["class_weight"] if is_indicator(y) else None
+            of_part = Known(known, has_others=True)
+            points = points_of(planner.caller, x, y, weights, weight, several=planner.several, known=of_part)
+            checked.append(replace(points, rows=None))
+    facts = [one for one in map(facts_of, checked) if one is not None]
+    if facts:
+        check_alike(facts)
+    some = [points for points in checked if len(points.labels)]
+    if len(some) < 2:
+        return some[0] if some else None
+    classes = all_classes([points.classes for points in some])
+    some = [among(points, classes) for points in some]
+    starts = np.cumsum([0, *(len(points.labels.ids) for points in some)])
+    indptr = [points.labels.indptr[:-1] + start for points, start in zip(some, starts, strict=False)]
+    labels = Labels(np.append(np.concatenate(indptr), starts[-1]), np.concatenate([one.labels.ids for one in some]))
+    weights = None if some[0].weights is None else np.concatenate([one.weights for one in some])
+    xs: list[Any] = [points.x for points in some]
+    x = canonical_csr(sp.vstack(xs, format="csr")) if sp.issparse(xs[0]) else np.concatenate(xs)
+    return replace(some[0], x=x, labels=labels, classes=classes, weights=weights)
+
+
+def all_classes(some: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the classes of several parts; raises ValueError for labels of two kinds."""
+    classes = some[0]
+    for more in some[1:]:
+        classes = sorted_classes(more, classes)[0]
+    return classes
+
+
+def among(points: Points, classes: NDArray[Any]) -> Points:
+    """Return points with their places among all classes."""
+    place = find_positions(points.classes, classes, "y")
+    return replace(points, labels=replace(points.labels, ids=place[points.labels.ids]), classes=classes)
+
+
+Divided = tuple[Points, Points | None]  # the rows of a worker to train on, and those that are held out
+
+
+def divide(points: Points, random: np.random.RandomState, fraction: float | None, number: int) -> Divided:
+    """Draw the rows of a worker that are held out, as on one machine; none where no class has two rows there."""
+    if fraction is None or np.bincount(points.labels.ids).max() < 2:
+        return points, None
+    own = fork(random)
+    if number:
+        own = np.random.RandomState([own.randint(2**31 - 1), number])
+    held = held_out(points.labels.ids, fraction, own)
+    kept, out = (
+        replace(points.some(rows), weights=taken(points.weights, rows)) for rows in map(np.flatnonzero, (~held, held))
+    )
+    return kept, out
+
+
+def n_held_out(divided: Divided) -> int:
+    """Return how many rows are held out."""
+    return 0 if divided[1] is None else len(divided[1].labels)
+
+
+# What all workers know
+
+
+@dataclass(frozen=True)
+class Common:
+    """What all workers know.
+
+    Attributes
+    ----------
+    classes : ndarray of labels
+    counts : ndarray of shape (n_classes,), float64
+        Rows of each class, those of calls before and those that are held out included.
+    whole : Whole
+    factors : ndarray of shape (n_classes,), float64, or None
+        What the weights of rows are multiplied by, by their class, and
+    mean : float
+        what they are divided by.
+    """
+
+    classes: NDArray[Any]
+    counts: Doubles
+    whole: Whole
+    factors: Doubles | None
+    mean: float
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+Counted = tuple[NDArray[Any], Doubles, Doubles]
+
+
+def count(divided: Divided) -> Counted:
+    """Return the classes of a worker, and two rows of numbers each of rows to train on and of those held out: how many
+    each class has, and the sums of their weights; of several labels a row, whose weights nobody asks for, how many.
+    """
+    found = np.zeros((2, 2, divided[0].n_classes))
+    for of_some, points in zip(found, divided, strict=True):
+        if points is not None:
+            for of_kind, weights in zip(of_some, (None, None if points.several else points.weights), strict=True):
+                of_kind += np.bincount(points.labels.ids, weights, minlength=points.n_classes)
+    return divided[0].classes, *found
+
+
+def common_of(
+    planner: Planner, origin: Origin, counted: Sequence[Counted], whole: dict[str, Any], mean: float | None
+) -> Common:
+    """Add up what workers have counted.
+
+    Parameters
+    ----------
+    whole : dict
+        Fields of `Whole` beside the counts.
+    mean : float or None
+        What weights are divided by; None: their mean over rows to train on.
+
+    Raises
+    ------
+    ValueError
+        For labels of two kinds, a single class, or weights of classes that cannot be.
+    """
+    classes = all_classes([own for own, _, _ in counted])
+    n, given = len(classes), planner.parameters["class_weight"]
+    if n < 2:
+        raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
+    kept, held = np.zeros((2, 2, n))
+    for own, of_kept, of_held in counted:
+        place = find_positions(own, classes, "y")
+        kept[:, place] += of_kept
+        held[:, place] += of_held
+    (trained, of_trained), (rows, weights) = kept, kept + held
+    factors = None
+    if isinstance(given, str):
+        factors = weights.sum() / (n * weights)
+    elif given is not None:
+        factors = times_class_weight(None, given, np.arange(n), classes)
+    if factors is not None and not factors.all():
+        raise ValueError("class_weight has a weight of 0; leave the rows of that class out instead")
+    if mean is None:
+        mean = float((of_trained if factors is None else of_trained * factors).sum() / trained.sum())
+    counts = Before.of(origin.state, classes, 0, Call()).counts + rows
+    # Of a call, a class that only `classes` names is drawn like one with a row.
+    draws = trained if origin.call is None else np.maximum(counts, 1.0)
+    return Common(classes, counts, Whole(draws, **whole), factors, mean)
+
+
+def weighted(points: Points, common: Common) -> Points:
+    """Return points among all classes, with weights of mean 1 over all workers; None where all are equal."""
+    points = among(points, common.classes)
+    if points.weights is None and common.factors is None:
+        return points
+    own = np.ones(len(points.labels)) if points.weights is None else points.weights
+    if common.factors is not None:
+        own = own * common.factors[points.labels.ids]
+    return replace(points, weights=own / common.mean)
+
+
+def settle(
+    planner: Planner, origin: Origin, divided: Divided, common: Common, by_batches: bool, solver: Part | None
+) -> tuple[Planned, FeatureScaling | None]:
+    """Return what training is to be, and how features are scaled, by the rows of one worker.
+
+    "auto" stands for what rules say and, in a fit, trials. An untried ridge is by the rows of all.
+    """
+    points, n_rows_of_all = weighted(divided[0], common), common.whole.n_rows
+    if origin.call is not None or by_batches:
+        if points.several and planner.parameters.is_auto("model"):  # on a cluster it is a linear one
+            planner = planner.changed(model="linear")
+        found = planner.plan_call(origin.state, points, origin.call or Call())
+        settled, plan = found.planned, found.planned.plan
+        if origin.call is not None:
+            more = passes_of_call(plan, origin.history, origin.call, n_rows_of_all)  # type: ignore[arg-type]
+            more |= {"averaging": "none"} if isinstance(plan, PointsPlan) else {}
+            settled = replace(settled, plan=replace(plan, **more))
+        return settled, found.scaling
+    own, chosen = planner.parameters, planner.check()
+    model, x, scaling = linear_model(chosen), points.x, None
+    if solver is not None:
+        own, chosen = own.changed(solver=solver), replace(chosen, solver=solver)
+    if model.get_params()["scaling"] == "standard":
+        scaling = FeatureScaling.of(x, centre=bool(own["fit_intercept"]), weights=points.weights)
+        x = scaling.apply(x)
+    choice = Choice(own, replace(chosen, model=model), Facts.of(x, points.n_classes), by_steps=True)
+    settled = plan_points(choice, points.labels.ids, points.weights)
+    points_plan: Any = settled.plan
+    if own.is_auto("alpha") and not settled.alpha_path and x.shape[0] < n_rows_of_all:
+        alpha = points_plan.alpha * x.shape[0] / n_rows_of_all
+        settled = replace(settled, plan=replace(points_plan, alpha=alpha), params={**settled.params, "alpha": alpha})
+    return settled, scaling
+
+
+def shard_of(
+    divided: Divided, which: int, common: Common, scaling: FeatureScaling | None, like: Any, number: int, first: int
+) -> Shard:
+    """Return the rows to train on (0), or those held out (1), as training takes them: dense or sparse as W needs."""
+    some = divided[which]
+    assert some is not None
+    points = weighted(some, common)
+    x = as_stored(like, points.x)
+    indptr = points.labels.indptr if points.several else None
+    return Shard(x if scaling is None else scaling.apply(x), points.labels.ids, points.weights, number, first, indptr)
 
 
 class Loaded:
@@ -26,183 +359,122 @@ class Loaded:
         Rows to train on.
     held : list of future of Shard or None
         Rows that are held out, where there are some.
-    told : list of Told
-    n_rows : list of int
-        Rows to train on, by worker.
+    facts : list of RowFacts
+    n_rows, n_held : list of int
+        Rows to train on, and those held out, by worker.
     by_batches : bool
         Whether training is by minibatches.
-    classes, whole, counts, scaling : list of futures
-        The same on two workers, where there are two; counts of all rows, those of calls before included.
+    common, whole, scaling : list of futures
+        The same object on two workers, where there are two.
     """
 
     def __init__(
-        self, crew: Crew, owner: Any, parts: list[list[Any]], numbers: list[list[int]], origin: Origin | None = None
+        self, workers: Workers, planner: Planner, parts: list[list[Any]], numbers: list[list[int]], origin: Origin
     ) -> None:
-        self.crew, self.owner, self.parts, self.numbers = crew, owner, parts, numbers
-        self.origin = origin = Origin() if origin is None else origin
-        self.random = np.random.RandomState() if owner.random_state is None else fork(owner.random_state)
+        self.workers, self.planner, self.parts, self.numbers, self.origin = workers, planner, parts, numbers, origin
+        own = planner.parameters
+        stops = bool(own.get("early_stopping", False))
+        self.fraction = own["validation_fraction"] if stops else None
+        self.random = np.random.RandomState() if own["random_state"] is None else fork(own["random_state"])
         rows = [self._rows(at) for at in range(len(numbers))]
-        told = crew.gather([crew.submit(at, checking.tell, own) for at, own in enumerate(rows)])
+        told = workers.gather(workers.each(facts_of, rows))
         kept = [at for at, one in enumerate(told) if one is not None]
         if not kept:
             raise ValueError("X has no rows whose weight is above 0; at least two are needed")
-        crew.places = [crew.places[at] for at in kept]
-        self.numbers = [numbers[at] for at in kept]
-        rows, self.told = [rows[at] for at in kept], [told[at] for at in kept]
-        _check_alike(self.told)
-        first = self.told[0]
+        workers.places, self.numbers = [workers.places[at] for at in kept], [numbers[at] for at in kept]
+        self.facts: list[RowFacts] = [told[at] for at in kept]
+        check_alike(self.facts)
+        first = self.facts[0]
         self.several, self.sparse_labels = first.n_columns > 0, first.sparse_labels
-        chosen = owner.check_parameters()
+        chosen = planner.check()
         named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
-        self.by_batches = isinstance(owner, MarginClassifier) or steps_by_batches(named, self.several)
-        self._check_owner()
-        self.largest = int(np.argmax([one.n_rows for one in self.told]))
-        labels = [crew.submit(at, checking.classes_of, own, origin.known) for at, own in enumerate(rows)]
-        self.classes = crew.everywhere(checking.all_classes, labels, self.several)
-        self.split = [self._split(at, own) for at, own in enumerate(rows)]
-        n_held = crew.gather(
-            [crew.submit(at, checking.count, mask) for at, mask in enumerate(self.split) if mask is not None]
-        )
-        if owner_stops(owner) and not any(n_held):
-            raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
-        self.n_held = n_held or [0] * len(rows)
-        self.n_rows = [one.n_rows - n for one, n in zip(self.told, self.n_held, strict=True)]
-        self._count(rows)
-        of_largest = self._weigh(self.largest, rows[self.largest])
-        given = (owner, origin.facts) if origin.call is not None else (owner,)
-        scale = checking.scaling_of if origin.call is None else scaling_of_call
-        self.scaling = crew.everywhere(
-            _no_scaling if self.by_batches else scale, *given, rows[self.largest], of_largest
-        )
-        self.shards, self.held = [], []
-        for at, own in enumerate(rows):
-            self.shards.append(self._shard(at, own))
-            self.held.append(self._held(at, own))
-        held = [one for one in self.held if one is not None]
-        crew.wait([*self.shards, *held, *self.classes, *self.whole, *self.scaling])
-
-    def _check_owner(self) -> None:
-        """Raise ValueError for parameters that do not go with these labels."""
-        owner = self.owner
-        if self.several and owner.class_weight is not None:
-            raise ValueError(
-                f"class_weight is {owner.class_weight!r}, which is for one label a row; with an indicator matrix y "
-                "leave it None and give fit a sample_weight"
-            )
-        if self.by_batches and owner_stops(owner):
+        self.by_batches = not planner.trains_log_odds or steps_by_batches(named, self.several)
+        if self.by_batches and stops:
             raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
-        if self.origin.facts is not None:
-            fits(owner, self.origin.facts, self.by_batches, self.told[0].n_features, self.several)
-
-    def _count(self, rows: list[Any]) -> None:
-        """Count the rows of each class, and make what all workers know."""
-        crew, origin, classes = self.crew, self.origin, self.classes[0]
-        counts = [crew.submit(at, checking.counts_of, own, classes) for at, own in enumerate(rows)]
-        given = crew.everywhere(checking.sum_counts, counts)
-        trained = given
-        if any(self.n_held):
-            kept = [self._kept(at, own) for at, own in enumerate(rows)]
-            counts = [crew.submit(at, checking.counts_of, own, classes) for at, own in enumerate(kept)]
-            trained = crew.everywhere(checking.sum_counts, counts)
-        self.counts = crew.everywhere(counts_after, origin.facts, classes, crew.submit(0, _first, given[0]))
-        to_draw_by = crew.submit(0, _first, trained[0])
-        if origin.call is not None:
-            to_draw_by = crew.submit(0, counts_to_draw_by, self.counts[0])
-        first = self.told[0]
-        sparse = first.sparse and not self.by_batches
-        if origin.facts is not None:
-            sparse = bool(origin.facts.weights.sparse)
-        shape = (len(rows), first.n_features, sum(self.n_rows), sparse, origin.history.n_fit > 0)
-        self.whole = crew.everywhere(checking.whole_of, to_draw_by, *shape)
-        mean = None if origin.call is None else 1.0
-        if self.several and mean is None:
-            mean = sum(one.weight for one in self.told) / sum(one.n_rows for one in self.told)
-        self.factors = crew.everywhere(checking.class_weights, self.owner, given[0], trained[0], classes, mean)
-
-    def _split(self, at: int, rows: Any) -> Any:
-        """The rows of a worker that are held out, as a future of a mask; None without early stopping."""
-        if not owner_stops(self.owner):
-            return None
-        given = (rows, self.classes[0], self.random, self.owner.validation_fraction, at)
-        return self.crew.submit(at, checking.hold_out, *given)
-
-    def _kept(self, at: int, rows: Any) -> Any:
-        """The rows of a worker to train on."""
-        mask = self.split[at]
-        return rows if mask is None else self.crew.submit(at, checking.part_of, rows, mask, False)
-
-    def _weigh(self, at: int, rows: Any) -> Any:
-        return self.crew.submit(at, checking.weigh_rows, rows, self.factors[0], self.classes[0])
-
-    def _held(self, at: int, rows: Any) -> Any:
-        """The rows of a worker that are held out; None where there are none."""
-        if not self.n_held[at]:
-            return None
-        own = self.crew.submit(at, checking.part_of, rows, self.split[at], True)
-        given = (own, self.classes[0], self._weigh(at, own), self.scaling[0], at, 0)
-        return self.crew.submit(at, checking.shard_of, *given)
+        if origin.state is not None:
+            self._check_fits(origin.state)
+        self.largest = int(np.argmax([one.n_rows for one in self.facts]))
+        self._divided = [self._divide(at, rows[one]) for at, one in enumerate(kept)]
+        self.n_held = workers.gather(workers.each(n_held_out, self._divided))
+        if stops and not any(self.n_held):
+            raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
+        self.n_rows = [one.n_rows - n for one, n in zip(self.facts, self.n_held, strict=True)]
+        self.common = self._count()
+        self.whole = workers.everywhere(attrgetter("whole"), self.common[0])
+        self.scaling: list[Any] = []
+        self.shards: list[Any] = []
+        self.held: list[Any] = []
+        [self.n_classes] = workers.gather([workers.submit(0, len, self.common[0])])
 
     def _rows(self, at: int) -> Any:
-        own = [dask.delayed(checking.pack, pure=False)(*self.parts[number]) for number in self.numbers[at]]
-        packed = self.crew.compute(at, own)
-        return self.crew.submit(at, checking.stack, self.owner, packed)
+        own = [dask.delayed(pack, pure=False)(*self.parts[number]) for number in self.numbers[at]]
+        return self.workers.submit(at, load, self.planner, self.origin.known, self.workers.compute(at, own))
 
-    def _shard(self, at: int, rows: Any) -> Any:
-        own = self._kept(at, rows)
-        first = self.origin.history.n_points + sum(self.n_rows[:at])
-        like = None if self.origin.facts is None else self.origin.facts.weights
-        like = None if self.by_batches else like
-        given = (own, self.classes[0], self._weigh(at, own), self.scaling[0], at, first, like)
-        return self.crew.submit(at, checking.shard_of, *given)
+    def _divide(self, at: int, rows: Any) -> Any:
+        return self.workers.submit(at, divide, rows, self.random, self.fraction, at)
 
-    def settle(self, solver: Any = None) -> Any:
-        """Return the future of what "auto" stands for; `solver` where it is not the estimator's."""
-        owner = self.owner if solver is None else clone(self.owner).set_params(solver=solver)
-        shard, n, origin = self.shards[self.largest], sum(self.n_rows), self.origin
-        if origin.call is not None:
-            given = (owner, origin.facts, shard, self.classes[0], n, origin.call, self.by_batches)
-            return self.crew.submit(self.largest, settle_call, *given)
-        n_classes = self.crew.submit(self.largest, len, self.classes[0])
-        return self.crew.submit(self.largest, checking.settle_on, owner, shard, n_classes, n, self.by_batches)
+    def _count(self) -> list[Any]:
+        """Count the rows of each class, and make what all workers know."""
+        origin, first = self.origin, self.facts[0]
+        counted = self.workers.each(count, self._divided)
+        mean = None if origin.call is None else 1.0
+        if self.several and mean is None:
+            mean = sum(one.weight for one in self.facts) / sum(one.n_rows for one in self.facts)
+        sparse = first.sparse and not self.by_batches
+        whole = {
+            "n_shards": len(self.facts),
+            "n_features": first.n_features,
+            "n_rows": sum(self.n_rows),
+            "sparse": sparse if origin.state is None else origin.state.weights.sparse,
+            "goes_on": origin.history.n_fit > 0,
+        }
+        return self.workers.everywhere(common_of, self.planner, origin.without_model, counted, whole, mean)
+
+    def settle(self, solver: Part | None = None) -> Planned:
+        """Find out what "auto" stands for, but for a solver that is given, and make the shards."""
+        workers, of_largest = self.workers, self._divided[self.largest]
+        given = (self.planner, self.origin.without_model, of_largest, self.common[0], self.by_batches, solver)
+        both = workers.submit(self.largest, settle, *given)
+        settled: Planned
+        [settled] = workers.gather([workers.submit(self.largest, itemgetter(0), both)])
+        self.scaling = workers.everywhere(itemgetter(1), both)
+        self.shards = [self._shard(at, 0) for at in range(len(self.numbers))]
+        self.held = [self._shard(at, 1) if n else None for at, n in enumerate(self.n_held)]
+        workers.wait([*self.shards, *(one for one in self.held if one is not None), *self.whole, *self.scaling])
+        self._divided = [None] * len(self.numbers)  # the rows are in the shards
+        return settled
+
+    def _shard(self, at: int, which: int) -> Any:
+        first = self.origin.history.n_points + sum(self.n_rows[:at]) if which == 0 else 0
+        like = None if self.origin.state is None or self.by_batches else self.origin.state.weights
+        given = (self._divided[at], which, self.common[0], self.scaling[0], like, at, first)
+        return self.workers.submit(at, shard_of, *given)
 
     def restore(self, moved: list[int], lost: frozenset[str]) -> None:
         """Make the shards of lost workers again; raises LostWorkerError where what all know is lost with them."""
-        for name in ("classes", "whole", "counts", "factors", "scaling"):
-            kept = [future for future in getattr(self, name) if self.crew.holders(future, lost)]
+        for name in ("common", "whole", "scaling"):
+            kept = [future for future in getattr(self, name) if self.workers.holders(future, lost)]
             if not kept:
                 raise LostWorkerError(lost)
             setattr(self, name, kept)
         for at in moved:
-            rows = self._rows(at)
-            self.split[at] = self._split(at, rows)
-            self.shards[at], self.held[at] = self._shard(at, rows), self._held(at, rows)
+            self._divided[at] = self._divide(at, self._rows(at))
+            self.shards[at] = self._shard(at, 0)
+            self.held[at] = self._shard(at, 1) if self.n_held[at] else None
+            self._divided[at] = None
 
-
-def owner_stops(owner: Any) -> bool:
-    """Whether an estimator has early stopping, and it is on."""
-    return bool(getattr(owner, "early_stopping", False))
-
-
-def _first(both: tuple[Any, Any]) -> Any:
-    return both[0]
-
-
-def _no_scaling(*given: Any) -> None:
-    """Minibatches take features as they are."""
-
-
-def _check_alike(told: list[Told]) -> None:
-    first = told[0]
-    for one in told[1:]:
-        for name, what in (("n_features", "columns"), ("sparse", "as being sparse"), ("names", "as names of columns")):
-            if getattr(one, name) != getattr(first, name):
-                raise ValueError(
-                    f"parts of X differ: one has {getattr(first, name)!r} {what}, another {getattr(one, name)!r}"
-                )
-        if one.n_columns != first.n_columns:
+    def _check_fits(self, state: State) -> None:
+        """Raise ValueError where data or parameters are of another model than the one that is there."""
+        n, told = self.facts[0].n_features, ("one label a row", "an indicator matrix of labels")
+        if state.features.n != n:
             raise ValueError(
-                f"parts of y differ: one has {first.n_columns} columns, another {one.n_columns} (0: labels in place of "
-                "an indicator matrix)"
+                f"X has {n} features, but the model has {state.features.n}; partial_fit on a cluster takes as many as "
+                "before"
             )
-        if one.weighted != first.weighted:
-            raise ValueError("some parts have weights and others have none")
+        if state.several != self.several:
+            raise ValueError(f"y has {told[self.several]}; the model was trained with {told[state.several]}")
+        if not (state.weights.kind == "phi" if self.by_batches else state.weights.is_linear):
+            raise ValueError(
+                f"solver is {self.planner.parameters['solver']!r}; partial_fit goes on with the model that is there, "
+                "which was trained otherwise: leave it as it was"
+            )

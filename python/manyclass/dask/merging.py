@@ -59,61 +59,50 @@ class Curvature:
     n_rows: int
     coupling: tuple[float, float]
 
-    @classmethod
-    def of(cls, shard: Shard, whole: Whole, coupling: tuple[float, float]) -> Curvature:
-        """Measure the rows of a shard."""
-        n, n_classes = len(shard), whole.n_classes
-        r = np.ones(n) if shard.weights is None else shard.weights
-        y = sp.csr_array((r, shard.labels, np.arange(n + 1)), shape=(n, n_classes))
-        if isinstance(shard.x, sp.csr_array):
-            squares = sp.csr_array((np.square(shard.x.data), shard.x.indices, shard.x.indptr), shape=shard.x.shape)
-            pairs: Any = sp.csr_array(squares.T @ y)
-        else:
-            pairs = y.T @ np.square(shard.x)
-        return cls(pairs, np.bincount(shard.labels, r, minlength=n_classes).astype(np.float64), n, coupling)
-
     def part(self, whole: Whole, part: int) -> Curvature:
-        """Those of a part of the stored matrix."""
+        """Return the curvatures of a part of the stored matrix."""
         counts = self.counts if part == 0 else np.zeros(0)
         return Curvature(self.pairs[whole.rows_of(part)], counts, self.n_rows, self.coupling)
 
     @classmethod
     def total(cls, some: Sequence[Curvature]) -> Curvature:
-        """Those of all rows, of those of shards in their order."""
+        """Add up the curvatures of shards, in their order."""
         pairs, counts = some[0].pairs, some[0].counts
         for one in some[1:]:
             pairs, counts = pairs + one.pairs, counts + one.counts
         return cls(pairs, counts, sum(one.n_rows for one in some), some[0].coupling)
 
 
-def weigh(matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float) -> None:
+def weigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it."""
-    _multiply(matrix, intercept, bends, eta, alpha, lambda a: a / -np.expm1(-a))
+    _multiply(matrix, intercept, curvature, eta, alpha, lambda a: a / -np.expm1(-a))
 
 
-def settle(matrix: Floats, intercept: Floats, bends: Curvature, eta: float, alpha: float) -> None:
+def settle(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a sum of weighted changes by (1 - e^-A) / A, in place, the curvatures being those of all rows."""
-    _multiply(matrix, intercept, bends, eta, alpha, lambda a: -np.expm1(-a) / a)
+    _multiply(matrix, intercept, curvature, eta, alpha, lambda a: -np.expm1(-a) / a)
 
 
 def _multiply(
     matrix: Floats,
     intercept: Floats,
-    bends: Curvature,
+    curvature: Curvature,
     eta: float,
     alpha: float,
     factor: Callable[[Any], Any],
 ) -> None:
-    ridge, pairs = max(SMALLEST, eta * alpha * bends.n_rows), bends.pairs
+    ridge, pairs = max(SMALLEST, eta * alpha * curvature.n_rows), curvature.pairs
     if isinstance(pairs, sp.csr_array):
         base = factor(ridge)
         rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
-        matrix[rows, pairs.indices] *= (factor(bends.coupling[0] * eta * pairs.data + ridge) / base).astype(np.float32)
+        matrix[rows, pairs.indices] *= (factor(curvature.coupling[0] * eta * pairs.data + ridge) / base).astype(
+            np.float32
+        )
         matrix *= np.float32(base)
     else:
-        matrix *= factor(bends.coupling[0] * eta * pairs + ridge).astype(np.float32)
+        matrix *= factor(curvature.coupling[0] * eta * pairs + ridge).astype(np.float32)
     if len(intercept):
-        intercept *= factor(bends.coupling[1] * eta * bends.counts + SMALLEST).astype(np.float32)
+        intercept *= factor(curvature.coupling[1] * eta * curvature.counts + SMALLEST).astype(np.float32)
 
 
 def coupling_of(n_shards: int, together: float) -> float:
@@ -131,3 +120,19 @@ def coupling_of(n_shards: int, together: float) -> float:
         further = float((-np.expm1(-together / middle * a) * sums).max())
         low, high = (low, middle) if further <= FURTHEST else (middle, high)
     return high if high > 1 + 1e-6 else 1.0
+
+
+def size_of(shard: Shard) -> tuple[int, int, float]:
+    """Return the rows, the values that are not 0, and the sum of their squares."""
+    values = shard.x.data if isinstance(shard.x, sp.csr_array) else shard.x.ravel()
+    return len(shard), int(np.count_nonzero(values)), float(np.einsum("i,i->", values, values, dtype=np.float64))
+
+
+def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -> tuple[float, float]:
+    """Return what curvatures of weights are multiplied by for a merge, and those of intercepts.
+
+    A row's squared length, intercept included, over the square of one of its values is how many weights push together.
+    """
+    rows, stored, square = (sum(one) for one in zip(*sizes, strict=True))
+    length = square / rows + fit_intercept
+    return coupling_of(len(sizes), length * stored / max(square, 1e-30)), coupling_of(len(sizes), length)

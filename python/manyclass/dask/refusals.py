@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from manyclass.classifiers.planner import Planner
 from manyclass.dask.loading import Loaded
 from manyclass.dask.workers import least_memory
 from manyclass.training.plan import BatchesPlan
 
+NOT_THERE = {"model": ("embedding", "sparse", "hybrid"), "sampler": ("head_tail", "search"), "solver": ("lbfgs",)}
+NEEDED: dict[str, tuple[Any, ...]] = {"calibration": (None,), "n_models": (1, "auto"), "warm_start": (False,)}
 
-def check_supported(owner: Any) -> None:
+
+def check_supported(planner: Planner) -> None:
     """Raise ValueError for parameters that need all rows in one place, or models that are not linear ones."""
-    chosen = owner.check_parameters()
-    needed: dict[str, Any] = {"calibration": (None,), "n_models": (1, "auto"), "warm_start": (False,)}
-    for name, values in needed.items():
-        value = values[0]
-        if getattr(owner, name, value) not in values:
-            raise ValueError(f"{name} is {getattr(owner, name)!r}; on a cluster it must be {value!r}")
-    for name, part, refused in (
-        ("model", chosen.model, ("embedding", "sparse", "hybrid")),
-        ("sampler", chosen.sampler, ("head_tail", "search")),
-        ("solver", chosen.solver, ("lbfgs",)),
-    ):
+    own, chosen = planner.parameters, planner.check()
+    for name, values in NEEDED.items():
+        if own[name] not in values:
+            raise ValueError(f"{name} is {own[name]!r}; on a cluster it must be {values[0]!r}")
+    for name, refused in NOT_THERE.items():
+        part = getattr(chosen, name)
         if part is not None and part.name in refused:
             raise ValueError(
                 f"{name} is {part.name!r}, which is not there on a cluster; linear models are, by all steps on single "
@@ -41,43 +40,40 @@ COPIES_OF_W, SHARE_OF_MEMORY = 4, 0.5
 FEWEST_COPIES_OF_W = 2  # as merged, and as trained: without these there is no pass
 
 
-def divides_classes(division: str, owner: Any, loaded: Loaded) -> bool:
+def divides_classes(division: str, planner: Planner, loaded: Loaded) -> bool:
     """Whether workers have blocks of classes: by choice, or where all of W on each leaves too little memory.
 
     It needs exact steps or sampled implicit ones, so "auto" does not choose it where another solver was.
+
+    Raises
+    ------
+    ValueError
+        For what blocks of classes have not, and what a visit to a part of the classes cannot be.
+    RuntimeError
+        If W cannot be on a worker as it was merged and as it is trained: before the worker is killed.
     """
-    name = getattr(owner.solver, "name", owner.solver)
-    separable = name in ("auto", "exact", "implicit")
+    solver = planner.parameters["solver"]
+    separable = getattr(solver, "name", solver) in ("auto", "exact", "implicit")
     if division == "rows and classes":
-        _check_on_blocks(owner, loaded, separable=separable)
-    if division != "auto" or loaded.by_batches or any(loaded.n_held) or loaded.origin.call is not None:
-        return division == "rows and classes"
-    crew = loaded.crew
-    whole = _bytes_of_w(loaded) * COPIES_OF_W
-    memory = least_memory(crew.client, crew.places)
-    return separable and len(crew.places) > 1 and whole > SHARE_OF_MEMORY * memory
-
-
-def _bytes_of_w(loaded: Loaded) -> float:
-    [n_classes] = loaded.crew.gather([loaded.crew.submit(0, len, loaded.classes[0])])
-    return float(4 * n_classes * loaded.told[0].n_features)
-
-
-def check_memory(loaded: Loaded) -> None:
-    """Raise RuntimeError where W cannot be on a worker as it was merged and as it is trained: before it is killed."""
-    memory, w = least_memory(loaded.crew.client, loaded.crew.places), _bytes_of_w(loaded)
+        _check_on_blocks(solver, loaded, separable=separable)
+        return True
+    workers, w = loaded.workers, 4.0 * loaded.n_classes * loaded.facts[0].n_features
+    memory, goes_on = least_memory(workers.client, workers.places), loaded.origin.call is not None
+    only_rows = division == "rows" or loaded.by_batches or any(loaded.n_held) or goes_on or not separable
+    if not only_rows and len(workers.places) > 1 and w * COPIES_OF_W > SHARE_OF_MEMORY * memory:
+        return True
     if FEWEST_COPIES_OF_W * w > memory:
         raise RuntimeError(
             f"W takes {w / 1e6:,.0f} MB, and a worker needs {FEWEST_COPIES_OF_W} times that by rows; "
-            f"{loaded.crew.short_memory()}"
+            f"{workers.short_memory()}"
         )
+    return False
 
 
-def _check_on_blocks(owner: Any, loaded: Loaded, *, separable: bool) -> None:
-    """Raise ValueError for what blocks of classes have not, and what a visit to a part of the classes cannot be."""
+def _check_on_blocks(solver: Any, loaded: Loaded, *, separable: bool) -> None:
     if not separable:
         raise ValueError(
-            f"solver is {owner.solver!r}; with division='rows and classes' it must be 'auto', 'implicit', which draws "
+            f"solver is {solver!r}; with division='rows and classes' it must be 'auto', 'implicit', which draws "
             "classes of a block, or 'exact', which sees them all"
         )
     if loaded.by_batches:
@@ -87,9 +83,7 @@ def _check_on_blocks(owner: Any, loaded: Loaded, *, separable: bool) -> None:
         )
     if any(loaded.n_held) or loaded.origin.call is not None:
         raise ValueError("division is 'rows and classes'; early_stopping and partial_fit need division='rows'")
-    if isinstance(owner.solver, str):
-        return
-    own = owner.solver.get_params()
+    own = {} if isinstance(solver, str) else solver.get_params()
     for what, those in (
         ("averaging", ("auto", "none")),
         ("formulation", ("auto", "raman")),

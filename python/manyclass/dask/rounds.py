@@ -1,27 +1,36 @@
-"""Rounds of a training on a cluster: made one by one, each again where workers are lost in it."""
+"""Rounds of a training on a cluster, each of which is made again where workers are lost in it."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from manyclass.choosing.trials import Planned
-from manyclass.dask.loading import Loaded
-from manyclass.dask.rows import Leg, Report
-from manyclass.dask.workers import Crew, LostWorkerError
+from manyclass.classifiers.base import state_of
+from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.dask.loading import Common, Loaded
+from manyclass.dask.shards import Report, Stretch
+from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.passes import warn_user
+from manyclass.training.state import Features, History, State, Told
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
+
+Done = TypeVar("Done")
+NO_WEIGHTS = Weights.zeros(0, 0, by_feature=False)
 
 MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill three
 
 
 @dataclass
 class Round:
-    """What a client tells of the training so far, to a callback and as counters.
+    """The training so far, as a callback is told of it, and counters of the work.
 
     Attributes
     ----------
@@ -32,7 +41,7 @@ class Round:
     seconds : float
         Since training began.
     workers : list of dict
-        Of each worker: "n_visits", "class_updates", "bytes_in" and "bytes_out", in all passes so far.
+        For each worker "n_visits", "class_updates", "bytes_in" and "bytes_out" in all passes so far.
     """
 
     n_iter: int = 0
@@ -55,25 +64,26 @@ class Training(ABC):
 
     Attributes
     ----------
-    crew, loaded, plan : Crew, Loaded, and PointsPlan or BatchesPlan
+    workers, loaded, plan : Workers, Loaded, and PointsPlan or BatchesPlan
     n_merges : int
         Rounds of a pass.
     """
 
-    crew: Crew
+    workers: Workers
     loaded: Loaded
     plan: Any
     n_merges: int = 1
     n_lost: int = 0
 
     def fit(self, callback: Callable[[Round], bool | None] | None, max_seconds: float) -> tuple[list[float], Round]:
-        """Make all passes, or as many as the callback and the clock let it; return the loss of each, and counters."""
+        """Make passes until the plan, the callback or the clock ends them; return the loss of each, and counters."""
         curve: list[float] = []
         told, begin = Round(), time.monotonic()
         for n_pass in range(self.plan.max_iter):
             reports: list[Report] = []
             for number in range(self.n_merges):
-                made = self._made(Leg(n_pass, number, self.n_merges))
+                stretch = Stretch(n_pass, number, self.n_merges)
+                made = self._until_done(partial(self._round, stretch))
                 told.count(made)
                 reports += made
             if any(report.diverged for report in reports):
@@ -81,87 +91,103 @@ class Training(ABC):
                 break
             curve.append(sum(report.loss for report in reports) / max(1, sum(report.n_visits for report in reports)))
             self._after_pass(reports)
-            ends = self._ends()
+            ends = self._until_done(self._validate)
             told.n_iter, told.loss, told.seconds = n_pass + 1, curve[-1], time.monotonic() - begin
             if ends or (callback is not None and callback(told)) or told.seconds >= max_seconds:
                 break
         return curve, told
 
-    def _ends(self) -> bool:
-        """Validate, again where workers are lost in it; whether training is to end."""
-        while True:
-            try:
-                return self._validate()
-            except LostWorkerError as fault:
-                self._lose(fault)
-
     def _validate(self) -> bool:
-        """Look at rows that are held out, if there are some; whether training is to end."""
+        """Evaluate rows that are held out, if there are any; return whether training is to end."""
         return False
 
-    def model(self, owner: Any, settled: Planned, curve: list[float]) -> list[Any]:
-        """Return futures of what predicts: see `_model`."""
-        while True:
-            try:
-                made = self._model(owner, settled, curve)
-                self.crew.wait(made)
-            except LostWorkerError as fault:
-                self._lose(fault)
-            else:
-                return made
+    def model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> tuple[list[Any], State]:
+        """Return futures of what predicts, the fitted estimator first, and its state without W."""
 
-    def _made(self, leg: Leg) -> list[Report]:
-        """Make a round; again, with other workers, where some are lost in it."""
+        def made() -> tuple[list[Any], State]:
+            futures = self._model(owner, settled, curve)
+            self.workers.wait(futures)
+            [state] = self.workers.gather([self.workers.submit_where_it_is(futures[0], without_weights, futures[0])])
+            return futures, state
+
+        return self._until_done(made)
+
+    def _until_done(self, make: Callable[[], Done]) -> Done:
+        """Call a function; where workers are lost in it, call it again with others."""
         while True:
             try:
-                return self._round(leg)
+                return make()
             except LostWorkerError as fault:
                 self._lose(fault)
 
     def _lose(self, fault: LostWorkerError) -> None:
-        """Go on without workers, unless too many were lost."""
+        """Go on without the lost workers, unless too many were lost."""
         self.n_lost += 1
         if self.n_lost > MOST_LOSSES:
             raise RuntimeError(
-                f"training lost workers {self.n_lost} times, the last time {fault}; {self.crew.short_memory()}"
+                f"training lost workers {self.n_lost} times, the last time {fault}; {self.workers.short_memory()}"
             ) from fault
         self._recover(fault.places)
 
     @property
     def alone(self) -> bool:
-        """Whether there is one worker."""
+        """Whether one worker trains."""
         return len(self.loaded.shards) == 1
 
-    def _copies(self, pieces: list[Any]) -> list[Any]:
-        """The pieces of W on the next worker each; none with one worker."""
-        return [] if self.alone else [self.crew.submit(at + 1, same, piece) for at, piece in enumerate(pieces)]
-
-    def _left(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any]:
-        """The pieces of W after a loss, from either of the two workers that had each."""
-        left = []
-        for at, piece in enumerate(pieces):
-            held = [one for one in (piece, *copies[at : at + 1]) if self.crew.holders(one, lost)]
-            if not held:
-                raise LostWorkerError(lost)  # training begins again
-            left.append(self.crew.submit(at, same, held[0]))
-        return left
-
     @abstractmethod
-    def _round(self, leg: Leg) -> list[Report]:
-        """Make a round, and only then stand where it ends."""
+    def _round(self, stretch: Stretch) -> list[Report]:
+        """Make a round; where workers are lost in it, training still stands where it began."""
 
     def _after_pass(self, reports: list[Report]) -> None:  # noqa: B027 - nothing, as a rule
-        """Do what comes between passes."""
+        """Do what is due after a pass."""
 
     @abstractmethod
-    def _model(self, owner: Any, settled: Planned, curve: list[float]) -> list[Any]:
-        """Futures of the model."""
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
+        """Return futures of the model."""
 
     @abstractmethod
     def _recover(self, lost: frozenset[str]) -> None:
-        """Put what lost workers had on others."""
+        """Give the shards of lost workers to others."""
 
 
-def same(part: Any) -> Any:
-    """What it is given: a copy on another worker."""
-    return part
+def draft_of(loaded: Loaded, settled: Planned, curve: list[float], **told: Any) -> State:
+    """Return what the client knows of the state after a training: all but what is as large as the classes."""
+    origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held)
+    history, before, how = History.of_fit(n), np.zeros(0), Told(**settled.told, **told)
+    if origin.call is not None:
+        history = origin.history.gone_on(n, None, 0.0)
+        if origin.state is not None:
+            before, how = origin.state.curve, origin.state.told
+    whole_curve = np.concatenate([before, curve])
+    return State(
+        classes=before[:0],
+        counts=before[:0],
+        features=Features(facts.n_features, None if facts.names is None else np.array(facts.names, dtype=object)),
+        weights=NO_WEIGHTS,
+        history=history,
+        curve=whole_curve,
+        several=loaded.several,
+        sparse_labels=loaded.sparse_labels,
+        told=replace(how, best_iter=told.get("best_iter") or len(whole_curve)),
+    )
+
+
+def completed(draft: State, common: Common, scaling: FeatureScaling | None, weights: Any, **more: Any) -> State:
+    """Return the state with what workers know."""
+    history, counts = draft.history, common.counts
+    n_labels = history.n_labels or float(counts.sum()) / history.n_points
+    history = replace(history, scaling=scaling, n_labels=n_labels)
+    return replace(draft, classes=common.classes, counts=counts, weights=weights, history=history, **more)
+
+
+def without_weights(model: LabelClassifier) -> State:
+    """Return the state of a fitted estimator without W."""
+    state = state_of(model)
+    weights = state.weights
+    none = replace(weights, matrix=weights.matrix[:0].copy(), bias=weights.bias[:0].copy())
+    return replace(state, weights=none, squares=None)
+
+
+def same(one: Any, *_after: Any) -> Any:
+    """Return what it is given, after other tasks: a copy, where it is on another worker."""
+    return one

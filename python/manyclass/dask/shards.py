@@ -1,14 +1,15 @@
-"""The rows of a worker, and what it knows of those of the others."""
+"""What a worker has: its rows, facts on the rows of all workers, parts of W, and reports of its passes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.training.plan import Labels
-from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,13 @@ class Shard:
     x : csr_array or ndarray of shape (n_rows, n_features), float32
         Scaled, where features are.
     labels : ndarray of shape (n_rows,), int32
-        Places among the classes of all shards; of several labels a row, those of all rows, one row after another.
+        Places among the classes of all shards; with several labels a row, the labels of one row after another's.
     weights : ndarray of shape (n_rows,), float64, or None
         Of the rows, with mean 1 over all shards.
     number, first : int
-        The shard's among all, and rows of those before it: draws are named by a row's number among all.
+        The shard's number, and the rows of the shards before it: draws are named by a row's number among all.
     indptr : ndarray of shape (n_rows + 1,), int64, or None
-        Where the labels of each row begin; None: each has one.
+        Where the labels of each row begin; None: each row has one.
     """
 
     x: Matrix
@@ -39,15 +40,28 @@ class Shard:
     def __len__(self) -> int:
         return int(self.x.shape[0])
 
+    def classes(self, n_classes: int) -> sp.csr_array:
+        """Return the labels as a matrix, (n_rows, n_classes), that has the weight of the row for each of them."""
+        lists, r = self.lists, np.ones(len(self)) if self.weights is None else self.weights
+        values = np.repeat(r, np.diff(lists.indptr))
+        return sp.csr_array((values, lists.ids, lists.indptr), shape=(len(self), n_classes))
+
+    @property
+    def squares(self) -> Matrix:
+        """The squares of the features, dense or sparse as these are."""
+        if isinstance(self.x, sp.csr_array):
+            return sp.csr_array((np.square(self.x.data), self.x.indices, self.x.indptr), shape=self.x.shape)
+        return np.square(self.x)
+
     @property
     def lists(self) -> Labels:
-        """The labels of each row, where they may be several."""
+        """The labels of each row, as lists."""
         return Labels.single(self.labels) if self.indptr is None else Labels(self.indptr, self.labels)
 
 
 @dataclass(frozen=True)
 class Whole:
-    """What each worker knows of all rows.
+    """What each worker knows of the rows of all workers.
 
     Attributes
     ----------
@@ -57,7 +71,7 @@ class Whole:
     sparse : bool
         Whether W is feature-major, as sparse X has it where training is point by point.
     goes_on : bool
-        Whether W comes from an earlier training, so that what points carry begins near its value there.
+        Whether W comes from an earlier training; the numbers that points carry then begin near their values there.
     """
 
     counts: Doubles
@@ -69,10 +83,83 @@ class Whole:
 
     @property
     def n_classes(self) -> int:
-        """K."""
+        """The number of classes, K."""
         return len(self.counts)
 
     def rows_of(self, part: int) -> slice:
-        """The rows of the stored matrix that are its part of this number; there is one part for each shard."""
+        """Return the rows of the stored matrix that are part number `part`; there is one part for each shard."""
         n = self.n_features if self.sparse else self.n_classes
         return slice(n * part // self.n_shards, n * (part + 1) // self.n_shards)
+
+
+def nothing() -> Floats:
+    """Return an empty array."""
+    return np.zeros(0, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows of the stored matrix of W, and in part 0 what goes with all of them.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n_rows_of_part, width), float32
+    intercept : ndarray of shape (n_classes,), float32
+        Empty in parts other than 0, and where the matrix has the intercepts as a column.
+    scale : ndarray of shape (n_classes,), float32
+        What rows of W are to be multiplied by; empty: nothing. Only where there is one shard, whose W stays as its loop
+        leaves it.
+    squares : ndarray of shape (n_rows_of_part,), float32
+        Adagrad's sums; empty where the solver is another.
+    """
+
+    matrix: Floats
+    intercept: Floats = field(default_factory=nothing)
+    scale: Floats = field(default_factory=nothing)
+    squares: Floats = field(default_factory=nothing)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes to move it."""
+        return self.matrix.nbytes + self.intercept.nbytes + self.scale.nbytes + self.squares.nbytes
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Visits between two merges: part `number` of the `of` parts of pass `n_pass`."""
+
+    n_pass: int
+    number: int = 0
+    of: int = 1
+
+    def visits(self, n: int, batch: int) -> tuple[int, int]:
+        """Return the first and the last of n visits, in whole batches."""
+        first, last = (min(n, -(-(n * at // self.of) // batch) * batch) for at in (self.number, self.number + 1))
+        return first, last
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a pass reports: sums over the visits of a shard.
+
+    Attributes
+    ----------
+    n_visits, class_updates : int
+        Points visited, and rows of W moved.
+    loss : float
+        Sum of the running losses.
+    diverged : bool
+        Whether a step was too large.
+    averaged : bool
+        Whether the iterate after this pass is in the average, if there is one.
+    bytes_in, bytes_out : int
+        Bytes of W that came from other workers, and of changes that go to them.
+    """
+
+    n_visits: int
+    class_updates: int
+    loss: float
+    diverged: bool
+    averaged: bool = False
+    bytes_in: int = 0
+    bytes_out: int = 0

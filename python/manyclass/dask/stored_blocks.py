@@ -24,7 +24,6 @@ from manyclass.weights.weights import Weights
 # is two tasks of the scheduler. With many workers it has the more to do for all, hence fewer pieces, FEWEST_OF_LARGE.
 PIECE_BYTES = 64 << 20
 MOST_PIECES, FEWEST_OF_LARGE, PIECES_OF_ALL = 16, 4, 64
-FOLDED = 1 << 20  # weights that are folded at a time: they take 8 MB in double precision
 
 
 @dataclass(frozen=True)
@@ -49,104 +48,104 @@ class Block:
         return len(self.scale)
 
     def __sizeof__(self) -> int:
-        """What it takes to move it, which the scheduler asks for."""
+        """Return how many bytes it takes to move it, which the scheduler asks for."""
         return self.weights.nbytes + self.weights.intercept.nbytes + self.scale.nbytes
 
     def scores(self, x: Matrix) -> Floats:
-        """Scores of rows, (n_rows, n_classes_of_block)."""
+        """Return the scores of rows, (n_rows, n_classes_of_block)."""
         return self.weights.scores(x, 1)
 
 
 def cuts_of(whole: Whole) -> list[int]:
-    """First classes of blocks, one for each shard, and the number of classes."""
+    """Return the first class of each block, of which there is one for each shard, and the number of classes."""
     return [whole.n_classes * at // whole.n_shards for at in range(whole.n_shards + 1)]
 
 
 def size_of(whole: Whole, number: int) -> int:
-    """Numbers that a block has: weights, intercepts and factors."""
+    """Return how many numbers a block has: weights, intercepts and factors."""
     first, last = cuts_of(whole)[number : number + 2]
     width = -(-(last - first) // LINE) * LINE if whole.sparse else last - first
     return whole.n_features * width + 2 * (last - first)
 
 
 def bytes_of(whole: Whole, number: int) -> int:
-    """What it takes to move a block."""
+    """Return how many bytes a block has."""
     return 4 * size_of(whole, number)
 
 
 def room_of(whole: Whole) -> int:
-    """Numbers that the largest block has."""
+    """Return how many numbers the largest block has."""
     return max(size_of(whole, number) for number in range(whole.n_shards))
 
 
 def pieces_of(n_bytes: float, n_shards: int) -> int:
-    """Pieces of a block of so many bytes."""
+    """Return how many pieces a block of so many bytes is moved in."""
     most = min(MOST_PIECES, max(FEWEST_OF_LARGE, PIECES_OF_ALL // n_shards))
     return int(min(most, max(1, -(-n_bytes // PIECE_BYTES))))
 
 
 def n_pieces(whole: Whole) -> int:
-    """Pieces of each block: all are cut in the same places, so that a piece takes the place of another."""
+    """Return how many pieces each block is moved in; all are cut in the same places, so that pieces change places."""
     return pieces_of(4 * room_of(whole), whole.n_shards)
 
 
 def bounds_of(whole: Whole, number: int, piece: int) -> slice:
-    """Where a piece of a block lies in the buffer."""
+    """Return where a piece of a block lies in the buffer."""
     room, size, n = room_of(whole), size_of(whole, number), n_pieces(whole)
     return slice(min(size, room * piece // n), min(size, room * (piece + 1) // n))
 
 
-# A seat is the buffer.
+# Buffers
 
 
-def empty_seat(whole: Whole) -> Floats:
-    """A buffer for any block."""
-    seat: Floats = aligned_zeros(1, room_of(whole))[0]
-    return seat
+def empty_buffer(whole: Whole) -> Floats:
+    """Return a buffer that any block fits into."""
+    buffer: Floats = aligned_zeros(1, room_of(whole))[0]
+    return buffer
 
 
-def seat_at_zero(whole: Whole, number: int) -> Floats:
-    """A seat with a block of W = 0 in it."""
-    seat = empty_seat(whole)
-    block_in(whole, seat, number).scale[:] = 1
-    return seat
+def buffer_at_zero(whole: Whole, number: int) -> Floats:
+    """Return a buffer that holds a block of W = 0."""
+    buffer = empty_buffer(whole)
+    block_in(whole, buffer, number).scale[:] = 1
+    return buffer
 
 
-def block_in(whole: Whole, seat: Floats, number: int) -> Block:
-    """The block that lies in a seat: views, so that steps on it move what lies there."""
+def block_in(whole: Whole, buffer: Floats, number: int) -> Block:
+    """Return views of the block that lies in a buffer, so that steps on it move what lies there."""
     first, last = cuts_of(whole)[number : number + 2]
     n, size = last - first, size_of(whole, number)
-    matrix = seat[: size - 2 * n].reshape((whole.n_features, -1) if whole.sparse else (n, whole.n_features))
-    weights = Weights.linear(matrix, seat[size - 2 * n : size - n], by_feature=whole.sparse)
-    return Block(first, weights, seat[size - n : size])
+    matrix = buffer[: size - 2 * n].reshape((whole.n_features, -1) if whole.sparse else (n, whole.n_features))
+    weights = Weights.linear(matrix, buffer[size - 2 * n : size - n], by_feature=whole.sparse)
+    return Block(first, weights, buffer[size - n : size])
 
 
-def give_piece(whole: Whole, seat: Floats, number: int, piece: int, *_after: Any) -> Floats:
-    """A copy of a piece of the block that lies in a seat, after other tasks have done what they do."""
-    made: Floats = seat[bounds_of(whole, number, piece)].copy()
+def give_piece(whole: Whole, buffer: Floats, number: int, piece: int, *_after: Any) -> Floats:
+    """Copy a piece of the block that lies in a buffer, after other tasks."""
+    made: Floats = buffer[bounds_of(whole, number, piece)].copy()
     return made
 
 
-def take_piece(whole: Whole, seat: Floats, number: int, piece: int, values: Floats, *_after: Any) -> int:
-    """Put a piece of a block into a seat; return the bytes that came."""
-    seat[bounds_of(whole, number, piece)] = values
+def take_piece(whole: Whole, buffer: Floats, number: int, piece: int, values: Floats, *_after: Any) -> int:
+    """Put a piece of a block into a buffer; return the bytes that came."""
+    buffer[bounds_of(whole, number, piece)] = values
     return values.nbytes
 
 
 def finished_block(
-    whole: Whole, seat: Floats, number: int, position: Ids | None, scaling: FeatureScaling | None
+    whole: Whole, buffer: Floats, number: int, position: Ids | None, scaling: FeatureScaling | None
 ) -> Block:
-    """The block in a seat as a model has it, made in place: it is the last thing that is done with the seat.
+    """Turn the block in a buffer into that of a model, in place: this is the last use of the buffer.
 
     Parameters
     ----------
-    whole, seat, number : as in `block_in`
+    whole, buffer, number : as in `block_in`
     position : ndarray of shape (n_classes_of_block,), int32, or None
         Where training has the class k of the block; None: in place k.
     scaling : FeatureScaling or None
         What the features of training were scaled by; the block's are those that are given.
     """
-    block = block_in(whole, seat, number)
+    block = block_in(whole, buffer, number)
     weights = block.weights
     if not np.all(block.scale == 1):
         weights.multiply_classes(block.scale)
@@ -154,28 +153,15 @@ def finished_block(
     if position is not None:
         weights.reorder(position, 1)
     if scaling is not None:
-        _fold(weights, scaling)
+        scaling.fold(weights)
     return block
-
-
-def _fold(weights: Weights, scaling: FeatureScaling) -> None:
-    """Make weights those of features as they are given, in place, some features at a time."""
-    shift = np.zeros(weights.n_classes)
-    n_features = weights.coef.shape[1]
-    step = max(1, FOLDED // max(1, weights.n_classes))
-    for first in range(0, n_features, step):
-        some = slice(first, first + step)
-        w = weights.coef[:, some]
-        w[:] = (w / scaling.scale[some]).astype(np.float32)
-        shift += w.astype(np.float64) @ np.asarray(scaling.shift)[some]
-    weights.intercept[:] = (weights.intercept - shift).astype(np.float32)
 
 
 # Copies on disks
 
 
 class Kept:
-    """A block on the disk of a worker, in a file that goes away with it.
+    """A block on the disk of a worker, in a file that is removed with this object.
 
     Parameters
     ----------
@@ -188,12 +174,13 @@ class Kept:
             self.path = Path(file.name)
         weakref.finalize(self, self.path.unlink, missing_ok=True)
 
-    def write(self, at: int, values: Floats) -> None:
-        """Write numbers from place `at` on."""
+    def write(self, whole: Whole, number: int, piece: int, values: Floats, *_after: Any) -> None:
+        """Write a piece of the block, after other tasks."""
         with self.path.open("r+b") as file:
-            file.seek(4 * at)
+            file.seek(4 * bounds_of(whole, number, piece).start)
             values.tofile(file)
 
-    def read(self, bounds: slice) -> Floats:
-        """Read the numbers of some places."""
+    def read(self, whole: Whole, number: int, piece: int, *_after: Any) -> Floats:
+        """Read a piece of the block, after other tasks."""
+        bounds = bounds_of(whole, number, piece)
         return np.fromfile(self.path, dtype=np.float32, count=bounds.stop - bounds.start, offset=4 * bounds.start)

@@ -1,7 +1,7 @@
 """The workers that train: where each shard is, waits that end, and who takes over from a worker that is lost.
 
 Tasks are pinned to the worker of their shard, so that the scheduler neither moves nor repeats them by itself: what is
-lost with a worker is made again by `Crew.wait`'s caller, from the last merge. Every wait looks at the workers each
+lost with a worker is made again by `Workers.wait`'s caller, from the last merge. Every wait looks at the workers each
 second, so that none outlasts a lost worker by more than PATIENCE.
 """
 
@@ -22,14 +22,14 @@ GLANCE = 1.0  # seconds between looks at the workers
 
 
 class LostWorkerError(Exception):
-    """Workers that shards are on are gone, or give no sign of life."""
+    """Some workers that have shards are gone, or give no sign of life."""
 
     def __init__(self, places: Iterable[str]) -> None:
         super().__init__(", ".join(sorted(places)))
         self.places = frozenset(places)
 
 
-class Crew:
+class Workers:
     """Workers of a cluster, one for each shard.
 
     Attributes
@@ -49,7 +49,7 @@ class Crew:
         self._others: set[str] = set()  # workers without a shard on which a call waits
 
     def short_memory(self) -> str:
-        """What to do where workers are lost again and again, in words."""
+        """Say what to do where workers are lost again and again."""
         least = self.memory
         told = f" (the least memory limit of a worker is {least / 1e6:,.0f} MB)" if np.isfinite(least) else ""
         return (
@@ -58,14 +58,12 @@ class Crew:
         )
 
     def submit_where_it_is(self, held: Any, function: Callable[..., Any], *given: Any) -> Any:
-        """Let a worker that has what a future stands for call a function; any worker where it is no future."""
+        """Let a worker that holds the result of a future call a function; any worker may where `held` is no future."""
         if not isinstance(held, distributed.Future):
             return self.submit(0, function, *given)
         there = self.holders(held, frozenset()) & self.live()
         if not there:
-            raise RuntimeError(
-                "the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)"
-            )
+            raise _model_is_gone()
         place = min(there, key=lambda one: (one not in self.places, one))
         self._others.add(place)
         return self._submit_to(place, function, *given)
@@ -73,6 +71,10 @@ class Crew:
     def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
         """Let the worker of a shard call a function; return the future."""
         return self._submit_to(self.places[at % len(self.places)], function, *given)
+
+    def each(self, function: Callable[..., Any], own: Sequence[Any], *given: Any) -> list[Any]:
+        """Let the worker of each shard call a function with what is its own; return the futures."""
+        return [self.submit(at, function, one, *given) for at, one in enumerate(own)]
 
     def _submit_to(self, place: str, function: Callable[..., Any], *given: Any) -> Any:
         if self.client.status not in ("running", "connecting"):
@@ -88,17 +90,17 @@ class Crew:
         return made
 
     def abandon(self) -> None:
-        """Let the scheduler forget all tasks: those that wait for a lost worker would do so for ever."""
+        """Let the scheduler forget all tasks, since those that wait for a lost worker would wait for ever."""
         for future in list(self._made):  # Client.cancel fails in the scheduler for tasks that depend on each other
             future.release()
         self._made.clear()
 
     def everywhere(self, function: Callable[..., Any], *given: Any) -> list[Any]:
-        """Let two workers, if there are two, make the same, so that the loss of one is none; return the futures."""
+        """Let two workers, if there are two, make the same object, so that one may be lost; return the futures."""
         return [self.submit(at, function, *given) for at in range(min(2, len(self.places)))]
 
     def wait(self, futures: Sequence[Any]) -> None:
-        """Wait until all are done.
+        """Wait until all tasks are done.
 
         Raises
         ------
@@ -119,10 +121,10 @@ class Crew:
             self._check(futures)
             if all(future.status == "finished" for future in futures):
                 return
-            time.sleep(GLANCE / 10)  # of tasks that the scheduler makes again: the next look tells
+            time.sleep(GLANCE / 10)  # some tasks are made again: the next look tells how they end
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """What small futures hold."""
+        """Bring the results of futures, which are to be small, to the client."""
         self.wait(futures)
         try:
             return list(self.client.gather(list(futures)))
@@ -131,7 +133,7 @@ class Crew:
             raise _gone(self.client) from fault
 
     def _check(self, futures: Sequence[Any]) -> None:
-        """Raise what there is to raise; a lost worker before the errors that follow from it."""
+        """Raise the error that there is; a lost worker counts before the errors that follow from it."""
         if self.client.status not in ("running", "connecting"):
             raise _gone(self.client)
         lost = (set(self.places) | self._others) - self.live()
@@ -144,11 +146,11 @@ class Crew:
                 raise _gone(self.client)
 
     def live(self) -> set[str]:
-        """Workers that give signs of life, and take work."""
+        """Return the workers that give signs of life and take tasks."""
         if self.client.status != "running":
             raise _gone(self.client)
         now, found = time.monotonic(), set()
-        with suppress(OSError):  # a scheduler that is busy: as it was
+        with suppress(OSError):  # the scheduler is busy: what it told before counts
             self._told = workers_of(self.client)
         for place, told in self._told.items():
             sign = float(told["last_seen"])
@@ -163,7 +165,7 @@ class Crew:
         return found
 
     def some_live(self, lost: frozenset[str] = frozenset()) -> set[str]:
-        """Return live workers other than these; raises RuntimeError if none comes within PATIENCE."""
+        """Return live workers other than the lost ones; raise RuntimeError if none comes within PATIENCE."""
         until = time.monotonic() + PATIENCE
         while not (live := self.live() - lost):
             if time.monotonic() > until:
@@ -181,7 +183,7 @@ class Crew:
             If no worker comes within PATIENCE.
         """
         live = self.some_live(lost)
-        for place in lost & set(workers_of(self.client)):  # silent: the scheduler would wait for its data
+        for place in lost & set(workers_of(self.client)):  # it is silent, and the scheduler would wait for its data
             self.client.run_on_scheduler(_remove, place=place)
         moved = [at for at, place in enumerate(self.places) if place in lost]
         for at in moved:
@@ -190,15 +192,15 @@ class Crew:
         return moved
 
     def holders(self, future: Any, lost: frozenset[str]) -> set[str]:
-        """Workers that have what a future stands for, but for lost ones."""
+        """Return the workers that hold the result of a future, without those that are lost."""
         found = self.client.who_has([future])
         return set(next(iter(found.values()), ())) - lost
 
 
 def workers_of(client: Any) -> dict[str, Any]:
-    """What the scheduler tells of all workers; raises OSError if it does not answer.
+    """Ask the scheduler for all workers; raise OSError if it does not answer.
 
-    `Client.scheduler_info` tells of five, and of none for a moment every two seconds, when the client renews the rest.
+    `Client.scheduler_info` names five workers at most, and none for a moment every two seconds, when it is renewed.
     """
     if client.scheduler is None:
         raise _gone(client)
@@ -207,12 +209,22 @@ def workers_of(client: Any) -> dict[str, Any]:
 
 
 async def _remove(place: str, dask_scheduler: Any = None) -> None:
-    """Let the scheduler take a worker for gone."""
+    """Let the scheduler count a worker as gone."""
     await dask_scheduler.remove_worker(place, stimulus_id="manyclass-silent-worker", close=False)
 
 
+def a_holder(client: Any, futures: Sequence[Any]) -> Any:
+    """Return one of several futures of one object, which a live worker holds; raise RuntimeError where none does."""
+    workers = Workers(client, [])
+    gone = frozenset(workers_of(client)) - workers.live()
+    for future in futures:
+        if workers.holders(future, gone):
+            return future
+    raise _model_is_gone()
+
+
 def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
-    """The least memory limit of workers, in bytes; infinite where they have none."""
+    """Return the least memory limit of workers, in bytes; it is infinite where they have none."""
     told = workers_of(client)
     some = told if places is None else [place for place in places if place in told]
     return min((float(told[place].get("memory_limit") or float("inf")) for place in some), default=float("inf"))
@@ -222,8 +234,12 @@ def _gone(client: Any) -> RuntimeError:
     return RuntimeError(f"training ended: the client is {client.status}, or has lost its tasks or the scheduler")
 
 
+def _model_is_gone() -> RuntimeError:
+    return RuntimeError("the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)")
+
+
 def _error_of(fault: BaseException, advice: str) -> Exception:
-    """What a user sees of an error on a worker."""
+    """Return the error that a user sees for one on a worker."""
     if isinstance(fault, ValueError | TypeError):
         return fault
     if isinstance(fault, distributed.KilledWorker):

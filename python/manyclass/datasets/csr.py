@@ -26,6 +26,11 @@ def require_csr(name: str, X: object) -> None:
         raise TypeError(f"{name} is a {type(X).__name__}; it must be a SciPy CSR matrix or array")
 
 
+def rows_of(X: Any, rows: Any) -> Any:
+    """Return some rows of a matrix, an array, a table or a list, by a slice or their numbers."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
 def is_sparse(X: Any) -> bool:
-    """Whether X is one of SciPy's sparse matrices or arrays; that which kind is left open suits type checkers."""
+    """Tell whether X is one of SciPy's sparse matrices or arrays; unlike `issparse`, it narrows no type."""
     return bool(sparse.issparse(X))

@@ -97,7 +97,7 @@ def make_planted(
     n_test : int, optional
         Test rows, at least 1; a tenth of n_samples, rounded up, if None.
     nnz : int, default=2
-        Features of a row, at least 1.
+        The number of non-zero features of a row, at least 1.
     n_patterns : int, default=1_000
         Size of the pool; all subsets of the features are in it if there are no more than that. Time is
         O(n_patterns n_classes).

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
 from manyclass.compressed import without_suffix
 from manyclass.datasets.binary_csr import CsrFiles
-from manyclass.datasets.csr import is_sparse
+from manyclass.datasets.csr import is_sparse, rows_of
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
 from manyclass.datasets.xmc import Layout, XmcFiles
@@ -73,25 +73,28 @@ class Stream:
         A file; several; a folder, whose files are taken in the order of their names; a pattern such as
         ``day-*.txt.gz``; or X itself, {array, sparse matrix, DataFrame} of shape (n_samples, n_features).
     y : str or array-like, optional
-        Of tables, the column of labels; default "label". Of arrays, labels or an indicator matrix. Not of other files.
+        With tables, the name of the column of labels, by default "label"; with arrays, the labels or an indicator
+        matrix. Other files have their labels in them.
     format : {"auto", "xmc", "csr", "csv", "tsv", "parquet"}, default="auto"
-        What the files are: text as `load_xmc` reads it; what `save_csr`, or `load_xmc` with a cache, has written; or
-        tables of numeric features whose first line names the columns. Text may be compressed. "auto": by the suffix,
-        .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
+        "xmc" is text as `load_xmc` reads it; "csr" is what `save_csr`, or `load_xmc` with a cache, has written; the
+        others are tables of numeric features whose first line names the columns. Text may be compressed. "auto" goes by
+        the suffix: .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
     labels : {"all", "first"}, default="all"
-        Of a row that may have several: all, y being an indicator matrix as `load_xmc` gives it; or the first, y being
-        an array of numbers, without the rows that have none.
+        Which labels of a row count, where it may have several. With "all" y is an indicator matrix as `load_xmc` gives
+        it; with "first" it is an array of numbers, and rows without a label are left out.
     rows : int, optional
-        Of a part; the last one may have fewer. None: 65,536, or with max_memory as many as there is room for.
+        The rows of a part; the last part may have fewer. None: 65,536, or with max_memory as many as there is room for.
     window : int, default=1
-        Parts that are read at once, and
+        The number of parts that are read, and shuffled, together.
     shuffle : bool, default=True
-        whether rows are shuffled in a window. Files that are sorted by label need windows of many labels.
+        Whether rows are shuffled within a window. Files that are sorted by label need windows of many labels.
     random_state : int, RandomState instance or None, default=None
-        Of the shuffling, which is another in each pass.
+        Seed of the shuffling, whose order is another one in each pass.
     n_features, n_labels : int, optional
-        Of "xmc" and "csr", the columns of X and of Y; by default what the first file says. First labels may be unknown.
+        The numbers of columns of X and of Y for "xmc" and "csr"; by default those of the first file. With
+        labels="first" the number of labels may stay unknown.
     header, zero_based : as in `load_xmc`, default="auto" and True
+        For "xmc" only.
     n_jobs : int or None, default=None
         Threads that read "xmc".
 
@@ -99,19 +102,19 @@ class Stream:
     ----------
     n_features : int
     n_labels : int or None
-        Columns of Y, labels that there can be; None of labels that become known as they come.
+        The number of columns of Y; None where labels become known as they come.
     n_rows : int or None
-        Rows of a pass, those without a label included; None where it is not known before they are read.
+        The number of rows of a pass, with those that have no label; None where it is not known before they are read.
     format : str
-        "arrays" of those.
+        The form of the files, or "arrays".
     rows, window, rows_given : int, int, bool
-        Sizes, and whether `rows` was set.
+        The sizes, and whether `rows` was set.
 
     Raises
     ------
     ValueError
         At once, if no file is there, an option is out of range or without effect, or nothing tells the numbers of
-        columns; and at the part where it stands if a file is malformed, with the file and the place in it.
+        columns; while reading, if a file is malformed, with the file and the place in it.
     OSError
         If a file cannot be read.
     ImportError
@@ -217,7 +220,7 @@ class Stream:
         Parameters
         ----------
         function : callable
-            Of X and y of some rows; returns both, X with as many columns. It runs in the thread that reads.
+            It takes X and y of some rows and returns both, X with as many columns. It runs in the thread that reads.
 
         Returns
         -------
@@ -385,7 +388,7 @@ def _n_rows(part: Part) -> int:
 
 def _taken(part: Part, rows: slice | NDArray[Any]) -> Part:
     """Some rows of a matrix, a table or an array, with their labels."""
-    return tuple(column.iloc[rows] if hasattr(column, "iloc") else column[rows] for column in part)
+    return tuple(rows_of(column, rows) for column in part)
 
 
 def _joined(parts: list[Part]) -> Part:

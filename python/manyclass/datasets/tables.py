@@ -22,6 +22,7 @@ LABEL_COLUMN = "label"  # where no other is named
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 LOOKED_AT = 1000  # labels at once, to tell whether all are integers
 LARGEST = float(np.finfo(np.float32).max)
+_BLANK = ("\n", "\r\n", "\r")
 _CLOSES = re.compile(r'[^"]*(?:""[^"]*)*"(?!")')  # the rest of a cell in quotes, in which two of them are one
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")  # integers that are written in one way, and fit into 64 bits
 
@@ -79,13 +80,14 @@ class Cells:
         try:
             for line in lines_of(text, self._name):
                 here = self._n_before + len(self._taken) + 1
-                if not self._quoted and not line.strip("\r\n"):
+                if line in _BLANK and not self._quoted:
                     blank = blank or (here if self.columns else 0)
                     self._n_before += 1
                     continue
                 if blank:
                     raise ValueError(f"{self._name}:{blank}: the line is blank; it must have a cell for each column")
-                self._follow_quotes(line)
+                if self._quoted or '"' in line:
+                    self._follow_quotes(line)
                 self._taken.append(line)
                 yield line
         except UnicodeDecodeError as error:

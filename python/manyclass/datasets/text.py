@@ -33,17 +33,18 @@ class TextVectorizer(TransformerMixin, BaseEstimator):
         Terms are words of two or more letters or digits; or runs of characters within words, a blank at either end
         counting as one, which also see what misspelt or inflected words share.
     min_n, max_n : int, default=1
-        Lengths of the terms, in words or characters: 1 to 2 are words and pairs of neighbours.
+        The least and the greatest length of a term, in words or characters: 1 and 2 give words and pairs of
+        neighbouring words.
     min_df : int, default=1
         Terms that are in fewer texts are left out.
     max_features : int or None, default=None
-        Keep only so many terms, the most frequent ones.
+        Keep only this number of terms, the most frequent ones.
     lowercase : bool, default=True
-        Make letters small first.
+        Turn letters into lower case first.
     sublinear_tf : bool, default=True
-        Count 1 + log n for n occurrences in a text; else n.
+        Count 1 + log n where a term occurs n times in a text; else n.
     idf : bool, default=True
-        Weigh terms by how rare they are, as above; else all alike.
+        Weigh terms by how rare they are, as above; else all terms weigh alike.
     n_hash : int or None, default=None
         Keep no vocabulary, but give each term one of n_hash columns by its hash: memory does not grow with the
         vocabulary, and terms may share a column. Not with min_df or max_features.

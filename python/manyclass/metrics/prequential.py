@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice
+from manyclass.datasets.csr import rows_of
 from manyclass.protocols import Classifier, Evaluating, Learning, has_probabilities
 
 COLUMNS = ("log_loss", "accuracy", "n_rows", "n_unseen", "n_classes", "seconds")
@@ -98,7 +99,8 @@ def _scores(model: Classifier, X: Any, y: Any, unseen: str) -> dict[str, float]:
     found["n_unseen"] = n_unseen
     if n_unseen < n_rows:
         some = np.flatnonzero(seen)
-        found |= _evaluated(model, X, y) if not n_unseen else _evaluated(model, _rows(X, some), y[some])
+        matrix = X.tocsr() if hasattr(X, "tocsr") else X if hasattr(X, "iloc") else np.asarray(X)
+        found |= _evaluated(model, rows_of(matrix, some) if n_unseen else X, y[some])
     if unseen == "log_k" and n_unseen and len(known):
         # A model without probabilities has no loss to add to.
         charged = {"accuracy": 0.0} | ({"log_loss": np.log(len(known))} if has_probabilities(model) else {})
@@ -114,13 +116,6 @@ def _known(model: Classifier) -> NDArray[Any]:
         return np.asarray(model.classes_)
     except AttributeError:  # it is not fitted yet
         return np.zeros(0)
-
-
-def _rows(X: Any, rows: NDArray[np.intp]) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    matrix = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
-    return matrix[rows]
 
 
 def _evaluated(model: Classifier, X: Any, y: Any) -> dict[str, float]:

@@ -27,14 +27,12 @@ from manyclass.bounds import one_vs_each
 from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
-from manyclass.papers import published
+from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, Scale
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
-from manyclass.papers.summary import by_key, evenly_spaced, mean, of_first_seed, of_seeds, ratio
-from manyclass.plot.style import Panel, Series
 from manyclass.special import sampled_utility_log_probabilities
 from manyclass.training.passes import TrainingState
 
@@ -48,10 +46,12 @@ SCALE: dict[str, Scale] = {"eurlex57k": "max"}
 PASSES, SYNTHETIC_PASSES = 20, 60
 CLIP = -26.0
 BOTH = ("paper's steps", "ours")  # columns beside the paper's value
-CURVE_POINTS = 1000  # Figure 2's curves are over so many training points, the same for all methods
+CURVE_POINTS = 1000  # Figure 2's curves are over this many training points, the same for all methods
 NEGATIVES = 64
 SYNTHETIC_NEGATIVES, SYNTHETIC_CHECKPOINTS = 100, 12  # one-vs-each of all classes takes K^2 terms
 CHECKPOINTS = 50  # of Figure 2's curves at most: the paper's iterations are many passes of small sets
+
+Estimator = SoftmaxClassifier | AugmentReduceClassifier
 
 NOTES = (
     "What is left between the paper's steps here and those of the paper: points are visited in a new order in each "
@@ -141,8 +141,8 @@ def load(name: str, options: Options) -> Problem | None:
     return load_data(name, scale=SCALE.get(name), max_rows=options.max_rows, n_jobs=options.n_jobs)
 
 
-def _estimator(run: Run, n_samples: int) -> Any:
-    """The estimator; what the paper says by iterations becomes what they are in passes over so many points."""
+def _estimator(run: Run, n_samples: int) -> Estimator:
+    """Return the estimator; the paper's iterations become the passes that they are over `n_samples` points."""
     kind = AugmentReduceClassifier if "noise" in run.model else SoftmaxClassifier
     model = kind(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
     if "iterations" in run.settings:
@@ -152,7 +152,7 @@ def _estimator(run: Run, n_samples: int) -> Any:
     return model
 
 
-def _start(run: Run, n_classes: int, n_features: int) -> dict[str, NDArray[np.float64]]:
+def _start(run: Run, n_classes: int, n_features: int) -> dict[str, Any]:
     """The paper's first weights, the same for all methods, for its steps; ours start at 0."""
     if "iterations" not in run.settings:
         return {}
@@ -185,7 +185,7 @@ def _synthetic(run: Run) -> Results:
     curve: dict[str, list[float]] = {"seconds": [], "bound": [], "mean_absolute_error": []}
 
     model = _estimator(run, n)
-    at = evenly_spaced(model.max_iter, SYNTHETIC_CHECKPOINTS)
+    at = summary.evenly_spaced(int(model.max_iter), SYNTHETIC_CHECKPOINTS)
     of_softmax = "noise" in run.model
 
     def note(state: TrainingState) -> None:
@@ -215,7 +215,7 @@ def _classification(run: Run, data: Problem) -> Results:
     X_some, some_labels = data.X_train[some], labels[some].astype(np.int32)
     curve: dict[str, list[float]] = {"seconds": [], "elbo": []}
     model = _estimator(run, len(labels))
-    at = evenly_spaced(model.max_iter, CHECKPOINTS)
+    at = summary.evenly_spaced(int(model.max_iter), CHECKPOINTS)
 
     def note(state: TrainingState) -> None:
         if state.n_iter not in at:
@@ -246,7 +246,7 @@ def _bound(run: Run, state: TrainingState, X: Any, labels: NDArray[np.int32]) ->
     return -state.evaluate(X, labels)["log_loss"]
 
 
-def _by_the_papers_sampler(run: Run, model: Any, data: Problem, labels: NDArray[np.intp]) -> float | None:
+def _by_the_papers_sampler(run: Run, model: Estimator, data: Problem, labels: NDArray[np.intp]) -> float | None:
     """Test log-likelihood of probit and logistic noise; the softmax's needs no sampler."""
     noise = run.model.get("noise", "gumbel")
     if noise == "gumbel":
@@ -260,23 +260,23 @@ def _by_the_papers_sampler(run: Run, model: Any, data: Problem, labels: NDArray[
 
 def report(records: Records, options: Options) -> Report:
     """Tables 1-3, Figure 2 and section 4.1."""
-    of = by_key(records, "part")
+    of = summary.by_key(records, "part")
     tables: list[Table] = []
     plots: list[Plot] = []
     if "synthetic" in of:
         tables.append(_table_of_synthetic(of["synthetic"]))
-        plots.append(_plot_of_synthetic(of_first_seed(of["synthetic"])))
+        plots.append(_plot_of_synthetic(of["synthetic"]))
     if "table 3" in of:
         real = of["table 3"]
         tables += [_table_1(real), _table_2(real), _table_3(real)]
-        plots.append(_figure_2(of_first_seed(real)))
+        plots.append(_figure_2(real))
     return Report(tuple(tables), tuple(plots), NOTES)
 
 
 def _sides(records: Records) -> dict[tuple[str, str], tuple[Records, Records]]:
     """Records by data set and the paper's name of the method: those with the paper's steps, and ours."""
     sides: dict[tuple[str, str], tuple[Records, Records]] = {}
-    for (name, method), some in of_seeds(records).items():
+    for (name, method), some in summary.of_seeds(records).items():
         both = sides.setdefault((name, PAPERS_STEPS.get(method, method)), ([], []))
         both[method not in PAPERS_STEPS].extend(some)
     return sides
@@ -284,7 +284,7 @@ def _sides(records: Records) -> dict[tuple[str, str], tuple[Records, Records]]:
 
 def _means(sides: tuple[Records, Records], *keys: str) -> list[float | None]:
     """Of each side the mean over seeds of the first of the results that is there, the last value of a curve."""
-    return [mean([_value(r["results"], keys) for r in side]) for side in sides]
+    return [summary.mean([_value(r["results"], keys) for r in side]) for side in sides]
 
 
 def _value(results: Results, keys: tuple[str, ...]) -> float | None:
@@ -300,36 +300,29 @@ def _table_of_synthetic(records: Records) -> Table:
     rows: list[list[Any]] = []
     for (_, method), sides in _sides(records).items():
         bound, error = published.RUIZ_SYNTHETIC[method]
-        results = [r["results"] for side in sides for r in side]
-        counted = [results[0]["n_classes"], published.RUIZ_SYNTHETIC_CLASSES, mean([r["closed_form"] for r in results])]
+        both = [*sides[0], *sides[1]]
+        counted = [both[0]["results"]["n_classes"], published.RUIZ_SYNTHETIC_CLASSES]
+        counted += summary.means(both, "closed_form")
         bounds, errors = [bound, *_means(sides, "bound")], [error, *_means(sides, "mean_absolute_error")]
         rows.append([method, *counted, *bounds, *errors, *_means(sides, "seconds")])
     bounds_of = ("bound, closed form", "bound, paper", *BOTH)
-    columns = (
-        "method",
-        "classes",
-        "paper",
-        *bounds_of,
-        "mean |p - p_ML|, paper",
-        *BOTH,
-        *(f"seconds, {b}" for b in BOTH),
-    )
+    seconds_of = (f"seconds, {b}" for b in BOTH)
+    columns = ("method", "classes", "paper", *bounds_of, "mean |p - p_ML|, paper", *BOTH, *seconds_of)
     return Table("synthetic", "Section 4.1: biases only, 10^4 classes", columns, rows, what_ran(records))
 
 
 def _plot_of_synthetic(records: Records) -> Plot:
-    series = [Series(r["method"], r["results"]["seconds"], r["results"]["mean_absolute_error"], "-o") for r in records]
     caption = "Section 4.1: mean absolute error of the probabilities by training time"
-    return Plot("synthetic", caption, "seconds", "mean |p - p_ML|", [Panel("synthetic", series)], log_y=True)
+    drawn = summary.panels(records, "seconds", "mean_absolute_error", "-o")
+    return Plot("synthetic", caption, "seconds", "mean |p - p_ML|", drawn, log_y=True)
 
 
 def _table_1(records: Records) -> Table:
     rows: list[list[Any]] = []
-    for name, some in by_key(records, "data").items():
+    for name, some in summary.by_key(records, "data").items():
         ours, theirs = some[0]["results"]["shape"], published.RUIZ_SHAPES.get(name, (None,) * 4)
         batch = published.RUIZ_MINIBATCHES.get(name)
-        rows.append([name, *(n for pair in zip(ours, theirs, strict=True) for n in pair)])
-        rows[-1].append(f"{batch[0]}, {batch[1]}, {batch[2]}" if batch else None)
+        rows.append([name, *summary.beside(ours, theirs), f"{batch[0]}, {batch[1]}, {batch[2]}" if batch else None])
     columns = ("data", "covariates", "paper", "classes", "paper", "train", "paper", "test", "paper")
     caption = "Table 1: data (and the paper's minibatches of points and classes, and iterations)"
     return Table("table-1", caption, (*columns, "paper's settings"), rows)
@@ -342,8 +335,8 @@ def _table_2(records: Records) -> Table:
     for name, method in groups:
         theirs = published.RUIZ_SECONDS.get(name, {})
         base = seconds.get((name, "OVE"), [None, None])
-        relative = [ratio(own, of_ove) for own, of_ove in zip(seconds[name, method], base, strict=True)]
-        paper = theirs.get(method), ratio(theirs.get(method), theirs.get("OVE"))
+        relative = [summary.ratio(own, of_ove) for own, of_ove in zip(seconds[name, method], base, strict=True)]
+        paper = theirs.get(method), summary.ratio(theirs.get(method), theirs.get("OVE"))
         rows.append([name, method, paper[0], *seconds[name, method], paper[1], *relative])
     columns = ("data", "method", "seconds a pass, paper", *BOTH, "over OVE's, paper", *BOTH)
     return Table("table-2", "Table 2: training time of a pass", columns, rows, what_ran(records))
@@ -363,11 +356,8 @@ def _table_3(records: Records) -> Table:
 
 
 def _figure_2(records: Records) -> Plot:
-    panels = [
-        Panel(name, [Series(r["method"], r["results"]["seconds"], r["results"]["elbo"], "-o") for r in some])
-        for name, some in by_key(records, "data").items()
-    ]
-    return Plot("figure-2", "Figure 2: evidence lower bound by training time", "seconds", "mean bound [nats]", panels)
+    caption = "Figure 2: evidence lower bound by training time"
+    return Plot("figure-2", caption, "seconds", "mean bound [nats]", summary.panels(records, "seconds", "elbo", "-o"))
 
 
 EXPERIMENT = Experiment(NAME, SUMMARY, ("synthetic", *published.RUIZ_SHAPES), METHODS, runs, load, perform, report)

@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+import platform
 import time
 import warnings
 from collections import Counter
@@ -22,10 +23,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy
 from sklearn.exceptions import ConvergenceWarning
 
+from manyclass import _core
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
-from manyclass.papers.machine import machine
 from manyclass.papers.report import Report, Table
 from manyclass.training.progress import progress_bar
 from manyclass.version import __version__
@@ -57,7 +60,7 @@ class Options:
     max_iter : int or None
         Passes over the data (iterations of L-BFGS), instead of the experiment's own.
     max_rows : int or None
-        Use at most so many training rows and so many test rows.
+        The most training rows, and the most test rows, to use.
     scale : float
         Factor on the sizes of data that the experiment draws itself.
     n_jobs : int
@@ -266,6 +269,28 @@ def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except json.JSONDecodeError:
             note(f"{file}: line {number} is not a whole record and is left out")
+
+
+def machine() -> dict[str, Any]:
+    """Return processor, cores, instruction set in use, load average and versions; no name of a host or a user."""
+    return {
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "isa": _core.best_isa(),
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "manyclass": __version__,
+    }
+
+
+def _processor() -> str:
+    table = Path("/proc/cpuinfo")
+    lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or "unknown")
 
 
 def finite(value: Any) -> Any:

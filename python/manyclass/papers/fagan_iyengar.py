@@ -19,13 +19,12 @@ import numpy as np
 
 from manyclass import solvers
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.papers import published
+from manyclass.papers import published, summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
-from manyclass.papers.summary import by_key, evenly_spaced, mean, of_first_seed, of_seeds, ratio, spread
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.training.passes import TrainingState
@@ -106,28 +105,26 @@ def perform(run: Run, context: Context) -> Results:
         X, y = X[some], y[some]
     labels = np.unique(y, return_inverse=True)[1].astype(np.int32)
     max_iter = run.model["max_iter"]
-    at = evenly_spaced(max_iter, CHECKPOINTS)
+    at = summary.evenly_spaced(max_iter, CHECKPOINTS)
     curve: dict[str, list[float]] = {"epoch": [], "log_loss": [], "error": [], "seconds": []}
 
     def note(state: TrainingState) -> None:
         if state.n_iter in at:
-            found = state.evaluate(X, labels)
-            for key, value in (("epoch", state.n_iter), ("seconds", state.seconds)):
-                curve[key].append(value)
-            for key in ("log_loss", "error"):
-                curve[key].append(found[key])
+            found = {**state.evaluate(X, labels), "epoch": state.n_iter, "seconds": state.seconds}
+            for key, values in curve.items():
+                values.append(found[key])
 
     model = SoftmaxClassifier(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
     told = {"shape": data.shape, RAN: trained_with(model.fit(X, y, callback=note))}
-    if curve["epoch"][-1:] != [max_iter]:
-        # Training ended early because a step overflowed: there is no model to speak of.
-        return {**curve, "final_log_loss": None, "final_error": None, **told}
-    return {**curve, "final_log_loss": curve["log_loss"][-1], "final_error": curve["error"][-1], **told}
+    # Training that ended early did so because a step overflowed: there is no model to speak of.
+    whole = curve["epoch"][-1:] == [max_iter]
+    final = {f"final_{key}": curve[key][-1] if whole else None for key in ("log_loss", "error")}
+    return {**curve, **final, **told}
 
 
 def report(records: Records, options: Options) -> Report:
     """Tables 1-3 and Figures 1-3, the paper's values beside ours."""
-    parts = by_key(records, "part")
+    parts = summary.by_key(records, "part")
     final, tuning, sensitivity = (parts.get(part, []) for part in ("table 3", "tuning", "sensitivity"))
     tables = [_table_1(records), _table_2(tuning), _table_3(final)]
     plots = [_curves("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", final, "data", "method")]
@@ -150,16 +147,16 @@ def report(records: Records, options: Options) -> Report:
 
 def _table_1(records: Records) -> Table:
     rows: list[list[Any]] = []
-    for name, some in by_key(records, "data").items():
+    for name, some in summary.by_key(records, "data").items():
         theirs = published.FAGAN_IYENGAR_SHAPES.get(name, (None,) * 3)
-        rows.append([name, *(n for pair in zip(some[0]["results"]["shape"], theirs, strict=True) for n in pair)])
+        rows.append([name, *summary.beside(some[0]["results"]["shape"], theirs)])
     columns = ("data", "classes", "paper", "features", "paper", "rows", "paper")
     return Table("table-1", "Table 1: data", columns, rows)
 
 
 def _table_2(records: Records) -> Table:
     rows: list[list[Any]] = []
-    for (name, method), some in by_key(records, "data", "method").items():
+    for (name, method), some in summary.by_key(records, "data", "method").items():
         losses = {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in some}
         finite = {rate: loss for rate, loss in losses.items() if loss is not None}
         best = min(finite, key=finite.__getitem__) if finite else None
@@ -172,16 +169,17 @@ def _table_2(records: Records) -> Table:
 
 
 def _table_3(records: Records) -> Table:
-    groups = of_seeds(records)
+    groups = summary.of_seeds(records)
     rows: list[list[Any]] = []
     for (name, method), some in groups.items():
-        losses, errors = ([r["results"][key] for r in some] for key in ("final_log_loss", "final_error"))
-        implicit = mean([r["results"]["final_log_loss"] for r in groups.get((name, "implicit"), [])])
+        loss, error = summary.means(some, "final_log_loss", "final_error")
+        (implicit,) = summary.means(groups.get((name, "implicit"), []), "final_log_loss")
         relative = published.FAGAN_IYENGAR_RELATIVE.get(name, {}).get(method, (None, None))
         recorded = published.FAGAN_IYENGAR_RECORDED.get(name, {}).get(method, (None, None))
-        seconds = mean([r["results"]["seconds"][-1] for r in some if r["results"]["seconds"]])
-        of_loss = [mean(losses), spread(losses), recorded[0], ratio(mean(losses), implicit), *relative]
-        rows.append([name, method, *of_loss, mean(errors), recorded[1], seconds])
+        seconds = summary.mean([r["results"]["seconds"][-1] for r in some if r["results"]["seconds"]])
+        over_seeds = summary.spread(summary.of_results(some, "final_log_loss"))
+        of_loss = [loss, over_seeds, recorded[0], summary.ratio(loss, implicit), *relative]
+        rows.append([name, method, *of_loss, error, recorded[1], seconds])
     of_loss_columns = ("log-loss", "range over seeds", "authors", "relative", "ICLR", "arXiv")
     columns = ("data", "solver", *of_loss_columns, "error", "authors", "seconds")
     return Table("table-3", "Table 3: training log-loss after the last pass", columns, rows, what_ran(records))
@@ -191,15 +189,12 @@ def _sensitivity(records: Records) -> Table:
     rates = sorted({r["model"]["learning_rate"] for r in records})
     rows: list[list[Any]] = []
     losses: dict[str, dict[float, float | None]] = {}
-    for method, some in by_key(records, "method").items():
+    for method, some in summary.by_key(records, "method").items():
         losses[method] = {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in some}
         rows.append([method, *(losses[method].get(rate) for rate in rates)])
     if "umax" in losses and "umax (raman)" in losses:
-        proposed, raman = losses["umax"], losses["umax (raman)"]
-        ratios = {rate: ratio(raman.get(rate), proposed.get(rate)) for rate in rates}
-        rows.append(
-            [f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR_RAMAN})", *(ratios[rate] for rate in rates)]
-        )
+        ratios = [summary.ratio(losses["umax (raman)"].get(rate), losses["umax"].get(rate)) for rate in rates]
+        rows.append([f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR_RAMAN})", *ratios])
     caption = f"Figures 2 and 3 in numbers: log-loss after the last pass on {records[0]['data']}, by learning rate"
     return Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows, what_ran(records))
 
@@ -209,9 +204,9 @@ def _curves(name: str, caption: str, records: Records, panel: str, line: str) ->
         return f"{record['model']['learning_rate']:g}" if line == "rate" else str(record[line])
 
     panels = []
-    for title, some in by_key(records, panel).items():
+    for title, some in summary.by_key(records, panel).items():
         some = sorted(some, key=lambda r: r["model"]["learning_rate"]) if line == "rate" else some
-        first_seed = of_first_seed(some)
+        first_seed = summary.of_first_seed(some)
         series = [Series(line_of(r), r["results"]["epoch"], r["results"]["log_loss"], "-o") for r in first_seed]
         panels.append(Panel(str(title), series))
     return Plot(name, caption, "pass", "training log-loss [nats]", panels, log_y=line == "rate")

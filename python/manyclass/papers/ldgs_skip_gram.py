@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.papers import published
+from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
-from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, ratio
-from manyclass.plot.style import Panel, Series
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
 from manyclass.words.searched_gradients import MESSAGES, N_BLOCKS, UNION, default_budget
@@ -102,26 +100,26 @@ def _joined(objective: Mapping[str, Any], n_words: int) -> dict[str, Any]:
 
 def report(records: Records, options: Options) -> Report:
     """A table for each text, and the figure."""
-    of = by_key(records, "data")
+    of = summary.by_key(records, "data")
     tables = tuple(_table(name, some) for name, some in of.items())
-    panels = [Panel(name, [_series(record) for record in of_first_seed(some)]) for name, some in of.items()]
+    drawn = summary.panels(records, "seconds", "objective")
     caption = "Figure 3: the exact objective against training time"
     notes = (
         "Paper: iterations of GD-Decomp-MIPS are 5 times faster than those of GD, with a significantly better "
         "objective than GD-MIPS for the same time (24 cores, 451,000 words).",
         "Word2vec-HS is another model; its values are those of its tree.",
     )
-    return Report(tables, (Plot("figure-3", caption, "seconds", "nats per co-occurrence", panels, log_x=True),), notes)
+    return Report(tables, (Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True),), notes)
 
 
 def _table(name: str, records: Records) -> Table:
-    found = {method: _numbers(some) for (_, method), some in of_seeds(records).items()}
+    found = {method: _numbers(some) for (_, method), some in summary.of_seeds(records).items()}
     base = found.get(GD, (None, None, None))
     rows: list[list[Any]] = []
     for method, (start, end, seconds) in found.items():
         descends = METHODS[method]["name"] == "descent"
-        faster = ratio(base[2], seconds) if descends else None
-        rows.append([method, start, end, ratio(end, base[1]), seconds, faster, published.YEN_SPEED.get(method)])
+        faster = summary.ratio(base[2], seconds) if descends else None
+        rows.append([method, start, end, summary.ratio(end, base[1]), seconds, faster, published.YEN_SPEED.get(method)])
     of_objective = ("first pass [nats]", "last pass [nats]", "over GD's")
     columns = ("method", *of_objective, "seconds a pass", "times GD's speed", "paper")
     sizes = f"{records[0]['results']['n_words']} words, {records[0]['settings']['lines']} lines"
@@ -131,13 +129,12 @@ def _table(name: str, records: Records) -> Table:
 
 def _numbers(records: Records) -> tuple[float | None, float | None, float | None]:
     """Mean over seeds of the first and the last objective and of the median pass after the first."""
-    results = [r["results"] for r in records]
-    start, end = (mean([r["objective"][at] for r in results]) for at in (0, -1))
-    return start, end, mean([float(np.median(r["pass_seconds"][1:] or r["pass_seconds"])) for r in results])
-
-
-def _series(record: dict[str, Any]) -> Series:
-    return Series(record["method"], record["results"]["seconds"], record["results"]["objective"])
+    start, end = (summary.mean(curve[at] for curve in summary.of_results(records, "objective")) for at in (0, -1))
+    return (
+        start,
+        end,
+        summary.mean(float(np.median(some[1:] or some)) for some in summary.of_results(records, "pass_seconds")),
+    )
 
 
 EXPERIMENT = Experiment(NAME, SUMMARY, tuple(LINES), tuple(METHODS), runs, load, perform, report)

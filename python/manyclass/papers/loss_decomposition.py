@@ -27,12 +27,12 @@ from manyclass import samplers, solvers
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.datasets import l2_normalize, load_xmc
+from manyclass.papers import summary
 from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
-from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, spread
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters
@@ -59,7 +59,7 @@ SECONDS = 60.0
 RATES, BATCH, CLUSTERS, SHARE = (1.0, 0.1, 0.01), 10, 100, 100
 MEASURED = 1000
 EMBEDDING = 100
-OVERTIME = 30  # a run ends after so many times its budget by the clock on the wall
+OVERTIME = 30  # a run ends after this many times its budget by the wall clock
 
 IDENTITIES, FACE_DIMS, FACES_EACH, NOISE = 100_000, 128, 4, 1.5
 # What a search probes of its 2 sqrt(K) clusters on faces, and what it returns: for 100,000 identities a step by search
@@ -255,45 +255,41 @@ def _hits(state: TrainingState, X: Any, Y: sp.csr_array) -> float:
 def report(records: Records, options: Options) -> Report:
     """A table of ends, and the figures."""
     tables = []
-    panels: dict[str, list[Panel]] = {"time": [], "passes": []}
-    for name, some in by_key(records, "data").items():
+    for name, some in summary.by_key(records, "data").items():
         shape = some[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
-        rows = [_row(m, r) for (_, m), r in of_seeds(some).items()]
+        rows = [_row(method, of_method) for method, of_method in summary.by_key(some, "method").items()]
         tables.append(Table(f"{NAME}-{name}", caption, columns, rows, what_ran(some)))
-        first = of_first_seed(some)
-        for part in ("test", "train"):
-            by_time = [Series(r["method"], r["results"]["seconds"], r["results"][part]) for r in first]
-            by_pass = [
-                Series(r["method"], [float(i + 1) for i in range(len(r["results"][part]))], r["results"][part])
-                for r in first
-            ]
-            panels["time"].append(Panel(f"{name}, {part}", by_time))
-            panels["passes"].append(Panel(f"{name}, {part}", by_pass))
-    plots = tuple(
-        Plot(f"{NAME}-{axis}", f"P@1 against {what}", what, "P@1", some, log_x=True)
-        for (axis, some), what in zip(panels.items(), ("processor seconds", "passes"), strict=True)
-        if some
-    )
-    return Report(tuple(tables), plots, NOTES)
+    first = summary.by_key(summary.of_first_seed(records), "data")
+    if not first:
+        return Report(tuple(tables), (), NOTES)
+    plots = []
+    for axis, what in (("time", "processor seconds"), ("passes", "passes")):
+        panels = [
+            Panel(f"{name}, {part}", [_series(r["method"], r["results"], axis, part) for r in some])
+            for name, some in first.items()
+            for part in ("test", "train")
+        ]
+        plots.append(Plot(f"{NAME}-{axis}", f"P@1 against {what}", what, "P@1", panels, log_x=True))
+    return Report(tuple(tables), tuple(plots), NOTES)
+
+
+def _series(method: str, results: Results, axis: str, part: str) -> Series:
+    y = results[part]
+    return Series(method, results["seconds"] if axis == "time" else range(1, len(y) + 1), y)
 
 
 def _row(method: str, records: Records) -> list[Any]:
-    results = [r["results"] for r in records if r["results"]["seconds"]]
-    if not results:
-        return [method, None, None, None, None, None, 0]
-    ends = [r["test"][-1] for r in results]
-    a_pass = [(r["seconds"][-1] - r["seconds"][0]) / max(1, len(r["seconds"]) - 1) for r in results]
-    return [
-        method,
-        mean([r["train"][-1] for r in results]),
-        mean(ends),
-        spread(ends),
-        mean([max(r["test"]) for r in results]),
-        mean(a_pass),
-        mean([float(len(r["seconds"])) for r in results]),
-    ]
+    trained = [r for r in records if r["results"]["seconds"]]
+    if not trained:
+        return [method, *[None] * 5, 0]
+    train, test = ([curve[-1] for curve in summary.of_results(trained, part)] for part in ("train", "test"))
+    best = summary.mean(max(curve) for curve in summary.of_results(trained, "test"))
+    seconds = summary.of_results(trained, "seconds")
+    a_pass = summary.mean((some[-1] - some[0]) / max(1, len(some) - 1) for some in seconds)
+    passes = summary.mean(float(len(some)) for some in seconds)
+    return [method, summary.mean(train), summary.mean(test), summary.spread(test), best, a_pass, passes]
 
 
 EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, runs, load, perform, report, open_data=True)

@@ -143,7 +143,7 @@ RUIZ_TABLE_3 = _by_method(
 # Section 4.1: points and classes of a minibatch, iterations.
 RUIZ_SYNTHETIC_MINIBATCHES = (500, 100, 500_000)
 
-# Section 4: the first step size, and its factor after so many iterations.
+# Section 4: the first step size, its factor, and the iterations after which the factor is applied.
 RUIZ_STEP, RUIZ_DECAY, RUIZ_DECAY_ITERATIONS = 0.02, 0.9, 2000
 
 # Section 4: standard deviations of the first weights and intercepts.

@@ -30,12 +30,12 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.rules import Choice
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.models import MODELS
+from manyclass.papers import summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
-from manyclass.papers.summary import by_key, mean, of_first_seed, of_seeds, spread
 from manyclass.parts import Parameters
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
@@ -50,7 +50,7 @@ BIASED = tuple(facts.name for facts in parts("solver").values() if facts.biased)
 OPTIMUM = "lbfgs"
 SECONDS = {"bibtex": 1.0, "delicious": 1.5, "eurlex57k": 4.0, "yso-en": 8.0}
 SECONDS_OF_OTHERS = 10.0
-# L-BFGS gets as much more time, and keeps so many copies of W in float64; beyond so many bytes it is left out.
+# L-BFGS gets this many times the budget. It keeps COPIES of W in float64, and is left out beyond MOST_BYTES.
 OPTIMUM_TIMES = 100
 COPIES, MOST_BYTES = 30, 4 << 30
 LAST_STEP = 0.01
@@ -59,7 +59,7 @@ MOST_PASSES = 10_000
 CHECKPOINT_FACTOR = 1.6
 MOST_SCORES = 25_000_000  # of a measurement: it is made on as many training rows, at random
 AT_LEAST = 2000
-OVERTIME = 30  # a run ends after so many times its budget by the clock on the wall: not one pass is made in the time
+OVERTIME = 30  # a run ends after this many times its budget by the wall clock, where no pass ends within the budget
 FIRST_CHECKPOINT = 0.01  # of the budget
 # Of the root of ten: factors on the automatic step sizes of W, and of u for the solvers that have one.
 EXPONENTS, U_EXPONENTS, FURTHEST = (-2, -1, 0, 1, 2), (-2, 0, 2), 6
@@ -237,7 +237,7 @@ def _measured_rows(n_samples: int, n_classes: int) -> NDArray[np.intp]:
 def report(records: Records, options: Options) -> Report:
     """The table of ends, and the figure."""
     tables, panels, notes = [], [], []
-    for name, some in by_key(records, "data").items():
+    for name, some in summary.by_key(records, "data").items():
         raced = [r for r in some if r["part"] == "race"]
         optimum, what = _optimum(name, some)
         notes.append(what)
@@ -272,15 +272,15 @@ def _optimum(name: str, records: Records) -> tuple[float | None, str]:
 
 def _table(name: str, records: Records, optimum: float) -> Table:
     rows: list[list[Any]] = []
-    for (_, solver), some in of_seeds(records).items():
-        results = [r["results"] for r in some]
-        ends = [r["objective"][-1] for r in results]
+    for (_, solver), some in summary.of_seeds(records).items():
+        ends = [curve[-1] for curve in summary.of_results(some, "objective")]
         excess = [None if end is None else end - optimum for end in ends]
-        others = [mean([r[key] for r in results]) for key in ("test_log_loss", "test_accuracy")]
-        seconds, passes = mean([r["seconds"][-1] for r in results]), mean([r["passes"] for r in results])
+        others = summary.means(some, "test_log_loss", "test_accuracy", "passes")
+        seconds = summary.mean(curve[-1] for curve in summary.of_results(some, "seconds"))
         kind = "unbiased" if solver in UNBIASED else "biased"
-        factors = [results[0]["factor"], results[0]["u_factor"] if solver in WITH_U_STEP else None]
-        rows.append([solver, kind, mean(excess), spread(excess), *others, passes, seconds, *factors])
+        of_first = some[0]["results"]
+        factors = [of_first["factor"], of_first["u_factor"] if solver in WITH_U_STEP else None]
+        rows.append([solver, kind, summary.mean(excess), summary.spread(excess), *others, seconds, *factors])
     rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
     shape = records[0]["results"]["shape"]
     scores = ("excess", "over seeds", "test log-loss", "test accuracy")
@@ -293,7 +293,7 @@ def _table(name: str, records: Records, optimum: float) -> Table:
 
 def _panel(name: str, records: Records, optimum: float) -> Panel:
     series = []
-    for record in of_first_seed(records):
+    for record in summary.of_first_seed(records):
         excess = [None if value is None else value - optimum for value in record["results"]["objective"]]
         series.append(Series(record["method"], record["results"]["seconds"], excess))
     # The best come first: a panel has room for six.

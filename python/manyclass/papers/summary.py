@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from manyclass.papers.engine import Records
+from manyclass.papers.report import Cell
+from manyclass.plot.style import Panel, Series
 
 
 def by_key(records: Records, *keys: str) -> dict[Any, Records]:
@@ -27,6 +29,29 @@ def of_first_seed(records: Records) -> Records:
 def of_seeds(records: Records) -> dict[tuple[str, str], Records]:
     """Records of the same data and method."""
     return by_key(records, "data", "method")
+
+
+def panels(records: Records, x: str, y: str, style: str = "-") -> list[Panel]:
+    """A panel for each data set, and in it a line for each method: y of the results against x, of the first seed."""
+    return [
+        Panel(name, [Series(r["method"], r["results"][x], r["results"][y], style) for r in some])
+        for name, some in by_key(of_first_seed(records), "data").items()
+    ]
+
+
+def beside(ours: Iterable[Cell], theirs: Iterable[Cell]) -> list[Cell]:
+    """Cells of ours, each with the published value behind it."""
+    return [cell for pair in zip(ours, theirs, strict=True) for cell in pair]
+
+
+def of_results(records: Records, key: str) -> list[Any]:
+    """Return one of the results of each record."""
+    return [record["results"][key] for record in records]
+
+
+def means(records: Records, *keys: str) -> list[float | None]:
+    """Return the mean over records of each of some results."""
+    return [mean(of_results(records, key)) for key in keys]
 
 
 def evenly_spaced(last: int, count: int) -> set[int]:

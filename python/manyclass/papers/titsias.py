@@ -29,13 +29,12 @@ from manyclass import solvers
 from manyclass.bounds import Bound, VariationalBound, bouchard, one_vs_each, predictive_scores, weight_distance
 from manyclass.bounds.closed_forms import maximum_likelihood_scores
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.papers import published
+from manyclass.papers import published, summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
-from manyclass.papers.summary import by_key, evenly_spaced, mean, of_first_seed, of_seeds, spread
 from manyclass.plot.style import Panel, Series
 from manyclass.training.passes import TrainingState
 
@@ -118,7 +117,7 @@ def _values(run: Run) -> Results:
 
 
 def _maximised(bound: Callable[..., Bound | VariationalBound], counts: Floats) -> Floats:
-    """The scores of the largest bound of points of which so many are in each class; at its best a where it has one."""
+    """Return the scores that maximise a bound of points with these class counts, at the best `a` where it has one."""
 
     def objective(f: Floats) -> tuple[float, Floats]:
         found = bound(np.tile(f, (len(counts), 1)), np.arange(len(counts)))
@@ -237,7 +236,7 @@ def _fit(run: Run, X: Any, y: NDArray[np.int64], *, alpha: float, **given: Any) 
         model.fit(X, y)
         return model, dict(enumerate((-n * model.loss_curve_).tolist(), 1))
     labels = np.unique(y, return_inverse=True)[1]
-    at = evenly_spaced(int(model.max_iter), CURVE_POINTS)
+    at = summary.evenly_spaced(int(model.max_iter), CURVE_POINTS)
     curve: Curve = {}
 
     def note(state: TrainingState) -> None:
@@ -265,15 +264,15 @@ def _distance(model: SoftmaxClassifier, soft: SoftmaxClassifier) -> float:
 
 def report(records: Records, options: Options) -> Report:
     """Table 2 and the figures, for the data sets that were run."""
-    of = by_key(records, "data")
+    of = summary.by_key(records, "data")
     tables: list[Table] = []
     plots: list[Plot] = []
     if "values" in of:
-        tables.append(_table_of_values(of_first_seed(of["values"])))
+        tables.append(_table_of_values(summary.of_first_seed(of["values"])))
     if "plane" in of:
         tables.append(_table_of_plane(of["plane"]))
-        first = of_first_seed(of["plane"])
-        plots.append(_bounds("figure-1c", "Figure 1c: bounds of the log-likelihood, 200 points in the plane", first))
+        caption = "Figure 1c: bounds of the log-likelihood, 200 points in the plane"
+        plots.append(_bounds("figure-1c", caption, of["plane"]))
     if "toy" in of:
         tables.append(_table_of_toy(of["toy"]))
         stochastic = [r for r in of["toy"] if r["method"] == "OVE-SGD"]
@@ -281,8 +280,7 @@ def report(records: Records, options: Options) -> Report:
     classified = [r for r in records if r["part"] == "table 2"]
     if classified:
         tables.append(_table_2(classified))
-        first = of_first_seed(classified)
-        plots.append(_bounds("figure-3", "Figure 3: bounds (less the ridge's term) by iteration or pass", first))
+        plots.append(_bounds("figure-3", "Figure 3: bounds (less the ridge's term) by iteration or pass", classified))
     notes = (
         "The curves of OVE-SGD are the exact bound at some passes, where the paper smooths its stochastic estimate. "
         "AmazonCat-13K (Figure 3d) is not among the data sets here.",
@@ -306,9 +304,9 @@ def _table_of_values(records: Records) -> Table:
 
 def _table_of_plane(records: Records) -> Table:
     rows: list[list[Any]] = []
-    for (_, method), some in of_seeds(records).items():
-        bounds, norms, agreements = ([r["results"][key] for r in some] for key in ("bound", "norm", "agreement"))
-        rows.append([method, mean(bounds), spread(bounds), mean(norms), mean(agreements)])
+    for method, some in summary.by_key(records, "method").items():
+        bound, norm, agreement = summary.means(some, "bound", "norm", "agreement")
+        rows.append([method, bound, summary.spread(summary.of_results(some, "bound")), norm, agreement])
     caption = "Figure 1b-c: largest (or last) bound of the log-likelihood; paper: SOFT > OVE > BOUCHARD"
     columns = ("method", "bound", "over seeds", "norm to SOFT", "share of the plane with SOFT's class")
     return Table("figure-1c", caption, columns, rows, what_ran(records))
@@ -316,9 +314,9 @@ def _table_of_plane(records: Records) -> Table:
 
 def _table_of_toy(records: Records) -> Table:
     rows: list[list[Any]] = []
-    for (_, method), some in of_seeds(records).items():
-        errors = [r["results"]["l1_error"] for r in some]
-        start, end = mean([e[0] for e in errors]), mean([e[-1] for e in errors])
+    for method, some in summary.by_key(records, "method").items():
+        errors = summary.of_results(some, "l1_error")
+        start, end = summary.mean([e[0] for e in errors]), summary.mean([e[-1] for e in errors])
         paper = published.TITSIAS_FIGURE_2.get(method, (None, None))
         rows.append([method, some[0]["results"]["n_classes"], start, paper[0], end, paper[1]])
     columns = ("method", "categories that occur", "at the start", "paper", "at the end", "paper")
@@ -341,20 +339,16 @@ def _plots_of_toy(records: Records) -> list[Plot]:
 
 def _table_2(records: Records) -> Table:
     rows: list[list[Any]] = []
-    for (name, method), some in of_seeds(records).items():
+    for (name, method), some in summary.of_seeds(records).items():
         theirs = published.TITSIAS_TABLE_2.get(name, {}).get(method, (None,) * 3)
-        ours = [mean([r["results"][key] for r in some]) for key in ("norm", "error", "nlpd")]
-        rows.append([name, method, *(n for pair in zip(ours, theirs, strict=True) for n in pair)])
+        rows.append([name, method, *summary.beside(summary.means(some, "norm", "error", "nlpd"), theirs)])
     columns = ("data", "method", "norm", "paper", "error", "paper", "nlpd", "paper")
     return Table("table-2", "Table 2: closeness to SOFT, and scores on the test set", columns, rows, what_ran(records))
 
 
 def _bounds(name: str, caption: str, records: Records) -> Plot:
-    panels = [
-        Panel(data, [Series(r["method"], r["results"]["steps"], r["results"]["curve"]) for r in some])
-        for data, some in by_key(records, "data").items()
-    ]
-    return Plot(name, caption, "iteration or pass", "bound of all points [nats]", panels, log_x=True)
+    drawn = summary.panels(records, "steps", "curve")
+    return Plot(name, caption, "iteration or pass", "bound of all points [nats]", drawn, log_x=True)
 
 
 EXPERIMENT = Experiment(NAME, SUMMARY, (*DRAWN, *published.TITSIAS_TABLE_2), METHODS, runs, load, perform, report)

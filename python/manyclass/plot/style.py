@@ -167,7 +167,7 @@ def drawing() -> Iterator[None]:
 
 
 def canvas(n_panels: int, *, width: float, height: float, most_columns: int = 2) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure and its axes: panels of so many inches, side by side and below each other."""
+    """Return an empty figure and its axes: panels of the given inches, side by side and below each other."""
     # The object interface needs no display and leaves the state of pyplot alone.
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine

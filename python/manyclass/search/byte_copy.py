@@ -1,10 +1,10 @@
 r"""Top-k classes of a few rows by an 8-bit copy of the class vectors: exact labels, a normaliser from all classes.
 
-What `predict_top_k(approximate=True)` does with up to `FEW_ROWS` rows where W stands over embeddings or dense features,
-unless an index was tuned for what is asked. A pass over the copy reads a quarter of what a pass over W does. The
-classes that its error bound leaves are scored again in full: the labels are those of an exact pass, whatever the recall
-asked for. The other classes count in the normaliser as the copy says, and `std` is the standard deviation of its
-logarithm: for 26,000 classes some 1e-4 nats or less.
+`predict_top_k(approximate=True)` asks such a copy where it has at most `FEW_ROWS` rows, W stands over embeddings or
+dense features, and no index was tuned for what is asked. A pass over the copy reads a quarter of what a pass over W
+does. The classes that its error bound leaves are scored again in full: the labels are those of an exact pass, whatever
+the recall asked for. The other classes count in the normaliser as the copy says, and `std` is the standard deviation of
+its logarithm: for 26,000 classes some 1e-4 nats or less.
 
 The first such call makes the copy, which takes the time of some ten exact rows, n_classes (n_hidden + 24) bytes, and is
 kept until the next fit; it is not saved, pickled or cloned.

@@ -1,6 +1,6 @@
 r"""Top-k classes through an index, with log-probabilities whose normaliser is estimated: head exact, tail sampled.
 
-What `predict_top_k(approximate=True)` does. The number of clusters that are searched is chosen by up to 256 rows of the
+`predict_top_k(approximate=True)` works so. The number of clusters that are searched is chosen by up to 256 rows of the
 first call with this k and recall that has 128 rows or more (earlier ones search all clusters), and checked on up to 256
 other rows; later calls of 256 rows or more check it on a sixteenth of theirs. With recall=1 all clusters are searched.
 
@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
+from manyclass.search.exact import fewest_probes
 from manyclass.search.inputs import queries_of
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
-# Up to so many classes, whose index would be one cluster, all are scored.
+# All classes are scored up to this number of them, since their index would be one cluster.
 EXACT_CLASSES = EXACT_ROWS
 # Classes found for the normaliser where fewer are asked for, and classes drawn: more of either cost more than they gain
 # (bench/decisions.md).
@@ -215,8 +216,8 @@ class ClassIndex:
             n_tune = min(TUNE_ROWS, n // 2)
             curve = self._index.recall_curve(self._sample(x, order[:n_tune]), k=k)
             # The recall of other rows is as likely above as below that of these: a standard deviation is added.
-            enough = curve >= min(recall + recall_error(recall, n_tune), curve[-1]) - 1e-12
-            known = self._n_probe[k, recall] = max(int(np.argmax(enough)) + 1, int(LEAST_PROBED * n_clusters))
+            fewest = fewest_probes(curve, recall + recall_error(recall, n_tune))
+            known = self._n_probe[k, recall] = max(fewest, int(LEAST_PROBED * n_clusters))
             held_out = order[n_tune : 2 * n_tune]
         else:
             held_out = order[: min(TUNE_ROWS, n // CHECK_SHARE)]

@@ -12,13 +12,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
+from manyclass.checks import check_choice, check_number, checked_ids, n_threads_from, seed_from, set_named
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.search.inputs import (
     Exclude,
     Labels,
     Rows,
-    checked_ids,
     checked_rows,
     dense_queries,
     densified,
@@ -32,8 +31,8 @@ from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, wr
 
 # Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096
-CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is so many times the square root of K
-BUDGET_SHARE = 100  # a search finds one class in so many unless it is told how many (Yen et al. 2018, section 5)
+CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is this times the square root of K
+BUDGET_SHARE = 100  # a search finds one class in a hundred unless it is told how many (Yen et al. 2018, section 5)
 
 # n_probe="auto" finds this share of the best rows when rows are the queries.
 AUTO_RECALL = 0.9
@@ -292,14 +291,10 @@ class ClusteredRows(BaseEstimator):
     def _replace(self, ids: ArrayLike, rows: Rows) -> int:
         """Check changed rows and give them to the core; return how many."""
         index = self._fitted()
-        changed = checked_ids("ids", ids, self.n_rows_)
+        changed = checked_ids("ids", ids, self.n_rows_, once="each row is replaced once")
         new = checked_rows("rows", rows, self.n_features_in_)
         if len(new) != len(changed):
             raise ValueError(f"rows has {len(new)} rows, ids has {len(changed)}")
-        ordered = np.sort(changed)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        if len(twice):
-            raise ValueError(f"ids holds {twice[0]} more than once; each row is replaced once")
         index.update(changed, new, n_threads=self._n_threads())
         return len(changed)
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import canonical_csr, csr_parts
+from manyclass.checks import canonical_csr, checked_ids, csr_parts
 from manyclass.datasets.csr import is_sparse
 
 Rows = ArrayLike | sp.sparray | sp.spmatrix
@@ -93,29 +93,6 @@ def densified(queries: Any, n: int, n_features: int) -> NDArray[np.float32]:
         return np.asarray(queries)
     indptr, indices, data = queries
     return np.asarray(sp.csr_array((data, indices, indptr), shape=(n, n_features)).toarray())
-
-
-def checked_ids(name: str, ids: ArrayLike, n_rows: int) -> NDArray[np.int32]:
-    """Return ids as int32 after a check that each is in [0, n_rows).
-
-    Raises
-    ------
-    TypeError
-        If they are not integers.
-    ValueError
-        If they are not in one dimension, or one is out of range.
-    """
-    array = np.asarray(ids)
-    if array.size == 0:
-        array = array.astype(np.int32)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {array.dtype}; it must hold integers")
-    if array.ndim != 1:
-        raise ValueError(f"{name} has {array.ndim} dimensions; it must have 1")
-    outside = array[(array < 0) | (array >= n_rows)]
-    if len(outside):
-        raise ValueError(f"{name} holds {outside[0]}; ids are in [0, {n_rows})")
-    return np.ascontiguousarray(array, dtype=np.int32)
 
 
 def _lists(name: str, given: Any, n: int, n_rows: int) -> Excluded:

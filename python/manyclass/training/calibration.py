@@ -37,6 +37,7 @@ from manyclass import _core
 from manyclass.checks import check_choice
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, times
+from manyclass.weights.weights import Weights
 
 CALIBRATIONS = ("temperature",)
 # Temperatures outside of [1/100, 100] say that the held-out rows are too few, or the scores all equal.
@@ -154,7 +155,7 @@ def rows_to_hold_out(labels: Labels, n_rows: int, random: np.random.RandomState)
 
 
 def calibrated(
-    weights: Any,
+    weights: Weights,
     x: Matrix,
     labels: Labels,
     sample_weight: Doubles | None,
@@ -167,8 +168,7 @@ def calibrated(
 
     Parameters
     ----------
-    weights : Weights or Weights
-        Or others with `score_tiles`.
+    weights : Weights
     x, labels : held-out rows and their labels
     sample_weight : ndarray of shape (n_rows,) or None
     n_threads : int
@@ -268,7 +268,9 @@ def log_softmax(scores: Floats) -> Floats:
     return v
 
 
-def label_log_losses(weights: Any, x: Matrix, lists: Any, calibration: Calibration | None, n_threads: int) -> Doubles:
+def label_log_losses(
+    weights: Weights, x: Matrix, lists: Any, calibration: Calibration | None, n_threads: int
+) -> Doubles:
     """Return the mean over all labels of -log P or -log (1 - P) of each row, in nats.
 
     Without a calibration P is what the softmax gives a label, as if it were its probability.

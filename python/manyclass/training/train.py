@@ -13,36 +13,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.training.batches import fit_batches, start_over_phi
-from manyclass.training.blend import MOST_HELD_OUT, MOST_HELD_OUT_FOR_ONE, best_factor, rows_held_out
 from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
 from manyclass.training.forgetting import impurity, kept_awake, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import Starts, set_new_rows
-from manyclass.training.hybrid import begin_hybrid, fit_hybrid, go_on_hybrid, join
-from manyclass.training.margins import fit_margins
-from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
+from manyclass.training.plan import AnyPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
-from manyclass.training.repeats import features_of_classes
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State, Told
+from manyclass.training.terms import fit_terms, go_on_terms
 from manyclass.training.validation import Validation
 from manyclass.training.watch import Watch
-from manyclass.training.weighting import normalized, some_of
-from manyclass.weights.arrays import Doubles, Ids, as_csr
+from manyclass.training.weighting import some_of
+from manyclass.weights.arrays import Doubles, Ids
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
-
-NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
-# Rows that tell the scales of a hybrid: of those that the first call holds out, and of a later call, before it is
-# trained on. A first call of 60 rows of bibtex, which holds out 3, gave scales of 0 and a model that never learned.
-FEWEST_HELD_OUT, FEWEST_TO_JOIN = 20, 100
-LEAST_SCALE = 1e-3  # of a stream: what has no use now may have one later
 
 
 @dataclass(frozen=True)
@@ -104,14 +93,9 @@ def train(
     before = Before.of(state, points.classes, len(points.labels), call)
     if isinstance(plan, PointsPlan):
         found = _points_go_on(plan, points, before, call, scaling)
-    elif isinstance(plan, BatchesPlan):
-        go_on = _margins_go_on if plan.finds_scale else _batches_go_on
-        found = go_on(plan, points, before, call, watch)
-    elif isinstance(plan, PostingsPlan):
-        found = _postings_go_on(plan, points, before, call, watch)
     else:
-        assert isinstance(plan, HybridPlan)
-        found = _hybrid_goes_on(plan, points, before, call, watch)
+        assert not isinstance(plan, FullBatchPlan)
+        found = _Found(*go_on_terms(plan, points, before, call, watch))
     return _gone_on(state, before, points, found, call)
 
 
@@ -153,7 +137,6 @@ def _gone_on(state: State | None, before: Before, points: Points, found: _Found,
 
 
 def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: FeatureScaling | None) -> State:
-    data = (points.x, points.labels, points.n_classes, watch, points.weights)
     if isinstance(plan, PointsPlan) and plan.posterior:
         means, variances, curve = fit_posterior(
             plan,
@@ -166,14 +149,8 @@ def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: F
         return State.of_fit(points, means, curve, variances=variances)
     if isinstance(plan, PointsPlan | FullBatchPlan):
         return _begin_linear(points, plan, watch, first, scaling)
-    if isinstance(plan, BatchesPlan):
-        mapped, curve, squares = (fit_margins if plan.finds_scale else fit_batches)(plan, *data)
-        return State.of_fit(points, mapped, curve, squares=squares)
-    if isinstance(plan, PostingsPlan):
-        postings, curve, of_postings = fit_pairs(plan, *data)
-        return State.of_fit(points, postings, curve, squares=of_postings)
-    both, curve, of_both = fit_hybrid(plan, *data, features_of_classes(plan, points))
-    return State.of_fit(points, both, curve, squares=of_both)
+    weights, curve, squares = fit_terms(plan, points, watch)
+    return State.of_fit(points, weights, curve, squares=squares)
 
 
 def _begin_linear(
@@ -266,211 +243,3 @@ def _points_go_on(
     if call.kept is not None and carried is not None:
         call.kept.put(points.rows, carried)
     return _Found(weights, curve, scaling=scaling)
-
-
-# By minibatches that go on
-
-
-def _seen(weights: Weights, points: Points, before: Before) -> Seen:
-    return Seen(weights, before.counts_with(points), before.n_visits, before.history.n_fit > 0)
-
-
-def _with_passes(plan: Any, points: Points, before: Before, call: Call) -> Any:
-    return replace(plan, **passes_of_call(plan, before.history, call, len(points.labels)))
-
-
-def _batches_go_on(plan: BatchesPlan, points: Points, before: Before, call: Call, watch: Watch) -> _Found:
-    if before.weights is None:
-        weights = start_over_phi(plan, points.n_classes, points.x.shape[1])
-        squares = Squares.of_rows(weights, plan.adagrad)
-        set_new_rows(weights, points.classes, before.position, call.new_classes)
-    else:
-        counts = before.counts_with(points)
-        weights, squares = mapped_of_call(plan, before, points.classes, counts, call.new_classes)
-    scale = float(weights.scales[1])
-    weights.multiply_scores(1 / scale)
-    weights, curve, squares = fit_batches(
-        _with_passes(plan, points, before, call),
-        points.x,
-        points.labels,
-        points.n_classes,
-        watch,
-        points.weights,
-        _seen(weights, points, before),
-        squares,
-    )
-    weights.multiply_scores(scale)
-    return _Found(weights, curve, squares)
-
-
-def _margins_go_on(plan: BatchesPlan, points: Points, before: Before, call: Call, watch: Watch) -> _Found:
-    """The same with the scale that makes probabilities of scores. It is that of the fit or, in a stream without one,
-    found anew: by rows held out of the first call, then by rows that a call has not trained on.
-    """
-    n_rows = len(points.labels)
-    if before.weights is None:
-        held = rows_held_out(n_rows, plan.seed, MOST_HELD_OUT_FOR_ONE)
-        out = np.flatnonzero(held if np.count_nonzero(held) >= FEWEST_HELD_OUT else np.zeros(n_rows, dtype=bool))
-        found = _batches_go_on(plan, points.some(np.delete(np.arange(n_rows), out)), before, call, watch)
-        some = points.some(out)
-    else:
-        found = _batches_go_on(plan, points, before, call, watch)
-        tells = before.history.n_fit == 0 and n_rows >= FEWEST_TO_JOIN
-        n_told = min(n_rows, MOST_HELD_OUT_FOR_ONE) if tells else 0
-        some = points.some(np.linspace(0, n_rows - 1, n_told).astype(np.int64))
-    if len(some.labels):
-        told = found.weights if before.weights is None else before.weights.grown(points.n_classes, before.position)
-        factor = best_factor(told, some.x, some.labels, plan.n_threads, some.weights)
-        found.weights.multiply_scores(factor)
-    return found
-
-
-def mapped_of_call(
-    plan: BatchesPlan, before: Before, classes: NDArray[Any], counts: Doubles, starts: Starts | None = None
-) -> tuple[Weights, Squares]:
-    """What a call begins at where there was a model: a copy, with new classes."""
-    assert before.weights is not None
-    weights, squares = _grown_mapped(plan, before.weights, before.squares, len(classes), before)
-    _set_new_intercepts(plan, weights, before, counts)
-    set_new_rows(weights, classes, before.position, starts)
-    return weights, squares
-
-
-def _grown_mapped(
-    plan: BatchesPlan, weights: Weights, squares: Squares | None, n_classes: int, before: Before
-) -> tuple[Weights, Squares]:
-    """A copy of weights over a feature map and of their squares, with rows of new classes."""
-    _check_shape(plan, weights)
-    grown = weights.grown(n_classes, before.position)
-    # Of a model that was made without Adagrad, or an older file, there are none.
-    made = Squares.of_rows(grown, plan.adagrad)
-    kept = made if squares is None else squares.grown(n_classes, before.position)
-    return grown, kept if len(kept.classes) == len(made.classes) else made
-
-
-def _check_shape(plan: BatchesPlan, weights: Weights) -> None:
-    """Refuse parameters that are not those of the model."""
-    dim = weights.n_hidden if weights.embeddings.size else None
-    for name, asked, there in (
-        ("dim", plan.dim, dim),
-        ("activation", "relu" if plan.relu else "identity", "relu" if weights.relu else "identity"),
-        ("fit_intercept", plan.fit_intercept, weights.intercept_column),
-    ):
-        if asked != there:
-            raise ValueError(f"{name} is {asked!r}; the model that partial_fit goes on with has {there!r}")
-
-
-# On pairs that go on
-
-
-def _postings_go_on(plan: PostingsPlan, points: Points, before: Before, call: Call, watch: Watch) -> _Found:
-    if before.weights is None:
-        _refuse_pruning(plan)
-        r = normalized(points.weights)
-        weights = start_pairs(plan, as_csr(points.x), points.labels, points.n_classes, r)
-        squares = Squares.of_pairs(weights, plan.fit_intercept, plan.offset)
-    else:
-        weights, squares = _grown_postings(plan, before.weights, before.squares, points, before)
-        _set_new_intercepts(plan, weights, before, before.counts_with(points))
-    plan = _with_passes(plan, points, before, call)
-    data = (as_csr(points.x), points.labels, points.n_classes)
-    seen = _seen(weights, points, before)
-    weights, curve, squares = fit_pairs(plan, *data, watch, points.weights, seen, squares)
-    return _Found(weights, curve, squares)
-
-
-def _refuse_pruning(plan: PostingsPlan) -> None:
-    if plan.prune > 0:
-        raise ValueError(
-            f"prune is {plan.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
-        )
-
-
-def _grown_postings(
-    plan: PostingsPlan, weights: Weights, squares: Squares | None, points: Points, before: Before
-) -> tuple[Weights, Squares]:
-    """A copy of weights on pairs and of their squares, with new classes, and pairs of the new points."""
-    n_classes = points.n_classes
-    new = weights.new_pairs(n_classes, before.position, *support_of(plan, as_csr(points.x), points.labels, n_classes))
-    grown = weights.grown(n_classes, before.position, new)
-    if squares is not None and squares.offset:
-        return grown, squares.grown(n_classes, before.position, new)
-    return grown, Squares.of_pairs(grown, plan.fit_intercept, plan.offset)
-
-
-# Both that go on
-
-
-def _hybrid_goes_on(plan: HybridPlan, points: Points, before: Before, call: Call, watch: Watch) -> _Found:
-    # A step size that is given is that of the weights on pairs, as learning_rate is.
-    passes = HybridPlan(
-        _with_passes(plan.postings, points, before, call),
-        _with_passes(plan.embeddings, points, before, replace(call, learning_rate=None)),
-        plan.repeats,
-    )
-    if before.weights is None:
-        return _begin_stream_of_hybrid(passes, points, before)
-    scales = (float(before.weights.scales[0]), float(before.weights.scales[1]))
-    weights, squares = _grown_hybrid(plan, points, before)
-    if before.history.n_fit == 0 and len(points.labels) >= FEWEST_TO_JOIN:
-        scales = _scales_of_stream(weights, points, plan.n_threads)
-    seen = _seen(weights, points, before)
-    # A part whose scale is 0 has no scores to go on from, and stays out.
-    parts = (scales[0] != 0, scales[1] != 0)
-    curve = go_on_hybrid(passes, as_csr(points.x), points.labels, points.weights, seen, squares, parts, watch)
-    weights.multiply_parts(scales)
-    return _Found(weights, curve, squares)
-
-
-def _begin_stream_of_hybrid(plan: HybridPlan, points: Points, before: Before) -> _Found:
-    """The first call holds rows out for the scales, as a fit does, where they are enough."""
-    _refuse_pruning(plan.postings)
-    held = rows_held_out(len(points.labels), plan.postings.seed)
-    joins = np.count_nonzero(held) >= FEWEST_HELD_OUT
-    out, kept = np.flatnonzero(held), points.some(np.flatnonzero(~held)) if joins else points
-    x = as_csr(kept.x)
-    weights, squares = begin_hybrid(plan, x, kept.labels, points.n_classes, normalized(kept.weights))
-    curve = go_on_hybrid(plan, x, kept.labels, kept.weights, _seen(weights, points, before), squares)
-    if joins:
-        r = some_of(points.weights, out)
-        some, own = points.some(out), features_of_classes(plan, points)
-        joined = join(weights, some.x, some.labels, plan.n_threads, r, least=LEAST_SCALE, own=own)
-        squares = squares.of_more_pairs(weights, joined)
-        weights = joined
-    return _Found(weights, curve, squares)
-
-
-def _scales_of_stream(weights: Weights, points: Points, n_threads: int) -> tuple[float, float]:
-    """The best scales for rows that are not yet trained on, of parts that are on their own scales, and stay so."""
-    n_rows = len(points.labels)
-    rows = np.linspace(0, n_rows - 1, min(n_rows, MOST_HELD_OUT)).astype(np.int64)
-    some = points.some(rows)
-    join(weights, some.x, some.labels, n_threads, some.weights, least=LEAST_SCALE)
-    scales = (float(weights.scales[0]), float(weights.scales[1]))
-    weights.multiply_parts((1 / scales[0], 1 / scales[1]))
-    weights.scales[:] = 1
-    return scales
-
-
-def _grown_hybrid(plan: HybridPlan, points: Points, before: Before) -> tuple[Weights, Squares]:
-    """A copy of both parts, each on the scale that it was trained on, and of their squares."""
-    there, squares = before.weights, before.squares
-    assert there is not None
-    pairs, of_pairs = _grown_postings(plan.postings, there.pairs_alone, squares, points, before)
-    rows, of_rows = _grown_mapped(plan.embeddings, there.rows_alone, squares, points.n_classes, before)
-    grown = pairs.beside(rows)
-    grown.multiply_parts((_inverse(there.scales[0]), _inverse(there.scales[1])))
-    grown.scales[:] = 1
-    counts = before.counts_with(points)
-    _set_new_intercepts(plan.postings, pairs, before, counts)
-    _set_new_intercepts(plan.embeddings, rows, before, counts)
-    return grown, of_pairs.beside(of_rows)
-
-
-def _inverse(scale: float) -> float:
-    return 1 / scale if scale != 0 else 1.0
-
-
-def _set_new_intercepts(plan: BatchesPlan | PostingsPlan, weights: Weights, before: Before, counts: Doubles) -> None:
-    if plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
-        set_new_intercepts(weights.intercept, before, counts)

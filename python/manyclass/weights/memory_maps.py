@@ -38,7 +38,7 @@ def is_finite(array: NDArray[Any]) -> bool:
     return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
-def check_maps(weights: Any) -> None:
+def check_maps(weights: object) -> None:
     """Raise ValueError, with the name of the file, where an array that weights have mapped is not finite.
 
     It reads them, so it is for weights of which a score was not finite: those, or huge ones that overflowed.

@@ -277,7 +277,9 @@ class Weights(StoredWeights):
     def _on_both(self, other: Weights) -> tuple[Weights, NDArray[np.intp]]:
         """Weights with a copy of the pairs on the support of both, and where the pairs of the other one are in it."""
         own = np.arange(self.n_classes)
-        made = self.grown(self.n_classes, own, self.new_pairs(self.n_classes, own, other.indptr, other.classes))
+        new = self.new_pairs(self.n_classes, own, other.indptr, other.classes)
+        grown = self.pairs_alone.grown(self.n_classes, own, new)
+        made = replace(self, bias=grown.bias, indptr=grown.indptr, classes=grown.classes, values=grown.values)
         numbers, theirs = (_numbered(one.indptr, one.classes, one.n_classes) for one in (made, other))
         return made, np.searchsorted(numbers, theirs)
 

@@ -54,9 +54,9 @@ def read_corpus(
 ) -> Corpus:
     """Read a corpus; words seen fewer than `min_count` times are left out, but for those `known` with their counts.
 
-    Known words stay in the vocabulary, and counts are those of both. One pass: words are numbered as they first appear,
-    and renumbered when their counts are known. Memory holds the words and the ends of sentences; the text itself passes
-    through temporary files.
+    Known words stay in the vocabulary, and their counts are added up. In one pass, words are numbered as they first
+    appear, and renumbered when their counts are known. Memory holds the words and the ends of sentences; the text
+    itself passes through temporary files.
 
     Raises
     ------

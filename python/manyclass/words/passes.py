@@ -83,7 +83,9 @@ class _Passes:
     Attributes
     ----------
     own : tuple of str
-        The numbers of these passes, by attributes, that go on from a checkpoint.
+        The numbers, attributes of the `owner`, that go on from a checkpoint beside those of the state.
+    owner : object
+        These passes, or what they drive.
     """
 
     unit: str
@@ -94,6 +96,7 @@ class _Passes:
 
     def __init__(self, state: SkipGramState, n_passes: int) -> None:
         self.state, self.n_passes = state, n_passes
+        self.owner: object = self
 
     def arrays(self) -> Arrays:
         """Both tables."""
@@ -101,13 +104,14 @@ class _Passes:
 
     def numbers(self) -> dict[str, Any]:
         """Numbers of the passes and sums of the state."""
-        return {name: getattr(self, name) for name in self.own} | {n: getattr(self.state, n) for n in self.of_state}
+        of_state = {name: getattr(self.state, name) for name in self.of_state}
+        return {name: getattr(self.owner, name) for name in self.own} | of_state
 
     def restore(self, saved: Saved) -> None:
         """Take over arrays and numbers."""
         saved.fill(self.arrays())
         for name in self.own:
-            setattr(self, name, saved.numbers[name])
+            setattr(self.owner, name, saved.numbers[name])
         for name in self.of_state:
             setattr(self.state, name, saved.numbers[name])
 
@@ -239,17 +243,8 @@ class DescentPasses(_Passes):
 
     def __init__(self, state: SkipGramState, descent: Descent, n_passes: int) -> None:
         super().__init__(state, n_passes)
-        self.descent = descent
+        self.descent = self.owner = descent
         self._value = np.nan
-
-    @property
-    def output_rate(self) -> float:
-        """The step size of the output table."""
-        return self.descent.output_rate
-
-    @output_rate.setter
-    def output_rate(self, rate: float) -> None:
-        self.descent.output_rate = rate
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make a step, or none at all if Ctrl-C comes meanwhile: a step on trial may be a bad one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,32 +13,18 @@ from scipy.stats import spearmanr
 
 from manyclass.checks import check_number
 from manyclass.weights.arrays import Doubles, Floats
-from manyclass.weights.tensor_file import replacing
-from manyclass.words.corpus import split_words
+from manyclass.words.coded_table import row_norms
 from manyclass.words.keyed import Key, KeyedTable
 from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
-from manyclass.words.small import CodedTable
+from manyclass.words.word2vec_files import write_word2vec
+
+if TYPE_CHECKING:
+    from gensim.models import KeyedVectors
 
 N_ANSWERS = 10  # neighbours, unless told otherwise; as in gensim
 
 Keys = Key | Iterable[Key | tuple[Key, float]]
 Answers = list[tuple[str, float]]
-
-
-class KeyedVectors(Protocol):
-    """What is used of gensim's class of this name."""
-
-    index_to_key: Sequence[str]
-    vectors: NDArray[np.float32]
-    expandos: dict[str, NDArray[Any]]
-
-    def add_vectors(self, keys: Sequence[str], weights: NDArray[np.float32]) -> None:
-        """Add words with their vectors."""
-        ...
-
-    def allocate_vecattrs(self, attrs: Sequence[str], types: Sequence[type]) -> None:
-        """Make room for a number of each word."""
-        ...
 
 
 class WordVectorQueries(KeyedTable):
@@ -189,18 +175,7 @@ class WordVectorQueries(KeyedTable):
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
         """Write word2vec's text or binary format, all or nothing, with the same floats; no word may hold a blank."""
-        words = self.index_to_key
-        for word in words:
-            if split_words(word) != [word]:
-                raise ValueError(f"the word {word!r} holds a blank or is empty; the word2vec formats cannot keep it")
-        vectors = np.ascontiguousarray(self.vectors_, dtype="<f4")
-        with replacing(path) as file:
-            file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
-            for word, vector in zip(words, vectors, strict=True):
-                if binary:
-                    file.write(word.encode() + b" " + vector.tobytes() + b"\n")
-                else:
-                    file.write(f"{word} {' '.join(map(str, vector))}\n".encode())
+        write_word2vec(path, self.index_to_key, np.ascontiguousarray(self.vectors_, dtype="<f4"), binary=binary)
 
     def to_keyed_vectors(self) -> KeyedVectors:
         """Return a copy as gensim's KeyedVectors, of a trained model with each word's "count"; needs gensim."""
@@ -217,7 +192,7 @@ class WordVectorQueries(KeyedTable):
 
     def get_normed_vectors(self) -> Floats:
         """Every vector divided by its Euclidean norm, of shape (n_words, dim); zeros stay zeros."""
-        return np.divide(self.vectors, _norms(self.vectors)[:, np.newaxis], dtype=np.float32)
+        return np.divide(self.vectors, row_norms(self.vectors)[:, np.newaxis], dtype=np.float32)
 
     def _numbers_of_words(self) -> dict[str, NDArray[Any]]:
         """What is known of each word beside its vector, by gensim's names."""
@@ -227,7 +202,7 @@ class WordVectorQueries(KeyedTable):
         """Cosine of the first words, or of all, with a vector; 0 where one of the two is zero."""
         table = self.vectors[:n_first]
         direction = (query / (np.linalg.norm(query) or 1.0)).astype(np.float32)
-        cosines: Floats = np.divide(table @ direction, _norms(table), dtype=np.float32)
+        cosines: Floats = np.divide(table @ direction, row_norms(table), dtype=np.float32)
         return cosines
 
     def _nearest(self, cosines: Floats, topn: int, left_out: Sequence[int]) -> Answers:
@@ -257,10 +232,3 @@ def _weighted(name: str, keys: Keys | None, weight: float) -> list[tuple[Key, fl
 def _cosine(x: Doubles, y: Doubles) -> float:
     norm = np.linalg.norm(x) * np.linalg.norm(y)
     return float(x @ y / norm) if norm > 0 else 0.0
-
-
-def _norms(table: Floats | CodedTable) -> Floats:
-    """Norms of rows, 1 where a row is zero."""
-    norms: Floats = table.norms() if isinstance(table, CodedTable) else np.linalg.norm(table, axis=1)
-    norms[norms == 0] = 1
-    return norms

@@ -35,7 +35,7 @@ from manyclass.words.objectives import Index
 # takes for 0, never becomes active.
 UNION: dict[str, Any] = {"tolerance": 0.0, "answer": "active"}
 MESSAGES: dict[str, Any] = {"n_iter": 1, "step": "frank_wolfe", "tolerance": 1e-3, "answer": "blocks"}
-SHARE = 20  # a search finds one word in so many (Yen et al. 2018, section 5.3)
+SHARE = 20  # a search finds one in twenty words (Yen et al. 2018, section 5.3)
 N_BLOCKS = 4
 # Centres, the words found and drawn for them, and the logs of how many words each of these stands for.
 Group = tuple[NDArray[np.intp], NDArray[np.int32], Floats]

@@ -93,19 +93,28 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         Threads; None is 1, -1 all cores. Above 1 they race on the vectors, and results vary from run to run.
     random_state : int, RandomState instance or None, default=None
         Seed of the first vectors and all draws.
-    verbose : int, default=0, above 0: a progress bar with words per second
+    verbose : int, default=0
+        Above 0, a progress bar shows the words per second.
 
     Attributes
     ----------
-    vectors_, context_vectors_ : ndarray of shape (n_words, dim), float32
-        h_x, a view of rows padded to cache lines; and v_y, for "hierarchical" of the tree's n_words - 1 inner nodes.
-    vocabulary_, counts_ : dict of str to int, and ndarray of shape (n_words,), int64
-        Row of each word, most frequent first; and how often each word occurs.
-    loss_curve_, pass_seconds_ : lists of float
-        Of each pass, those of the warm-up first: the mean of the objective as trained on, in nats a pair, estimated by
-        a few drawn words (`objective_value` is exact); and its time, callbacks excluded, with making a search's index.
-    n_iter_, words_per_second_ : int, and float
-        Passes, those of the warm-up too; words before sub-sampling per second ("descent": of the warm-up, or NaN).
+    vectors_ : ndarray of shape (n_words, dim), float32
+        h_x, a view of rows that are padded to cache lines.
+    context_vectors_ : ndarray of shape (n_words, dim), float32
+        v_y; for "hierarchical" the vectors of the tree's n_words - 1 inner nodes.
+    vocabulary_ : dict of str to int
+        Row of each word, the most frequent word first.
+    counts_ : ndarray of shape (n_words,), int64
+        How often each word occurs.
+    loss_curve_ : list of float
+        Mean of the trained objective in each pass, in nats a pair, passes of the warm-up first. It is estimated by a
+        few drawn words; `objective_value` is exact.
+    pass_seconds_ : list of float
+        Time of each pass. It includes building a search's index and excludes callbacks.
+    n_iter_ : int
+        Number of passes, including those of the warm-up.
+    words_per_second_ : float
+        Words of the text, before sub-sampling, that passes over the text took a second; NaN if there was none.
 
     Examples
     --------
@@ -170,15 +179,35 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> SkipGram:
-        """Return it trained on a corpus; Ctrl-C ends it with the vectors reached, an error with those of a fit before.
-        A ValueError of a parameter, or of a corpus without two words, frequent enough, that are near each other.
+        """Train on a corpus.
+
+        Ctrl-C ends training, and the vectors reached so far stay. An error leaves the vectors of an earlier fit.
 
         Parameters
         ----------
         X : path or iterable of lists of str
-            A text file (may be compressed), words between white space, a sentence a line; or sentences. Read once.
-        y, callback : None, and callable, optional, of a SkipGramState after each pass; training ends where it is True
-        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
+            A text file with one sentence a line and blanks between words, plain or compressed; or sentences as lists of
+            words. It is read once.
+        y : object
+            It is not used; scikit-learn passes it.
+        callback : callable, optional
+            It is called with a SkipGramState after each pass, and training ends when it returns True.
+        checkpoint : path, optional
+            Folder for checkpoints; see `help(manyclass.training.checkpoint)`.
+        every : str or int, default="10min"
+            Time or number of passes between two checkpoints.
+        resume : bool, default=False
+            Whether to go on from the checkpoints in the folder.
+
+        Returns
+        -------
+        SkipGram
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, no two frequent words are near each other, or vectors overflow.
         """
         plan = SkipGramPlan.of(self.get_params(deep=False))
         checkpoints = Checkpoints.of(checkpoint, every, resume)
@@ -202,15 +231,34 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         learning_rate: float | None = None,
         callback: Callback | None = None,
     ) -> SkipGram:
-        """Return it trained on with a new text, which objective_value is about then; an error leaves it as it was.
+        """Train on with a new text, or begin with it; an error leaves the model as it was.
 
-        Words that are known stay, counts are added up; new words that this text has `min_count` times join them.
+        Known words stay and their counts are added up; words that occur `min_count` times in this text join them.
+        Afterwards `objective_value` is about this text.
 
         Parameters
         ----------
-        X, y, callback : as in fit
-        n_passes : int, passes over this text
-        learning_rate : float, or None: that of the end of `fit`, wound back by the share of the text that is new
+        X : path or iterable of lists of str
+            The new text, as in `fit`.
+        y : object
+            It is not used; scikit-learn passes it.
+        n_passes : int, default=1
+            Passes over this text.
+        learning_rate : float, optional
+            Step size, the same in the whole call. None: the step size at the end of `fit`, raised towards the first one
+            by the share that this text has of all that was read before; see `manyclass.words.plan.rates_of_call`.
+        callback : callable, optional
+            As in `fit`.
+
+        Returns
+        -------
+        SkipGram
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, the objective needs the whole text, or `dim` is not that of the model.
         """
         check_number("n_passes", n_passes, low=1, integer=True)
         if learning_rate is not None:
@@ -268,15 +316,24 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         return TextModel(corpus, text, *windows, tables, self.dim, has_tree, seed, n_threads)
 
     def objective_value(self, sample: int | None = None) -> float:
-        """Return the exact objective of the softmax, or the tree, in nats a co-occurrence, all words being scored.
+        """Compute the exact objective of the softmax, or of the tree, by scoring all words.
 
-        The pairs are those of the first pass's sub-sampling, with windows that shrink counted by their probabilities,
-        on n_jobs threads. A ValueError of an estimator loaded from a file or copied: the corpus stayed behind.
+        The pairs are those of the first pass's sub-sampling. Where windows shrink, a pair counts by its probability.
 
         Parameters
         ----------
         sample : int, optional
-            Take the mean over so many centre words, drawn by their share of the pairs: an unbiased estimate. None: all.
+            Number of centre words to draw by their share of the pairs, for an unbiased estimate. None: all words.
+
+        Returns
+        -------
+        float
+            Nats per co-occurrence.
+
+        Raises
+        ------
+        ValueError
+            If the estimator is a copy or was loaded, because the corpus is not part of these.
         """
         check_is_fitted(self, "vocabulary_")
         if self._model is None:
@@ -284,11 +341,17 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         return self._model.objective_value(sample)
 
     def transform(self, X: Iterable[str | Iterable[str]]) -> NDArray[np.float32]:
-        """Return the mean of its words' vectors for each document, (n_documents, dim), float32; zeros without any.
+        """Average the vectors of each document's words; unknown words do not count.
 
         Parameters
         ----------
-        X : iterable of str, which are split at white space, or of lists of str
+        X : iterable of str or of lists of str
+            Documents; a string is split at ASCII's blanks.
+
+        Returns
+        -------
+        ndarray of shape (n_documents, dim), float32
+            The means; zeros for a document without known words.
         """
         check_is_fitted(self, "vocabulary_")
         if isinstance(X, str):
@@ -302,7 +365,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         return np.array(means, dtype=np.float32).reshape(-1, dim)
 
     def check_parameters(self) -> None:
-        """Raise the ValueError or TypeError that `fit` would raise of the parameters, before a corpus is read."""
+        """Raise the ValueError or TypeError that `fit` would raise for a parameter, without reading a corpus."""
         SkipGramPlan.of(self.get_params(deep=False))
 
     def __getstate__(self) -> dict[str, object]:

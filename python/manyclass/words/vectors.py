@@ -1,21 +1,49 @@
-"""Word vectors that were read or made elsewhere: the file formats of word2vec, and gensim's objects."""
+"""Word vectors that were read or made elsewhere, also in fewer bits, and files of them.
+
+``vectors.compress(dtype="auto", *, prune=0.0, max_bytes=None)`` returns `WordVectors` that answer the same questions
+from float16, or from int8 with a float32 scale a word; `prune` is the share of the words that is dropped, the last
+ones, which are the rarest of vectors that are sorted by frequency, as files of word vectors and those of `SkipGram` are
+(``WordVectors.from_keyed_vectors(model)`` takes over the latter). `max_bytes` is the most that the file of `save` may
+take: float16, then int8, then int8 with as many of the first words as fit. ``vectors[word]`` is float32; cosines are
+computed from the codes.
+
+``save(path)`` and ``WordVectors.load(path, mmap=False)`` keep types and bytes: a safetensors file with the words as
+text ("words.text", "words.offsets") and the rows ("rows", with "rows.scales" for int8).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.weights.arrays import NO_FLOATS
-from manyclass.weights.codes import Codes
-from manyclass.weights.tensor_file import check_regular
-from manyclass.words.queries import KeyedVectors, WordVectorQueries
-from manyclass.words.small import CodedTable, compressed, load_words, save_words
+from manyclass.checks import check_choice, check_number
+from manyclass.weights.arrays import NO_FLOATS, Floats
+from manyclass.weights.codes import DTYPES, Codes, Dtype
+from manyclass.weights.compression import bytes_of
+from manyclass.weights.file_parts import (
+    check_version,
+    checked,
+    decode_text,
+    encode_text,
+    finite,
+    reading,
+    warn_of_unread,
+)
+from manyclass.weights.tensor_file import TensorFile, open_tensors, write_tensors
+from manyclass.words.coded_table import CodedTable
+from manyclass.words.queries import WordVectorQueries
+from manyclass.words.word2vec_files import read_word2vec
 
-MOST_HEADER = 1000  # characters of the first line, two numbers
+if TYPE_CHECKING:
+    from gensim.models import KeyedVectors
+
+FORMAT = "manyclass word vectors"
+FORMAT_VERSION = 1
+HEADER_BYTES = 1024  # the header of a file takes less
 
 
 class WordVectors(WordVectorQueries):
@@ -76,24 +104,10 @@ class WordVectors(WordVectorQueries):
             the message names the file.
         """
         name = os.fspath(path)
-        if binary is None:
-            binary = name.endswith(".bin")
-        check_regular(name)
-        with open(path, "rb") as file:
-            header = file.readline(MOST_HEADER).split()
-            if len(header) != 2 or not all(field.isdigit() for field in header):
-                raise ValueError(f"{name} begins with {header!r}; it must be the numbers of words and dimensions")
-            n_words, dim = (int(field) for field in header)
-            body = file.read()
         try:
-            words, vectors = (_from_binary if binary else _from_text)(body, n_words, dim, name)
-            made = cls(words, vectors)
+            return cls(*read_word2vec(name, binary=name.endswith(".bin") if binary is None else binary))
         except ValueError as error:
             raise error if str(error).startswith(name) else ValueError(f"{name}: {error}") from error
-        if not np.isfinite(vectors).all():
-            word = words[int(np.argmin(np.isfinite(vectors).all(axis=1)))]
-            raise ValueError(f"{name}: the vector of {word!r} has a number that is not finite")
-        return made
 
     def compress(
         self,
@@ -102,7 +116,7 @@ class WordVectors(WordVectorQueries):
         prune: float = 0.0,
         max_bytes: int | str | None = None,
     ) -> WordVectors:
-        """Return vectors in fewer bits, and perhaps of fewer words; see `help(manyclass.words.small)`.
+        """Return vectors in fewer bits, and perhaps of fewer words; see `help(manyclass.words.vectors)`.
 
         Parameters
         ----------
@@ -120,7 +134,22 @@ class WordVectors(WordVectorQueries):
         """
         if isinstance(self.vectors_, CodedTable):
             raise ValueError("these vectors are compressed; compress those that they were made of")
-        return WordVectors._of_codes(*compressed(self.index_to_key, self.vectors_, dtype, prune, max_bytes))
+        words, vectors = self.index_to_key, self.vectors_
+        check_choice("dtype", dtype, ("auto", *DTYPES))
+        check_number("prune", prune, low=0)
+        if prune >= 1:
+            raise ValueError(f"prune is {prune!r}; it must be below 1, as some words have to stay")
+        most = None if max_bytes is None else bytes_of(max_bytes)
+        n = max(1, len(words) - int(prune * len(words)))
+        own: Dtype = "float16" if dtype == "auto" else dtype
+        if most is not None:
+            tried: list[Dtype] = ["float16", "int8"] if dtype == "auto" else [own]
+            own = next((each for each in tried if _most_words(words, vectors, each, most) >= n), tried[-1])
+            fit = _most_words(words, vectors, own, most)
+            if fit < 1:
+                raise ValueError(f"max_bytes is {most}; not even one word fits as {own} beside the header of the file")
+            n = min(n, fit)
+        return WordVectors._of_codes(words[:n], Codes.of_rows(np.ascontiguousarray(vectors[:n]), own))
 
     @classmethod
     def _of_codes(cls, words: Sequence[str], codes: Codes) -> WordVectors:
@@ -139,7 +168,12 @@ class WordVectors(WordVectorQueries):
         """
         table: Any = self.vectors_
         codes = table.codes if isinstance(table, CodedTable) else Codes(np.ascontiguousarray(table), NO_FLOATS)
-        save_words(path, self.index_to_key, codes)
+        tensors: dict[str, NDArray[Any]] = {"rows": codes.values}
+        if len(codes.scales):
+            tensors["rows.scales"] = codes.scales
+        tensors |= {f"words.{part}": array for part, array in encode_text(self.index_to_key).items()}
+        tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))  # each is aligned
+        write_tensors(path, tensors, {"format": FORMAT, "format_version": str(FORMAT_VERSION)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, mmap: bool = False) -> WordVectors:
@@ -162,7 +196,15 @@ class WordVectors(WordVectorQueries):
         ValueError
             If the file is of another kind, damaged, or of a newer format; the message names it.
         """
-        return cls._of_codes(*load_words(path, mmap))
+        file = open_tensors(path)
+        found = file.metadata.get("format")
+        if found != FORMAT:
+            raise ValueError(f"{file.path} has no word vectors of manyclass: its header has the format {found!r}")
+        check_version(file, FORMAT_VERSION)
+        with reading(file):
+            words, codes = _read(file, mmap)
+        warn_of_unread(file)
+        return cls._of_codes(words, codes)
 
     @classmethod
     def from_keyed_vectors(cls, keyed: KeyedVectors) -> WordVectors:
@@ -181,36 +223,24 @@ class WordVectors(WordVectorQueries):
         return cls(list(keyed.index_to_key), keyed.vectors)
 
 
-def _check_room(n_bytes: int, body: bytes, name: str) -> None:
-    """Let a file ask for no more memory than it fills."""
-    if n_bytes > len(body):
-        raise ValueError(f"{name} ends early: its first line promises {n_bytes} bytes, and {len(body)} follow")
+def _most_words(words: Sequence[str], vectors: Floats, dtype: Dtype, max_bytes: int) -> int:
+    """How many of the first words a file of at most `max_bytes` can hold."""
+    lengths = np.array([len(word.encode("utf-8", "surrogatepass")) for word in words], dtype=np.int64)
+    of_row = vectors.shape[1] * np.dtype(dtype).itemsize + (4 if dtype == "int8" else 0) + 8  # 8: where a word begins
+    return int(np.searchsorted(np.cumsum(lengths + of_row) + 8 + HEADER_BYTES, max_bytes, side="right"))
 
 
-def _from_text(body: bytes, n_words: int, dim: int, name: str) -> tuple[list[str], NDArray[np.float32]]:
-    lines = body.rstrip(b"\n").split(b"\n") if body else []
-    if len(lines) < n_words:
-        raise ValueError(f"{name} has {len(lines)} words; its first line promises {n_words}")
-    _check_room(n_words * dim * 2, body, name)  # a number has a space before it
-    words, vectors = [], np.empty((n_words, dim), dtype=np.float32)
-    for i, line in enumerate(lines[:n_words]):
-        word, *numbers = line.rstrip().decode().split(" ")
-        if len(numbers) != dim:
-            raise ValueError(f"{name}, line {i + 2}: {len(numbers)} numbers; its first line promises {dim}")
-        words.append(word)
-        vectors[i] = numbers
-    return words, vectors
-
-
-def _from_binary(body: bytes, n_words: int, dim: int, name: str) -> tuple[list[str], NDArray[np.float32]]:
-    _check_room(n_words * dim * 4, body, name)
-    words, vectors = [], np.empty((n_words, dim), dtype=np.float32)
-    at = 0
-    for i in range(n_words):
-        end = body.find(b" ", at)
-        if end < 0 or end + 1 + 4 * dim > len(body):
-            raise ValueError(f"{name} ends in word {i + 1}; its first line promises {n_words} words")
-        words.append(body[at:end].lstrip(b"\n").decode())  # word2vec ends rows with a newline, others do not
-        vectors[i] = np.frombuffer(body, dtype="<f4", count=dim, offset=end + 1)
-        at = end + 1 + 4 * dim
-    return words, vectors
+def _read(file: TensorFile, mmap: bool) -> tuple[list[str], Codes]:
+    if "rows" not in file.entries:
+        raise ValueError("it has no array 'rows'")
+    dtype, shape, _ = file.entries["rows"]
+    if dtype.name not in DTYPES or len(shape) != 2:
+        raise ValueError(f"'rows' is {dtype.name} of shape {shape}")
+    scales = NO_FLOATS
+    if dtype.name == "int8":
+        scales = finite(file, "rows.scales", file.read(checked(file, "rows.scales", np.float32, shape[:1])))
+    words = decode_text(file, "words", shape[0]).tolist()
+    if len(set(words)) != len(words):
+        raise ValueError("words occur twice")
+    rows = file.map("rows") if mmap else finite(file, "rows", file.read("rows"))
+    return words, Codes(rows, scales)

@@ -6,31 +6,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planned import by_points
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+pytest.importorskip("distributed")
+
+from reference import dask_simulation
+from reference.dask_simulation import simulate_blocks
+
 from manyclass import SoftmaxClassifier, samplers, solvers
-from manyclass.dask.blocks import (
-    log_sums_at_zero,
-    lost_log_sums,
-    place_in_block,
-    plan_on_block,
-    simulate_blocks,
-    turn,
-)
-from manyclass.dask.rows import Leg
-from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.blocks import log_sums_at_zero, lost_log_sums, place_in_block, plan_on_block, turn
+from manyclass.dask.shards import Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import (
     Kept,
     block_in,
     bounds_of,
+    buffer_at_zero,
     bytes_of,
     cuts_of,
-    empty_seat,
+    empty_buffer,
     give_piece,
     n_pieces,
-    seat_at_zero,
     take_piece,
 )
 
@@ -46,12 +42,11 @@ def plan_of(X, labels, n_classes, **more):
         "max_iter": 3,
         "random_state": 0,
     }
-    local = SoftmaxClassifier(**{**own, **more})
-    return by_points(local, X, labels, n_classes).plan
+    return dask_simulation.plan_of(SoftmaxClassifier(**{**own, **more}), X, labels, n_classes)
 
 
 def problem(seed, *, sparse, n=1, label=None, weights=None):
-    """A random W in two seats, and rows with random parts of v."""
+    """A random W in two buffers, and rows with random parts of v."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, N_FEATURES)).astype(np.float32)
     labels = rng.integers(0, N_CLASSES, n).astype(np.int32) if label is None else np.full(n, label, dtype=np.int32)
@@ -59,12 +54,12 @@ def problem(seed, *, sparse, n=1, label=None, weights=None):
     whole = Whole(counts, 2, N_FEATURES, int(counts.sum()), sparse)
     given = sp.csr_array(x) if sparse else x
     shard = Shard(given, labels, weights, 0, 0)
-    seats = [seat_at_zero(whole, number) for number in range(2)]
-    for number, seat in enumerate(seats):
-        weights_of = block_in(whole, seat, number).weights
+    buffers = [buffer_at_zero(whole, number) for number in range(2)]
+    for number, buffer in enumerate(buffers):
+        weights_of = block_in(whole, buffer, number).weights
         weights_of.coef[:] = rng.normal(size=weights_of.coef.shape)
         weights_of.intercept[:] = rng.normal(size=weights_of.n_classes)
-    return whole, shard, seats, rng.normal(size=(n, 2))
+    return whole, shard, buffers, rng.normal(size=(n, 2))
 
 
 def proximal(x, label, W, b, *, elsewhere, v, eta, eta_u, alpha, weight):
@@ -107,10 +102,10 @@ def test_a_visit_is_the_proximal_step_of_its_objective(seed, sparse, here, alpha
     number = 1
     first, last = 5, N_CLASSES
     weights = None if weight is None else np.array([weight])
-    whole, shard, seats, sums = problem(seed, sparse=sparse, label=first + 2 if here else 1, weights=weights)
+    whole, shard, buffers, sums = problem(seed, sparse=sparse, label=first + 2 if here else 1, weights=weights)
     assert cuts_of(whole)[1] == first
     plan = plan_of(shard.x, shard.labels, N_CLASSES, sampler=samplers.All(), n_negatives="auto", alpha=alpha)
-    block = block_in(whole, seats[number], number)
+    block = block_in(whole, buffers[number], number)
     W, b = block.weights.coef.astype(float), block.weights.intercept.astype(float)
     # Steps have the classes of a block in an order of their own; here W is as it lies.
     label = int(place_in_block(plan, whole, number)[2]) if here else None
@@ -118,7 +113,7 @@ def test_a_visit_is_the_proximal_step_of_its_objective(seed, sparse, here, alpha
     x = np.asarray(shard.x.toarray() if sparse else shard.x, dtype=float)[0]
     known = {"elsewhere": sums[0, 0], "v": logsumexp(sums[0]), "alpha": alpha, "weight": weight or 1.0}
     expected = proximal(x, label, W, b, eta=eta, eta_u=eta_u, **known)
-    made = turn(plan, whole, shard, seats[number], number, sums, Leg(0))
+    made = turn(plan, whole, shard, buffers[number], number, sums, Stretch(0))
     factors = block.scale[:, np.newaxis]
     # Scores are float32: the step carries some 1e-6 of them.
     np.testing.assert_allclose(block.weights.coef * factors, expected[0], atol=2e-5, rtol=2e-5)
@@ -131,21 +126,21 @@ def test_a_visit_is_the_proximal_step_of_its_objective(seed, sparse, here, alpha
 
 def test_the_gradient_that_is_drawn_is_unbiased_given_v(seed):
     """Every draw that can be, enumerated: a class moves by K_b / m times its gradient or not at all."""
-    whole, shard, seats, sums = problem(seed, sparse=False, label=1)
+    whole, shard, buffers, sums = problem(seed, sparse=False, label=1)
     number, eta = 1, 1e-4
     plan = plan_of(shard.x, shard.labels, N_CLASSES, learning_rate=eta, n_negatives=2)
     plan = replace(plan, schedule=replace(plan.schedule, u_learning_rate=1e-9, decay=1.0))
     drawn = plan_on_block(plan, whole, number).n_negatives
-    block = block_in(whole, seats[number], number)
+    block = block_in(whole, buffers[number], number)
     before, n_block = block.weights.intercept.copy(), len(block)
     x = shard.x[0].astype(float)
     z = block.weights.coef.astype(float) @ x + before
     gradient = np.exp(z - logsumexp(sums[0]))
     seen = set()
     for n_pass in range(200):
-        seat = seats[number].copy()
-        turn(plan, whole, shard, seat, number, sums, Leg(n_pass))
-        move = block_in(whole, seat, number).weights.intercept - before
+        buffer = buffers[number].copy()
+        turn(plan, whole, shard, buffer, number, sums, Stretch(n_pass))
+        move = block_in(whole, buffer, number).weights.intercept - before
         [moved] = np.nonzero(move)
         assert len(moved) == drawn
         seen.add(tuple(moved))
@@ -239,10 +234,10 @@ def test_a_part_is_never_more_than_v_and_rows_keep_those_of_other_blocks(seed):
     X, labels = rows_of(seed)
     whole, shards = whole_of(X, labels, 3), shards_of(X, labels, 3)
     plan = plan_of(X, labels, labels.max() + 1, learning_rate=5.0)
-    seats = [seat_at_zero(whole, at) for at in range(3)]
+    buffers = [buffer_at_zero(whole, at) for at in range(3)]
     sums = log_sums_at_zero(whole, shards[0])
     for number in range(3):
-        made = turn(plan, whole, shards[0], seats[number], number, sums, Leg(0))
+        made = turn(plan, whole, shards[0], buffers[number], number, sums, Stretch(0))
         others = [at for at in range(3) if at != number]
         np.testing.assert_array_equal(made.log_sums[:, others], sums[:, others])
         assert np.all(logsumexp(made.log_sums, axis=1) >= made.log_sums.max(axis=1) - 1e-12)
@@ -255,25 +250,24 @@ def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
     whole = Whole(np.ones(50), 3, 7, 50, sparse)
     assert n_pieces(whole) > 1
     rng = np.random.default_rng(seed)
-    seats = [empty_seat(whole) for _ in range(3)]
-    for number, seat in enumerate(seats):
-        seat[: bytes_of(whole, number) // 4] = rng.normal(size=bytes_of(whole, number) // 4)
-    were = [seat[: bytes_of(whole, at) // 4].copy() for at, seat in enumerate(seats)]
+    buffers = [empty_buffer(whole) for _ in range(3)]
+    for number, buffer in enumerate(buffers):
+        buffer[: bytes_of(whole, number) // 4] = rng.normal(size=bytes_of(whole, number) // 4)
+    were = [buffer[: bytes_of(whole, at) // 4].copy() for at, buffer in enumerate(buffers)]
     for piece in range(n_pieces(whole)):
-        given = [give_piece(whole, seat, at, piece) for at, seat in enumerate(seats)]
-        for at, seat in enumerate(seats):
-            take_piece(whole, seat, (at + 1) % 3, piece, given[(at + 1) % 3])
-    for at, seat in enumerate(seats):
-        np.testing.assert_array_equal(seat[: len(were[(at + 1) % 3])], were[(at + 1) % 3])
+        given = [give_piece(whole, buffer, at, piece) for at, buffer in enumerate(buffers)]
+        for at, buffer in enumerate(buffers):
+            take_piece(whole, buffer, (at + 1) % 3, piece, given[(at + 1) % 3])
+    for at, buffer in enumerate(buffers):
+        np.testing.assert_array_equal(buffer[: len(were[(at + 1) % 3])], were[(at + 1) % 3])
 
 
 def test_a_copy_on_disk_has_what_was_written_and_goes_away(tmp_path):
     whole = Whole(np.ones(50), 3, 7, 50, False)
     kept, numbers = Kept(str(tmp_path)), np.arange(bytes_of(whole, 1) // 4, dtype=np.float32)
     for piece in range(n_pieces(whole)):
-        bounds = bounds_of(whole, 1, piece)
-        kept.write(bounds.start, numbers[bounds])
-    read = [kept.read(bounds_of(whole, 1, piece)) for piece in range(n_pieces(whole))]
+        kept.write(whole, 1, piece, numbers[bounds_of(whole, 1, piece)])
+    read = [kept.read(whole, 1, piece) for piece in range(n_pieces(whole))]
     np.testing.assert_array_equal(np.concatenate(read), numbers)
     assert kept.path.exists()
     del kept
@@ -286,24 +280,26 @@ def test_a_copy_on_disk_has_what_was_written_and_goes_away(tmp_path):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("solver", [solvers.Exact(), solvers.Implicit(formulation="raman", averaging="none")])
 def test_rows_that_lost_their_parts_look_at_each_block_and_move_nothing(solver, sparse):
-    whole, shard, seats, _ = problem(0, sparse=sparse, n=70)
+    whole, shard, buffers, _ = problem(0, sparse=sparse, n=70)
     plan = plan_of(shard.x, shard.labels, N_CLASSES, solver=solver, sampler="auto", n_negatives="auto")
     rng = np.random.default_rng(1)
     sums, found = lost_log_sums(whole, shard), []
-    for number, seat in enumerate(seats):
-        block = block_in(whole, seat, number)
+    for number, buffer in enumerate(buffers):
+        block = block_in(whole, buffer, number)
         block.scale[:] = rng.uniform(0.5, 1, len(block))  # as a ridge leaves it
-        before = seat.copy()
-        made = turn(plan, whole, shard, seat, number, sums, Leg(3))
+        before = buffer.copy()
+        made = turn(plan, whole, shard, buffer, number, sums, Stretch(3))
         assert np.isnan(made.log_sums).sum() == np.isnan(sums).sum() - len(shard)
         assert (made.report.n_visits, made.report.loss) == (0, 0.0)
-        np.testing.assert_array_equal(seat, before)
+        np.testing.assert_array_equal(buffer, before)
         sums = made.log_sums
         z = shard.x @ (block.weights.coef * block.scale[:, np.newaxis]).T + block.weights.intercept
         found.append(logsumexp(z.astype(np.float64), axis=1))
     # Blocks have fewer classes than are looked at, so that nothing is estimated: scores in single precision differ.
     np.testing.assert_allclose(sums, np.transpose(found), rtol=0, atol=1e-5)
-    assert turn(plan, whole, shard, seats[0], 0, sums, Leg(4)).report.n_visits == len(shard)  # and then they go on
+    assert turn(plan, whole, shard, buffers[0], 0, sums, Stretch(4)).report.n_visits == len(
+        shard
+    )  # and then they go on
 
 
 def test_what_rows_look_at_stands_for_all_classes_of_a_block():
@@ -312,13 +308,13 @@ def test_what_rows_look_at_stands_for_all_classes_of_a_block():
     whole = Whole(counts, 2, N_FEATURES, int(counts.sum()), False)
     x = rng.normal(size=(40, N_FEATURES)).astype(np.float32)
     labels = np.arange(40, dtype=np.int32) * 30
-    shard, seat = Shard(x, labels, None, 0, 0), seat_at_zero(whole, 0)
+    shard, buffer = Shard(x, labels, None, 0, 0), buffer_at_zero(whole, 0)
     plan = plan_of(x, labels, n_classes, sampler="frequency_block", n_negatives=64)
-    block, place = block_in(whole, seat, 0), place_in_block(plan, whole, 0)
+    block, place = block_in(whole, buffer, 0), place_in_block(plan, whole, 0)
     block.weights.coef[:] = 0.5 * rng.normal(size=block.weights.coef.shape)
     block.weights.intercept[place[labels]] = 6  # a label counts by itself, whether it is drawn or not
     lost, n_passes = lost_log_sums(whole, shard), 400
-    seen = [turn(plan, whole, shard, seat, 0, lost, Leg(n_pass)).log_sums[:, 0] for n_pass in range(n_passes)]
+    seen = [turn(plan, whole, shard, buffer, 0, lost, Stretch(n_pass)).log_sums[:, 0] for n_pass in range(n_passes)]
     z = (x @ block.weights.coef.T + block.weights.intercept).astype(np.float64)
     exact, own = np.exp(z).sum(axis=1), np.exp(z[np.arange(40), place[labels]])
     errors = np.exp(seen) - exact

@@ -14,14 +14,12 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
-from planned import by_points
-from reference.dask_rows import two_workers
+from reference.dask_rows import by_points, equal, on_one, parts, two_workers
+from reference.dask_simulation import plan_of, simulate
 
-from manyclass import SoftmaxClassifier, solvers
-from manyclass.dask import DaskSoftmaxClassifier
-from manyclass.dask.checking import couplings, size_of
+from manyclass import MarginClassifier, SoftmaxClassifier, solvers
+from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
 from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.simulation import simulate
 
 # Of distributed itself and what it imports, in this process; a worker's are its own.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -46,29 +44,7 @@ def data():
 
 
 def parameters(**more):
-    solver = solvers.Implicit(decay=0.8, averaging="none")
-    return {"solver": solver, "learning_rate": 0.5, "alpha": 1e-3, "max_iter": 6, "n_negatives": 8, **more} | {
-        "random_state": 0
-    }
-
-
-def on_one_worker(client, **more):
-    """An estimator whose parts are on one worker, so that it is the only one that trains."""
-    return DaskSoftmaxClassifier(**parameters(**more), client=client)
-
-
-def persisted_on_one(client, X, y, sparse):
-    place = min(client.scheduler_info()["workers"])
-    parts = []
-    for first in range(0, N, CHUNK):
-        rows = slice(first, first + CHUNK)
-        x = sp.csr_array(X[rows]) if sparse else X[rows]
-        parts.append([client.scatter(one, workers=[place], hash=False) for one in (x, y[rows])])
-    return [x for x, _ in parts], [y for _, y in parts]
-
-
-def equal(one, other):
-    return np.array_equal(one.coef_, other.coef_) and np.array_equal(one.intercept_, other.intercept_)
+    return by_points(**{"max_iter": 6, **more})
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -76,8 +52,9 @@ def equal(one, other):
 def test_one_worker_makes_the_model_of_one_machine_bit_for_bit(client, data, sparse, averaging):
     X, y = data
     more = {"solver": solvers.Implicit(decay=0.8, averaging=averaging)}
-    local = SoftmaxClassifier(**parameters(**more)).fit(sp.csr_array(X) if sparse else X, y)
-    found = on_one_worker(client, **more).fit(*persisted_on_one(client, X, y, sparse))
+    X = sp.csr_array(X) if sparse else X
+    local = SoftmaxClassifier(**parameters(**more)).fit(X, y)
+    found = DaskSoftmaxClassifier(**parameters(**more), client=client).fit(*on_one(client, X, y))
     assert len(found.work_) == 1
     assert equal(found.to_local(), local)
     np.testing.assert_array_equal(found.loss_curve_, local.loss_curve_)
@@ -94,15 +71,12 @@ def test_two_workers_make_what_one_process_makes_that_simulates_them(client, dat
         del given["n_negatives"]
     found = DaskSoftmaxClassifier(**given, n_merges=n_merges, client=client).fit(*arrays(X, y))
     assert found.shards_ == [[0, 1, 2], [3, 4, 5]]
-    local = SoftmaxClassifier(**given)
-    classes, labels = np.unique(y, return_inverse=True)
-    labels = labels.astype(np.int32)
-    settled = by_points(local, X, labels, len(classes))
+    labels = np.unique(y, return_inverse=True)[1].astype(np.int32)
+    plan = plan_of(SoftmaxClassifier(**given), X, labels, N_CLASSES)
     halves = np.split(np.arange(N), 2)
     shards = [Shard(X[rows], labels[rows], None, at, rows[0]) for at, rows in enumerate(halves)]
     whole = Whole(np.bincount(labels).astype(float), 2, N_FEATURES, N, False)
-    coupling = couplings([size_of(shard) for shard in shards], fit_intercept=True)
-    weights, curve = simulate(settled.plan, whole, shards, coupling, n_merges)
+    weights, curve = simulate(plan, whole, shards, n_merges)
     np.testing.assert_array_equal(found.to_local().coef_, weights.coef)
     np.testing.assert_array_equal(found.to_local().intercept_, weights.intercept)
     np.testing.assert_array_equal(found.loss_curve_, curve)
@@ -119,11 +93,6 @@ def frames(X, y):
     return dd.from_pandas(pd.DataFrame(X, columns=names), npartitions=6), dd.from_pandas(pd.Series(y), npartitions=6)
 
 
-def delayed(X, y):
-    cuts = range(0, N, CHUNK)
-    return [dask.delayed(X[at : at + CHUNK]) for at in cuts], [dask.delayed(y[at : at + CHUNK]) for at in cuts]
-
-
 def sparse_arrays(X, y):
     return da.from_array(X, chunks=(CHUNK, -1)).map_blocks(sp.csr_matrix), da.from_array(y, chunks=CHUNK)
 
@@ -132,7 +101,7 @@ def columns_divided(X, y):
     return da.from_array(X, chunks=(CHUNK, 5)), da.from_array(y, chunks=N)
 
 
-@pytest.mark.parametrize("collect", [arrays, frames, delayed, sparse_arrays, columns_divided])
+@pytest.mark.parametrize("collect", [arrays, frames, parts, sparse_arrays, columns_divided])
 def test_every_collection_trains_the_same_model(client, data, collect):
     X, y = data
     given = parameters(max_iter=2)
@@ -144,21 +113,42 @@ def test_every_collection_trains_the_same_model(client, data, collect):
     assert (getattr(found, "feature_names_in_", None) is not None) == (collect is frames)
 
 
-def test_files_are_read_by_the_workers(client, data, tmp_path):
+@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]"])
+def test_labels_of_pandas_own_types_keep_their_64_bits(client, data, dtype):
+    pd = pytest.importorskip("pandas")
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
     X, y = data
-    labels = np.unique(y, return_inverse=True)[1]
-    files = []
-    for at in range(0, N, 200):
-        rows = range(at, at + 200)
-        lines = [f"{labels[i]} " + " ".join(f"{j}:{X[i, j]!r}" for j in np.flatnonzero(X[i])) for i in rows]
-        files.append(tmp_path / f"{at}.txt")
-        text = "\n".join([f"200 {N_FEATURES} {N_CLASSES}", *lines]).replace("np.float32(", "").replace(")", "")
-        files[-1].write_text(text + "\n")
-    found = DaskSoftmaxClassifier(**parameters(max_iter=2), client=client).fit(files)
-    assert found.n_features_in_ == N_FEATURES
-    assert found.evaluate(files)["log_loss"] < np.log(N_CLASSES)
-    with pytest.raises(ValueError, match="a list of files as X has the labels with it"):
-        found.fit(files, files)
+    ids = 2**60 + np.unique(y, return_inverse=True)[1]  # neighbours are one number in double precision
+    dX, _ = parts(X, y)
+    dy = [dask.delayed(pd.Series(ids[at : at + CHUNK], dtype=dtype)) for at in range(0, N, CHUNK)]
+    found = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client).fit(dX, dy)
+    np.testing.assert_array_equal(found.classes_, np.unique(ids))
+    local = SoftmaxClassifier(**parameters(max_iter=1)).fit(X, pd.Series(ids, dtype=dtype))
+    np.testing.assert_array_equal(local.classes_, np.unique(ids))
+    assert found.evaluate(dX, dy) == pytest.approx(found.to_local().evaluate(X, ids), rel=1e-12)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_chunks_of_unknown_length_train_the_same_model_and_are_answered(client, data, known):
+    X, y = data
+    dX, dy = arrays(X, y)
+    some = dX[:, 0] > 0  # how many rows a chunk has left is known only when it is computed
+    dX, dy = dX[some], dy[some]
+    kept = X[:, 0] > 0
+    given = parameters(max_iter=2)
+    cuts = [slice(first, first + CHUNK) for first in range(0, N, CHUNK)]
+    left = [[dask.delayed(one[cut][kept[cut]]) for cut in cuts] for one in (X, y)]
+    expected = DaskSoftmaxClassifier(**given, client=client).fit(*left)
+    if known:  # of y alone
+        dy = dy.compute_chunk_sizes()
+    found = DaskSoftmaxClassifier(**given, client=client).fit(dX, dy)
+    assert equal(found.to_local(), expected.to_local())
+    np.testing.assert_array_equal(found.predict(dX).compute(), found.to_local().predict(X[kept]))
+    assert found.evaluate(dX, dy) == expected.evaluate(*left)
+    assert found.score(dX, dy) == expected.score(*left)
+    with pytest.raises(ValueError, match="X has 6 parts, y has 5"):
+        found.fit(dX, dy.blocks[:5])
 
 
 def test_answers_are_lazy_and_those_of_the_local_model(client, data):
@@ -187,9 +177,7 @@ def test_weights_of_rows_and_classes_reach_the_workers(client, data):
     weights = np.where(np.arange(N) < N // 2, 3.0, 1.0)
     weights[::7] = 0
     given = parameters(max_iter=3, class_weight="balanced")
-    dX, dy = persisted_on_one(client, X, y, sparse=False)
-    parts = [dask.delayed(weights[at : at + CHUNK]) for at in range(0, N, CHUNK)]
-    found = DaskSoftmaxClassifier(**given, client=client).fit(dX, dy, parts)
+    found = DaskSoftmaxClassifier(**given, client=client).fit(*on_one(client, X, y, weights))
     local = SoftmaxClassifier(**given).fit(X, y, weights)
     # Weights are divided by their mean in another order of roundings, to parts in 10^16.
     np.testing.assert_allclose(found.to_local().coef_, local.coef_, rtol=1e-4, atol=1e-6)
@@ -200,25 +188,28 @@ def test_parts_may_be_unequal_or_empty_and_classes_on_one_worker_only(client, da
     order = np.argsort(y, kind="stable")  # the first worker has the first classes
     X, y = X[order], y[order]
     cuts = [0, 0, 10, 450, 450, N]
-    parts = list(itertools.pairwise(cuts))
-    found = DaskSoftmaxClassifier(**parameters(), client=client).fit(
-        [dask.delayed(X[a:b]) for a, b in parts], [dask.delayed(y[a:b]) for a, b in parts]
-    )
+    some = [[dask.delayed(one[a:b]) for a, b in itertools.pairwise(cuts)] for one in (X, y)]
+    found = DaskSoftmaxClassifier(**parameters(), client=client).fit(*some)
     assert sum(counts["n_visits"] for counts in found.work_) == 6 * N
     assert found.evaluate(*arrays(X, y))["log_loss"] < 0.8 * np.log(N_CLASSES)
     assert list(found.classes_) == sorted(set(y))
+    local = found.to_local()
+    np.testing.assert_array_equal(found.predict(some[0]).compute(), local.predict(X))
+    assert found.evaluate(*some) == pytest.approx(local.evaluate(X, y), rel=1e-12)  # sums of doubles in another order
     # All rows in one part: the other worker has none.
     alone = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client).fit(*arrays(X, y, N))
     assert len(alone.work_) == 1
 
 
-def test_constructors_are_those_of_one_machine_with_a_client_last():
-    local, found = (list(inspect.signature(c).parameters) for c in (SoftmaxClassifier, DaskSoftmaxClassifier))
-    assert found == [*local, "division", "n_merges", "client"]
-    model = DaskSoftmaxClassifier(**parameters(), client=None)
-    assert clone(model).get_params()["n_negatives"] == 8
+@pytest.mark.parametrize(
+    ("local", "found"), [(SoftmaxClassifier, DaskSoftmaxClassifier), (MarginClassifier, DaskMarginClassifier)]
+)
+def test_constructors_are_those_of_one_machine_with_a_client_last(local, found):
+    own, names = (list(inspect.signature(one).parameters) for one in (local, found))
+    assert names == [*own, "division", "n_merges", "client"]
+    assert clone(found(max_iter=3, client=None)).get_params()["max_iter"] == 3
     with pytest.raises(TypeError, match="max_itr"):
-        DaskSoftmaxClassifier(max_itr=3)
+        found(max_itr=3)
 
 
 def test_a_copy_has_no_client_but_the_model(client, data):

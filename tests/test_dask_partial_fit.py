@@ -1,4 +1,4 @@
-"""partial_fit and early stopping on a Dask cluster of two processes."""
+"""partial_fit on a Dask cluster of two processes."""
 
 import pickle
 
@@ -8,17 +8,11 @@ import scipy.sparse as sp
 
 pytest.importorskip("distributed")
 
-import dask
 from distributed import Client
-from planned import by_points as planned_by_points
-from reference.dask_rows import N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts, two_workers
+from reference.dask_rows import N, by_points, equal, made_rows, on_one, parts, two_workers
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
-from manyclass.dask.checking import couplings, size_of
-from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.simulation import simulate
-from manyclass.training.validation import fork, held_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -34,14 +28,6 @@ def client():
 @pytest.fixture(scope="module")
 def rows():
     return made_rows()
-
-
-# partial_fit
-
-
-def by_points(**more):
-    solver = solvers.Implicit(decay=0.8, averaging="none")
-    return {"solver": solver, "learning_rate": 0.5, "alpha": 1e-3, "n_negatives": 8, "random_state": 0, **more}
 
 
 CALLS = (
@@ -85,6 +71,18 @@ def test_partial_fit_of_one_worker_is_that_of_one_machine_bit_for_bit(client, ro
     assert equal(there, local)
 
 
+def test_a_first_call_with_all_left_open_is_that_of_one_machine_bit_for_bit(client, rows):
+    X, y, _ = rows
+    first, second = slice(0, 200), slice(200, N)
+    found, local = DaskSoftmaxClassifier(random_state=0, client=client), SoftmaxClassifier(random_state=0)
+    for some in (first, second):
+        found.partial_fit(*on_one(client, X[some], y[some]), classes=np.arange(24))
+        local.partial_fit(X[some], y[some], classes=np.arange(24))
+        assert equal(found.to_local(), local)
+    assert repr(found.resolved_params_) == repr(local.resolved_params_)
+    np.testing.assert_array_equal(found.class_count_, local.class_count_)
+
+
 def test_partial_fit_on_two_workers_keeps_what_was_learnt_and_w_on_the_workers(client, rows):
     X, y, _ = rows
     dX, dy = parts(X, y)
@@ -120,58 +118,3 @@ def test_partial_fit_refuses_what_one_machine_refuses(client, rows):
         with pytest.raises(ValueError, match=told):
             found.set_params(**change).partial_fit(*data)
         found.set_params(**own)
-
-
-# Early stopping
-
-
-def stopping(**more):
-    return by_points(max_iter=30, early_stopping=True, validation_fraction=0.2, n_iter_no_change=2, **more)
-
-
-@pytest.mark.parametrize("averaging", [pytest.param("none", marks=pytest.mark.long), "suffix"])
-def test_early_stopping_of_one_worker_is_that_of_one_machine(client, rows, averaging):
-    X, y, _ = rows
-    given = stopping(solver=solvers.Implicit(decay=0.8, averaging=averaging))
-    local = SoftmaxClassifier(**given).fit(X, y)
-    found = DaskSoftmaxClassifier(**given, client=client).fit(*on_one(client, X, y))
-    assert found.n_iter_ == local.n_iter_
-    assert found.best_iter_ == local.best_iter_
-    assert equal(found.to_local(), local)
-    # Log-sums of the core go through the classes in another order: single precision.
-    np.testing.assert_allclose(found.validation_curve_, local.validation_curve_, rtol=1e-5)
-
-
-def test_early_stopping_of_two_workers_is_what_one_process_makes_that_simulates_them(client, rows):
-    X, y, _ = rows
-    found = DaskSoftmaxClassifier(**stopping(), client=client).fit(*parts(X, y))
-    held, random = [], np.random.RandomState(0)
-    for number, some in enumerate(np.split(np.arange(N), 2)):
-        own = random if number == 0 else np.random.RandomState([fork(random).randint(2**31 - 1), number])
-        held.append(some[held_out(y[some], 0.2, fork(own))])
-    local = SoftmaxClassifier(**stopping())
-    labels = y.astype(np.int32)
-    kept = np.setdiff1d(np.arange(N), np.concatenate(held))
-    plan = planned_by_points(local, X[kept], labels[kept], N_CLASSES).plan
-    shards = halves(X, labels, held=np.concatenate(held))
-    whole = Whole(np.bincount(labels[kept], minlength=N_CLASSES).astype(float), 2, N_FEATURES, len(kept), False)
-    outs = [Shard(X[some], labels[some], None, at, 0) for at, some in enumerate(held)]
-    coupling = couplings([size_of(shard) for shard in shards], fit_intercept=True)
-    weights, curve = simulate(plan, whole, shards, coupling, held=outs, n_iter_no_change=2)
-    np.testing.assert_array_equal(found.loss_curve_, curve)
-    np.testing.assert_array_equal(found.to_local().coef_, weights.coef)
-    assert found.n_iter_ < 30
-    assert found.best_iter_ == found.n_iter_ - 2
-
-
-def test_a_worker_may_hold_no_rows_out_but_one_must(client, rows):
-    X, y, _ = rows
-    # The second worker has a row of each of its classes.
-    first, second = np.arange(200), 200 + np.unique(y[200:], return_index=True)[1]
-    dX, dy = ([dask.delayed(one[first]), dask.delayed(one[second])] for one in (X, y))
-    found = DaskSoftmaxClassifier(**stopping(), client=client).fit(dX, dy)
-    assert len(found.work_) == 2
-    assert len(found.validation_curve_) == found.n_iter_
-    dX, dy = ([dask.delayed(one[some]) for some in (second[:8], second[8:])] for one in (X, y))
-    with pytest.raises(ValueError, match="early_stopping needs a class with at least two points"):
-        DaskSoftmaxClassifier(**stopping(), client=client).fit(dX, dy)

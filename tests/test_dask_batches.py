@@ -1,29 +1,27 @@
 """Margins and several labels a row on a Dask cluster of two processes."""
 
-import inspect
 import itertools
-import pickle
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 
 pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
 from reference.dask_rows import CHUNK, N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts, two_workers
+from reference.dask_simulation import simulate
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
-from manyclass.dask.batches import FLOOR, merge
-from manyclass.dask.checking import couplings, size_of
+from manyclass.dask.batch_passes import FLOOR
+from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import Curvature
-from manyclass.dask.partial_fit import settle_batches_of
-from manyclass.dask.rows import Leg, Part
-from manyclass.dask.shards import Whole
-from manyclass.dask.simulation import simulate
+from manyclass.dask.shards import Part, Stretch, Whole
+from manyclass.training.calls import Call
+from manyclass.training.plan import Labels
+from manyclass.training.state import Features, Points
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -55,6 +53,12 @@ SEVERAL = (
     {"solver": "implicit", "n_negatives": 6},
     {"solver": "exact"},
 )
+
+
+def plan_of(local, X, labels):
+    """The plan of an estimator of one machine, by minibatches."""
+    points = Points(X, labels, np.arange(N_CLASSES), Features(X.shape[1], None), several=True)
+    return local._plans().plan_call(None, points, Call()).planned.plan
 
 
 def first_is_short(some):
@@ -114,10 +118,9 @@ def test_two_workers_make_what_one_process_makes_that_simulates_them(client, row
     found = kind(**given, n_merges=n_merges, client=client).fit(dX, dY)
     shards = halves(X, Y.indices, Y.indptr)
     local = LOCAL[kind](**given)
-    plan = settle_batches_of(local._plans(), X, N_CLASSES).plan
+    plan = plan_of(local, X, Labels(Y.indptr.astype(np.int64), Y.indices))
     whole = Whole(np.bincount(Y.indices, minlength=N_CLASSES).astype(float), 2, N_FEATURES, n, False)
-    coupling = couplings([size_of(shard) for shard in shards], fit_intercept=True)
-    weights, curve = simulate(plan, whole, shards, coupling, n_merges)
+    weights, curve = simulate(plan, whole, shards, n_merges)
     np.testing.assert_array_equal(found.to_local().coef_, weights.coef)
     np.testing.assert_array_equal(found.to_local().intercept_, weights.intercept)
     np.testing.assert_array_equal(found.loss_curve_, curve)
@@ -126,7 +129,7 @@ def test_two_workers_make_what_one_process_makes_that_simulates_them(client, row
 
 def test_a_merge_of_margins_is_by_who_moved_a_weight_and_by_the_sum_of_squares(rows):
     local = MarginClassifier(learning_rate=0.5, random_state=0)
-    plan = settle_batches_of(local._plans(), rows[0], N_CLASSES).plan
+    plan = plan_of(local, rows[0], Labels.single(rows[1].astype(np.int32)))
     assert plan.adagrad
     none = Curvature(sp.csr_array((2, 16)), np.zeros(0), 1, (1.0, 1.0))
     part = Part(np.zeros((2, 16), np.float32), squares=np.array([4.0, 4.0], np.float32))
@@ -137,7 +140,7 @@ def test_a_merge_of_margins_is_by_who_moved_a_weight_and_by_the_sum_of_squares(r
         (np.array([0]), Part(one, squares=np.array([5.0], np.float32))),
         (np.array([0]), Part(other, squares=np.array([12.0], np.float32))),
     ]
-    made = merge(plan, part, none, changes, Leg(0))
+    made = passes_of(plan, Whole(np.ones(2), 1, 15, 2, False)).merge(part, none, changes, Stretch(0))
     np.testing.assert_array_equal(made.squares, [21, 4])
     # Steps with the sum of squares 9 and 16, as if it had been 21 from the beginning.
     shares = np.sqrt(9 / 21), np.sqrt(16 / 21)
@@ -205,6 +208,7 @@ def test_files_have_first_labels_or_all(client, rows, tmp_path, labels):
         files[-1].write_text("\n".join([f"200 {N_FEATURES} {N_CLASSES}", *lines]) + "\n")
     given = {"solver": "adagrad", "model": "linear", "learning_rate": 0.5, "max_iter": 2, "random_state": 0}
     found = DaskSoftmaxClassifier(**given, client=client).fit(files, labels=labels)
+    assert found.n_features_in_ == N_FEATURES
     assert found.multilabel_ == (labels == "all")
     told = found.evaluate(files, labels=labels)
     assert ("precision_at_1" in told) == (labels == "all")
@@ -215,6 +219,8 @@ def test_files_have_first_labels_or_all(client, rows, tmp_path, labels):
         assert equal(found.to_local(), whole.to_local())
         with pytest.raises(ValueError, match="labels is 'all'"):
             found.fit(*delayed(X, Y), labels="all")
+        with pytest.raises(ValueError, match="a list of files as X has the labels with it"):
+            found.fit(files, files)
 
 
 def test_weights_of_rows_with_several_labels_reach_the_workers(client, rows):
@@ -228,20 +234,13 @@ def test_weights_of_rows_with_several_labels_reach_the_workers(client, rows):
     np.testing.assert_allclose(found.to_local().coef_, local.coef_, rtol=1e-4, atol=1e-6)
 
 
-def test_margins_have_the_constructor_of_one_machine_copies_and_empty_parts(client, rows):
+def test_margins_have_no_log_loss_and_parts_without_rows_say_nothing(client, rows):
     X, y, _ = rows
-    local, found = (list(inspect.signature(c).parameters) for c in (MarginClassifier, DaskMarginClassifier))
-    assert found == [*local, "division", "n_merges", "client"]
-    model = DaskMarginClassifier(max_iter=2, learning_rate=0.5, random_state=0, client=client)
-    assert clone(model).get_params()["max_iter"] == 2
     cuts = list(itertools.pairwise([0, 0, 10, 300, 300, N]))
-    model.fit([dask.delayed(X[a:b]) for a, b in cuts], [dask.delayed(y[a:b]) for a, b in cuts])
-    copy = pickle.loads(pickle.dumps(model))
-    assert copy.client is None
-    dX = da.from_array(X, chunks=(CHUNK, -1))
-    np.testing.assert_array_equal(copy.predict(dX).compute(), model.to_local().predict(X))
-    assert not hasattr(model.to_local(), "log_loss")
-    told = model.evaluate([dask.delayed(X[a:b]) for a, b in cuts], [dask.delayed(y[a:b]) for a, b in cuts])
+    some = [[dask.delayed(one[a:b]) for a, b in cuts] for one in (X, y)]
+    model = DaskMarginClassifier(max_iter=2, learning_rate=0.5, random_state=0, client=client).fit(*some)
+    told = model.evaluate(*some)
+    assert "log_loss" not in told
     assert told == pytest.approx(model.to_local().evaluate(X, y), rel=1e-12)
 
 

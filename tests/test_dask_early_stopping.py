@@ -1,0 +1,89 @@
+"""Early stopping on a Dask cluster of two processes: each worker holds out rows of its own."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+
+import dask
+from reference.dask_rows import (
+    N_CLASSES,
+    N_FEATURES,
+    N,
+    by_points,
+    equal,
+    halves,
+    made_rows,
+    on_one,
+    parts,
+    two_workers,
+)
+from reference.dask_simulation import plan_of, simulate
+
+from manyclass import SoftmaxClassifier, solvers
+from manyclass.dask import DaskSoftmaxClassifier
+from manyclass.dask.shards import Shard, Whole
+from manyclass.training.validation import fork, held_out
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with two_workers() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return made_rows()
+
+
+def stopping(**more):
+    return by_points(max_iter=30, early_stopping=True, validation_fraction=0.2, n_iter_no_change=2, **more)
+
+
+@pytest.mark.parametrize("averaging", [pytest.param("none", marks=pytest.mark.long), "suffix"])
+def test_early_stopping_of_one_worker_is_that_of_one_machine(client, rows, averaging):
+    X, y, _ = rows
+    given = stopping(solver=solvers.Implicit(decay=0.8, averaging=averaging))
+    local = SoftmaxClassifier(**given).fit(X, y)
+    found = DaskSoftmaxClassifier(**given, client=client).fit(*on_one(client, X, y))
+    assert found.n_iter_ == local.n_iter_
+    assert found.best_iter_ == local.best_iter_
+    assert equal(found.to_local(), local)
+    # Log-sums of the core go through the classes in another order: single precision.
+    np.testing.assert_allclose(found.validation_curve_, local.validation_curve_, rtol=1e-5)
+
+
+def test_early_stopping_of_two_workers_is_what_one_process_makes_that_simulates_them(client, rows):
+    X, y, _ = rows
+    found = DaskSoftmaxClassifier(**stopping(), client=client).fit(*parts(X, y))
+    held, random = [], np.random.RandomState(0)
+    for number, some in enumerate(np.split(np.arange(N), 2)):
+        own = random if number == 0 else np.random.RandomState([fork(random).randint(2**31 - 1), number])
+        held.append(some[held_out(y[some], 0.2, fork(own))])
+    labels = y.astype(np.int32)
+    kept = np.setdiff1d(np.arange(N), np.concatenate(held))
+    plan = plan_of(SoftmaxClassifier(**stopping()), X[kept], labels[kept], N_CLASSES)
+    shards = halves(X, labels, held=np.concatenate(held))
+    whole = Whole(np.bincount(labels[kept], minlength=N_CLASSES).astype(float), 2, N_FEATURES, len(kept), False)
+    outs = [Shard(X[some], labels[some], None, at, 0) for at, some in enumerate(held)]
+    weights, curve = simulate(plan, whole, shards, held=outs, n_iter_no_change=2)
+    np.testing.assert_array_equal(found.loss_curve_, curve)
+    np.testing.assert_array_equal(found.to_local().coef_, weights.coef)
+    assert found.n_iter_ < 30
+    assert found.best_iter_ == found.n_iter_ - 2
+
+
+def test_a_worker_may_hold_no_rows_out_but_one_must(client, rows):
+    X, y, _ = rows
+    # The second worker has a row of each of its classes.
+    first, second = np.arange(200), 200 + np.unique(y[200:], return_index=True)[1]
+    dX, dy = ([dask.delayed(one[first]), dask.delayed(one[second])] for one in (X, y))
+    found = DaskSoftmaxClassifier(**stopping(), client=client).fit(dX, dy)
+    assert len(found.work_) == 2
+    assert len(found.validation_curve_) == found.n_iter_
+    dX, dy = ([dask.delayed(one[some]) for some in (second[:8], second[8:])] for one in (X, y))
+    with pytest.raises(ValueError, match="early_stopping needs a class with at least two points"):
+        DaskSoftmaxClassifier(**stopping(), client=client).fit(dX, dy)
