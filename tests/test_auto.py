@@ -311,6 +311,13 @@ def test_whatever_embeddings_have_no_use_for_keeps_the_model_linear(wide, given,
     assert model.resolved_params_.get("model", models.Linear()).name == "linear"
 
 
+@pytest.mark.filterwarnings("ignore:the best learning rate")
+def test_a_grid_of_rates_keeps_the_model_linear_when_its_rate_is_found(wide, seed):
+    model = SoftmaxClassifier(random_state=seed, max_iter=2, learning_rate="grid").fit(*wide)
+    assert model.coef_.shape == (150, 400)
+    assert model.resolved_params_["learning_rate"] in model.learning_rate_table_
+
+
 def test_candidates_keep_the_model_linear(wide, seed):
     X, y = wide
     model = SoftmaxClassifier(random_state=seed, max_iter=2, sampler="head_tail")

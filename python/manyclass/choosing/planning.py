@@ -47,7 +47,7 @@ def plan_points(
     if choice.asked("learning_rate") == "grid":
         assert tried_rates is not None
         found = tried_rates(own.changed(**params, class_weight=None), x, labels, weights)
-        planned = points_plan(choice.changed(learning_rate=found.best))
+        planned = points_plan(choice.changed(learning_rate=found.best, answers={"model": choice["model"]}))
         plan, params = _points(planned), {**planned.params, "learning_rate": found.best}
         planned = replace(planned, rates=found.table)
     if choice.tries("alpha") and costs.tries_ridges(plan, facts, trials.left):
