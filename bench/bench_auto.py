@@ -1,7 +1,7 @@
 """What solver="auto" chooses: does its model of costs hold, and is its rate a good one? How well it predicts is in
 bench_quality.py.
 
-Costs: processor microseconds of a visit, one thread, the fastest of some passes, beside what `choosing.rules` says.
+Costs: processor microseconds of a visit, one thread, the fastest of some passes, beside what `choosing.costs` says.
 Rates: nats of test log-loss by which the automatic learning rate ends above the best of a grid; seconds are of its fit.
 
     python -m pytest bench/bench_auto.py
@@ -14,7 +14,9 @@ import pytest
 from conftest import digits
 
 from manyclass import SoftmaxClassifier, tune_learning_rate
-from manyclass.choosing.rules import EMBEDDED, EMBEDDED_DIM, Shape, embedded_cost, embeds, visit_cost
+from manyclass.choosing.costs import embedded_cost, embeds, visit_cost
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import EMBEDDED_DIM, NEGATIVES_BATCHES
 from manyclass.papers.data import load
 
 # Rows are enough for a second or two a pass.
@@ -34,7 +36,7 @@ MOST_SECONDS = 15  # predicted, of a pass
 def predicted_cost(shape, what):
     """Microseconds of a visit, as `auto` expects; None where the data are too large for it or have too few classes."""
     if what == "embedded":
-        return embedded_cost(EMBEDDED.n_negatives, EMBEDDED_DIM) if embeds(shape) else None
+        return embedded_cost(NEGATIVES_BATCHES, EMBEDDED_DIM) if embeds(shape) else None
     drawn = None if what == "exact" else what
     predicted = visit_cost(shape, drawn)
     too_long = 1e-6 * predicted * shape.n_samples > MOST_SECONDS
@@ -48,7 +50,7 @@ def test_predicted_and_measured_costs(timed, data_folder, name, what):
         pytest.skip(f"{name} is not in the folder")
     data = load(name, scale="l2", max_rows=SHAPES[name])
     X, y = data.X_train, data.y_train
-    shape = Shape.of(X, data.shape[0])
+    shape = Facts.of(X, data.shape[0])
     predicted = predicted_cost(shape, what)
     if predicted is None:
         pytest.skip("not for data of this shape")

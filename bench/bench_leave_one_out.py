@@ -20,9 +20,7 @@ import numpy as np
 import pytest
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import pair_plans as postings
-from manyclass.choosing import plans, rules
-from manyclass.choosing.plans import Open
+from manyclass.choosing import figures
 from manyclass.papers.data import load
 
 RESULTS = Path(__file__).with_name("results") / "leave_one_out.jsonl"
@@ -33,37 +31,40 @@ LINEAR = (
     "bibtex", "delicious", "20news", "toys-next", "eurlex57k", "omniglot", "mnist", "panlex", "yelp-next", "yso-en",
 )  # fmt: skip
 
-# The model, what has the constant (None: it is a parameter), its name, and its values; the first is today's.
+# The model, the figure of `manyclass.choosing.figures` that the rules read, or the parameter, and its values; the first
+# is today's. Rules name as their source the constants that decided them.
 CONSTANTS = {
-    "first move of pairs": ("hybrid", postings, "FIRST_MOVE", (7.2, 2.4, 21.6)),
+    "first move of pairs": ("hybrid", "FIRST_MOVE", (7.2, 2.4, 21.6)),
     "passes of embeddings": (
-        "hybrid", rules, "EMBEDDED", tuple(Open(1024, n, decay) for n, decay in ((4, 0.5), (3, 0.4), (6, 0.6)))
+        "hybrid", "EMBEDDED_PASSES", ((4, 0.5), (3, 0.4), (6, 0.6))
     ),
-    "columns of embeddings": ("hybrid", rules, "EMBEDDED_DIM", (192, 128, 256)),
-    "sampled passes": ("implicit", rules, "PASSES_SAMPLED", (12, 6, 20)),
-    "sampled classes": ("implicit", rules, "NEGATIVES_SAMPLED", (256, 128, 512)),
-    "as good a step": ("implicit", rules, "AS_GOOD", (1.005, 1.0, 1.01)),
-    "sum of steps": ("implicit", rules, "SUM_OF_STEPS", (2.0, 1.0, 4.0)),
-    "last step": ("implicit", rules, "LAST_STEP", (0.0125, 0.05, 0.003125)),
-    "step of u": ("implicit", plans.U_RATES, "implicit", (30.0, 3.0, 300.0)),
-    "rule for u": ("implicit", None, "solver", ("implicit", "scent", "ema", "scgd", "bregman")),
+    "columns of embeddings": ("hybrid", "EMBEDDED_DIM", (192, 128, 256)),
+    "sampled passes": ("implicit", "PASSES_SAMPLED", (12, 6, 20)),
+    "sampled classes": ("implicit", "NEGATIVES_SAMPLED", (256, 128, 512)),
+    "as good a step": ("implicit", "AS_GOOD", (1.005, 1.0, 1.01)),
+    "sum of steps": ("implicit", "SUM_OF_STEPS", (2.0, 1.0, 4.0)),
+    "last step": ("implicit", "LAST_STEP", (0.0125, 0.05, 0.003125)),
+    "step of u": ("implicit", "U_RATES", tuple(figures.U_RATES | {"implicit": rate} for rate in (30.0, 3.0, 300.0))),
+    "rule for u": ("implicit", "solver", ("implicit", "scent", "ema", "scgd", "bregman")),
 }  # fmt: skip
 
 
 @contextmanager
-def set_to(owner, name, value):
-    """Of a module or a dictionary; a parameter is given to the model."""
-    if owner is None:
+def set_to(name, value):
+    """Of a figure; a parameter is given to the model."""
+    if name.islower():
         yield {name: value}
         return
     with pytest.MonkeyPatch.context() as patch:
-        (patch.setitem if isinstance(owner, dict) else patch.setattr)(owner, name, value)
+        patch.setattr(figures, name, value)
         yield {}
 
 
 def told(value):
     """A value as tables have it."""
-    return f"{value.max_iter} x {value.decay}" if isinstance(value, Open) else repr(value)
+    if isinstance(value, tuple):  # passes and their decay
+        return f"{value[0]} x {value[1]}"
+    return repr(value["implicit"] if isinstance(value, dict) else value)
 
 
 def records():
@@ -91,14 +92,14 @@ def test_constants_of_auto(timed, name, small):
         pytest.skip("constants are judged on real data")
     X, y, X_test, y_test = cut(name)
     begin, as_it_is = time.perf_counter(), {}  # of each kind, whatever constant stands beside
-    for constant, (kind, owner, attribute, values) in CONSTANTS.items():
+    for constant, (kind, attribute, values) in CONSTANTS.items():
         for place, value in enumerate(values):
             have = {(r["data"], r["constant"], r["value"]) for r in records()}
             if name not in (HYBRID if kind == "hybrid" else LINEAR) or (name, constant, told(value)) in have:
                 continue
             figures = as_it_is.get(kind) if place == 0 else None
             if figures is None:
-                with set_to(owner, attribute, value) as more:
+                with set_to(attribute, value) as more:
                     start = time.process_time()
                     model = model_of(kind, more).fit(X, y)
                     cpu = time.process_time() - start

@@ -18,7 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing.rules import NEGATIVES_SAMPLED
+from manyclass.choosing.figures import NEGATIVES_SAMPLED
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import log_sums_at_zero, turn
 from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visit

@@ -3,28 +3,20 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import question
 from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
-from manyclass.choosing import rules
-from manyclass.choosing.rules import (
-    BY_HAND,
-    EMBEDDED,
-    PRIOR,
-    RIDGES,
-    Shape,
-    choose,
-    embeds,
-    full_cost,
-    visit_cost,
-)
+from manyclass.choosing import figures
+from manyclass.choosing.costs import embeds, full_cost, visit_cost
+from manyclass.choosing.facts import Facts
 
-BIBTEX = Shape(4_880, 1_836, 146, 68.5, True)
-EURLEX57K = Shape(51_000, 5_000, 1_809, 140.0, True)
-YSO = Shape(608_795, 50_000, 26_091, 7.5, True)
-MNIST = Shape(60_000, 784, 10, 784.0, False)
-YELP_NEXT = Shape(255_492, 20_033, 20_031, 5.7, True)
-OMNIGLOT = Shape(25_968, 784, 1_623, 784.0, False)
+BIBTEX = Facts(4_880, 1_836, 146, 68.5, True)
+EURLEX57K = Facts(51_000, 5_000, 1_809, 140.0, True)
+YSO = Facts(608_795, 50_000, 26_091, 7.5, True)
+MNIST = Facts(60_000, 784, 10, 784.0, False)
+YELP_NEXT = Facts(255_492, 20_033, 20_031, 5.7, True)
+OMNIGLOT = Facts(25_968, 784, 1_623, 784.0, False)
 
 
 def problem(seed, n=300, n_classes=8, n_features=15):
@@ -47,13 +39,13 @@ def large(seed):
     [(BIBTEX, "exact"), (MNIST, "exact"), (EURLEX57K, "implicit"), (OMNIGLOT, "implicit"), (YSO, "implicit")],
 )
 def test_few_classes_are_trained_exactly_and_many_by_samples(shape, solver):
-    assert choose(shape, sampling=False, max_iter=None)[0] == solver
-    assert choose(shape, sampling=True, max_iter=None)[0] == "implicit"
+    assert question(SoftmaxClassifier(model="linear"), shape)["solver"].name == solver
+    assert question(SoftmaxClassifier(model="linear", n_negatives=9), shape)["solver"].name == "implicit"
 
 
 @pytest.mark.parametrize("shape", [BIBTEX, EURLEX57K, YSO, MNIST, YELP_NEXT, OMNIGLOT])
 def test_large_data_are_not_trained_by_full_passes(shape):
-    assert full_cost(shape) > rules.MOST_FULL
+    assert full_cost(shape) > figures.MOST_FULL
 
 
 def test_small_data_are_trained_by_full_passes_on_scaled_features(seed):
@@ -96,7 +88,7 @@ def test_a_start_is_for_steps(seed):
 @pytest.mark.parametrize("row", [2.0, 100.0])
 def test_costs_grow_with_classes_and_features(row, sparse):
     def at(n_classes, n_drawn, row):
-        return visit_cost(Shape(10_000, 1_000, n_classes, row, sparse), n_drawn)
+        return visit_cost(Facts(10_000, 1_000, n_classes, row, sparse), n_drawn)
 
     assert at(100, None, row) < at(1_000, None, row) < at(10_000, None, row)
     assert at(10_000, 16, row) < at(10_000, 64, row) < at(10_000, 256, row)
@@ -165,12 +157,12 @@ def test_a_solver_chosen_by_hand_changes_nothing_else(seed):
     assert described(model.resolved_params_) == described(
         {
             "solver": solvers.UMax(
-                u_learning_rate=0.1, averaging=BY_HAND.averaging, decay=BY_HAND.decay, formulation="proposed"
+                u_learning_rate=0.1, averaging="none", decay=figures.DECAY_BY_HAND, formulation="proposed"
             ),
             "model": models.Linear(scaling="none"),
-            "max_iter": BY_HAND.max_iter,
-            "alpha": BY_HAND.alpha,
-            "n_negatives": BY_HAND.n_negatives,
+            "max_iter": figures.PASSES_BY_HAND,
+            "alpha": 0.0,
+            "n_negatives": figures.NEGATIVES_BY_HAND,
             "sampler": samplers.FrequencyBlock(),
         }
     )
@@ -204,7 +196,7 @@ def test_the_ridge_of_steps_is_the_one_that_predicts_held_out_points_best(seed):
     model = SoftmaxClassifier(random_state=seed, max_iter=20).fit(X, y)
     path = model.alpha_path_
     # Scaled features have mean square 1 each, to the rounding of float32 sums.
-    assert list(path) == pytest.approx([r * X.shape[1] for r in RIDGES[: len(path)]], rel=1e-4)
+    assert list(path) == pytest.approx([r * X.shape[1] for r in figures.RIDGES[: len(path)]], rel=1e-4)
     assert model.resolved_params_["alpha"] == min(path, key=path.get)
 
 
@@ -216,7 +208,7 @@ def test_nothing_is_tried_with_a_limit_of_seconds_or_few_points(seed):
     assert timed.resolved_params_["alpha"] == pytest.approx(0.01 / 1000 * X.shape[1], rel=1e-4)
     full = SoftmaxClassifier().fit(X, y, max_seconds=1e6)
     assert full.alpha_path_ == {}
-    assert full.resolved_params_["alpha"] == PRIOR / 1000
+    assert full.resolved_params_["alpha"] == figures.PRIOR / 1000
     assert SoftmaxClassifier(max_iter=3).fit(X[:300], y[:300]).alpha_path_ == {}
 
 
@@ -257,13 +249,13 @@ def test_another_word_than_auto_is_refused_of_a_part(name):
 )
 def test_embeddings_are_for_weights_that_the_data_cannot_teach_one_by_one(shape, wide):
     assert embeds(shape) == wide
-    assert not embeds(Shape(shape.n_samples, shape.n_features, shape.n_classes, shape.row, False))
+    assert not embeds(Facts(shape.n_samples, shape.n_features, shape.n_classes, shape.row, False))
 
 
 @pytest.fixture
 def wide(seed, monkeypatch):
     """Sparse data with two words a row and a class for each second word; small W count as large ones."""
-    monkeypatch.setattr(rules, "LEAST_TO_EMBED", 0)
+    monkeypatch.setattr(figures, "LEAST_TO_EMBED", 0)
     rng = np.random.default_rng(seed)
     y = np.arange(600) % 150
     words = np.stack([2 * y + rng.integers(0, 2, 600), rng.integers(300, 400, 600)], axis=1)
@@ -276,13 +268,13 @@ def test_the_default_embeds_wide_sparse_data_and_says_so(wide, seed):
     used = model.resolved_params_
     assert described(used) == described(
         {
-            "solver": solvers.Adagrad(decay=EMBEDDED.decay, reduction="pick_all"),
-            "max_iter": EMBEDDED.max_iter,
+            "solver": solvers.Adagrad(decay=figures.EMBEDDED_PASSES[1], reduction="pick_all"),
+            "max_iter": figures.EMBEDDED_PASSES[0],
             "learning_rate": 1.0,
             "model": models.Embedding(),
             "sampler": samplers.Frequency(),
             "dim": 192,
-            "n_negatives": EMBEDDED.n_negatives,
+            "n_negatives": figures.NEGATIVES_BATCHES,
         }
     )
     assert model.embedding_.shape == (400, 192)
@@ -295,7 +287,7 @@ def test_the_default_embeds_wide_sparse_data_and_says_so(wide, seed):
 @pytest.mark.parametrize("given", [{"max_iter": 2}, {"dim": 8}, {"n_negatives": 32}, {"learning_rate": 0.5}], ids=str)
 def test_what_is_given_wins_with_embeddings_too(wide, given, seed):
     model = SoftmaxClassifier(random_state=seed, **given).fit(*wide)
-    used = {"dim": 192, "max_iter": EMBEDDED.max_iter, "n_negatives": EMBEDDED.n_negatives} | given
+    used = {"dim": 192, "max_iter": figures.EMBEDDED_PASSES[0], "n_negatives": figures.NEGATIVES_BATCHES} | given
     assert {**model.resolved_params_, **given}.items() >= used.items()
     assert model.embedding_.shape == (400, used["dim"])
     assert not set(given) & set(model.resolved_params_)
@@ -317,6 +309,13 @@ def test_whatever_embeddings_have_no_use_for_keeps_the_model_linear(wide, given,
     model = SoftmaxClassifier(random_state=seed, max_iter=2, **given).fit(X, y)
     assert model.coef_.shape == (150, 400)
     assert model.resolved_params_.get("model", models.Linear()).name == "linear"
+
+
+@pytest.mark.filterwarnings("ignore:the best learning rate")
+def test_a_grid_of_rates_keeps_the_model_linear_when_its_rate_is_found(wide, seed):
+    model = SoftmaxClassifier(random_state=seed, max_iter=2, learning_rate="grid").fit(*wide)
+    assert model.coef_.shape == (150, 400)
+    assert model.resolved_params_["learning_rate"] in model.learning_rate_table_
 
 
 def test_candidates_keep_the_model_linear(wide, seed):

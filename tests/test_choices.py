@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import question
 from sklearn.linear_model import LogisticRegression
 from test_settle_points import BASE as PLAN
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import rules, trials
+from manyclass.choosing import figures, trials
+from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import Trials, best_ridge
 from manyclass.classifiers import tuning
 from manyclass.classifiers.tuning import search_grid, tune_learning_rate
@@ -47,10 +49,10 @@ def test_the_ridge_is_the_best_before_the_losses_rise(losses, best, n_tried, mon
 
     monkeypatch.setattr(trials, "fit_points", fit_points)
     X, y = np.full((100, 4), 1.5, dtype=np.float32), (np.arange(100) % 5).astype(np.int32)
-    alpha, tried = best_ridge(Trials(np.inf), PLAN, X, y, rules.Shape.of(X, 5), seed, None)
+    alpha, tried = best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)
     unit = 9.0  # the mean of |x|^2
-    assert [plan.alpha for plan in plans] == [ridge * unit for ridge in rules.RIDGES[:n_tried]]
-    assert alpha == rules.RIDGES[best] * unit
+    assert [plan.alpha for plan in plans] == [ridge * unit for ridge in figures.RIDGES[:n_tried]]
+    assert alpha == figures.RIDGES[best] * unit
     assert list(tried) == [plan.alpha for plan in plans]
     assert list(tried.values()) == [loss if math.isfinite(loss) else math.inf for loss in losses[:n_tried]]
 
@@ -65,16 +67,15 @@ def test_a_ridge_whose_training_ended_early_is_none(monkeypatch, seed):
 
     monkeypatch.setattr(trials, "fit_points", fit_points)
     X, y = np.ones((50, 1), dtype=np.float32), (np.arange(50) % 5).astype(np.int32)
-    assert best_ridge(Trials(np.inf), PLAN, X, y, rules.Shape.of(X, 5), seed, None)[0] == rules.RIDGES[2]
+    assert best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)[0] == figures.RIDGES[2]
 
 
 @pytest.mark.parametrize("solver", ["exact", "implicit"])
 @pytest.mark.parametrize(("n_features", "averaging"), [(2**29 // 1000, "suffix"), (2**29 // 1000 + 1, "none")])
 def test_iterates_are_averaged_unless_that_takes_more_than_two_gigabytes(n_features, averaging, solver):
-    shape = rules.Shape(1000, n_features, 1000, 1.0 if solver == "exact" else 2000.0, True)
-    name, open_ = rules.choose(shape, sampling=solver == "implicit", max_iter=None)
-    assert name == solver
-    assert open_.averaging == averaging
+    shape = Facts(1000, n_features, 1000, 1.0 if solver == "exact" else 2000.0, True)
+    found = question(SoftmaxClassifier(model="linear", **{"n_negatives": 8} if solver == "implicit" else {}), shape)
+    assert (found["solver"].name, found["averaging"]) == (solver, averaging)
 
 
 # Learning rates

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
+from manyclass.choosing import costs, figures
 from manyclass.choosing import model_trials as contest
-from manyclass.choosing import rules
 from manyclass.choosing.trials import Sample
 from manyclass.classifiers import softmax
 from manyclass.parts import Parameters
@@ -20,9 +20,9 @@ MODELS = ("linear", "hybrid")
 @pytest.fixture
 def problem(seed, monkeypatch):
     """Sparse rows of two words, one of which tells the class; small data count as large ones."""
-    monkeypatch.setattr(rules, "MOST_EXACT", 0.0)
-    monkeypatch.setattr(rules, "MOST_FULL", 0.0)
-    monkeypatch.setattr(rules, "FEWEST_TO_TRY", 200)
+    monkeypatch.setattr(figures, "MOST_EXACT", 0.0)
+    monkeypatch.setattr(figures, "MOST_FULL", 0.0)
+    monkeypatch.setattr(figures, "FEWEST_TO_TRY", 200)
     monkeypatch.setattr(contest, "SIZES", (520, 800))
     rng = np.random.default_rng(seed)
     y = rng.integers(0, K, 1200)
@@ -127,7 +127,7 @@ def test_the_least_mean_loss_wins(outcomes, best, problem, losses):
 
 @pytest.mark.parametrize("embeds", [True, False])
 def test_the_rule_decides_where_all_trials_diverge(embeds, problem, losses, monkeypatch):
-    monkeypatch.setattr(rules, "embeds", lambda shape: embeds)
+    monkeypatch.setattr(costs, "embeds", lambda shape: embeds)
     losses(*[math.inf] * 4)
     model = fit(problem)
     assert hasattr(model, "embedding_") == embeds
@@ -154,12 +154,12 @@ def test_the_rule_decides_where_all_trials_diverge(embeds, problem, losses, monk
 @pytest.mark.filterwarnings("ignore:the best learning rate")
 def test_the_model_is_not_tried_where_something_says_which(given, problem, monkeypatch):
     if "dim" in given:
-        monkeypatch.setattr(rules, "embeds", lambda shape: True)  # a length of embeddings is refused of linear models
+        monkeypatch.setattr(costs, "embeds", lambda shape: True)  # a length of embeddings is refused of linear models
     assert lines(fit(problem, **given)) == []
 
 
 def test_where_a_linear_model_would_be_too_large_the_hybrid_is_not_tried(problem, monkeypatch):
-    monkeypatch.setattr(rules, "LARGEST_CONTESTED", 0)
+    monkeypatch.setattr(figures, "LARGEST_TRIED", 0)
     model = fit(problem)
     assert lines(model) == []
     assert model.resolved_params_["model"].name == "hybrid"
@@ -167,9 +167,9 @@ def test_where_a_linear_model_would_be_too_large_the_hybrid_is_not_tried(problem
 
 
 def test_embeddings_are_tried_where_rows_would_meet_too_many_weights(problem, monkeypatch):
-    monkeypatch.setattr("manyclass.classifiers.softmax_planner.least_count", lambda met: None)
+    monkeypatch.setattr("manyclass.choosing.facts.least_count", lambda met: None)
     assert {line["value"] for line in lines(fit(problem))} == {"linear", "embedding"}
-    monkeypatch.setattr(rules, "MOST_EXACT", math.inf)  # small, where embeddings alone are no better
+    monkeypatch.setattr(figures, "MOST_EXACT", math.inf)  # small, where embeddings alone are no better
     assert lines(fit(problem)) == []
 
 
@@ -183,8 +183,8 @@ def test_dense_data_few_rows_and_several_labels_are_not_tried(problem):
 
 def test_trials_of_the_model_keep_to_what_is_left(problem, monkeypatch):
     def spent_and_made(seconds):
-        monkeypatch.setattr(rules, "QUICK", seconds)
-        monkeypatch.setattr(rules, "MOST_OF_FIT", 0.0)
+        monkeypatch.setattr(figures, "QUICK", seconds)
+        monkeypatch.setattr(figures, "MOST_OF_FIT", 0.0)
         model = fit(problem)
         return sum(line["predicted_seconds"] for line in model.auto_report_), lines(model)
 

@@ -58,7 +58,7 @@ SEVERAL = (
 def plan_of(local, X, labels):
     """The plan of an estimator of one machine, by minibatches."""
     points = Points(X, labels, np.arange(N_CLASSES), Features(X.shape[1], None), several=True)
-    return local._plans().settle_call(None, points, Call()).settled.plan
+    return local._plans().plan_call(None, points, Call()).planned.plan
 
 
 def first_is_short(some):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import by_batches
 from reference.label_sums import DoubleSumTwin, Rule
 from reference.label_training import starting_embeddings
 from reference.problems import as_storage
@@ -17,9 +18,7 @@ from test_label_training import ROUNDING_OF_A_VISIT, D, K, N, some_problem
 
 from manyclass import SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing.plans import U_RATES
-from manyclass.choosing.softmax_plans import settle_batches
-from manyclass.parts import Parameters
+from manyclass.choosing.figures import U_RATES
 from manyclass.registry import names, parts
 from manyclass.training.plan import DoubleSum
 
@@ -294,18 +293,14 @@ PLANS = [
 @pytest.mark.parametrize(("solver", "given", "expected"), PLANS, ids=str)
 def test_each_parameter_changes_its_own_field_of_the_plan(solver, given, expected):
     owner = SoftmaxClassifier(solver=solver, model="embedding", **given)
-    found = settle_batches(
-        Parameters.of(owner), owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False
-    ).plan
+    found = by_batches(owner, np.ones((20, 4), dtype=np.float32), 6).plan
     assert found.double_sum == expected
     assert (found.source, found.sampler, found.adagrad, found.implicit) == ("sampled", "frequency", True, False)
 
 
 def test_all_classes_are_seen_where_that_is_asked_for():
     owner = SoftmaxClassifier(solver="implicit", sampler="all")
-    plan = settle_batches(
-        Parameters.of(owner), owner.check_parameters(), np.ones((20, 4), dtype=np.float32), 6, embeds=False
-    ).plan
+    plan = by_batches(owner, np.ones((20, 4), dtype=np.float32), 6).plan
     # Proximal steps are plain ones, of size 1 / (mean |x|^2 + 1); that of u is what it is point by point.
     assert (plan.source, plan.adagrad, plan.implicit, plan.schedule.learning_rate) == ("exact", False, False, 0.2)
     assert plan.double_sum == replace(U, rule="implicit", step=U_RATES["implicit"] / 0.2)

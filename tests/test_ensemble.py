@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
-from manyclass.choosing import rules
+from manyclass.choosing import costs
 from manyclass.weights.weights import Weights
 
 MODELS = {
@@ -136,7 +136,7 @@ def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
     ("seconds", "embeddings", "expected"), [(1e-6, 1, 3), (9.9, 1, 3), (10.1, 1, 2), (20.1, 1, 1), (1.0, 100 << 20, 2)]
 )
 def test_auto_adds_what_takes_twenty_predicted_seconds_and_256_megabytes(seconds, embeddings, expected):
-    assert rules.n_runs(seconds, embeddings) == expected
+    assert costs.n_runs(seconds, embeddings) == expected
 
 
 def test_a_run_of_auto_that_fails_leaves_the_old_model(seed):

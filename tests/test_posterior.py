@@ -12,10 +12,10 @@ from test_double_sum import finite_differences
 
 import manyclass
 from manyclass import AugmentReduceClassifier, solvers
+from manyclass.choosing.facts import Facts
 from manyclass.registry import names
 from manyclass.special import utility_probabilities
 from manyclass.training.local_family import LocalFamily, gauss_rule
-from manyclass.training.points import row_norms_sq
 from manyclass.training.posterior import GaussianTraining
 
 BOTH = [noise for noise in names("noise") if noise != "gumbel"]
@@ -34,7 +34,7 @@ def training_of(noise, x, y, *, n_nodes=5, weights=None, mean_weight=1.0, **para
     """The passes of a posterior over 7 classes, and the family of its q (none for Gumbel noise)."""
     local_step = "natural" if noise == "gumbel" else solvers.Natural(family="normal", n_nodes=n_nodes)
     estimator = AugmentReduceClassifier(noise=noise, local_step=local_step, posterior="gaussian", **parameters)
-    plan = estimator._plans().plan(estimator.check_parameters(), row_norms_sq(x), 7)
+    plan = estimator._plans().plan(Facts.of(x, 7))
     training = GaussianTraining(plan, x, y.astype(np.int32), 7, weights, mean_weight)
     return training, plan.utility.family
 

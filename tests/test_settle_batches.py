@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import by_batches
 
 from manyclass import (
     AugmentReduceClassifier,
@@ -17,9 +18,9 @@ from manyclass import (
     solvers,
 )
 from manyclass.checks import seed_from
-from manyclass.choosing import plans, rules
-from manyclass.choosing.softmax_plans import settle_batches
-from manyclass.parts import Parameters
+from manyclass.choosing import figures
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.plans import MARGIN_BUDGET
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.plan import BatchesPlan, PointsPlan, Schedule
 
@@ -65,7 +66,7 @@ EXACT = MORE | {"adagrad": False, **schedule(1.0, 1.5)}
 
 def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
     owner = SoftmaxClassifier(**{"model": "embedding", "random_state": 0} | parameters)
-    return settle_batches(Parameters.of(owner), owner.check_parameters(), x, n_classes, embeds=embeds)
+    return by_batches(owner, x, n_classes, embeds=embeds)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,9 @@ def test_up_to_8192_classes_are_all_scored_by_default(n_classes, source):
 def test_embeddings_that_were_chosen_have_passes_and_a_decay_of_their_own():
     found = softmax(embeds=True, model="auto")
     assert found.plan == replace(EMBEDDED, source="sampled")
-    assert (found.params["dim"], found.params["model"].name) == (rules.EMBEDDED_DIM, "embedding") == (192, "embedding")
+    assert (
+        (found.params["dim"], found.params["model"].name) == (figures.EMBEDDED_DIM, "embedding") == (192, "embedding")
+    )
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -202,7 +205,7 @@ MARGIN = replace(
 
 def margin(**parameters):
     owner = MarginClassifier(**{"random_state": 0} | parameters)
-    return owner._plans().settle(ONES, K).plan
+    return owner._plans().plan(Facts.of(ONES, K)).plan
 
 
 @pytest.mark.parametrize(
@@ -245,10 +248,10 @@ def test_each_parameter_changes_its_own_field_of_a_margins_minibatches(parameter
 
 
 def test_a_margin_searches_64_classes_by_default():
-    assert plans.MARGIN_BUDGET == 64
+    assert MARGIN_BUDGET == 64
     owner = MarginClassifier(sampler="search")
     X = np.ones((200, 2), dtype=np.float32)
-    assert owner._plans().settle(X, 100).plan.budget == 64
+    assert owner._plans().plan(Facts.of(X, 100)).plan.budget == 64
 
 
 @pytest.mark.parametrize(
@@ -294,7 +297,7 @@ UTILITY = PointsPlan(
 def utility(**parameters):
     """The plan without its utility, and that."""
     owner = AugmentReduceClassifier(**{"random_state": 0} | parameters)
-    plan = owner._plans().plan(owner.check_parameters(), np.full(N, 4.0, dtype=np.float32), K)
+    plan = owner._plans().plan(Facts.of(ONES, K))
     return replace(plan, utility=None), plan.utility
 
 

@@ -6,13 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import by_full_passes, by_points
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing import rules
-from manyclass.choosing import softmax_plans as settle
-from manyclass.choosing.softmax_plans import settle_full_batch, settle_points
-from manyclass.parts import Parameters
+from manyclass.choosing import figures, planning
 from manyclass.registry import names, parts
 from manyclass.training.plan import FullBatchPlan, PointsPlan, Schedule
 
@@ -57,8 +55,7 @@ OTHERS = replace(
 def settled(x=None, *, candidates=False, timed=False, **parameters):
     owner = SoftmaxClassifier(**{"solver": "implicit", "random_state": 0} | parameters)
     x = np.ones((N, D), dtype=np.float32) if x is None else x
-    chosen = owner.check_parameters()
-    return settle_points(Parameters.of(owner), chosen, x, LABELS, K, candidates=candidates, timed=timed)
+    return by_points(owner, x, LABELS, K, candidates=candidates, timed=timed)
 
 
 def steps(rate, u_rate, name="exponential", decay=DECAY):
@@ -259,8 +256,8 @@ def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_op
         asked.append(plan)
         return 0.125, {0.125: 1.0}
 
-    monkeypatch.setattr(settle, "best_ridge", best_ridge)
-    monkeypatch.setattr(rules, "FEWEST_TO_TRY", N)
+    monkeypatch.setattr(planning, "best_ridge", best_ridge)
+    monkeypatch.setattr(figures, "FEWEST_TO_TRY", N)
     found = settled(solver="auto")
     assert (found.plan.alpha, found.params["alpha"], found.alpha_path) == (0.125, 0.125, {0.125: 1.0})
     for parameters in ({"alpha": 0.0}, {"solver": "exact"}, {"timed": True}):
@@ -268,7 +265,7 @@ def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_op
         assert other.alpha_path == {}
         assert other.plan.alpha != 0.125
     assert len(asked) == 1
-    monkeypatch.setattr(rules, "QUICK", 0.0)  # and five trials take more than a third of a fit
+    monkeypatch.setattr(figures, "QUICK", 0.0)  # and five trials take more than a third of a fit
     assert settled(solver="auto").alpha_path == {}
 
 
@@ -331,7 +328,7 @@ FULL = FullBatchPlan(loss="softmax", alpha=1 / N, tol=1e-6, max_iter=10_000, fit
 def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes):
     owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
     x = np.ones((N, D), dtype=np.float32)
-    found = settle_full_batch(Parameters.of(owner), owner.check_parameters(), x, LABELS, K, timed=False)
+    found = by_full_passes(owner, x, LABELS, K)
     assert found.plan == replace(FULL, **changes)
     assert found.params.pop("model").get_params() == {"scaling": "none"}
     opened = {"alpha": 1 / N, "max_iter": 10_000}
@@ -354,4 +351,4 @@ def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes
 def test_full_passes_refuse_what_is_of_steps(parameters, message):
     owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
     with pytest.raises(ValueError, match=re.escape(message)):
-        settle_full_batch(Parameters.of(owner), owner.check_parameters(), np.ones((N, D)), LABELS, K, timed=False)
+        by_full_passes(owner, np.ones((N, D)), LABELS, K)

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import question
 from scipy.special import logsumexp
 from test_postings import indicator, some_rows
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import pair_plans as postings
-from manyclass.choosing import rules
+from manyclass.choosing import figures
+from manyclass.choosing.facts import least_count, weights_met
+from manyclass.choosing.plans import hybrid_plan
 from manyclass.classifiers.data import points_of
-from manyclass.parts import Parameters
+from manyclass.classifiers.planner import facts_of
 from manyclass.training import blend
 from manyclass.training.plan import Labels
 
@@ -29,16 +31,16 @@ def test_weights_met_are_counted_from_a_sample_of_features(least, seed):
     Y = indicator(P, 30)
     pairs = least <= (X != 0).astype(int).T @ Y  # (D, K)
     true = ((X != 0) @ pairs.sum(axis=1)).mean()
-    found = postings.weights_met(sp.csr_array(X), lists_of(P), 30)[least]
+    found = weights_met(sp.csr_array(X), lists_of(P), 30)[least]
     # 256 of the stored values, whose features differ by their number of classes.
     of_value = pairs.sum(axis=1)[np.nonzero(X)[1]]
     error = of_value.std() / of_value.mean() / 256**0.5 if true else 0
     assert found == pytest.approx(true, rel=5 * error + 1e-6)
-    assert found == postings.weights_met(X, lists_of(P), 30)[least]
+    assert found == weights_met(X, lists_of(P), 30)[least]
 
 
 def test_no_row_meets_a_weight_of_empty_rows():
-    assert set(postings.weights_met(np.zeros((4, 3), np.float32), lists_of([[0]] * 4), 2).values()) == {0.0}
+    assert set(weights_met(np.zeros((4, 3), np.float32), lists_of([[0]] * 4), 2).values()) == {0.0}
 
 
 def test_several_labels_get_a_hybrid(seed):
@@ -53,16 +55,16 @@ def test_several_labels_get_a_hybrid(seed):
 
 def test_pairs_of_few_rows_are_left_out_where_rows_meet_too_many(seed, monkeypatch):
     X, P = some_rows(seed, n=200, n_classes=60)
-    met = postings.weights_met(X, lists_of(P), 60)
+    met = weights_met(X, lists_of(P), 60)
     assert met[1] > met[5] > 0
     # Where pairs of five rows are too many, those of more rows are fewer still.
-    assert postings.least_count(dict.fromkeys((1, 2, 3, 5), 6e4) | {10: 4e4, 20: 1.1e4, 30: 9e3}) == 30
-    assert postings.least_count(dict.fromkeys(postings.LEAST_COUNTS, 4e4)) == 1
-    monkeypatch.setattr(postings, "MOST_MET", met[5])
+    assert least_count(dict.fromkeys((1, 2, 3, 5), 6e4) | {10: 4e4, 20: 1.1e4, 30: 9e3}) == 30
+    assert least_count(dict.fromkeys(figures.LEAST_COUNTS, 4e4)) == 1
+    monkeypatch.setattr(figures, "MOST_MET", met[5])
     model = SoftmaxClassifier(random_state=seed).fit(X, indicator(P, 60))
     assert 1 < model.resolved_params_["model"].min_count <= 5
     for name in ("MOST_MET", "MOST_MET_OF_MANY"):
-        monkeypatch.setattr(postings, name, -1.0)
+        monkeypatch.setattr(figures, name, -1.0)
     model = SoftmaxClassifier(random_state=seed).fit(sp.csr_array(X), indicator(P, 60))
     assert names(model)["model"] == "embedding"
     assert model.resolved_params_["solver"].reduction == "margin"
@@ -83,7 +85,7 @@ def test_dense_rows_get_a_hybrid_where_there_are_few_weights_and_else_a_linear_m
     X = np.random.default_rng(seed).normal(size=(len(P), 6))
     assert names(SoftmaxClassifier(random_state=seed).fit(X, indicator(P)))["model"] == "hybrid"
     for name in ("MOST_MET", "MOST_MET_OF_MANY"):
-        monkeypatch.setattr(postings, name, -1.0)
+        monkeypatch.setattr(figures, name, -1.0)
     assert SoftmaxClassifier(random_state=seed, max_iter=2).fit(X, indicator(P)).coef_.shape == (9, 6)
 
 
@@ -93,8 +95,7 @@ def test_embeddings_beside_pairs_have_the_loss_of_the_number_of_labels(n_labels,
     P = [np.arange(n_labels)] * len(X)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
     points = points_of(model._caller(), X, indicator(P, 12), None, None, several=True)
-    settled = postings.settle_hybrid(Parameters.of(model), model.check_parameters(), points, timed=False)
-    assert settled.plan.embeddings.loss == loss
+    assert hybrid_plan(question(model, facts_of(points))).plan.embeddings.loss == loss
 
 
 def rows_that_want_a_small_rate(n, seed):
@@ -111,12 +112,12 @@ def test_the_rate_is_tried_on_rows_held_out(kind, seed):
     model = SoftmaxClassifier(model=kind, random_state=seed, max_iter=2).fit(X, Y)
     report = model.auto_report_
     assert [line["parameter"] for line in report] == ["learning_rate"] * len(report)
-    assert 2 <= len(report) <= postings.RATES
+    assert 2 <= len(report) <= figures.PAIR_RATES
     best = min(report, key=lambda line: line["log_loss"])
     assert best["chosen"]
     assert sum(line["chosen"] for line in report) == 1
     assert best["value"] == model.resolved_params_["learning_rate"] < report[0]["value"]
-    assert sum(line["predicted_seconds"] for line in report) <= rules.QUICK
+    assert sum(line["predicted_seconds"] for line in report) <= figures.QUICK
     assert [line["rows"] for line in report] == [960] * len(report)
     again = SoftmaxClassifier(model=kind, random_state=seed, max_iter=2).fit(X, Y)
     assert [line["log_loss"] for line in again.auto_report_] == [line["log_loss"] for line in report]

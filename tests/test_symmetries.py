@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.choosing import rules
+from manyclass.choosing import figures
 from manyclass.registry import names
 
 N, D, K = 48, 6, 9
@@ -92,8 +92,8 @@ def test_resolved_parameters_of_a_margin_train_the_same_model_and_leave_nothing_
 
 
 def test_resolved_parameters_of_wide_data_train_the_same_embeddings(monkeypatch, seed):
-    monkeypatch.setattr(rules, "LEAST_TO_EMBED", 0)
-    monkeypatch.setattr(rules, "NUMBERS_A_VALUE", 0)
+    monkeypatch.setattr(figures, "LEAST_TO_EMBED", 0)
+    monkeypatch.setattr(figures, "NUMBERS_A_VALUE", 0)
     X, y = problem(seed)
     x = sp.csr_array(X)
     model = SoftmaxClassifier(random_state=seed, max_iter=2, dim=8).fit(x, y)

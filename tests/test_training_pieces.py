@@ -12,12 +12,14 @@ from test_settle_points import BASE as POINTS
 
 from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.checks import n_threads_from, seed_from
+from manyclass.choosing.facts import Facts
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
 from manyclass.training.plan import Labels, Schedule
-from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, row_norms_sq
+from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order
 from manyclass.training.validation import Validation, fork, held_out
 from manyclass.training.watch import Watch
+from manyclass.weights.arrays import row_norms_sq
 from manyclass.weights.weights import Weights
 
 
@@ -246,7 +248,7 @@ def test_q_moves_at_least_by_the_share_of_the_wrong_classes_that_a_step_sees(n_n
     model = AugmentReduceClassifier(
         noise="gumbel", local_step=solvers.Natural(floor=asked), n_negatives=n_negatives, sampler=sampler
     )
-    plan = model._plans().plan(model.check_parameters(), np.ones(9, dtype=np.float32), 7)
+    plan = model._plans().plan(Facts.of(np.ones((9, 1), dtype=np.float32), 7))
     assert plan.utility.floor == pytest.approx(floor)
 
 

@@ -6,12 +6,13 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import by_points
 from sklearn.base import clone
 
 import manyclass
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing import rules, trials
-from manyclass.choosing.softmax_plans import points_plan
+from manyclass.choosing import costs, figures, trials
+from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import COLUMNS, Report, Sample, walk, whole_classes
 
 K = 60
@@ -45,7 +46,7 @@ def test_the_sum_of_many_steps_is_theirs(schedule):
     decay = {"decay": 0.9995} if schedule == "exponential" else {}
     model = SoftmaxClassifier(solver=solvers.UMax(schedule=schedule, **decay), max_iter=20_000, learning_rate=1.0)
     x = np.ones((4, 2), dtype=np.float32)
-    plan = points_plan(model, model.solver, model.check_parameters(), rules.BY_HAND, None, x[:, 0], 2)
+    plan = by_points(model, x, np.zeros(4, np.int32), 2).plan
     t = np.arange(20_000)
     steps = {"exponential": 0.9995**t, "inverse": 1 / (1 + t), "constant": np.ones(len(t))}[schedule]
     assert trials.sum_of_steps(plan) == pytest.approx(steps.sum(), rel=2e-3)  # as it says
@@ -56,7 +57,7 @@ def test_the_sum_of_many_steps_is_theirs(schedule):
 
 @pytest.mark.parametrize("n_rows", [150, 300, 900])
 def test_rows_of_a_trial_are_all_rows_of_as_many_classes_as_it_takes(n_rows, seed, monkeypatch):
-    monkeypatch.setattr(rules, "LEAST_CLASSES", 2)
+    monkeypatch.setattr(figures, "LEAST_CLASSES", 2)
     labels = np.random.default_rng(seed).geometric(0.02, 1000).astype(np.int32) - 1
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
     rows = whole_classes(labels, n_rows, np.random.RandomState(seed))
@@ -68,7 +69,7 @@ def test_rows_of_a_trial_are_all_rows_of_as_many_classes_as_it_takes(n_rows, see
 
 
 def test_each_class_is_drawn_as_often_as_any_other(monkeypatch):
-    monkeypatch.setattr(rules, "LEAST_CLASSES", 1)
+    monkeypatch.setattr(figures, "LEAST_CLASSES", 1)
     labels = np.repeat(np.arange(20), 10).astype(np.int32)
     random = np.random.RandomState(0)
     drawn = np.concatenate([np.unique(labels[whole_classes(labels, 45, random)]) for _ in range(2000)])
@@ -137,7 +138,7 @@ def middle(values):
 def test_the_report_tells_what_was_tried_and_the_middle_of_the_good_ones_is_taken(
     solver, as_good, problem, monkeypatch
 ):
-    monkeypatch.setattr(rules, "AS_GOOD", as_good)
+    monkeypatch.setattr(figures, "AS_GOOD", as_good)
     given = {"model": "linear"} if solver == "auto" else {}
     model = quick(solver=solver, **given).fit(*problem)
     lines = [line for line in model.auto_report_ if line["parameter"] == "learning_rate"]
@@ -246,11 +247,11 @@ def test_a_limit_of_seconds_is_for_the_fit_alone_and_few_rows_are_not_tried(prob
 @pytest.mark.parametrize("quick_seconds", [0.0, 0.004, 0.1])
 def test_trials_keep_to_their_predicted_seconds(quick_seconds, problem, monkeypatch):
     X, y = sp.vstack([problem[0]] * 4, format="csr"), np.tile(problem[1], 4)
-    monkeypatch.setattr(rules, "QUICK", quick_seconds)
-    monkeypatch.setattr(rules, "FEWEST_TO_TRY", 200)
+    monkeypatch.setattr(figures, "QUICK", quick_seconds)
+    monkeypatch.setattr(figures, "FEWEST_TO_TRY", 200)
     model = quick(solver="auto", n_negatives=32, max_iter=12).fit(X, y)
-    shape = rules.Shape.of(sp.csr_array(X), K)
-    most = max(quick_seconds, 0.3 * 1e-6 * rules.visit_cost(shape, 32) * 6000 * 12)
+    shape = Facts.of(sp.csr_array(X), K)
+    most = max(quick_seconds, 0.3 * 1e-6 * costs.visit_cost(shape, 32) * 6000 * 12)
     spent = sum(line["predicted_seconds"] for line in model.auto_report_)
     assert len(model.auto_report_) >= 3
     assert spent <= most
@@ -325,7 +326,7 @@ def test_ridges_by_cross_validation_are_in_the_report(seed):
 
 def test_the_trial_is_on_whole_classes(problem, monkeypatch):
     X, y = problem
-    monkeypatch.setattr(rules, "MOST_TO_TRY", 1400)
+    monkeypatch.setattr(figures, "MOST_TO_TRY", 1400)
     seen = []
     made = Sample.of
 

@@ -53,6 +53,7 @@ html_sidebars = {
     "index": [],
     "reference/parts": [],
     "choose": [],
+    "auto": [],
     "first_hour": [],
     "annif": [],
     "command_line": [],

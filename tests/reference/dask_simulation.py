@@ -4,7 +4,9 @@ import itertools
 
 import numpy as np
 
-from manyclass.choosing.softmax_plans import settle_points
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.planning import plan_points
+from manyclass.choosing.rules import Choice
 from manyclass.dask.blocks import joined_blocks, place_in_block, turn
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import couplings, size_of
@@ -16,8 +18,8 @@ from manyclass.parts import Parameters
 
 def plan_of(local, X, labels, n_classes):
     """The plan of an estimator of one machine, point by point, for rows that are not scaled."""
-    own, chosen = Parameters.of(local), local.check_parameters()
-    return settle_points(own, chosen, X, labels, n_classes, candidates=False, timed=False).plan
+    choice = Choice(Parameters.of(local), local.check_parameters(), Facts.of(X, n_classes), by_steps=True)
+    return plan_points(choice, labels).plan
 
 
 def simulate(plan, whole, shards, n_merges=1, held=(), n_iter_no_change=0):

@@ -7,17 +7,16 @@ model is ahead by 0.14 nats, where embeddings win by 0.8 with all rows; as many 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.choosing import rules
-from manyclass.choosing.softmax_plans import Settled
-from manyclass.choosing.trials import Sample, Trials, whole_classes
+from manyclass.choosing import costs, figures
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.trials import LossOfFit, Planned, Sample, Trials, whole_classes
 from manyclass.parts import Parameters
 from manyclass.training.plan import AnyPlan, HybridPlan
 from manyclass.training.state import Points
@@ -30,34 +29,29 @@ SIZES = (2500, 10_000)
 SHARE = 0.2  # held out
 
 
-# The log-loss on the rows of a sample that are held out, of a fit with these parameters to the others; classes are
-# called as in the fit, for their names may say which features are the classes themselves. Infinite: it ended early.
-LossOfFit = Callable[[Parameters, Sample, NDArray[Any]], float]
-
-
 def best_model(
     trials: Trials,
     parameters: Parameters,
-    candidates: Mapping[str, Settled],
+    candidates: Mapping[str, Planned],
     points: Points,
-    shape: rules.Shape,
+    facts: Facts,
     loss_of_fit: LossOfFit,
 ) -> str | None:
     """Return the name of the model with the least mean log-loss of all held-out rows; None where none was tried.
 
-    `candidates` are the models with all that is open settled. All fits together keep to what is left of the budget of
+    `candidates` are the models with all that is open planned. All fits together keep to what is left of the budget of
     `trials`, which is that of the cheapest candidate's fit.
     """
     x, labels = points.x, points.labels.ids
-    runs = {name: runs_of(parameters, settled.plan, shape) for name, settled in candidates.items()}
-    seconds = {name: runs[name] * rules.fit_cost(shape, settled.plan) for name, settled in candidates.items()}
-    trials.budget = rules.budget(min(seconds.values()))
+    runs = {name: runs_of(parameters, planned.plan, facts) for name, planned in candidates.items()}
+    seconds = {name: runs[name] * costs.fit_cost(facts, planned.plan) for name, planned in candidates.items()}
+    trials.budget = costs.budget(min(seconds.values()))
     affordable = trials.left / (sum(seconds.values()) / len(labels))
     share = min(1.0, affordable / sum(SIZES), len(labels) / SIZES[1])
     sizes = [int(share * size) for size in SIZES]
-    if sizes[0] < rules.FEWEST_TO_TRY:  # one draw of as many as there may be
+    if sizes[0] < figures.FEWEST_TO_TRY:  # one draw of as many as there may be
         sizes = [int(min(affordable, SIZES[1], len(labels)))]
-    if sizes[0] < rules.FEWEST_TO_TRY:
+    if sizes[0] < figures.FEWEST_TO_TRY:
         return None
     random = fork(parameters["random_state"])
     found: dict[str, list[float]] = {name: [] for name in candidates}
@@ -67,10 +61,10 @@ def best_model(
         if sample is None:
             return None
         n_out.append(len(sample.labels_out))
-        for name, settled in candidates.items():
-            own = parameters.changed(**settled.params, class_weight=None, n_models=runs[name], verbose=0)
-            size = (len(sample.labels), sample.n_classes, settled.plan.max_iter)
-            cost = runs[name] * rules.fit_cost(replace(shape, n_samples=size[0], n_classes=size[1]), settled.plan)
+        for name, planned in candidates.items():
+            own = parameters.changed(**planned.params, class_weight=None, n_models=runs[name], verbose=0)
+            size = (len(sample.labels), sample.n_classes, planned.plan.max_iter)
+            cost = runs[name] * costs.fit_cost(replace(facts, n_samples=size[0], n_classes=size[1]), planned.plan)
             loss = partial(loss_of_fit, own, sample, points.classes[sample.classes])
             found[name].append(trials.make("model", name, loss, predicted=cost, size=size))
     means = {name: float(np.average(losses, weights=n_out)) for name, losses in found.items()}
@@ -81,11 +75,11 @@ def best_model(
     return best
 
 
-def runs_of(parameters: Parameters, plan: AnyPlan, shape: rules.Shape) -> int:
+def runs_of(parameters: Parameters, plan: AnyPlan, facts: Facts) -> int:
     """Return how many runs the fit of a plan makes, and a trial of it: a mean is better than each."""
     if not isinstance(plan, HybridPlan) or (parameters["n_models"], parameters["dim"]) != ("auto", "auto"):
         return 1
-    return rules.n_runs(rules.fit_cost(shape, plan), 4 * shape.n_features * (plan.embeddings.dim or 0))
+    return costs.n_runs(costs.fit_cost(facts, plan), 4 * facts.n_features * (plan.embeddings.dim or 0))
 
 
 def _draws(labels: Ids, sizes: list[int], random: np.random.RandomState) -> list[NDArray[np.intp]]:

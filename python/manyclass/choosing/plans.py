@@ -1,4 +1,4 @@
-"""From the parameters of an estimator to the plan of a training: the one place where "auto" ends.
+"""Plans: what a choice makes of the parameters of an estimator, with nothing left open.
 
 Every parameter is taken by what it has an effect on (`parts.Given`); what was set and is left over is refused.
 """
@@ -6,33 +6,36 @@ Every parameter is taken by what it has an effect on (`parts.Given`); what was s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number, did_you_mean, n_threads_from, seed_from
+from manyclass.choosing import figures
+from manyclass.choosing.choice import Chosen, Taking, told
+from manyclass.choosing.rules import Choice, ranks
+from manyclass.choosing.trials import Planned, with_rate_of_pairs
+from manyclass.models import MODELS
 from manyclass.parts import Given, Part, part_name, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
-from manyclass.solvers import LABEL_SOLVERS
+from manyclass.solvers import LABEL_SOLVERS, SOLVERS
 from manyclass.training.local_family import LocalFamily
-from manyclass.training.plan import BatchesPlan, DoubleSum, PointsPlan, Schedule, Utility
-from manyclass.weights.arrays import Floats, Matrix
+from manyclass.training.pairs import OFFSET, ROUNDING
+from manyclass.training.plan import (
+    BatchesPlan,
+    DoubleSum,
+    FullBatchPlan,
+    HybridPlan,
+    PointsPlan,
+    PostingsPlan,
+    Schedule,
+    Utility,
+)
 
-# Step sizes of u for u_learning_rate="auto". A visit lets u fall by at most its step, so that small ones lag behind:
-# for the implicit step 3 costs 0.5 nats on sets of definitions, where 30 and 300 differ by 0.06 (bench/decisions.md).
-U_RATES = {"implicit": 30.0, "bregman": 0.5, "scent": 0.5}
-TINY = float(np.finfo(np.float32).tiny)
-
-# With embeddings, Adagrad's rate for learning_rate="auto", over the root mean square of |x|: how far a row moves at
-# first. Of 0.3, 1 and 3 the best on eurlex57k by P@1 after three passes. That of the embeddings, which start with
-# length 1, is a multiple of it: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best there; for the softmax, of 0.25, 0.5,
-# 1, 1.5 and 2, the best on yso-en by log-loss (bench/decisions.md).
-ADAGRAD_RATE = 1.0
 # The core's names of the losses of several labels that a solver's `reduction` names.
 REDUCTIONS = {
     "pick_all": "cross_entropy",
@@ -42,6 +45,9 @@ REDUCTIONS = {
 }
 # By minibatches there is one more, which is no log-likelihood.
 BATCH_REDUCTIONS = {**REDUCTIONS, "margin": "margin"}
+BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
+# The step of embeddings, which start with length 1, over that of W: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best
+# on eurlex57k; for the softmax, of 0.25, 0.5, 1, 1.5 and 2, the best on yso-en by log-loss (bench/decisions.md).
 EMBEDDING_SHARE = {
     **dict.fromkeys(REDUCTIONS.values(), 1.5),
     **dict.fromkeys(("margin", "triplet"), 0.5),
@@ -51,27 +57,6 @@ LOG_Q_LOSSES = ("cross_entropy", "pick_all_normalized", "decoupled")
 # budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
 MARGIN_BUDGET = 64
 SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
-MOST_SCORED = 8192  # sampler="auto": up to so many classes minibatches score all of them
-
-
-@dataclass(frozen=True)
-class Open:
-    """Values for what was left open."""
-
-    n_negatives: int
-    max_iter: int
-    decay: float
-    averaging: str = "none"
-    alpha: float = 0.0
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The parts of an estimator; None stands for "auto"."""
-
-    solver: Part | None
-    sampler: Part | None
-    model: Part | None = None
 
 
 def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]], where: str) -> Part | None:
@@ -117,69 +102,61 @@ def scales_features(solver: str | Part, model: str | Part) -> bool:
     return linear and (scaling == "standard" or (scaling == "auto" and solver == "auto"))
 
 
-def mean_square(x_sq: Floats) -> float:
-    """Mean of |x|^2, more than 0 and finite: a step size, which is divided by it, is so, too."""
-    return min(max(float(x_sq.mean(dtype=np.float64)), TINY), float(np.finfo(np.float64).max))
+def linear_model(chosen: Chosen) -> Part:
+    """The linear model, its scaling filled in: with solver="auto" what is chosen is for scaled features."""
+    scales = scales_features("auto" if chosen.solver is None else chosen.solver, chosen.model or "auto")
+    return MODELS["linear"](scaling="standard" if scales else "none")
 
 
-# Point by point
+# Fields that several plans have
 
 
-def point_fields(given: Given, solver: Part, sampler: Part, open_: Open) -> tuple[dict[str, Any], Given]:
-    """What a PointsPlan has of an estimator's two parts, and the solver's parameters for whoever takes more of them."""
-    of_solver, of_sampler = Given(solver, f"{solver.name}: "), Given(sampler, f"{sampler.name}: ")
-    numbers = {p.name: of_solver.take(p.name) for p in registered("solver")[solver.name].parameters}
-    numbers |= {p.name: of_sampler.take(p.name) for p in registered("selection")[sampler.name].parameters}
-    fields = {
-        "solver": solver.name,
-        "sampler": sampler.name,
-        "options": {name: float(value) for name, value in numbers.items()},
-        "averaging": of_solver.take("averaging", open_.averaging),
+def _run_fields(given: Given) -> dict[str, Any]:
+    return {
+        "seed": seed_from(given.take("random_state")),
+        "n_threads": n_threads_from(given.take("n_jobs")),
+        "verbose": int(given.take("verbose")),
+    }
+
+
+def _pass_fields(choice: Choice, given: Given, of_solver: Given, rate: float, u_rate: float) -> dict[str, Any]:
+    """What all trainings by passes have."""
+    return {
+        "schedule": _schedule(choice, of_solver, rate, u_rate),
+        "max_iter": int(given.take("max_iter")),
         "batch_size": of_solver.take("batch_size"),
         "shuffle": bool(of_solver.take("shuffle")),
-        "hogwild": of_solver.take("parallel", "deterministic") == "hogwild",
-        "max_norm": of_solver.take("max_norm"),
-        "share_classes": None,
-        "n_negatives": open_.n_negatives,
-        "max_iter": int(given.take("max_iter", open_.max_iter)),
         "fit_intercept": bool(given.take("fit_intercept")),
-        "alpha": float(given.take("alpha", open_.alpha)),
+        **_run_fields(given),
     }
-    if sampler.name != "all":  # all classes are neither drawn nor shared
-        fields["n_negatives"] = int(given.take("n_negatives", open_.n_negatives))
-        fields["share_classes"] = of_solver.take("share_classes")
-    if sampler.name == "head_tail":
-        fields |= {name: int(of_sampler.take(name)) for name in ("n_head", "refresh")}
-    of_sampler.refuse_rest("here")
-    _check_point_fields(fields, of_solver.take("schedule"))
-    return fields, of_solver
 
 
-def _check_point_fields(fields: Mapping[str, Any], schedule: str) -> None:
-    """Refuse combinations that no loop has."""
-    flags = registered("solver")[fields["solver"]].flags
-    solver, alpha, max_norm = (fields[name] for name in ("solver", "alpha", "max_norm"))
-    if fields["batch_size"] is not None and fields["hogwild"]:
-        raise ValueError(f"batch_size is {fields['batch_size']!r}; with parallel='hogwild' it must be None")
-    if "draws_label" in flags and fields["sampler"] == "head_tail":
-        raise ValueError(f"solver={solver!r} draws the label too, which sampler='head_tail' cannot; choose another")
-    if schedule == "adaptive" and ("implicit" in flags or alpha > 0 or max_norm is not None):
-        raise ValueError(
-            "schedule='adaptive' needs a solver with explicit steps, alpha=0 and max_norm=None; they are "
-            f"{solver!r}, {alpha!r} and {max_norm!r}"
-        )
-    if max_norm is not None and (fields["hogwild"] or fields["batch_size"] is not None):
-        raise ValueError(
-            "max_norm needs parallel='deterministic' and batch_size=None; they are "
-            f"{'hogwild' if fields['hogwild'] else 'deterministic'!r} and {fields['batch_size']!r}"
-        )
+def _take_early_stopping(given: Given) -> None:
+    """Early stopping is the fit's; without it its numbers have no effect."""
+    if given.take("early_stopping"):
+        given.take("validation_fraction")
+        given.take("n_iter_no_change")
 
 
-def schedule_of(of_solver: Given, rate: float, u_rate: float, decay: float) -> Schedule:
-    """The schedule of a solver's parameters."""
-    name, every = of_solver.take("schedule"), None
+def _refuse_dim(given: Given) -> None:
+    if not given.is_auto("dim"):
+        raise ValueError(f"dim is {given.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
+
+
+def _refuse_grid(given: Given) -> None:
+    if given.take("learning_rate") == "grid":
+        raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
+
+
+def _refuse_alpha(choice: Choice, why: str) -> None:
+    if choice.asked("alpha") not in ("auto", 0):
+        raise ValueError(f"alpha is {choice.asked('alpha')!r}, which has no effect {why}; leave it 'auto'")
+
+
+def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float) -> Schedule:
+    name, every, decay = of_solver.take("schedule"), None, choice["decay"]
     if name in ("exponential", "adaptive"):
-        decay = float(of_solver.take("decay", decay))
+        decay = float(of_solver.take("decay"))
     elif not of_solver.is_auto("decay"):
         raise ValueError(
             f"decay is {of_solver.take('decay')!r}, which has no effect with schedule={name!r}; leave it 'auto'"
@@ -191,60 +168,110 @@ def schedule_of(of_solver: Given, rate: float, u_rate: float, decay: float) -> S
     return Schedule(name, rate, u_rate, decay, every)
 
 
-def run_fields(given: Given) -> dict[str, Any]:
-    """What every plan has of an estimator beside its parts."""
-    return {
-        "seed": seed_from(given.take("random_state")),
-        "n_threads": n_threads_from(given.take("n_jobs")),
-        "verbose": int(given.take("verbose")),
+# Point by point
+
+
+def _point_fields(choice: Choice, given: Taking) -> tuple[dict[str, Any], Taking]:
+    """What a PointsPlan has of an estimator's two parts, and the solver's parameters for whoever takes more of them."""
+    solver, sampler = choice["solver"], given.take_sampler()
+    flags = registered("solver")[solver.name].flags
+    if needed := "all" if "all_classes" in flags else "uniform" if "batch" in flags else None:
+        given.opened.pop("sampler", None)
+        if sampler.name != needed:
+            raise ValueError(f"sampler is {sampler.name!r}; solver {solver.name!r} needs {needed!r}")
+    of_solver, of_sampler = Taking(solver, choice, f"{solver.name}: "), Given(sampler, f"{sampler.name}: ")
+    numbers = {p.name: of_solver.take(p.name) for p in registered("solver")[solver.name].parameters}
+    numbers |= {p.name: of_sampler.take(p.name) for p in registered("selection")[sampler.name].parameters}
+    fields = {
+        "solver": solver.name,
+        "sampler": sampler.name,
+        "options": {name: float(value) for name, value in numbers.items()},
+        "averaging": of_solver.take("averaging"),
+        "hogwild": of_solver.take("parallel", "deterministic") == "hogwild",
+        "max_norm": of_solver.take("max_norm"),
+        "share_classes": None,
+        "alpha": float(given.take("alpha")),
     }
+    if sampler.name == "all":  # all classes are neither drawn nor shared
+        fields["n_negatives"] = choice["n_negatives"]
+    else:
+        fields["n_negatives"] = int(given.take("n_negatives"))
+        fields["share_classes"] = of_solver.take("share_classes")
+    if sampler.name == "head_tail":
+        fields |= {name: int(of_sampler.take(name)) for name in ("n_head", "refresh")}
+    of_sampler.refuse_rest("here")
+    _check_point_fields(fields, flags, of_solver.take("schedule"), of_solver.take("batch_size"))
+    return fields, of_solver
 
 
-def default_sampler(solver: Part | None, sampler: Part | None) -> Part:
-    """What sampler="auto" stands for: frequency_block, unless the solver has a way of its own."""
-    flags = registered("solver")[solver.name].flags if solver is not None else frozenset()
-    own = "all" if "all_classes" in flags else "uniform" if "batch" in flags else None
-    if sampler is None:
-        return SAMPLERS[own or "frequency_block"]()
-    if own and sampler.name != own:
-        raise ValueError(f"sampler is {sampler.name!r}; solver {solver.name!r} needs {own!r}")  # type: ignore[union-attr]
-    return sampler
+def _check_point_fields(
+    fields: Mapping[str, Any], flags: frozenset[str], schedule: str, batch_size: int | None
+) -> None:
+    """Refuse combinations that no loop has."""
+    solver, alpha, max_norm = (fields[name] for name in ("solver", "alpha", "max_norm"))
+    if batch_size is not None and fields["hogwild"]:
+        raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
+    if "draws_label" in flags and fields["sampler"] == "head_tail":
+        raise ValueError(f"solver={solver!r} draws the label too, which sampler='head_tail' cannot; choose another")
+    if schedule == "adaptive" and ("implicit" in flags or alpha > 0 or max_norm is not None):
+        raise ValueError(
+            "schedule='adaptive' needs a solver with explicit steps, alpha=0 and max_norm=None; they are "
+            f"{solver!r}, {alpha!r} and {max_norm!r}"
+        )
+    if max_norm is not None and (fields["hogwild"] or batch_size is not None):
+        raise ValueError(
+            "max_norm needs parallel='deterministic' and batch_size=None; they are "
+            f"{'hogwild' if fields['hogwild'] else 'deterministic'!r} and {batch_size!r}"
+        )
 
 
-def utility_points_plan(
-    given: Given,
-    solver: Part,
-    sampler: Part | None,
-    bound: tuple[str, Part, LocalFamily | None],
-    x_sq: Floats,
-    n_classes: int,
-    rates: Mapping[str, float],
-) -> PointsPlan:
-    """The plan of an AugmentReduceClassifier.
+def points_plan(choice: Choice) -> Planned:
+    """The plan of a linear model of one label a row, point by point; "grid" stands for the untried step size."""
+    given, solver = Taking.of(choice), choice["solver"]
+    _take_early_stopping(given)
+    fields, of_solver = _point_fields(choice, given)
+    if not of_solver.take("log_q", True):
+        raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
+    own = solver.get_params()
+    fields |= {name: of_solver.take(name) for name in ("root", "partition", "u_init") if name in own}
+    fields["formulation"] = of_solver.take("formulation")
+    if fields["max_norm"] is not None and fields["formulation"] != "proposed":
+        raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
+    if fields.get("partition") == "random" and not of_solver.take("shuffle"):
+        raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
+    _refuse_dim(given)
+    asked = given.take("learning_rate")
+    rate = float(choice["learning_rate"])
+    if asked == "grid":
+        given.opened["learning_rate"] = rate
+    u_rate = of_solver.take("u_learning_rate")
+    u_rate = rate if u_rate == "tied" else float(u_rate)
+    plan = PointsPlan(**fields, **_pass_fields(choice, given, of_solver, rate, u_rate))
+    of_solver.refuse_rest("here")
+    sampler = fields["sampler"]
+    given.refuse_rest(f"with solver={solver.name!r}, sampler={sampler!r} and a linear model of one label a row")
+    return Planned(plan, told(choice, given, of_solver, linear_model(choice.chosen)))
 
-    `bound` is the noise, the local step and the family; `rates` has what learning_rate="auto" is, times the mean of
-    |x|^2.
-    """
-    open_ = Open(64, 20, 0.9)
-    fields, of_solver = point_fields(given, solver, sampler or SAMPLERS["frequency_block"](), open_)
-    adaptive = of_solver.take("schedule") == "adaptive"
-    if adaptive and fields["averaging"] != "none":
+
+def utility_plan(choice: Choice, noise: str, local: Part, family: LocalFamily | None) -> PointsPlan:
+    """The plan of an AugmentReduceClassifier, with this local step and family."""
+    given = Taking.of(choice, "noise", "local_step", "posterior")
+    if choice["posterior"] != "point":
+        given.pass_over("verbose")
+    fields, of_solver = _point_fields(choice, given)
+    if of_solver.take("schedule") == "adaptive" and fields["averaging"] != "none":
         raise ValueError(f"schedule='adaptive' needs averaging='none'; it is {fields['averaging']!r}")
-    mean = mean_square(x_sq) + fields["fit_intercept"]
-    rate = rates["adaptive"] if adaptive else rates[solver.name] / mean
-    rate = float(given.take("learning_rate", rate))
+    rate = float(given.take("learning_rate"))
     if fields["max_norm"] is not None:
         raise ValueError(
             f"max_norm is {fields['max_norm']!r}, which has no effect with augment and reduce; leave it None"
         )
-    noise, local, family = bound
-    seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (n_classes - 1))
+    seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (choice.facts.n_classes - 1))
     utility = Utility(noise, local.name, family, *_gains(local, seen))
-    plan = PointsPlan(
-        **fields, **run_fields(given), schedule=schedule_of(of_solver, rate, rate, open_.decay), utility=utility
-    )
+    plan = PointsPlan(**fields, **_pass_fields(choice, given, of_solver, rate, rate), utility=utility)
     of_solver.refuse_rest("with augment and reduce")
-    return plan
+    given.refuse_rest("here")
+    return replace(plan, posterior=choice["posterior"] != "point")
 
 
 def _gains(local: Part, seen: float) -> tuple[float, float, float]:
@@ -263,16 +290,120 @@ def _gains(local: Part, seen: float) -> tuple[float, float, float]:
     return float(of_local["gain"]), float(of_local["gain_power"]), float(floor)
 
 
+# Full passes
+
+
+def full_plan(choice: Choice) -> Planned:
+    """The plan of L-BFGS."""
+    given, own = Taking.of(choice, "random_state"), choice["solver"].get_params()
+    _take_early_stopping(given)
+    fields = _run_fields(given)
+    _refuse_dim(given)
+    plan = FullBatchPlan(
+        loss=own["loss"],
+        tol=float(own["tol"]),
+        alpha=float(given.take("alpha")),
+        max_iter=int(given.take("max_iter")),
+        fit_intercept=bool(given.take("fit_intercept")),
+        n_threads=fields["n_threads"],
+        verbose=fields["verbose"],
+    )
+    # "auto" and an object are no settings; names of samplers and models other than the linear one are.
+    sampler, model = choice.parameters["sampler"], choice.parameters["model"]
+    if sampler != "auto":
+        raise ValueError(f"sampler is {sampler!r}, which has no effect with solver='lbfgs'; leave it 'auto'")
+    if getattr(model, "name", model) not in ("auto", "linear"):
+        raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
+    given.refuse_rest("with solver='lbfgs'")
+    return Planned(plan, told(choice, given, Given(choice["solver"]), linear_model(choice.chosen)))
+
+
 # By minibatches
 
 
-def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, draws: Part) -> dict[str, Any]:
-    """Which classes a minibatch sees: the fields of a BatchesPlan that say so.
+def softmax_batches_plan(choice: Choice) -> Planned:
+    """The plan of a SoftmaxClassifier with several labels, embeddings or a search."""
+    given, solver = Taking.of(choice), choice["solver"]
+    where = "with several labels, embeddings or a search"
+    if solver.name not in BATCH_SOLVERS:
+        raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
+    _refuse_grid(given)
+    _refuse_alpha(choice, where)
+    given.pass_over("alpha")
+    sampler = given.take_sampler()
+    if solver.name == "exact" and sampler.name != "all":
+        raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
+    reduction = getattr(solver, "reduction", "auto")
+    if solver.name in LABEL_SOLVERS:
+        loss = REDUCTIONS["pick_all"]  # their reductions are in the `DoubleSum` of the plan
+    elif reduction not in ("auto", "pick_all") and sampler.name == "search":
+        raise ValueError(f"reduction is {reduction!r}; with sampler='search' it must be 'pick_all'")
+    else:
+        loss = BATCH_REDUCTIONS[choice["reduction"]]
+    margin = loss == "margin"
+    smoothing = figures.SMOOTHING if margin else 0.0
+    plan, of_solver = batches_plan(choice, given, loss, smoothing, SAMPLERS["uniform" if margin else "frequency"]())
+    if loss == "logistic" and plan.source != "exact":
+        raise ValueError(
+            "reduction is 'logistic', a sum over all classes, which those drawn do not stand for; set sampler='all' "
+            "or another reduction"
+        )
+    given.refuse_rest(where)
+    return Planned(replace(plan, finds_scale=margin), told_batches(choice, given, of_solver))
 
-    `sampled`: what sampler="auto" is whatever the number of classes; `draws`: what then draws, and before a search.
-    """
-    if sampler is None:
-        sampler = draws if sampled or n_classes > MOST_SCORED else SAMPLERS["all"]()
+
+def told_batches(choice: Choice, given: Taking, of_solver: Taking) -> dict[str, Any]:
+    """What parameters that were left open became in a training by minibatches."""
+    model = MODELS["embedding"]() if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
+    return told(choice, given, of_solver, model)
+
+
+def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, draws: Part) -> tuple[BatchesPlan, Taking]:
+    """The plan of minibatches, and what was taken of the solver; `draws` is what draws before a search."""
+    solver, model, n_classes = choice["solver"], choice["model"], choice.facts.n_classes
+    if getattr(model, "scaling", "none") == "standard":
+        raise ValueError(
+            "scaling is 'standard', which needs the softmax of one label a row, trained point by point or by full "
+            "passes; leave it 'auto'"
+        )
+    source = _batch_source(given.take_sampler(), draws)
+    dim = int(given.take("dim")) if model.name == "embedding" else None
+    of_solver = Taking(solver, choice, f"{solver.name}: ")
+    draws_classes = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
+    n_negatives = int(given.take("n_negatives") if draws_classes else choice["n_negatives"])
+    unbiased = loss == "cross_entropy" and solver.name in LABEL_SOLVERS
+    # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/decisions.md).
+    adagrad = solver.name == "adagrad" or (unbiased and solver.name != "implicit")
+    if of_solver.take("schedule") == "adaptive":
+        other = "what the solver does anyway; leave it" if adagrad else "solver='adagrad'; set"
+        raise ValueError(
+            f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
+        )
+    rate = float(given.take("learning_rate"))
+    plan = BatchesPlan(
+        loss=loss,
+        smoothing=smoothing,
+        implicit=solver.name == "implicit" and not unbiased,
+        adagrad=adagrad,
+        n_negatives=n_negatives,
+        # A margin compares scores with 1: an inclusion probability has no place in them.
+        log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(of_solver.take("log_q", True))),
+        dim=dim,
+        relu=dim is not None and model.activation == "relu",
+        double_sum=_double_sum(solver.name, of_solver, source["source"], rate, dim) if unbiased else None,
+        share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
+        **{**source, "budget": _budget(source["budget"], loss, n_classes)},
+        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss]),
+    )
+    # MarginClassifier has a loss of its own, and no use for a reduction.
+    if loss in BATCH_REDUCTIONS.values() and not given.has("loss"):
+        of_solver.take("reduction")
+    of_solver.refuse_rest("with several labels, embeddings or a margin")
+    return plan, of_solver
+
+
+def _batch_source(sampler: Part, draws: Part) -> dict[str, Any]:
+    """Which classes a minibatch sees: the fields of a BatchesPlan that say so."""
     if sampler.name == "head_tail":
         raise ValueError("sampler is 'head_tail', which needs a linear model of one label a row; choose another")
     of_sampler = Given(sampler, f"{sampler.name}: ")
@@ -293,83 +424,14 @@ def batch_source(sampler: Part | None, n_classes: int, *, sampled: bool, draws: 
     return {**fields, "sampler": draws.name, "options": options}
 
 
-def draws_classes(source: str, warm_up: int) -> bool:
-    """Whether minibatches draw classes in some pass, by these fields of their plan."""
-    return source == "sampled" or (source != "exact" and warm_up > 0)
-
-
-def batches_plan(
-    given: Given,
-    chosen: Chosen,
-    x: Matrix,
-    n_classes: int,
-    *,
-    loss: str,
-    smoothing: float,
-    open_: Open,
-    dim: int | None,
-    relu: bool,
-    source: Mapping[str, Any],
-) -> BatchesPlan:
-    """The plan of minibatches; the estimator's solver is "adagrad", "implicit" or one of plain SGD."""
-    solver = chosen.solver
-    assert solver is not None
-    if getattr(chosen.model, "scaling", "none") == "standard":
-        raise ValueError(
-            "scaling is 'standard', which needs the softmax of one label a row, trained point by point or by full "
-            "passes; leave it 'auto'"
-        )
-    of_solver = Given(solver, f"{solver.name}: ")
-    draws = draws_classes(source["source"], source["warm_up"])
-    n_negatives = int(given.take("n_negatives", open_.n_negatives)) if draws else open_.n_negatives
-    unbiased = loss == "cross_entropy" and solver.name in LABEL_SOLVERS
-    # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/decisions.md).
-    adagrad = solver.name == "adagrad" or (unbiased and solver.name != "implicit")
-    if of_solver.take("schedule") == "adaptive":
-        other = "what the solver does anyway; leave it" if adagrad else "solver='adagrad'; set"
-        raise ValueError(
-            f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
-        )
-    fit_intercept = bool(given.take("fit_intercept"))
-    square = 1.0 if dim is not None else mean_square_of(x)
-    rate = ADAGRAD_RATE / square**0.5 if adagrad else 1 / (square + fit_intercept)
-    rate = float(given.take("learning_rate", rate))
-    plan = BatchesPlan(
-        loss=loss,
-        smoothing=smoothing,
-        implicit=solver.name == "implicit" and not unbiased,
-        adagrad=adagrad,
-        n_negatives=n_negatives,
-        # A margin compares scores with 1: an inclusion probability has no place in them.
-        log_q=loss in LOG_Q_LOSSES and (not draws or bool(of_solver.take("log_q", True))),
-        dim=dim,
-        relu=relu,
-        double_sum=double_sum(solver.name, of_solver, source["source"], rate, dim) if unbiased else None,
-        schedule=schedule_of(of_solver, rate, rate * EMBEDDING_SHARE[loss], open_.decay),
-        max_iter=int(given.take("max_iter", open_.max_iter)),
-        batch_size=of_solver.take("batch_size"),
-        shuffle=bool(of_solver.take("shuffle")),
-        share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
-        fit_intercept=fit_intercept,
-        **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **run_fields(given),
-    )
-    # MarginClassifier has a loss of its own, and no use for a reduction.
-    if loss in BATCH_REDUCTIONS.values() and not given.has("loss"):
-        of_solver.take("reduction")
-    of_solver.refuse_rest("with several labels, embeddings or a margin")
-    return plan
-
-
-def double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int | None) -> DoubleSum:
+def _double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int | None) -> DoubleSum:
     """The steps of the solver `rule` on the double sum of minibatches; `rate` is the step size of W."""
     if source not in ("exact", "sampled"):
         raise ValueError(f"sampler is 'search'; solver {rule!r} needs one that leaves no class out")
-    reduction = of_solver.take("reduction", "pick_all")
+    reduction = of_solver.take("reduction")
     # An old u lags behind x.w_y, an old log-normaliser does not. But where x.w_y has grown, what it leaves of u is far
-    # too small for SCENT, whose step divides by a + e^-u (bench/decisions.md).
-    carries_u = rule in ("implicit", "scent") or reduction == "decoupled"
-    formulation = of_solver.take("formulation", "proposed" if carries_u else "raman")
+    # too small for SCENT, whose step divides by a + e^-u (bench/decisions.md): so the rules for `formulation`.
+    formulation = of_solver.take("formulation")
     if reduction == "logistic":
         raise ValueError("reduction is 'logistic', which has no number for each row; that is solver='adagrad'")
     if reduction == "decoupled" and formulation != "proposed":
@@ -377,7 +439,7 @@ def double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int |
     if rule == "implicit":
         _check_implicit(reduction, formulation, dim)
     own = registered("solver")[rule].parameters
-    asked = of_solver.take("u_learning_rate", U_RATES.get(rule, rate)) if of_solver.has("u_learning_rate") else rate
+    asked = of_solver.take("u_learning_rate") if of_solver.has("u_learning_rate") else rate
     return DoubleSum(
         rule=rule,
         options={number.name: float(of_solver.take(number.name)) for number in own},
@@ -409,13 +471,66 @@ def _budget(given: int | None, loss: str, n_classes: int) -> int:
     return int(min(given, n_classes))
 
 
-def mean_square_of(x: Matrix) -> float:
-    """Mean of |x|^2 in double precision, more than 0."""
-    values = x.data if isinstance(x, sp.csr_array) else x.ravel()
-    return float(max(float(np.einsum("i,i->", values, values, dtype=np.float64)) / x.shape[0], TINY))
+# Weights on pairs
 
 
-def mean_length_of(x: Matrix) -> float:
-    """Mean of the rows' sums of absolute values in double precision, more than 0."""
-    values = x.data if isinstance(x, sp.csr_array) else x
-    return float(max(np.abs(values).sum(dtype=np.float64) / x.shape[0], TINY))
+def pairs_plan(choice: Choice) -> Planned:
+    """The plan for model="sparse"."""
+    where = "with model='sparse'"
+    if not choice.is_open("sampler"):
+        raise ValueError(
+            f"sampler is {choice.parameters['sampler']!r}, which has no effect {where}: its gradients are those of all "
+            "classes; leave it 'auto'"
+        )
+    plan, params = _pairs(choice, Taking.of(choice), where)
+    return Planned(plan, params)
+
+
+def hybrid_plan(choice: Choice) -> Planned:
+    """The plan for model="hybrid"; of the estimator's parameters the embeddings have those that pairs do not use."""
+    plan, params = _pairs(choice, Taking.of(choice, "dim", "n_negatives"), "with model='hybrid'")
+    model = choice["model"]
+    beside = Choice(
+        choice.parameters.changed(learning_rate="auto", max_iter="auto", random_state=0),
+        replace(choice.chosen, solver=SOLVERS["adagrad"](), model=MODELS["embedding"](activation=model.activation)),
+        choice.facts,
+        beside_pairs=True,
+    )
+    margin = ranks(beside)
+    loss = "margin" if margin else "cross_entropy" if choice.facts.n_labels == 1 else REDUCTIONS["decoupled"]
+    given, draws = Taking.of(beside), SAMPLERS["uniform" if margin else "frequency"]()
+    embeddings, _ = batches_plan(beside, given, loss, figures.SMOOTHING if margin else 0.0, draws)
+    own = {name: value for name, value in given.opened.items() if name in ("dim", "n_negatives", "sampler")}
+    return Planned(HybridPlan(plan, replace(embeddings, seed=plan.seed), model.repeats == "learn"), {**params, **own})
+
+
+def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PostingsPlan, dict[str, Any]]:
+    """The plan of weights on pairs, and what parameters that were left open became in it."""
+    solver, model = choice["solver"], choice["model"]
+    if solver.name != "adagrad":
+        raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
+    _refuse_alpha(choice, f"{where}: its passes are few, and a ridge did not help it")
+    given.pass_over("alpha")
+    _refuse_grid(given)
+    of_solver, of_model = Taking(solver, choice, "adagrad: "), Given(model)
+    hogwild = of_solver.take("parallel") == "hogwild"
+    batch_size = of_solver.take("batch_size")
+    if hogwild and batch_size is not None:
+        raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
+    reduction = str(of_solver.take("reduction"))
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction is {reduction!r}, which has no gradient of all classes; {where} leave it 'auto'")
+    rate = float(given.take("learning_rate"))
+    plan = PostingsPlan(
+        loss=REDUCTIONS[reduction],
+        offset=OFFSET * choice.facts.mean_square_of_values,
+        rounding=ROUNDING,
+        min_count=int(of_model.take("min_count")),
+        prune=float(of_model.take("prune")),
+        hogwild=hogwild,
+        share_classes=None,
+        **_pass_fields(choice, given, of_solver, rate, rate),
+    )
+    of_solver.refuse_rest(where)
+    given.refuse_rest(where)
+    return with_rate_of_pairs(plan, rate), told(choice, given, of_solver, model)

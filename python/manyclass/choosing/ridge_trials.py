@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.choosing import rules
+from manyclass.choosing import costs, figures
+from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import Trials, quietly
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.plan import FullBatchPlan
@@ -53,23 +54,23 @@ def cross_validated_ridge(
     the few points of a small set favour other ridges by chance. Where no class has two points nothing can be held out,
     and it is 1 / N. `weights` of points, with mean 1, are those of their losses; N is the number of points.
     """
-    fold = folds(labels, rules.FOLDS, fork(random_state))
-    parts = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(rules.FOLDS)]
+    fold = folds(labels, figures.FOLDS, fork(random_state))
+    parts = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(figures.FOLDS)]
     parts = [(kept, out) for kept, out in parts if len(out)]
     data = [(x[kept], labels[kept], x[out], labels[out], some_of(weights, kept)) for kept, out in parts]
     r = None if weights is None or not parts else weights[np.concatenate([out for _, out in parts])]
     starts: list[Weights | None] = [None] * len(data)
-    prior = rules.PRIOR / len(labels)
+    prior = figures.PRIOR / len(labels)
     tried: dict[float, float] = {}
     losses: dict[float, Doubles] = {}
     if not data:
         return prior, tried
-    n_trials = len(rules.PRIORS) * len(data)
+    n_trials = len(figures.PRIORS) * len(data)
     size = (len(labels), n_classes, plan.max_iter)
-    predicted = rules.full_cost(rules.Shape.of(x, n_classes)) / len(rules.PRIORS)
+    predicted = costs.full_cost(Facts.of(x, n_classes)) / len(figures.PRIORS)
     bar = progress_bar(n_trials, unit="trial", shown=bool(plan.verbose), heading="choosing alpha")
     with closing(bar):
-        for ridge in rules.PRIORS:
+        for ridge in figures.PRIORS:
             begin, found = time.process_time(), []
             for at, (x_kept, y_kept, x_out, y_out, of_kept) in enumerate(data):
                 trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
@@ -83,7 +84,7 @@ def cross_validated_ridge(
             tried[alpha] = loss if math.isfinite(loss) else math.inf
             seconds = time.process_time() - begin
             trials.note("alpha", alpha, tried[alpha], predicted=predicted, seconds=seconds, size=size)
-            if alpha <= prior and rules.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
+            if alpha <= prior and figures.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
                 break
     best = min(tried, key=lambda alpha: tried[alpha])
     gain = losses[prior] - losses[best]

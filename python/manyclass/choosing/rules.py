@@ -1,353 +1,448 @@
-r"""What "auto" stands for in `SoftmaxClassifier`: short trials on the user's own rows, and rules for what is not tried.
+r"""What "auto" stands for: a table of rules, each with its case, its value and where the value was measured.
 
-    shape ─▶ microseconds a visit, by solver ─▶ solver ─▶ trials: step size ─▶ ridge or model ─▶ fit
+    facts of the data ─▶ solver or model ─▶ all else that is open ─▶ trials on the user's own rows ─▶ plan
 
-Trials keep to 30 % of the predicted seconds of the fit, or to 4 predicted seconds where that is more. Predictions are
-constants times visits, so that equal seeds try and choose alike on any machine and with any number of threads.
-`auto_report_` has a line for each trial, and with `verbose=1` each is printed as it ends. Nothing is tried with fewer
-than 1,000 rows or a limit of seconds (max_seconds), nor what was set by hand.
+Of the rules for a parameter the first one whose case holds counts. Trials keep to 30 % of the predicted seconds of the
+fit, or to 4 predicted seconds where that is more; predictions are constants times visits, so that equal seeds try and
+choose alike on any machine and with any number of threads. Nothing is tried with fewer than 1,000 rows or a limit of
+seconds (max_seconds), nor what was set by hand. `auto_report_` has a line for each trial, and with `verbose=1` each is
+printed as it ends. With solver="auto" a linear model is trained on scaled features, and alpha is that of their weights:
+see `help(manyclass.models.Linear)`. The trials are these:
 
-solver
-    "lbfgs" where that is predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate,
-    max_iter, sampler, n_negatives, early_stopping, coef_init); "exact" where a visit of a point is predicted to take at
-    most 8 microseconds with all classes (hundreds of them, as a rule), else "implicit"; with embeddings, weights on
-    pairs or several labels "adagrad".
-sampler
-    "frequency_block", of "implicit" with power=1; in training by minibatches, which has no "head_tail", "all" up to
-    8,192 classes, else "frequency".
-n_negatives
-    64, of "implicit" 256, and 1,024 in training by minibatches.
-model
-    "linear" of dense data and of fewer than 1,000 rows. Of other sparse data with one label a row, if nothing is set
-    that one of them does not use, "linear" or "hybrid" by trials: both are fitted to whole classes of 2,500 and of
-    10,000 rows, or to one draw where the budget has not enough for both, and the one with the least log-loss on
-    all held-out ones is taken. Where W would take more than 2 GB, "hybrid" untried. Where nothing can be
-    tried, "hybrid" if W would take more than 256 MB and have more than 30 numbers for each one stored in X; "embedding"
-    there with a limit of seconds. With solver="auto" a linear model is trained on scaled features: see
-    `help(manyclass.models.Linear)`. With several labels a row "hybrid", unless alpha, learning_rate or n_negatives is
-    set. A hybrid has weights on pairs beside embeddings, with pairs of so few rows left out (min_count) that a row
-    meets at most 50,000 weights, as predicted from 256 features, or 10,000 where pairs of five rows are more; where not
-    even pairs of 200 rows and more are so few, it does not take part: then "embedding" does, unless all is small, and
-    several labels get "linear" of dense data, and "embedding" of sparse ones, by the decoupled softmax. Up to 8 labels
-    a row of sparse data, in the mean, get "embedding" by margins where pairs of five rows and more are too many.
-learning_rate
-    By trials, of every solver but "negative_sampling", "adagrad" and schedule="adaptive": two passes over *whole
-    classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and the search goes on while
-    the best is at an end. The middle of those within 0.5 % of the least log-loss is taken, divided by what the steps
-    of all passes add up to over 2, where that is more. Untried it is c divided by the mean of \|x_i\|^2 (plus 1 with an
-    intercept), c being 1, but 6 for "implicit", 0.1 for "umax" and "softplus", 0.01 for "sgd", 4 / n_classes for "ove"
-    and batch_size for "minibatch_implicit"; for "adagrad", 1 over the root of that mean. Of weights on pairs 7.2 over
-    the mean of \|x_i\|_1 or, by trials on 4,000 random rows at most, a third or less of it, while the decoupled loss of
-    held-out ones falls: that is the log_loss of the report then, summed over the labels of a row. "grid", which is no
-    "auto", is the best of 0.001, 0.01, ..., 1000 on a tenth of the points, as `manyclass.tune_learning_rate` finds it.
-alpha
-    0; 1 / n_samples of solver="lbfgs", as scikit-learn's C = 1; 0.01 / n_samples of "implicit", in units of the mean of
-    \|x_i\|^2, unless learning_rate is set; with solver="auto" one that was tried (`alpha_path_`). Where "lbfgs" was
-    chosen: the best of 1000, 100, ..., 0.01, over n_samples, by 5-fold cross-validation, if it is better than
-    1 / n_samples by more than the standard error; untried it is that. Else, in units of the mean of \|x_i\|^2, the best
-    of 0, 3e-6, 1e-5, 3e-5 and 1e-4 on a tenth of the points, where the budget of the trials is enough for five fits;
-    untried it is 0.01 / n_samples. W is that of the scaled features where they are.
-n_models
-    3 of a hybrid, and of embeddings by margins, or as many as are predicted to take 20 seconds more and 256 MB of
-    embeddings; else 1, as with dim or max_seconds, in a fit that begins warm, and after a callback or Ctrl-C that ended
-    the first one.
-max_iter
-    20; 10,000 for "lbfgs"; 12 for "implicit"; 10 in training by minibatches, and 4 where embeddings or margins were; of
-    weights on pairs 5, and 2 of more than 100,000 rows.
+"model"
+    Both models are fitted to whole classes of 2,500 and of 10,000 rows, or to one draw where the budget has not enough
+    for both, and the one with the least log-loss on all held-out rows is taken.
+"step size"
+    Two passes over *whole classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and
+    the search goes on while the best is at an end. The middle of those within 0.5 % of the least log-loss is taken,
+    divided by what the steps of all passes add up to over 2, where that is more.
+"step size of pairs"
+    On 4,000 random rows at most a third or less of it, while the decoupled loss of held-out rows falls: that is the
+    log_loss of the report then, summed over the labels of a row.
+"ridge"
+    The best of 0, 3e-6, 1e-5, 3e-5 and 1e-4, in units of the mean of \|x_i\|^2, on a tenth of the points, where the
+    budget of the trials is enough for five fits.
+"ridge of full passes"
+    The best of 1000, 100, ..., 0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by
+    more than the standard error.
 
-A rule that depended on a clock would make results depend on it too, so the costs are constants, fitted once to
-measurements (bench/bench_auto.py prints both); only their ratios, and the thresholds in seconds, matter.
+learning_rate="grid", which is no "auto", is the best of 0.001, 0.01, ..., 1000 on a tenth of the points, as
+`manyclass.tune_learning_rate` finds it. AugmentReduceClassifier and MarginClassifier leave fewer parameters open, and
+try nothing.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+import textwrap
+from collections.abc import Callable, Collection
 
-import scipy.sparse as sp
+from manyclass.choosing import costs, figures
+from manyclass.choosing.choice import Case, Figure, Question, Rule
+from manyclass.models import MODELS
+from manyclass.parts import Part
+from manyclass.registry import parts as registered
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import LABEL_SOLVERS
+from manyclass.training.plan import MINIBATCH_POINTS
 
-from manyclass.choosing.plans import Open
-from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
-from manyclass.weights.arrays import LINE, Matrix
-
-# What "auto" stands for where the solver was chosen by hand: nothing that is not in the solver's definition.
-BY_HAND = Open(n_negatives=64, max_iter=20, decay=0.9)
-# Sampled implicit steps, chosen by hand or not. On nine sets of first labels 12 passes of half the step gain up to 0.1
-# nats over 6, and 256 classes up to 0.06 over 112; 512 gain at most 0.03 more in 2.5 times the time. Steps fall to an
-# eightieth: over a twentieth that gains 0.002 to 0.02 nats on six sets of eight and loses 0.001 on the others, and
-# smaller ones gain hardly more (bench/decisions.md).
-PASSES_SAMPLED, NEGATIVES_SAMPLED, LAST_STEP = 12, 256, 1 / 80
-# Classes are drawn by their frequency itself: best, or within 0.035 nats, of the powers 0.5, 0.75 and 1 on each.
-POWER_SAMPLED = 1.0
-
-# Up to so many microseconds a visit all classes are worth their time: no noise of sampling, no u to learn, and twenty
-# passes over 10^5 points still end in 16 s. bibtex takes 4, delicious 2.5, eurlex57k 150.
-MOST_EXACT = 8.0
-PASSES_EXACT = 20  # of exact steps, which are for few classes and take no time
-LAST_CACHE = 32.0  # megabytes
-# In units of 1 / mean |x|^2, intercept included. A sampled step is implicit and bears 6, which on eurlex57k and yso-en
-# learns in 12 passes what 2 does not in 20; the exact one is explicit, and has few classes.
-RATE_SAMPLED, RATE_EXACT = 6.0, 1.0
-# The mean of the last iterates, unless it takes more than so many bytes beside W, for a gain of 0.02 nats on yso-en.
-MOST_FOR_AVERAGE = 2 << 30
-
-# Embeddings. Where W would take more than so many bytes and have more than so many numbers for each stored value of
-# sparse data, its rows cannot be learned one by one: yso-en has 290 and yelp-next 270 of them, and embeddings gain 0.3
-# and 1.1 nats there, in less time; eurlex57k has 1.3 and loses 0.3 by them. Between these, nothing was tried.
-LEAST_TO_EMBED = 256 << 20
-NUMBERS_A_VALUE = 30
-# Larger ones are not tried for a linear model, whose fit would need as much memory again.
-LARGEST_CONTESTED = 2 << 30
-# Of 128, 192 and 256 with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy on yso-en.
-EMBEDDED_DIM = 192
-EMBEDDED = Open(n_negatives=1024, max_iter=4, decay=0.5)
-# Several labels a row by margins, beside weights on pairs and alone; the smoothing is that of Yen et al. 2018. A decay
-# of .5 ranks better than .7 beside pairs on bibtex, and worse alone on eurlex57k, where two runs of 384 columns do
-# better than three of 256 in the same time (bench/decisions.md).
-RANKING, RANKING_ALONE = Open(n_negatives=2048, max_iter=4, decay=0.5), Open(n_negatives=2048, max_iter=4, decay=0.7)
-RANKING_DIM, RANKING_DIM_ALONE, SMOOTHING = 256, 384, 5.0
-# Minibatches otherwise.
-BATCHES = Open(n_negatives=1024, max_iter=10, decay=0.9)
-
-# Runs of a hybrid whose mean is taken: so many, if those after the first one are predicted to take no more than so many
-# seconds and all embeddings no more than so many bytes. Three gain .03, .02 and .05 nats on bibtex, delicious and
-# 20news, and half a point of P@1 of several labels, for a second or two; a mean of linear models gains nothing, as
-# their objective is convex (bench/decisions.md).
-MOST_RUNS, SECONDS_OF_RUNS, BYTES_OF_RUNS = 3, 20.0, 256 << 20
-
-# Trials. All before a fit take at most this share of its predicted seconds, or QUICK seconds where that is more, which
-# nobody waits for. With fewer rows a tenth held out would say nothing.
-MOST_OF_FIT, QUICK = 0.3, 4.0
-FEWEST_TO_TRY, MOST_TO_TRY = 1000, 20_000
-# Step sizes are tried on so many rows, in RATES trials as a rule, for two passes, the second of a quarter of the step,
-# in steps of a third of a decade: a valley is wider than that. The first three surround the constants below.
-RATES = 6
-TRIAL_PASSES, TRIAL_DECAY = 2, 0.25
-RATE_RATIO = 10 ** (1 / 3)
-FIRST_RATES, FURTHEST_RATE = (-1, 0, 1), (-6, 6)
-# Of the steps with a log-loss of at most 0.5 % above the least the geometric middle of the smallest and the largest.
-# Where a valley is flat the smallest loses 0.1 nats on yelp-next and the largest 0.06 on eurlex57k, the middle 0.04
-# and 0.02 (bench/decisions.md).
-AS_GOOD = 1.005
-# Whole classes that make up the rows of a trial; fewer would be another problem than that of all.
-LEAST_CLASSES = 25
-# Of the steps of all passes, in units of the pick; it was 2.0 for 12 passes of half the pick that fell to a twentieth.
-SUM_OF_STEPS = 2.0
-
-# Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where trying takes no more than so many predicted
-# seconds it is the best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no
-# function of K, D and N was found that says so. Else RIDGE / N, a weak one: of 0, 1e-8 and 4e-8 none is clearly ahead
-# on yso-en, and eurlex57k gains up to 0.06 nats by 1e-6. With sampled implicit steps it also restrains what the two
-# passes of a trial cannot tell from learning, steps that overfit in twelve: 0.31 nats of 100,000 rows of yso-en, and
-# 0.01 or 0.02 of three of nine other sets; it costs at most 0.003 on any (bench/decisions.md).
-RIDGES = (0.0, 3e-6, 1e-5, 3e-5, 1e-4)
-PAST_THE_VALLEY = 1.02
-RIDGE = 0.01
-# Of rows with a smaller mean |x|^2 there is no ridge unless it is set: steps on them, of size 1 / |x|^2, are divided by
-# the factor of a row of W, which falls to 2^-40, and would leave single precision.
-LEAST_FOR_RIDGE = 1e-20
-
-# Full passes of L-BFGS to the optimum, where they and the trials of their ridge take no more than so many predicted
-# seconds. A ridge of 1 / N makes W the most probable one for weights that are normal with variance 1 in units of the
-# features' scales, which is what scikit-learn's LogisticRegression takes for scaled features. It is too weak for many
-# uninformative features and too strong for classes that can be separated, so others are tried by cross-validation.
-MOST_FULL = 5.0
-MOST_ITERATIONS = 10_000
-PRIOR = 1.0
-PRIORS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)
-FOLDS = 5
-# Evaluations of a fit from the weights of the ridge before, in the mean over ridges: 5 to 16 on nine generated sets.
-EVALUATIONS = 15
+# Cases
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What the costs depend on.
+def training(q: Question) -> str:
+    """Which training a question is about: "points", "minibatches", "pairs", "margin" or "utility"."""
+    if q.kind == "AugmentReduceClassifier":
+        return "utility"
+    model = q["model"].name
+    if q.kind == "MarginClassifier":
+        return "margin"
+    if model in ("sparse", "hybrid"):
+        return "pairs"
+    named = [q.asked(name).name for name in ("solver", "sampler") if not q.is_open(name)]
+    return "minibatches" if q.beside_pairs or steps_by_batches([*named, model], q.facts.several) else "points"
 
-    Attributes
-    ----------
-    n_samples, n_features, n_classes : int
-    row : float
-        Non-zeros a row; n_features for dense data.
-    sparse : bool
-    met : float or None
-        Weights on pairs that a row meets, the classes that its features occur with; None: as many as there can be.
+
+def steps_by_batches(named: Collection[str], several: bool) -> bool:
+    """Whether several labels, or one of the parts with these names, ask for steps of several points together."""
+    return several or not {"embedding", "search", "adagrad"}.isdisjoint(named)
+
+
+def ranks(q: Question) -> bool:
+    """Whether embeddings, or a linear model of several labels, are trained by margins."""
+    if q.beside_pairs:
+        return 1 < q.facts.n_labels <= figures.MANY_LABELS
+    return training(q) == "minibatches" and q["solver"].name not in LABEL_SOLVERS and bool(q["reduction"] == "margin")
+
+
+def _all_open(q: Question, *names: str) -> bool:
+    return all(map(q.is_open, ("solver", "sampler", "model", *names))) and not q["early_stopping"]
+
+
+def _solver(*names: str) -> Callable[[Question], bool]:
+    return lambda q: q["solver"].name in names
+
+
+def _flag(flag: str) -> Callable[[Question], bool]:
+    return lambda q: q["solver"].name in registered("solver") and flag in registered("solver")[q["solver"].name].flags
+
+
+ALWAYS = Case("otherwise", lambda q: True)
+UTILITY = Case("in AugmentReduceClassifier", lambda q: training(q) == "utility")
+POSTERIOR = Case("with posterior='gaussian'", lambda q: q["posterior"] != "point")
+NORMAL_SGD = Case("of 'sgd' with normal noise", lambda q: q["solver"].name == "sgd" and q["noise"] == "normal")
+MARGIN = Case("in MarginClassifier", lambda q: training(q) == "margin")
+PAIRS = Case("of weights on pairs", lambda q: training(q) == "pairs")
+BATCHES = Case("in minibatches", lambda q: training(q) in ("minibatches", "margin"))
+POINTS = Case("point by point", lambda q: training(q) == "points")
+BESIDE = Case("beside weights on pairs", lambda q: q.beside_pairs)
+MARGINS = Case("of labels ranked by margins", ranks)
+SEVERAL_OPEN = Case(
+    "of several labels a row where alpha, learning_rate, n_negatives and all parts are open",
+    lambda q: q.facts.several and _all_open(q, "alpha", "learning_rate", "n_negatives"),
+)
+HYBRID_FITS = Case("where a row meets few enough weights on pairs", lambda q: q.facts.least_count is not None)
+SPARSE = Case("of sparse data", lambda q: q.facts.sparse)
+FEW_LABELS = Case("of up to 8 labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS)
+TOO_LARGE = Case("where W would take more than 2 GB", lambda q: q.facts.bytes > figures.LARGEST_TRIED)
+TRIED = Case(
+    "of 1,000 rows and more where W takes at most 2 GB",
+    lambda q: q.facts.bytes <= figures.LARGEST_TRIED and q.facts.n_samples >= figures.FEWEST_TO_TRY,
+)
+FULL_PASSES = Case("in full passes", _solver("lbfgs"))
+AUTO_SOLVER = Case("with solver='auto'", lambda q: q.is_open("solver"))
+EXACT = Case("of the solver 'exact'", _solver("exact"))
+IMPLICIT = Case("of the solver 'implicit'", lambda q: q["solver"].name == "implicit" and POINTS.holds(q))
+ADAPTIVE = Case("with schedule='adaptive'", lambda q: q.asked("schedule") == "adaptive")
+UNNORMALIZED = Case(
+    "of the solver 'negative_sampling', whose scores are none of the softmax", _solver("negative_sampling")
+)
+FITS_TWICE = Case("where W takes at most 2 GB", lambda q: q.facts.bytes <= figures.MOST_FOR_AVERAGE)
+OPEN_RATE = Case("where learning_rate is open", lambda q: q.is_open("learning_rate"))
+NO_RATE = Case("where learning_rate is no number", lambda q: isinstance(q.asked("learning_rate"), str))
+BY_HAND = Case("of solvers set by hand, point by point", lambda q: POINTS.holds(q) and not q.is_open("solver"))
+OWN_U_RATE = Case("of the solvers 'implicit', 'bregman' and 'scent'", _solver(*figures.U_RATES))
+MANY_SCORED = Case("of more than 8,192 classes", lambda q: q.facts.n_classes > figures.MOST_SCORED)
+MORE_THAN_DRAWN = Case("of more than 1,024 classes", lambda q: q.facts.n_classes > figures.NEGATIVES_BATCHES)
+EMBEDDING = Case("of embeddings", lambda q: q["model"].name == "embedding")
+EMBEDDED = Case("of embeddings by 'adagrad'", lambda q: EMBEDDING.holds(q) and q["solver"].name == "adagrad")
+LABELLED = Case("of solvers of the double sum", _solver(*LABEL_SOLVERS))
+SEES_ALL = Case("of solvers that see all classes", _flag("all_classes"))
+OF_BATCHES = Case("of solvers whose step is that of a batch", _flag("batch"))
+FEW_ROWS = Case("of up to 100,000 rows", lambda q: q.facts.n_samples <= figures.FEW_ROWS)
+
+
+@Case.of
+def free(q: Question) -> bool:
+    """of one label a row where alpha, dim, learning_rate and all parts are open and the fit has data alone"""
+    given = q.timed or q.candidates or q.started or q.by_steps
+    return not given and not q.facts.several and _all_open(q, "alpha", "dim", "learning_rate")
+
+
+@Case.of
+def hybrid_serves(q: Question) -> bool:
+    """where a row meets at most 50,000 weights on pairs of at most 5 rows, or, of dense data or more than 8 labels a
+    row, 10,000 of more rows"""
+    # Pairs of many rows alone, and rows held out for their scales, cost what they give beside margins.
+    many = not q.facts.sparse or q.facts.n_labels > figures.MANY_LABELS
+    least = q.facts.least_count
+    return least is not None and (many or least <= figures.FEW_ROWS_OF_A_PAIR)
+
+
+@Case.of
+def embeds(q: Question) -> bool:
+    """where alpha and all parts are open and W would take more than 256 MB and have more than 30 numbers for each one
+    stored in X"""
+    left_open = not q.by_steps and _all_open(q, "alpha") and q.asked("learning_rate") != "grid"
+    return left_open and costs.embeds(q.facts)
+
+
+@Case.of
+def quick_in_full(q: Question) -> bool:
+    """where full passes are predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate,
+    max_iter, sampler, n_negatives, early_stopping, coef_init)"""
+    of_steps = q.by_steps or q.candidates or q.started or q["early_stopping"]
+    own = ("n_negatives", "learning_rate", "max_iter", "sampler")
+    return not of_steps and all(map(q.is_open, own)) and costs.full_cost(q.facts) <= figures.MOST_FULL
+
+
+@Case.of
+def sampled(q: Question) -> bool:
+    """where a visit of a point is predicted to take more than 8 microseconds with all classes, or n_negatives, a
+    sampler or candidates are given"""
+    asked = q.candidates or not q.is_open("n_negatives") or not q.is_open("sampler")
+    return asked or costs.visit_cost(q.facts, None) > figures.MOST_EXACT
+
+
+@Case.of
+def chosen_to_embed(q: Question) -> bool:
+    """of embeddings chosen for the size of W, whose classes are drawn however few they are"""
+    return q.is_open("model") and q["model"].name == "embedding" and not SEVERAL_OPEN.holds(q)
+
+
+@Case.of
+def carries_v(q: Question) -> bool:
+    """but 'implicit', 'scent' and reduction='decoupled'"""
+    return q["solver"].name not in ("implicit", "scent") and bool(q["reduction"] != "decoupled")
+
+
+@Case.of
+def adagrad(q: Question) -> bool:
+    """by Adagrad's steps"""
+    of_u = training(q) == "minibatches" and q["solver"].name in LABEL_SOLVERS and q["solver"].name != "implicit"
+    return of_u or bool(q["solver"].name == "adagrad")
+
+
+@Case.of
+def runs(q: Question) -> bool:
+    """of a hybrid, and of embeddings by margins"""
+    return bool(q["model"].name == "hybrid") or (ranks(q) and q.first_run[1] > 0)
+
+
+# Values
+
+
+def rival(q: Question) -> Part | None:
+    """The model that is tried beside the linear one: a hybrid, whose embeddings alone it was ahead of wherever both
+    were tried, or embeddings where a row would meet too many weights; None where embeddings lose: all is small.
     """
-
-    n_samples: int
-    n_features: int
-    n_classes: int
-    row: float
-    sparse: bool
-    met: float | None = None
-
-    @classmethod
-    def of(cls, x: Matrix, n_classes: int) -> Shape:
-        """Measure the data."""
-        stored = x.nnz if isinstance(x, sp.csr_array) else x.size
-        n_samples, n_features = x.shape
-        return cls(n_samples, n_features, n_classes, stored / max(1, n_samples), isinstance(x, sp.csr_array))
-
-    @property
-    def bytes(self) -> float:
-        """Size of W."""
-        return 4.0 * self.n_features * self.n_classes
+    if q.facts.least_count is not None:
+        return MODELS["hybrid"](min_count=q.facts.least_count)
+    return None if costs.is_small(q.facts) else MODELS["embedding"]()
 
 
-def visit_cost(shape: Shape, n_drawn: int | None) -> float:
-    """Predict the microseconds of one thread that a visit of a point takes.
-
-    Parameters
-    ----------
-    shape : Shape
-    n_drawn : int or None
-        Sampled classes of an implicit step (by frequency_block); None: the exact step, on all classes.
-
-    Notes
-    -----
-    What each weight costs grows as W leaves the caches: with a power of its size, between 1 MB and 5 GB, where single
-    lines are read here and there, and up to the size of the caches where a feature's row is read from end to end, or
-    dense rows, which the processor fetches ahead.
-    """
-    if n_drawn is not None:
-        fixed, each = _sampled_cost(shape)
-        return fixed + each * LINE * math.ceil(min(n_drawn, shape.n_classes) / LINE)
-    weight = 3.3e-4 * min(_megabytes(shape), LAST_CACHE) ** 0.18 if shape.sparse else 0.9e-4
-    return 0.5 + 0.006 * shape.row * shape.sparse + shape.n_classes * (0.002 + weight * shape.row)
+def relative_rate(q: Question) -> float:
+    """The step size of a solver by points, times the mean of |x|^2."""
+    solver = q["solver"]
+    if solver.name == "ove":
+        return figures.RELATIVE_RATE_OVE / q.facts.n_classes
+    if solver.name == "minibatch_implicit":
+        return float(min(solver.batch_size or MINIBATCH_POINTS, q.facts.n_samples))
+    return figures.RELATIVE_RATES.get(solver.name, 1.0)
 
 
-def _sampled_cost(shape: Shape) -> tuple[float, float]:
-    """Microseconds of a visit without drawn classes, the label's line included, and of each drawn class."""
-    weight = 0.9e-4 * _megabytes(shape) ** 0.37 if shape.sparse else 0.7e-4
-    each = 0.0036 + weight * shape.row
-    return 0.5 + 0.006 * shape.row * shape.sparse + LINE * each, each
+def _rate(q: Question) -> float:
+    relative = relative_rate(q)
+    if training(q) == "utility":
+        relative = figures.RATE_UTILITY_SGD_NORMAL if NORMAL_SGD.holds(q) else 1.0
+    return relative / (q.facts.mean_square + bool(q["fit_intercept"]))
 
 
-def _megabytes(shape: Shape) -> float:
-    return max(shape.bytes / 1e6, 1.0)
+def _ridge(q: Question) -> float:
+    square = q.facts.mean_square
+    return figures.RIDGE / q.facts.n_samples * square if square >= figures.LEAST_FOR_RIDGE else 0.0
 
 
-def embedded_cost(n_drawn: int, width: int) -> float:
-    """Predict the microseconds of one thread that a visit takes with embeddings, of classes drawn for a whole batch.
-
-    Three products of each drawn row with each point, of the speed of a processor's vectors.
-    """
-    return 1.0 + n_drawn * (0.006 + 1.0e-4 * width)
+def _decay(q: Question) -> float:
+    return float(figures.LAST_STEP ** (1 / max(1, int(q["max_iter"]) - 1)))
 
 
-def ranked_cost(n_seen: int, width: int) -> float:
-    """Predict the microseconds of one thread that a visit takes with embeddings by a margin.
-
-    One product of each row with each point, for few classes have gradients. Fitted to eurlex57k with 256 and 384
-    columns and yso-en with 2,048 drawn classes (54, 73 and 36 microseconds), to 25 %.
-    """
-    return 1.0 + n_seen * (0.0035 + 4.0e-5 * width)
+def _exact_decay(q: Question) -> float:
+    return float(figures.DECAY_BY_HAND ** (figures.PASSES_BY_HAND / int(q["max_iter"])))
 
 
-def pairs_cost(shape: Shape) -> float:
-    """Predict the microseconds of one thread that a visit takes of weights on pairs.
-
-    Each weight that is met is read for the scores, looked up for the step and, if its class has a gradient, moved; each
-    class has an exponential. Fitted to bibtex, delicious, 20news and toys-next with three least counts, to 30 %.
-    """
-    met = shape.n_classes * shape.row if shape.met is None else shape.met
-    return 1.0 + 0.0028 * shape.n_classes + 0.0033 * met
+def _hybrid(q: Question) -> Part:
+    return MODELS["hybrid"](min_count=q.facts.least_count)
 
 
-def embeds(shape: Shape) -> bool:
-    """Whether the model has embeddings of the features where that is left open."""
-    numbers = shape.n_features * shape.n_classes
-    stored = shape.row * shape.n_samples
-    return shape.sparse and shape.bytes >= LEAST_TO_EMBED and numbers >= NUMBERS_A_VALUE * stored
+def _by_frequency(q: Question) -> Part:
+    return SAMPLERS["frequency_block"](power=figures.POWER_SAMPLED)
 
 
-def is_small(shape: Shape) -> bool:
-    """Whether exact steps or full passes are affordable; embeddings alone lose there, and take longer."""
-    return visit_cost(shape, None) <= MOST_EXACT or full_cost(shape) <= MOST_FULL
+SERVES = "'hybrid', without pairs of so few rows (min_count) that a row would meet more weights"
+OVER_SQUARE = r"over the mean of \|x_i\|^2, plus 1 with an intercept"
+RULES = (
+    Rule("model", SEVERAL_OPEN & hybrid_serves, _hybrid, "decisions: several labels get a hybrid", SERVES),
+    Rule("model", SEVERAL_OPEN & SPARSE, "embedding", "decisions: where pairs of five rows and more are too many"),
+    Rule("model", free & SPARSE & TOO_LARGE & HYBRID_FITS, _hybrid, "decisions: the hybrid takes part", SERVES),
+    Rule(
+        "model",
+        free & SPARSE & TRIED,
+        lambda q: (rival(q) or MODELS["linear"]()) if costs.embeds(q.facts) else MODELS["linear"](),
+        "decisions: linear or hybrid is decided by short fits",
+        "'linear', or its rival where W would take more than 256 MB and have more than 30 numbers for each one stored "
+        "in X; its rival is 'hybrid', or 'embedding' where a row would meet too many weights",
+        "model",
+    ),
+    Rule("model", embeds, "embedding", "decisions: embeddings are learnt in 4 passes"),
+    Rule("model", ALWAYS, "linear"),
+    Rule("solver", PAIRS, "adagrad", "decisions: weights on pairs"),
+    Rule("solver", BATCHES, "adagrad", "Duchi et al. 2011"),
+    Rule("solver", quick_in_full, "lbfgs", "bench_auto: predicted seconds"),
+    Rule("solver", sampled, "implicit", "decisions: exact steps are for visits of less than 8 µs"),
+    Rule("solver", ALWAYS, "exact", "decisions: exact steps are for visits of less than 8 µs"),
+    Rule("reduction", PAIRS, "decoupled", "decisions: decoupled beats pick-all-labels"),
+    Rule("reduction", SEVERAL_OPEN & SPARSE & FEW_LABELS, "margin", "decisions: up to 8 labels a row"),
+    Rule("reduction", SEVERAL_OPEN & SPARSE, "decoupled", "decisions: decoupled beats pick-all-labels"),
+    Rule("reduction", ALWAYS, "pick_all", "Yen et al. 2018, eq. 2"),
+    Rule("formulation", BATCHES & LABELLED & carries_v, "raman", "decisions: the average rule carries v"),
+    Rule("formulation", ALWAYS, "proposed", "Fagan & Iyengar 2018, eq. 6"),
+    Rule("sampler", UTILITY & POSTERIOR, "uniform"),
+    Rule("sampler", UTILITY, "frequency_block", "decisions: solvers and selections"),
+    Rule("sampler", BATCHES & EXACT, "all", "the definition of the solver"),
+    Rule("sampler", MARGINS & MANY_SCORED, "uniform", "decisions: margins see all classes up to 8,192"),
+    Rule("sampler", MARGINS, "all", "decisions: margins see all classes up to 8,192"),
+    Rule("sampler", BESIDE & MORE_THAN_DRAWN, "frequency", "decisions: embeddings are learnt in 4 passes"),
+    Rule("sampler", BESIDE, "all"),
+    Rule("sampler", BATCHES & chosen_to_embed, "frequency", "decisions: embeddings are learnt in 4 passes"),
+    Rule("sampler", BATCHES & LABELLED, "frequency", "decisions: solvers and selections"),
+    Rule("sampler", BATCHES & MANY_SCORED, "frequency"),
+    Rule("sampler", BATCHES, "all"),
+    Rule("sampler", SEES_ALL, "all", "the definition of the solver"),
+    Rule("sampler", OF_BATCHES, "uniform", "the definition of the solver"),
+    Rule("sampler", IMPLICIT, _by_frequency, "decisions: solvers and selections", "'frequency_block' with power=1"),
+    Rule("sampler", ALWAYS, "frequency_block", "decisions: solvers and selections"),
+    Rule("n_negatives", MARGIN, Figure("NEGATIVES_MARGIN")),
+    Rule("n_negatives", MARGINS, Figure("NEGATIVES_RANKING"), "decisions: margins see all classes up to 8,192"),
+    Rule("n_negatives", BATCHES, Figure("NEGATIVES_BATCHES"), "decisions: embeddings are learnt in 4 passes"),
+    Rule("n_negatives", POINTS & IMPLICIT, Figure("NEGATIVES_SAMPLED"), "leave_one_out: sampled classes"),
+    Rule("n_negatives", ALWAYS, Figure("NEGATIVES_BY_HAND")),
+    Rule("dim", MARGINS & BESIDE, Figure("RANKING_DIM"), "decisions: embeddings stand alone"),
+    Rule("dim", MARGINS, Figure("RANKING_ALONE_DIM"), "decisions: embeddings stand alone"),
+    Rule("dim", ALWAYS, Figure("EMBEDDED_DIM"), "leave_one_out: columns of embeddings"),
+    Rule("max_iter", FULL_PASSES, Figure("MOST_ITERATIONS"), "L-BFGS ends before, at the optimum"),
+    Rule("max_iter", PAIRS & FEW_ROWS, Figure("PAIRS_PASSES_OF_FEW", 0), "eurlex57k, bibtex: see figures.py"),
+    Rule("max_iter", PAIRS, Figure("PAIRS_PASSES", 0), "eurlex57k, bibtex: see figures.py"),
+    Rule(
+        "max_iter",
+        MARGINS & BESIDE,
+        Figure("RANKING_PASSES", 0),
+        "decisions: where pairs of five rows and more are too many",
+    ),
+    Rule(
+        "max_iter",
+        MARGINS,
+        Figure("RANKING_ALONE_PASSES", 0),
+        "decisions: where pairs of five rows and more are too many",
+    ),
+    Rule("max_iter", BATCHES & EMBEDDED, Figure("EMBEDDED_PASSES", 0), "leave_one_out: passes of embeddings"),
+    Rule("max_iter", BATCHES, Figure("BATCHES_PASSES", 0)),
+    Rule("max_iter", AUTO_SOLVER & EXACT, Figure("PASSES_EXACT")),
+    Rule("max_iter", IMPLICIT, Figure("PASSES_SAMPLED"), "leave_one_out: sampled passes"),
+    Rule("max_iter", ALWAYS, Figure("PASSES_BY_HAND")),
+    Rule("decay", PAIRS & FEW_ROWS, Figure("PAIRS_PASSES_OF_FEW", 1), "eurlex57k, bibtex: see figures.py"),
+    Rule("decay", PAIRS, Figure("PAIRS_PASSES", 1), "eurlex57k, bibtex: see figures.py"),
+    Rule(
+        "decay",
+        MARGINS & BESIDE,
+        Figure("RANKING_PASSES", 1),
+        "decisions: where pairs of five rows and more are too many",
+    ),
+    Rule(
+        "decay", MARGINS, Figure("RANKING_ALONE_PASSES", 1), "decisions: where pairs of five rows and more are too many"
+    ),
+    Rule("decay", MARGIN, Figure("BATCHES_PASSES", 1)),
+    Rule("decay", BATCHES & EMBEDDED, Figure("EMBEDDED_PASSES", 1), "leave_one_out: passes of embeddings"),
+    Rule("decay", BATCHES, Figure("BATCHES_PASSES", 1)),
+    Rule("decay", UTILITY, Figure("DECAY_BY_HAND")),
+    Rule("decay", IMPLICIT, _decay, "leave_one_out: last step", "so that the last step is an eightieth of the first"),
+    Rule("decay", AUTO_SOLVER & EXACT, _exact_decay, says="so that the last step is that of 20 passes times 0.9"),
+    Rule("decay", ALWAYS, Figure("DECAY_BY_HAND")),
+    Rule("averaging", UTILITY, "none"),
+    Rule("averaging", AUTO_SOLVER & FITS_TWICE, "suffix", ".02 nats on yso-en, and W once more in memory"),
+    Rule("averaging", ALWAYS, "none"),
+    Rule(
+        "alpha",
+        FULL_PASSES & AUTO_SOLVER,
+        lambda q: figures.PRIOR / q.facts.n_samples,
+        "scikit-learn's C = 1",
+        "1 / n_samples",
+        "ridge of full passes",
+    ),
+    Rule("alpha", FULL_PASSES, lambda q: figures.PRIOR / q.facts.n_samples, "scikit-learn's C = 1", "1 / n_samples"),
+    Rule(
+        "alpha",
+        AUTO_SOLVER,
+        _ridge,
+        "decisions: a ridge of .01 / N stands beside the trials",
+        r"0.01 / n_samples times the mean of \|x_i\|^2",
+        "ridge",
+    ),
+    Rule(
+        "alpha",
+        IMPLICIT & OPEN_RATE,
+        _ridge,
+        "decisions: a ridge of .01 / N stands beside the trials",
+        r"0.01 / n_samples times the mean of \|x_i\|^2",
+    ),
+    Rule("alpha", ALWAYS, 0.0),
+    Rule("learning_rate", UTILITY & ADAPTIVE, Figure("ADAPTIVE_RATE"), "Ruiz et al. 2018, section 4"),
+    Rule("learning_rate", UTILITY & NORMAL_SGD, _rate, "gradients grow with the scores", f"0.01 {OVER_SQUARE}"),
+    Rule("learning_rate", UTILITY, _rate, says=f"1 {OVER_SQUARE}"),
+    Rule(
+        "learning_rate",
+        PAIRS,
+        lambda q: figures.FIRST_MOVE / q.facts.mean_length,
+        "leave_one_out: first move of pairs",
+        r"7.2 over the mean of \|x_i\|_1",
+        "step size of pairs",
+    ),
+    Rule("learning_rate", BATCHES & EMBEDDING & adagrad, Figure("ADAGRAD_RATE"), "eurlex57k: see figures.py"),
+    Rule(
+        "learning_rate",
+        BATCHES & adagrad,
+        lambda q: figures.ADAGRAD_RATE / q.facts.mean_square_of_values**0.5,
+        "eurlex57k: see figures.py",
+        r"1 over the root of the mean of \|x_i\|^2",
+    ),
+    Rule("learning_rate", BATCHES & EMBEDDING, lambda q: 1 / (1 + bool(q["fit_intercept"])), "", "1 / 2; 1 without b"),
+    Rule(
+        "learning_rate",
+        BATCHES,
+        lambda q: 1 / (q.facts.mean_square_of_values + bool(q["fit_intercept"])),
+        says=f"1 {OVER_SQUARE}",
+    ),
+    Rule("learning_rate", ADAPTIVE, Figure("ADAPTIVE_RATE"), "Ruiz et al. 2018, section 4"),
+    Rule("learning_rate", UNNORMALIZED, _rate, says=f"1 {OVER_SQUARE}"),
+    Rule(
+        "learning_rate",
+        ALWAYS,
+        _rate,
+        "decisions: the step size of sampled steps; leave_one_out: as good a step, sum of steps",
+        f"c {OVER_SQUARE}, c being 1, but 6 for 'implicit', 0.1 for 'umax' and 'softplus', 0.01 for 'sgd', "
+        "4 / n_classes for 'ove' and batch_size for 'minibatch_implicit'",
+        "step size",
+    ),
+    Rule(
+        "u_learning_rate",
+        OWN_U_RATE,
+        lambda q: figures.U_RATES[q["solver"].name],
+        "leave_one_out: step of u",
+        "30 of 'implicit', 0.5 of 'bregman' and 'scent'",
+    ),
+    Rule("u_learning_rate", BY_HAND & NO_RATE, relative_rate, says="c of learning_rate"),
+    Rule("u_learning_rate", ALWAYS, lambda q: q["learning_rate"], says="learning_rate"),
+    Rule(
+        "n_models",
+        runs,
+        lambda q: costs.n_runs(*q.first_run),
+        "decisions: three runs of a hybrid are averaged",
+        "3, or as many as are predicted to take 20 seconds more and 256 MB of embeddings; 1 with dim or max_seconds, "
+        "in a fit that begins warm, and after a callback or Ctrl-C that ended the first one",
+    ),
+    Rule("n_models", ALWAYS, 1, "decisions: means of linear models gain nothing"),
+)
 
 
-def is_contested(shape: Shape) -> bool:
-    """Whether a linear model and others are tried where that is left open; dense data are linear."""
-    return shape.sparse and shape.bytes <= LARGEST_CONTESTED and shape.n_samples >= FEWEST_TO_TRY
+class Choice(Question):
+    """What one training is made with, by the table."""
+
+    rules = RULES
 
 
-def choose(shape: Shape, *, sampling: bool, max_iter: int | None) -> tuple[str, Open]:
-    """Return the solver for solver="auto", and values for what else is open; the ridge is that of few trials.
-
-    `sampling`: something was set that only sampled steps use; `max_iter`: passes, where they were set.
-    """
-    if sampling or visit_cost(shape, None) > MOST_EXACT:
-        return "implicit", sampled(max_iter, averaging=shape.bytes <= MOST_FOR_AVERAGE)
-    passes = max_iter or PASSES_EXACT
-    decay = BY_HAND.decay ** (BY_HAND.max_iter / passes)  # to the same last step
-    averaging = "suffix" if shape.bytes <= MOST_FOR_AVERAGE else "none"
-    return "exact", replace(BY_HAND, max_iter=passes, decay=decay, averaging=averaging)
+def table() -> list[tuple[str, str, str, str, str]]:
+    """Return the lines of the table in words: what is set, in which case, to what, by which trial, measured where."""
+    return [(rule.sets, rule.case.says, rule.told(), rule.trial, rule.source) for rule in RULES]
 
 
-def sampled(max_iter: int | None, *, averaging: bool) -> Open:
-    """Return what is open of sampled implicit steps, for `max_iter` passes where they were set."""
-    passes = max_iter or PASSES_SAMPLED
-    decay = LAST_STEP ** (1 / max(1, passes - 1))
-    return Open(NEGATIVES_SAMPLED, passes, decay, averaging="suffix" if averaging else "none")
+def _as_text() -> str:
+    """The table as it stands in `help`."""
+    lines, last = [], ""
+    for sets, case, value, trial, source in table():
+        lines += [sets] if sets != last else []
+        tried = f", or what the trial {trial!r} finds" if trial else ""
+        text = f"- {case}: {value}{tried}{f' ({source})' if source else ''}"
+        lines.append(textwrap.fill(text, 120, initial_indent="    ", subsequent_indent="      "))
+        last = sets
+    return "\n".join(lines)
 
 
-def full_cost(shape: Shape) -> float:
-    """Predict the seconds of one thread that full passes take, trials of the ridge included.
-
-    An evaluation has two products with X in double precision, and L-BFGS keeps ten pairs of vectors of the size of W.
-    """
-    each = 0.015 + (1e-3 if shape.sparse else 5e-4) * shape.row
-    points = shape.n_samples * (0.1 + shape.n_classes * each)
-    evaluation = 100.0 + points + 0.02 * shape.n_classes * shape.n_features
-    return 1e-6 * evaluation * EVALUATIONS * len(PRIORS) * FOLDS
-
-
-def untried_ridge(n_samples: int, mean_square: float) -> float:
-    """Return the ridge where none is tried, of rows with such a mean of |x|^2."""
-    return RIDGE / n_samples * mean_square if mean_square >= LEAST_FOR_RIDGE else 0.0
-
-
-def relative_rate(solver: str) -> float:
-    """Step size for solver="auto", in units of 1 / mean |x|^2."""
-    return RATE_EXACT if solver == "exact" else RATE_SAMPLED
-
-
-def n_drawn(plan: PointsPlan) -> int | None:
-    """Return how many classes a step of the plan draws; None: it sees all."""
-    return None if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
-
-
-def fit_cost(shape: Shape, plan: AnyPlan) -> float:
-    """Predict the seconds of one thread that a training takes."""
-    if isinstance(plan, HybridPlan):
-        return fit_cost(shape, plan.postings) + fit_cost(shape, plan.embeddings)
-    if isinstance(plan, FullBatchPlan):
-        return full_cost(shape)
-    if isinstance(plan, PostingsPlan):
-        return 1e-6 * pairs_cost(shape) * shape.n_samples * plan.max_iter
-    if isinstance(plan, BatchesPlan):
-        drawn = shape.n_classes if plan.source == "exact" else min(plan.n_negatives, shape.n_classes)
-        cost = ranked_cost if plan.loss == "margin" else embedded_cost
-        return 1e-6 * cost(drawn, plan.dim or EMBEDDED_DIM) * shape.n_samples * plan.max_iter
-    return 1e-6 * visit_cost(shape, n_drawn(plan)) * shape.n_samples * plan.max_iter
-
-
-def n_runs(seconds: float, embeddings: int) -> int:
-    """Return how many runs of a hybrid to make; one takes so many predicted seconds, its embeddings so many bytes."""
-    return int(max(1, min(MOST_RUNS, 1 + SECONDS_OF_RUNS // seconds, BYTES_OF_RUNS // max(1, embeddings))))
-
-
-def budget(seconds: float) -> float:
-    """Return the predicted seconds that all trials before a fit of so many may take."""
-    return max(QUICK, MOST_OF_FIT * seconds)
-
-
-def rows_to_try(left: float, shape: Shape, plan: PointsPlan) -> int:
-    """Return on how many rows step sizes can be tried for so many predicted seconds."""
-    visit = 1e-6 * visit_cost(shape, n_drawn(plan))
-    return int(min(shape.n_samples, MOST_TO_TRY, left / (RATES * TRIAL_PASSES * visit)))
-
-
-def tries_ridges(plan: PointsPlan, shape: Shape, left: float) -> bool:
-    """Whether the ridge is chosen on held-out points, so many predicted seconds being left for it."""
-    return shape.n_samples >= FEWEST_TO_TRY and len(RIDGES) * fit_cost(shape, plan) <= left
+__doc__ = f"{__doc__}\n{_as_text()}\n"

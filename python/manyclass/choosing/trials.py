@@ -21,19 +21,25 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
-from manyclass.choosing import rules
-from manyclass.choosing.plans import mean_square
+from manyclass.choosing import costs, figures
+from manyclass.choosing.facts import Facts
+from manyclass.parts import Parameters
+from manyclass.training.blend import decoupled_loss
+from manyclass.training.pairs import OFFSET, fit_pairs
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import PointsPlan, Schedule
-from manyclass.training.points import fit_points, row_norms_sq
+from manyclass.training.plan import AnyPlan, PointsPlan, PostingsPlan, Schedule
+from manyclass.training.points import fit_points
+from manyclass.training.state import Points
 from manyclass.training.validation import fork, held_out
 from manyclass.training.watch import Watch
-from manyclass.training.weighting import some_of
+from manyclass.training.weighting import normalized, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
 FURTHEST = 6  # no grid goes on beyond 10^+-6
 VALIDATION = 0.1  # share of the points on which ridges and rates are compared
+# The rate of the intercepts of pairs, which start at the log of the classes' frequencies, over that of the weights.
+INTERCEPT_SHARE = 0.05
 COLUMNS = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")
 
 
@@ -119,6 +125,34 @@ class Trials:
                 line["chosen"] = line["value"] in values
 
 
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what is told of how it came to be.
+
+    Attributes
+    ----------
+    plan : PointsPlan, BatchesPlan, PostingsPlan, HybridPlan or FullBatchPlan
+    params : dict
+        Values of the parameters that were left open, for `set_params`.
+    alpha_path, rates : dict
+        Log-loss by ridge and by learning rate, where they were tried.
+    trials : Trials
+        All that was tried.
+    """
+
+    plan: AnyPlan
+    params: dict[str, Any]
+    alpha_path: dict[float, float] = field(default_factory=dict)
+    rates: dict[float, float] = field(default_factory=dict)
+    trials: Trials = field(default_factory=lambda: Trials(0.0))
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What is told of how the plan came to be, as fields of `Told`."""
+        trials = self.trials.report
+        return {"params": self.params, "alpha_path": self.alpha_path, "rates": self.rates, "report": trials}
+
+
 def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> NDArray[np.intp]:
     """Draw classes until they have `n_rows` rows, and return all of their rows, in order.
 
@@ -130,7 +164,7 @@ def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> ND
     n_drawn = 1 + int(np.searchsorted(np.cumsum(counts[order]), n_rows))
     if n_drawn >= len(counts):
         return np.arange(len(labels))
-    if n_drawn < rules.LEAST_CLASSES:
+    if n_drawn < figures.LEAST_CLASSES:
         return np.sort(random.permutation(len(labels))[:n_rows])
     drawn = np.zeros(len(counts), dtype=bool)
     drawn[order[:n_drawn]] = True
@@ -196,11 +230,18 @@ class Sample:
         loss = float(np.average(losses, weights=self.weights_out))
         return loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf
 
-    def cost(self, plan: PointsPlan, shape: rules.Shape) -> float:
-        """Predict the seconds of `loss`, with `shape` that of all the data."""
-        here = replace(shape, n_samples=len(self.labels), n_classes=self.n_classes)
-        visits = rules.visit_cost(here, rules.n_drawn(plan)) * len(self.labels) * plan.max_iter
-        return 1e-6 * (visits + rules.visit_cost(here, None) * len(self.labels_out))
+    def cost(self, plan: PointsPlan, facts: Facts) -> float:
+        """Predict the seconds of `loss`, with the `facts` of all the data."""
+        here = replace(facts, n_samples=len(self.labels), n_classes=self.n_classes)
+        visits = costs.visit_cost(here, costs.n_drawn(plan)) * len(self.labels) * plan.max_iter
+        return 1e-6 * (visits + costs.visit_cost(here, None) * len(self.labels_out))
+
+
+# Tries step sizes for parameters of which nothing else is open, on rows with these labels and weights.
+TriedRates = Callable[[Parameters, Matrix, Ids, Doubles | None], "LearningRates"]
+# The log-loss on the rows of a sample that are held out, of a fit with these parameters to the others; classes are
+# called as in the fit, for their names may say which features are the classes themselves. Infinite: it ended early.
+LossOfFit = Callable[[Parameters, Sample, NDArray[Any]], float]
 
 
 def with_rate(plan: PointsPlan, factor: float, *, u_follows: bool) -> PointsPlan:
@@ -235,7 +276,7 @@ def best_rate(
     plan: PointsPlan,
     x: Matrix,
     labels: Ids,
-    shape: rules.Shape,
+    facts: Facts,
     random_state: Any,
     weights: Doubles | None,
     *,
@@ -244,10 +285,10 @@ def best_rate(
     """Return the plan with the step size that two passes over whole classes make the best one.
 
     It is tried as multiples of the one that the plan has, which is kept where no trial can be made or all diverge. A
-    fit of more passes gets less of it, so that the sum of its steps is at most `rules.SUM_OF_STEPS` times the pick.
+    fit of more passes gets less of it, so that the sum of its steps is at most `figures.SUM_OF_STEPS` times the pick.
     """
-    n_rows = rules.rows_to_try(trials.left, shape, plan)
-    if n_rows < rules.FEWEST_TO_TRY:
+    n_rows = costs.rows_to_try(trials.left, facts, plan)
+    if n_rows < figures.FEWEST_TO_TRY:
         return plan
     random = fork(random_state)
     sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random), random)
@@ -255,32 +296,34 @@ def best_rate(
         return plan
     short = replace(
         plan,
-        max_iter=rules.TRIAL_PASSES,
-        schedule=Schedule("exponential", plan.schedule.learning_rate, plan.schedule.u_learning_rate, rules.TRIAL_DECAY),
+        max_iter=figures.TRIAL_PASSES,
+        schedule=Schedule(
+            "exponential", plan.schedule.learning_rate, plan.schedule.u_learning_rate, figures.TRIAL_DECAY
+        ),
         averaging="none",
         share_classes=None,
         hogwild=False,  # the choice does not depend on threads
         verbose=0,
     )
-    cost, size = sample.cost(short, shape), (len(sample.labels), sample.n_classes, short.max_iter)
+    cost, size = sample.cost(short, facts), (len(sample.labels), sample.n_classes, short.max_iter)
 
     def factor(exponent: float) -> float:
-        return float(rules.RATE_RATIO**exponent)
+        return float(figures.RATE_RATIO**exponent)
 
     def loss(exponent: int) -> float:
         trial = with_rate(short, factor(exponent), u_follows=u_follows)
         rate = trial.schedule.learning_rate
         return trials.make("learning_rate", rate, lambda: sample.loss(trial), predicted=cost, size=size)
 
-    tried = walk(loss, rules.FIRST_RATES, rules.FURTHEST_RATE, lambda: trials.left >= cost)
+    tried = walk(loss, figures.FIRST_RATES, figures.FURTHEST_RATE, lambda: trials.left >= cost)
     least = min(tried.values())
     if not math.isfinite(least):
         return plan
-    good = [exponent for exponent in tried if tried[exponent] <= rules.AS_GOOD * least]
+    good = [exponent for exponent in tried if tried[exponent] <= figures.AS_GOOD * least]
     chosen = (with_rate(short, factor(exponent), u_follows=u_follows).schedule.learning_rate for exponent in good)
     trials.choose("learning_rate", *chosen)
     best = (min(good) + max(good)) / 2
-    return with_rate(plan, factor(best) * min(1.0, rules.SUM_OF_STEPS / sum_of_steps(plan)), u_follows=u_follows)
+    return with_rate(plan, factor(best) * min(1.0, figures.SUM_OF_STEPS / sum_of_steps(plan)), u_follows=u_follows)
 
 
 def best_ridge(
@@ -288,7 +331,7 @@ def best_ridge(
     plan: PointsPlan,
     x: Matrix,
     labels: Ids,
-    shape: rules.Shape,
+    facts: Facts,
     random_state: Any,
     weights: Doubles | None,
 ) -> tuple[float, dict[float, float]]:
@@ -297,18 +340,67 @@ def best_ridge(
     tried: dict[float, float] = {}
     if sample is None:
         return plan.alpha, tried
-    unit = mean_square(row_norms_sq(x))
-    cost, size = sample.cost(plan, shape), (len(sample.labels), sample.n_classes, plan.max_iter)
-    for number, ridge in enumerate(rules.RIDGES, 1):
+    unit = Facts.of(x, facts.n_classes).mean_square
+    cost, size = sample.cost(plan, facts), (len(sample.labels), sample.n_classes, plan.max_iter)
+    for number, ridge in enumerate(figures.RIDGES, 1):
         trial = replace(plan, alpha=ridge * unit)
-        train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(rules.RIDGES)}")
+        train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(figures.RIDGES)}")
         tried[trial.alpha] = trials.make("alpha", trial.alpha, train, predicted=cost, size=size)
         # Past the valley, which has one bottom, larger ones are not tried.
-        if rules.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:
+        if figures.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:
             break
     best = min(tried, key=lambda alpha: tried[alpha])
     trials.choose("alpha", best)
     return best, tried
+
+
+def best_rate_of_pairs(
+    trials: Trials, plan: PostingsPlan, points: Points, facts: Facts, random_state: Any
+) -> PostingsPlan:
+    """Return the plan with the step size of the least decoupled loss on rows held out of a short training."""
+    visit = 1e-6 * costs.pairs_cost(facts) * plan.max_iter
+    n_rows = int(min(facts.n_samples, figures.MOST_ROWS_OF_PAIRS, trials.left / (figures.PAIR_RATES * visit)))
+    if n_rows < figures.FEWEST_TO_TRY:
+        return plan
+    order = fork(random_state).permutation(facts.n_samples)[:n_rows]
+    n_out = int(figures.SHARE_OF_PAIRS * n_rows)
+    out, kept = points.some(np.sort(order[:n_out])), points.some(np.sort(order[n_out:]))
+    # A pair has as much fewer rows as there are fewer.
+    least = max(1, round(plan.min_count * len(kept.labels) / facts.n_samples))
+    short = replace(plan, min_count=least, verbose=0, hogwild=False)  # the choice does not depend on threads
+    size, rule = (len(kept.labels), facts.n_classes, plan.max_iter), plan.schedule.learning_rate
+    since = len(trials.report)
+
+    def loss(exponent: int) -> float:
+        trial = with_rate_of_pairs(short, rule * figures.RATE_RATIO**exponent)
+        train = partial(_held_out_loss, trial, kept, out, facts.n_classes)
+        rate = trial.schedule.learning_rate
+        return trials.make("learning_rate", rate, train, predicted=visit * n_rows, size=size)
+
+    tried = walk(loss, (0, -1), (figures.LEAST_PAIR_RATE, 0), lambda: trials.left >= visit * n_rows)
+    best = min(tried, key=lambda exponent: tried[exponent])
+    if not math.isfinite(tried[best]):
+        return plan
+    chosen = with_rate_of_pairs(plan, rule * figures.RATE_RATIO**best)
+    trials.choose("learning_rate", chosen.schedule.learning_rate, since=since)
+    return chosen
+
+
+def _held_out_loss(plan: PostingsPlan, kept: Points, out: Points, n_classes: int) -> float:
+    """Train, and return the decoupled loss of the rows held out, of one label the log-loss; infinite if it diverged."""
+    train = partial(fit_pairs, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
+    weights, curve, _ = quietly(train)
+    if len(curve) < plan.max_iter:
+        return math.inf
+    loss = decoupled_loss(weights, out.x, out.labels, plan.n_threads, out.weights)
+    return loss if math.isfinite(loss) else math.inf
+
+
+def with_rate_of_pairs(plan: PostingsPlan, rate: float) -> PostingsPlan:
+    """Return the plan with another step size; that of the intercepts follows."""
+    # An intercept is the weight of a feature that is always 1, whatever the length of rows: offset / OFFSET is |x|^2.
+    of_intercepts = INTERCEPT_SHARE * rate * (plan.offset / OFFSET) ** 0.5
+    return replace(plan, schedule=replace(plan.schedule, learning_rate=rate, u_learning_rate=of_intercepts))
 
 
 # Grids of step sizes

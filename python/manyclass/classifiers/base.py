@@ -28,7 +28,7 @@ from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, l
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.classifiers.fit_stream import fit_stream
 from manyclass.classifiers.partial_fit import check_can_go_on, checked_call
-from manyclass.classifiers.planner import Planner
+from manyclass.classifiers.planner import Asked, Planner
 from manyclass.classifiers.streams import (
     FOR_ARRAYS,
     FOR_STREAMS,
@@ -167,7 +167,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def _fit(
         self,
         data: tuple[Any, Any, ArrayLike | None],
-        given: Callable[[Points], Any],
+        given: Callable[[Points], Asked],
         looks: Looks,
         named: Mapping[str, ArrayLike | None] = MappingProxyType({}),
         *,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass.checks import check_number, n_threads_from
-from manyclass.choosing import rules
+from manyclass.choosing import figures
 from manyclass.parts import Parameters, part_name
 from manyclass.training.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
 from manyclass.training.interrupts import was_interrupted
@@ -144,7 +144,7 @@ class _Runs:
         self._asked = 1 if self._open else parameters["n_models"]
         self._begin, self._left = time.perf_counter(), n_rounds * self._asked
         self.ended = False
-        most = max(self._asked, rules.MOST_RUNS) - 1
+        most = max(self._asked, figures.MOST_RUNS) - 1
         self._others = fork(parameters["random_state"]).randint(0, np.iinfo(np.int32).max, size=most).tolist()
 
     def mean(self, points: Points, as_in: State | None = None) -> State:

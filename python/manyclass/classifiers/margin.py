@@ -10,16 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.choosing.plans import Chosen, Open, batch_source, batches_plan
-from manyclass.choosing.rules import EMBEDDED_DIM
-from manyclass.choosing.softmax_plans import Settled, opened_batches
+from manyclass.choosing.choice import Chosen, Taking
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.plans import batches_plan, told_batches
+from manyclass.choosing.rules import Choice
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import stated
 from manyclass.classifiers.exclusion import Exclude
-from manyclass.classifiers.planner import Planner, Settlement, resolved
+from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
 from manyclass.models import MODELS
-from manyclass.parts import Given, Part, resolve_part
+from manyclass.parts import Part, resolve_part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
@@ -61,46 +63,32 @@ class MarginPlanner(Planner):
             resolve_part("model", own["model"], MARGIN_MODELS, "manyclass.models"),
         )
 
-    def run(self, points: Points, watch: Watch, given: Any, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`."""
         if state is not None:
             return self.go_on_warm(state, points, watch)
-        settled = self.settle(points.x, points.n_classes)
-        return train(None, points, settled.plan, watch).with_told(params=settled.params)
+        planned = self.plan(facts_of(points))
+        return train(None, points, planned.plan, watch).with_told(params=planned.params)
 
-    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
         own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
-        return Settlement(own.settle(points.x, points.n_classes), points)
+        return PlannedCall(own.plan(facts_of(points)), points)
 
-    def settle(self, x: Matrix, n_classes: int) -> Settled:
+    def plan(self, facts: Facts) -> Planned:
         """Return the plan, and what parameters left open became in it."""
-        own, chosen, given = self.parameters, self.check(), Given(self.parameters)
-        for name in ("solver", "sampler", "model", "loss", "class_weight", "warm_start"):
-            given.take(name)
+        own, choice = self.parameters, Choice(self.parameters, self.check(), facts)
+        given = Taking.of(choice, "loss")
         smoothing = float(given.take("smoothing")) if own["loss"] == "margin" else 0.0
-        assert chosen.solver is not None
-        assert chosen.model is not None
-        embeds = chosen.model.name == "embedding"
-        if chosen.solver.name == "implicit" and (own["loss"] != "margin" or embeds):
+        embeds = choice["model"].name == "embedding"
+        if choice["solver"].name == "implicit" and (own["loss"] != "margin" or embeds):
             raise ValueError(
                 "solver='implicit' needs loss='margin' and no embeddings; they are "
                 f"{own['loss']!r} and {own['model']!r}"
             )
-        plan = batches_plan(
-            given,
-            chosen,
-            x,
-            n_classes,
-            loss=own["loss"],
-            smoothing=smoothing,
-            open_=Open(n_negatives=256, max_iter=10, decay=0.9),
-            dim=int(given.take("dim", EMBEDDED_DIM)) if embeds else None,
-            relu=embeds and chosen.model.get_params()["activation"] == "relu",
-            source=batch_source(chosen.sampler, n_classes, sampled=False, draws=SAMPLERS["uniform"]()),
-        )
+        plan, of_solver = batches_plan(choice, given, own["loss"], smoothing, SAMPLERS["uniform"]())
         given.refuse_rest("here")
-        return Settled(plan, opened_batches(own, plan, chosen.solver))
+        return Planned(plan, told_batches(choice, given, of_solver))
 
 
 def _gives_probabilities(model: MarginClassifier) -> bool:
@@ -251,7 +239,7 @@ class MarginClassifier(LabelClassifier):
         classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
         """
         looks = (callback, max_seconds, checkpoint, every, resume)
-        return self._fit((X, y, sample_weight), lambda _: None, looks, classes=classes, max_memory=max_memory)
+        return self._fit((X, y, sample_weight), lambda _: Asked(), looks, classes=classes, max_memory=max_memory)
 
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"

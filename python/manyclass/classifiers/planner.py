@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from manyclass.checks import check_flag, n_threads_from
+from manyclass.choosing.choice import is_open
+from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import check_loop_numbers
-from manyclass.choosing.softmax_plans import Settled, is_open
+from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
 from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.data import Caller, Known, points_of
 from manyclass.classifiers.ensemble import check_composed
@@ -27,6 +29,7 @@ from manyclass.parts import Parameters
 from manyclass.training.calibration import Calibration
 from manyclass.training.calls import Call
 from manyclass.training.growth import NewFeatures, widened
+from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.training.watch import Watch
@@ -40,12 +43,32 @@ MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
 
 
 @dataclass(frozen=True)
-class Settlement:
+class PlannedCall:
     """What a call trains with: a plan, and the points as it sees them, scaled where there is a scaling."""
 
-    settled: Settled
+    planned: Planned
     points: Points
     scaling: FeatureScaling | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a `fit` was given beside its data, and how its trials fit again.
+
+    Attributes
+    ----------
+    candidates : array-like of shape (n_samples, n_candidates), or None
+        Labels for heads, of a SoftmaxClassifier.
+    start : Start or None
+        First weights, of a linear model of one label a row.
+    tried_rates, loss_of_fit : callable or None
+        Fits of their own, for learning_rate="grid" and for the choice of a model.
+    """
+
+    candidates: ArrayLike | None = None
+    start: Start | None = None
+    tried_rates: TriedRates | None = None
+    loss_of_fit: LossOfFit | None = None
 
 
 @dataclass(frozen=True)
@@ -82,20 +105,19 @@ class Planner(ABC):
         check_loop_numbers(own)
 
     @abstractmethod
-    def run(self, points: Points, watch: Watch, given: Any, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """Make one run of a fit, whose seed, number of models and calibration are those of the parameters.
 
         Parameters
         ----------
         points, watch : Points and Watch
-        given : object
-            What `fit` was given beside the data.
+        given : Asked
         state : State or None
             What it begins at.
         """
 
     @abstractmethod
-    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """Return what a call trains with."""
 
     def changed(self, **values: Any) -> Planner:
@@ -137,18 +159,18 @@ class Planner(ABC):
         known = Known(known_classes(state, classes), state, hashing)
         points = points_of(self.caller, X, y, sample_weight, own["class_weight"], several=self.several, known=known)
         check_columns(points, classes)
-        found = self.settle_call(state, points, call)
-        after = train(state, found.points, found.settled.plan, call=call, scaling=found.scaling)
+        found = self.plan_call(state, points, call)
+        after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
         if state is None:
-            after = after.with_told(**found.settled.told)
+            after = after.with_told(**found.planned.told)
         return self.labelled(after, points, state)
 
     def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:
         """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
         check_warm(state, points, self.parameters)
         call = Call(whole=True)
-        found = self.settle_call(state, points, call)
-        return train(state, found.points, found.settled.plan, watch, call=call, scaling=found.scaling)
+        found = self.plan_call(state, points, call)
+        return train(state, found.points, found.planned.plan, watch, call=call, scaling=found.scaling)
 
     def labelled(self, state: State, points: Points, before: State | None = None) -> State:
         """Return a state with the number of labels that it predicts, and their threshold.
@@ -209,6 +231,11 @@ class Planner(ABC):
 
 def _stated(limit: float, calibration: Calibration | None) -> float:
     return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
+
+
+def facts_of(points: Points) -> Facts:
+    """Return what choices depend on, of the points of a training."""
+    return Facts.of(points.x, points.n_classes, points.labels, several=points.several)
 
 
 def resolved(parameters: Parameters, state: State) -> Parameters:

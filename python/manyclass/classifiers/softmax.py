@@ -10,12 +10,13 @@ from sklearn.base import clone
 from sklearn.utils import Tags
 
 from manyclass.checks import n_threads_from
-from manyclass.choosing.softmax_plans import BATCH_SOLVERS
+from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.compress import check_not_compressed
+from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.several_labels import LabelClassifier
-from manyclass.classifiers.softmax_planner import Asked, SoftmaxPlanner
+from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.targets import labels_given, positions_of
 from manyclass.classifiers.tuning import tune_learning_rate

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.choosing import rules
+from manyclass.choosing import figures
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footprint, bytes_from, fitted_in, measured
 from manyclass.classifiers.targets import sorted_classes
 from manyclass.datasets import Stream
@@ -305,7 +305,7 @@ def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int |
 
 def default_dim(parameters: Mapping[str, Any]) -> int:
     """Length of embeddings where nothing is trained yet."""
-    return rules.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
+    return figures.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
 
 
 def _check_growth(allowed: NDArray[Any] | None, y: Any) -> None:

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from manyclass.checks import canonical_csr, check_choice, check_number
-from manyclass.choosing.plans import mean_square, scales_features
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.plans import scales_features
 from manyclass.choosing.trials import VALIDATION, LearningRates, quietly, search_grid
 from manyclass.classifiers.data import indicator_lists, is_indicator
 from manyclass.classifiers.targets import check_targets
 from manyclass.datasets import first_label
 from manyclass.parts import part_name
 from manyclass.protocols import Estimator, Resolved
-from manyclass.training.points import row_norms_sq
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import raw_weights
 from manyclass.weights.arrays import Data, Matrix
@@ -104,7 +104,7 @@ def tune_learning_rate(
     seen = x
     if not several and "model" in own and scales_features(own["solver"], own["model"]):
         seen = FeatureScaling.of(x, centre=fit_intercept, weights=r).apply(x)
-    scale = mean_square(row_norms_sq(seen)) + fit_intercept
+    scale = Facts.of(seen, 0).mean_square + fit_intercept
 
     def loss(exponent: int) -> float:
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)

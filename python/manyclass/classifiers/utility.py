@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.choosing.plans import part_of, utility_points_plan
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.choice import Chosen
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.plans import part_of, utility_plan
+from manyclass.choosing.rules import Choice
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import LinearClassifier
 from manyclass.classifiers.data import scaled_for_call
 from manyclass.classifiers.ensemble import is_composed
-from manyclass.classifiers.planner import Planner, Settlement
+from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.targets import labels_given, positions_of
@@ -28,7 +31,6 @@ from manyclass.training.checkpoint import EVERY
 from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
 from manyclass.training.passes import Callback
 from manyclass.training.plan import PointsPlan
-from manyclass.training.points import row_norms_sq
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
@@ -38,7 +40,6 @@ from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 
-ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 GAINS = ("gain", "gain_power", "floor")  # of local steps
 UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
@@ -106,40 +107,30 @@ class UtilityPlanner(Planner):
             posterior,
         )
 
-    def run(self, points: Points, watch: Watch, given: Start | None, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`."""
-        start = warm_start_of(state, points) if given is None and state is not None else given
-        plan = self.plan(self.check(), row_norms_sq(points.x), points.n_classes)
+        start = warm_start_of(state, points) if given.start is None and state is not None else given.start
+        plan = self.plan(facts_of(points))
         return train(None, points, plan, watch, first=First(start))
 
-    def settle_call(self, state: State | None, points: Points, call: Call) -> Settlement:
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
-        chosen = self.check()
-        if chosen.posterior is not None:
+        if self.check().posterior is not None:
             raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
         points, _ = scaled_for_call(state, points, scales=False, centre=False)
-        return Settlement(Settled(self.plan(chosen, row_norms_sq(points.x), points.n_classes), {}), points)
+        return PlannedCall(Planned(self.plan(facts_of(points)), {}), points)
 
-    def plan(self, chosen: ChosenUtility, x_sq: Floats, n_classes: int) -> PointsPlan:
-        """Return the plan for points with these squared norms."""
-        own = self.parameters
-        given = Given(own)
-        for name in ("solver", "sampler", "noise", "local_step", "posterior", "class_weight", "warm_start"):
-            given.take(name)
-        family = None if own["noise"] == "gumbel" else family_of(own, n_classes)
-        sampler = chosen.sampler
+    def plan(self, facts: Facts) -> PointsPlan:
+        """Return the plan."""
+        own, chosen = self.parameters, self.check()
+        family = None if own["noise"] == "gumbel" else family_of(own, facts.n_classes)
+        choice = Choice(own, Chosen(chosen.solver, chosen.sampler), facts)
         if chosen.posterior is not None:
-            given.take("verbose")
-            sampler = self._posterior_sampler(chosen)
-        rates = {"implicit": 1.0, "sgd": 0.01 if own["noise"] == "normal" else 1.0, "adaptive": ADAPTIVE_RATE}
-        plan = utility_points_plan(
-            given, chosen.solver, sampler, (own["noise"], chosen.local, family), x_sq, n_classes, rates
-        )
-        given.refuse_rest("here")
-        return replace(plan, posterior=chosen.posterior is not None)
+            self._check_posterior(chosen, choice["sampler"])
+        return utility_plan(choice, own["noise"], chosen.local, family)
 
-    def _posterior_sampler(self, chosen: ChosenUtility) -> Part:
-        """The sampler of the posterior's training, which has only some of the options."""
+    def _check_posterior(self, chosen: ChosenUtility, sampler: Part) -> None:
+        """Raise ValueError for what the posterior's training, which has only some of the options, does not have."""
         own, params = self.parameters, chosen.solver.get_params()
         if chosen.solver.name != "implicit" or not own["alpha"] > 0 or chosen.local.name != "natural":
             raise ValueError(
@@ -156,10 +147,8 @@ class UtilityPlanner(Planner):
                 raise ValueError(f"{name} is {params[name]!r}, which has no effect with posterior='gaussian'")
         if params["schedule"] == "adaptive":
             raise ValueError("schedule is 'adaptive'; with posterior='gaussian' choose another")
-        sampler = chosen.sampler or SAMPLERS["uniform"]()
         if sampler.name not in ("uniform", "all"):
             raise ValueError(f"sampler is {sampler.name!r}; with posterior='gaussian' it must be 'uniform' or 'all'")
-        return sampler
 
 
 class AugmentReduceClassifier(LinearClassifier):
@@ -342,7 +331,7 @@ class AugmentReduceClassifier(LinearClassifier):
         named = {"coef_init": coef_init, "intercept_init": intercept_init}
         looks = (callback, max_seconds, checkpoint, every, resume)
 
-        def start(points: Points) -> Start | None:
+        def asked(points: Points) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             found = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             given = (callback, max_seconds, found, checkpoint, self._warm_state())
@@ -350,9 +339,9 @@ class AugmentReduceClassifier(LinearClassifier):
                 raise ValueError(
                     "posterior='gaussian' knows no callback, max_seconds, coef_init or checkpoint; they must be None"
                 )
-            return found
+            return Asked(start=found)
 
-        return self._fit((X, y, sample_weight), start, looks, named, classes=classes, max_memory=max_memory)
+        return self._fit((X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory)
 
     @property
     def elbo_curve_(self) -> Doubles:

@@ -49,8 +49,8 @@ from manyclass.dask.shards import Report, Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
 from manyclass.training.plan import PointsPlan
-from manyclass.training.points import batch_size_of, class_order, row_norms_sq
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.training.points import batch_size_of, class_order
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met

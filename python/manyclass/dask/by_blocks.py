@@ -10,7 +10,7 @@ from typing import Any
 from distributed import get_worker
 from sklearn.base import clone
 
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import with_state
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.dask import stored_blocks
@@ -169,7 +169,7 @@ class BlocksTraining(Training):
         self.standing.kept = self._keep(put)
         workers.wait([one for both in self.standing.kept for one in both])  # before the next round moves what they copy
 
-    def _model(self, owner: LabelClassifier, settled: Settled, curve: list[float]) -> list[Any]:
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
         loaded, workers, n = self.loaded, self.workers, len(self.standing.buffers)
         given = (owner, draft_of(loaded, settled, curve), loaded.common[0], loaded.scaling[0])
         told = workers.everywhere(model_without_weights, *given)

@@ -11,7 +11,7 @@ import numpy as np
 from distributed import Future
 from sklearn.base import clone
 
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import planner_of, state_of, with_state
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.dask.batch_passes import BatchPasses
@@ -208,7 +208,7 @@ class RowsTraining(Training):
             self.best, self.best_iter, self.least = now, n_iter, self.validation_curve[-1]
         return bool(n_iter - self.best_iter >= loaded.planner.parameters["n_iter_no_change"])
 
-    def _model(self, owner: LabelClassifier, settled: Settled, curve: list[float]) -> list[Any]:
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
         now, loaded = self.best or self.standing, self.loaded
         told = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
         draft, before = draft_of(loaded, settled, curve, **told), loaded.origin.state

@@ -16,7 +16,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from manyclass.choosing.rules import MOST_EXACT, NEGATIVES_SAMPLED, Shape, visit_cost
+from manyclass.choosing.costs import visit_cost
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import MOST_EXACT, NEGATIVES_SAMPLED
 from manyclass.dask.stored_blocks import pieces_of
 
 BYTES = 4  # a weight has so many
@@ -85,7 +87,7 @@ class Pass:
 
 def by_rows(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:
     """Predict a pass by rows."""
-    shape = Shape(job.n_rows, job.n_features, job.n_classes, job.stored, sparse=True)
+    shape = Facts(job.n_rows, job.n_features, job.n_classes, job.stored, sparse=True)
     visits = job.n_rows / n_workers
     others = (n_workers - 1) / n_workers
     moved = job.n_merges * job.bytes_of_w * others * (1 + job.touched)
@@ -103,7 +105,7 @@ def exact_visit(n_classes: int, stored: float) -> float:
 def sampled_visit(job: Job, n_blocks: int) -> float:
     """Predict the seconds of one thread that sampled steps take for a row, on all blocks."""
     classes = max(2, math.ceil(job.n_classes / n_blocks))
-    shape = Shape(job.n_rows, job.n_features, classes, job.stored, sparse=True)
+    shape = Facts(job.n_rows, job.n_features, classes, job.stored, sparse=True)
     return 1e-6 * n_blocks * visit_cost(shape, math.ceil(NEGATIVES_SAMPLED / n_blocks))
 
 

@@ -13,10 +13,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr
-from manyclass.choosing.softmax_plans import Settled, linear_model, settle_points
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.planning import plan_points
+from manyclass.choosing.plans import linear_model
+from manyclass.choosing.rules import Choice, steps_by_batches
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.data import Known, as_stored, is_indicator, points_of
 from manyclass.classifiers.planner import Planner
-from manyclass.classifiers.softmax_planner import asks_for_batches
 from manyclass.classifiers.targets import find_positions, sorted_classes
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
@@ -303,7 +306,7 @@ def weighted(points: Points, common: Common) -> Points:
 
 def settle(
     planner: Planner, origin: Origin, divided: Divided, common: Common, by_batches: bool, solver: Part | None
-) -> tuple[Settled, FeatureScaling | None]:
+) -> tuple[Planned, FeatureScaling | None]:
     """Return what training is to be, and how features are scaled, by the rows of one worker.
 
     "auto" stands for what rules say and, in a fit, trials. An untried ridge is by the rows of all.
@@ -312,8 +315,8 @@ def settle(
     if origin.call is not None or by_batches:
         if points.several and planner.parameters.is_auto("model"):  # on a cluster it is a linear one
             planner = planner.changed(model="linear")
-        found = planner.settle_call(origin.state, points, origin.call or Call())
-        settled, plan = found.settled, found.settled.plan
+        found = planner.plan_call(origin.state, points, origin.call or Call())
+        settled, plan = found.planned, found.planned.plan
         if origin.call is not None:
             more = passes_of_call(plan, origin.history, origin.call, n_rows_of_all)  # type: ignore[arg-type]
             more |= {"averaging": "none"} if isinstance(plan, PointsPlan) else {}
@@ -326,10 +329,8 @@ def settle(
     if model.get_params()["scaling"] == "standard":
         scaling = FeatureScaling.of(x, centre=bool(own["fit_intercept"]), weights=points.weights)
         x = scaling.apply(x)
-    given = (x, points.labels.ids, points.n_classes)
-    settled = settle_points(
-        own, replace(chosen, model=model), *given, candidates=False, timed=False, weights=points.weights
-    )
+    choice = Choice(own, replace(chosen, model=model), Facts.of(x, points.n_classes), by_steps=True)
+    settled = plan_points(choice, points.labels.ids, points.weights)
     points_plan: Any = settled.plan
     if own.is_auto("alpha") and not settled.alpha_path and x.shape[0] < n_rows_of_all:
         alpha = points_plan.alpha * x.shape[0] / n_rows_of_all
@@ -385,7 +386,9 @@ class Loaded:
         check_alike(self.facts)
         first = self.facts[0]
         self.several, self.sparse_labels = first.n_columns > 0, first.sparse_labels
-        self.by_batches = not planner.trains_log_odds or asks_for_batches(planner.check(), self.several)
+        chosen = planner.check()
+        named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
+        self.by_batches = not planner.trains_log_odds or steps_by_batches(named, self.several)
         if self.by_batches and stops:
             raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
         if origin.state is not None:
@@ -427,12 +430,12 @@ class Loaded:
         }
         return self.workers.everywhere(common_of, self.planner, origin.without_model, counted, whole, mean)
 
-    def settle(self, solver: Part | None = None) -> Settled:
+    def settle(self, solver: Part | None = None) -> Planned:
         """Find out what "auto" stands for, but for a solver that is given, and make the shards."""
         workers, of_largest = self.workers, self._divided[self.largest]
         given = (self.planner, self.origin.without_model, of_largest, self.common[0], self.by_batches, solver)
         both = workers.submit(self.largest, settle, *given)
-        settled: Settled
+        settled: Planned
         [settled] = workers.gather([workers.submit(self.largest, itemgetter(0), both)])
         self.scaling = workers.everywhere(itemgetter(1), both)
         self.shards = [self._shard(at, 0) for at in range(len(self.numbers))]

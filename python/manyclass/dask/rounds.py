@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from manyclass.choosing.softmax_plans import Settled
+from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import state_of
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.dask.loading import Common, Loaded
@@ -101,7 +101,7 @@ class Training(ABC):
         """Evaluate rows that are held out, if there are any; return whether training is to end."""
         return False
 
-    def model(self, owner: LabelClassifier, settled: Settled, curve: list[float]) -> tuple[list[Any], State]:
+    def model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> tuple[list[Any], State]:
         """Return futures of what predicts, the fitted estimator first, and its state without W."""
 
         def made() -> tuple[list[Any], State]:
@@ -142,7 +142,7 @@ class Training(ABC):
         """Do what is due after a pass."""
 
     @abstractmethod
-    def _model(self, owner: LabelClassifier, settled: Settled, curve: list[float]) -> list[Any]:
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
         """Return futures of the model."""
 
     @abstractmethod
@@ -150,7 +150,7 @@ class Training(ABC):
         """Give the shards of lost workers to others."""
 
 
-def draft_of(loaded: Loaded, settled: Settled, curve: list[float], **told: Any) -> State:
+def draft_of(loaded: Loaded, settled: Planned, curve: list[float], **told: Any) -> State:
     """Return what the client knows of the state after a training: all but what is as large as the classes."""
     origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held)
     history, before, how = History.of_fit(n), np.zeros(0), Told(**settled.told, **told)

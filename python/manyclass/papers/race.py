@@ -25,19 +25,22 @@ from sklearn.base import clone
 
 from manyclass import solvers
 from manyclass.checks import canonical_csr
-from manyclass.choosing.softmax_plans import automatic_rates
+from manyclass.choosing.choice import Chosen
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.rules import Choice
 from manyclass.classifiers.softmax import SoftmaxClassifier
+from manyclass.models import MODELS
 from manyclass.papers import summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.parts import Parameters
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
 from manyclass.solvers import SOLVERS
 from manyclass.training.passes import TrainingState
-from manyclass.training.points import row_norms_sq
 
 NAME = "race"
 SUMMARY = "All solvers for the same time: excess training objective over the certified optimum, against seconds"
@@ -142,9 +145,9 @@ class _Race:
         y = self.data.y_train
         alpha, budget = 1 / len(y), self.run.settings["seconds"]
         x = canonical_csr(X) if isinstance(X, sp.csr_array | sp.csr_matrix) else X
-        rate, u_rate = automatic_rates(
-            SOLVERS[self.run.method](), row_norms_sq(x), self.data.shape[0], fit_intercept=True
-        )
+        chosen = Chosen(SOLVERS[self.run.method](), None, MODELS["linear"]())
+        choice = Choice(Parameters.of(SoftmaxClassifier()), chosen, Facts.of(x, self.data.shape[0]))
+        rate, u_rate = choice["learning_rate"], choice["u_learning_rate"]
         most = self.run.settings["max_iter"] or MOST_PASSES
         passes = min(most, max(1, int(budget / self.seconds_of_a_pass)))
         decay = LAST_STEP ** (1 / passes)

@@ -1,6 +1,6 @@
 """What a training needs to know beside the data: frozen, typed, and with nothing left open.
 
-An estimator makes a plan of its parameters (choosing/plans.py) and hands it down; training knows no estimator.
+An estimator makes a plan of its parameters (choosing/planning.py) and hands it down; training knows no estimator.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from sklearn.base import BaseEstimator
 from manyclass import _core
 from manyclass.training.local_family import LocalFamily
 from manyclass.weights.arrays import Ids
+
+MINIBATCH_POINTS = 10  # of a step of the solver "minibatch_implicit", where its batch_size is None
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import Labels, PointsPlan
+from manyclass.training.plan import MINIBATCH_POINTS, Labels, PointsPlan
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.start import Start, carried_at, carried_near
 from manyclass.training.watch import Watch
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -34,7 +34,6 @@ MOST_BATCHED_POINTS = 64
 MOST_BATCHED_POINTS_ALL_CLASSES = 4
 
 MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
-MINIBATCH_POINTS = 10
 
 MOST = float(np.finfo(np.float32).max)
 
@@ -126,16 +125,6 @@ class Memory:
             np.multiply(self.intercept_total, np.float32(1 / self.n_averaged), out=weights.intercept)
         elif len(self.scale):
             weights.multiply_classes(self.scale)
-
-
-def row_norms_sq(x: Matrix) -> Floats:
-    """Return the squared Euclidean norm of each row."""
-    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
-        if isinstance(x, sp.csr_array):
-            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
-            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
-        return norms
 
 
 def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:

@@ -13,8 +13,7 @@ from manyclass.checks import core_data
 from manyclass.training.core_plan import NO_WEIGHTS, core_plan, core_state
 from manyclass.training.passes import SLICE_SECONDS, warn_user
 from manyclass.training.plan import PointsPlan
-from manyclass.training.points import row_norms_sq
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that

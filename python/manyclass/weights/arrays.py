@@ -36,6 +36,16 @@ def as_csr(X: Matrix) -> sp.csr_array:
     return X if isinstance(X, sp.csr_array) else sp.csr_array(X)
 
 
+def row_norms_sq(x: Matrix) -> Floats:
+    """Return the squared Euclidean norm of each row."""
+    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
+        if isinstance(x, sp.csr_array):
+            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        return norms
+
+
 def times(scores: Floats, factor: float, n_terms: int = 1) -> Floats:
     """Scores times a factor, held so that differences of sums of `n_terms` are finite."""
     most = LARGEST_SCORE / n_terms

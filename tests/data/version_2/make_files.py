@@ -34,7 +34,7 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.choosing import rules
+from manyclass.choosing import figures
 from manyclass.datasets import TextVectorizer, load_csr, save_csr
 from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.training.state import Features
@@ -169,7 +169,7 @@ def checkpointed(kind: str, folder: Path, n_passes: int | None = None) -> Any:
     X, y, Y = problem()
     make, several = CHECKPOINTS[kind]
     # The last step that "auto" stood for when these were written: one that was left open is refused by another now.
-    with warnings.catch_warnings(), patch.object(rules, "LAST_STEP", 1 / 20):
+    with warnings.catch_warnings(), patch.object(figures, "LAST_STEP", 1 / 20):
         warnings.simplefilter("ignore")  # a few passes are no training
         return make().fit(X, Y if several else y, checkpoint=folder, every=1, resume=True, callback=kill)
 

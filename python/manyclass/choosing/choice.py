@@ -1,0 +1,246 @@
+"""Rules, and their interpreter: parameters with what a table of rules says for those that were left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from sklearn.base import clone
+
+from manyclass.choosing import figures
+from manyclass.choosing.facts import Facts
+from manyclass.models import MODELS
+from manyclass.parts import Given, Parameters, Part
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import SOLVERS
+
+PARTS: dict[str, Mapping[str, type[Part]]] = {"solver": SOLVERS, "sampler": SAMPLERS, "model": MODELS}
+# Parameters whose effect is not on a plan.
+BESIDE_PLANS = ("class_weight", "n_models", "warm_start")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A condition, and the sentence that tells it."""
+
+    says: str
+    holds: Callable[[Question], bool]
+
+    def __and__(self, other: Case) -> Case:
+        """Both."""
+        return Case(f"{self.says}, {other.says}", lambda q: self.holds(q) and other.holds(q))
+
+    @classmethod
+    def of(cls, holds: Callable[[Question], bool]) -> Case:
+        """Make one of a function whose docstring is the sentence."""
+        return cls(" ".join((holds.__doc__ or "").split()), holds)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A value that is a number of `choosing/figures.py`, as it is when it is asked for; `at` its place in a tuple."""
+
+    name: str
+    at: int | None = None
+
+    def __call__(self, _: Question | None = None) -> Any:
+        value = getattr(figures, self.name)
+        return value if self.at is None else value[self.at]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of the table.
+
+    Attributes
+    ----------
+    sets : str
+        The parameter of the estimator, or of its solver.
+    case : Case
+    value : object
+        A name, a number or a `Figure`, or a function of the question.
+    source : str
+        Where it was measured, or who says so.
+    says : str
+        The value in words, where it is a function.
+    trial : str
+        The trial that makes the value better where the budget allows it; "": none.
+    """
+
+    sets: str
+    case: Case
+    value: Any
+    source: str = ""
+    says: str = ""
+    trial: str = ""
+
+    def told(self) -> str:
+        """The value in words."""
+        return self.says or repr(self.value() if isinstance(self.value, Figure) else self.value)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The parts of an estimator; None stands for "auto"."""
+
+    solver: Part | None
+    sampler: Part | None
+    model: Part | None = None
+
+
+def is_open(value: Any) -> bool:
+    """Whether a parameter is left to the estimator."""
+    return isinstance(value, str) and value in ("auto", "grid")
+
+
+class Question:
+    """What rules look at, and what they answer: the facts of the data, what the fit was given, and all parameters.
+
+    A value that was left open is looked up in the table when it is asked for, and kept.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Of the estimator.
+    chosen : Chosen
+        Its parts, checked.
+    facts : Facts
+    answers : mapping of str to object
+        Values of open parameters that are known without the table.
+    timed, candidates, started : bool
+        Whether the fit has a limit of seconds, candidates for heads, and first weights.
+    by_steps : bool
+        Whether the training is one of `partial_fit` or of a worker, whose model is not chosen and whose solver steps.
+    beside_pairs : bool
+        Whether these are the embeddings of a hybrid.
+
+    Attributes
+    ----------
+    rules : tuple of Rule
+        The table.
+    used : dict of str to Rule
+        The rules that were asked, by what they set.
+    first_run : tuple of float and int
+        Predicted seconds of a run and bytes of its embeddings, where it was made.
+    """
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        chosen: Chosen,
+        facts: Facts,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        timed: bool = False,
+        candidates: bool = False,
+        started: bool = False,
+        by_steps: bool = False,
+        beside_pairs: bool = False,
+    ) -> None:
+        self.parameters, self.chosen, self.facts = parameters, chosen, facts
+        self.timed, self.candidates, self.started = timed, candidates, started
+        self.by_steps, self.beside_pairs = by_steps, beside_pairs
+        self.first_run = (0.0, 0)
+        self.used: dict[str, Rule] = {}
+        self._answers = dict(answers or {})
+
+    def changed(self, *, facts: Facts | None = None, answers: Mapping[str, Any] | None = None, **values: Any) -> Self:
+        """Return another one, with other parameters, facts or answers, for the same fit."""
+        return type(self)(
+            self.parameters.changed(**values),
+            self.chosen,
+            self.facts if facts is None else facts,
+            answers=answers,
+            timed=self.timed,
+            candidates=self.candidates,
+            started=self.started,
+            by_steps=self.by_steps,
+        )
+
+    @property
+    def kind(self) -> str:
+        """The name of the estimator's class."""
+        return self.parameters.kind
+
+    def asked(self, name: str) -> Any:
+        """A parameter of the estimator, or of its solver, as it was given."""
+        if name in PARTS:
+            part = getattr(self.chosen, name, None)
+            return "auto" if part is None else part
+        return self.parameters[name] if name in self.parameters else getattr(self["solver"], name, "auto")
+
+    def is_open(self, name: str) -> bool:
+        """Whether it was left "auto"."""
+        value = self.asked(name)
+        return isinstance(value, str) and value == "auto"
+
+    def __getitem__(self, name: str) -> Any:
+        asked = self.asked(name)
+        if not is_open(asked):
+            return asked
+        if name not in self._answers:
+            rule = self.used[name] = self.rule_of(name)
+            value = rule.value(self) if callable(rule.value) else rule.value
+            self._answers[name] = PARTS[name][value]() if name in PARTS and isinstance(value, str) else value
+        return self._answers[name]
+
+    def tries(self, name: str) -> bool:
+        """Whether a trial may better what the table says for a parameter."""
+        return self.is_open(name) and bool(self.rule_of(name).trial)
+
+    def rule_of(self, name: str) -> Rule:
+        """Return the first rule for a parameter whose case holds."""
+        return next(rule for rule in self.rules if rule.sets == name and rule.case.holds(self))
+
+
+class Taking(Given):
+    """Parameters that are taken, as `Given`; those left open are answered by a choice, and told by `opened`."""
+
+    def __init__(self, owner: Part | Parameters, choice: Question, prefix: str = "") -> None:
+        super().__init__(owner, prefix)
+        self._choice, self._names = choice, {rule.sets for rule in choice.rules}
+        self.opened: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, choice: Question, *beside: str) -> Taking:
+        """The parameters of an estimator but its parts, and others of which somebody else takes care."""
+        given = cls(choice.parameters, choice)
+        given.pass_over("solver", "sampler", "model", *BESIDE_PLANS, *beside)
+        return given
+
+    def pass_over(self, *names: str) -> None:
+        """Mark parameters as taken."""
+        self._taken.update(names)
+
+    def take(self, name: str, otherwise: Any = None) -> Any:
+        """The value of a parameter, set or by the table; see `Given`."""
+        if otherwise is not None or name not in self._names or not self.is_auto(name):
+            return super().take(name, otherwise)
+        self._taken.add(name)
+        value = self._choice[name]
+        if self.has(name):
+            self.opened[name] = value
+        return value
+
+    def take_sampler(self) -> Part:
+        """The sampler, set or by the table."""
+        sampler: Part = self._choice["sampler"]
+        if self._choice.is_open("sampler"):
+            self.opened["sampler"] = sampler
+        return sampler
+
+
+def told(choice: Question, given: Taking, of_solver: Given, model: Part | None = None) -> dict[str, Any]:
+    """What parameters that were left open became, for `set_params`; the solver with what it left open filled in."""
+    asked, found = choice.parameters, dict(given.opened)
+    # What "auto" is for the scaling of a linear model that was named is told by the model.
+    scaling = "auto" if isinstance(asked.get("model"), str) else getattr(asked.get("model"), "scaling", "")
+    if model is not None and (is_open(asked["model"]) or (model.name == "linear" and scaling == "auto")):
+        found["model"] = model
+    opened = of_solver.opened if isinstance(of_solver, Taking) else {}
+    if is_open(asked["solver"]) or opened:
+        found["solver"] = clone(choice["solver"]).set_params(**opened)
+    return found

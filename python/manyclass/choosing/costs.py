@@ -1,0 +1,136 @@
+"""Predicted costs of trainings, by the facts of the data: what decides between solvers, and what trials may take.
+
+A rule that depended on a clock would make results depend on it too, so the costs are constants, fitted once to
+measurements (bench/bench_auto.py prints both); only their ratios, and the thresholds in seconds, matter.
+"""
+
+from __future__ import annotations
+
+import math
+
+from manyclass.choosing import figures
+from manyclass.choosing.facts import Facts
+from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
+from manyclass.weights.arrays import LINE
+
+LAST_CACHE = 32.0  # megabytes
+# Evaluations of a fit from the weights of the ridge before, in the mean over ridges: 5 to 16 on nine generated sets.
+EVALUATIONS = 15
+
+
+def visit_cost(facts: Facts, n_drawn: int | None) -> float:
+    """Predict the microseconds of one thread that a visit of a point takes.
+
+    Parameters
+    ----------
+    facts : Facts
+    n_drawn : int or None
+        Sampled classes of an implicit step (by frequency_block); None: the exact step, on all classes.
+
+    Notes
+    -----
+    What each weight costs grows as W leaves the caches: with a power of its size, between 1 MB and 5 GB, where single
+    lines are read here and there, and up to the size of the caches where a feature's row is read from end to end, or
+    dense rows, which the processor fetches ahead.
+    """
+    megabytes, fixed = max(facts.bytes / 1e6, 1.0), 0.5 + 0.006 * facts.row * facts.sparse
+    if n_drawn is None:
+        weight = 3.3e-4 * min(megabytes, LAST_CACHE) ** 0.18 if facts.sparse else 0.9e-4
+        return fixed + facts.n_classes * (0.002 + weight * facts.row)
+    weight = 0.9e-4 * megabytes**0.37 if facts.sparse else 0.7e-4
+    each = 0.0036 + weight * facts.row
+    # The line of the label is met without any draw.
+    return fixed + LINE * each + each * LINE * math.ceil(min(n_drawn, facts.n_classes) / LINE)
+
+
+def embedded_cost(n_drawn: int, width: int) -> float:
+    """Predict the microseconds of one thread that a visit takes with embeddings, of classes drawn for a whole batch.
+
+    Three products of each drawn row with each point, of the speed of a processor's vectors.
+    """
+    return 1.0 + n_drawn * (0.006 + 1.0e-4 * width)
+
+
+def ranked_cost(n_seen: int, width: int) -> float:
+    """Predict the microseconds of one thread that a visit takes with embeddings by a margin.
+
+    One product of each row with each point, for few classes have gradients. Fitted to eurlex57k with 256 and 384
+    columns and yso-en with 2,048 drawn classes (54, 73 and 36 microseconds), to 25 %.
+    """
+    return 1.0 + n_seen * (0.0035 + 4.0e-5 * width)
+
+
+def pairs_cost(facts: Facts) -> float:
+    """Predict the microseconds of one thread that a visit takes of weights on pairs.
+
+    Each weight that is met is read for the scores, looked up for the step and, if its class has a gradient, moved; each
+    class has an exponential. Fitted to bibtex, delicious, 20news and toys-next with three least counts, to 30 %.
+    """
+    met = facts.n_classes * facts.row if facts.met is None else facts.met
+    return 1.0 + 0.0028 * facts.n_classes + 0.0033 * met
+
+
+def full_cost(facts: Facts) -> float:
+    """Predict the seconds of one thread that full passes take, trials of the ridge included.
+
+    An evaluation has two products with X in double precision, and L-BFGS keeps ten pairs of vectors of the size of W.
+    """
+    each = 0.015 + (1e-3 if facts.sparse else 5e-4) * facts.row
+    points = facts.n_samples * (0.1 + facts.n_classes * each)
+    evaluation = 100.0 + points + 0.02 * facts.n_classes * facts.n_features
+    return 1e-6 * evaluation * EVALUATIONS * len(figures.PRIORS) * figures.FOLDS
+
+
+def fit_cost(facts: Facts, plan: AnyPlan) -> float:
+    """Predict the seconds of one thread that a training takes."""
+    if isinstance(plan, HybridPlan):
+        return fit_cost(facts, plan.postings) + fit_cost(facts, plan.embeddings)
+    if isinstance(plan, FullBatchPlan):
+        return full_cost(facts)
+    if isinstance(plan, PostingsPlan):
+        visit = pairs_cost(facts)
+    elif isinstance(plan, BatchesPlan):
+        drawn = facts.n_classes if plan.source == "exact" else min(plan.n_negatives, facts.n_classes)
+        visit = (ranked_cost if plan.loss == "margin" else embedded_cost)(drawn, plan.dim or figures.EMBEDDED_DIM)
+    else:
+        visit = visit_cost(facts, n_drawn(plan))
+    return 1e-6 * visit * facts.n_samples * plan.max_iter
+
+
+def n_drawn(plan: PointsPlan) -> int | None:
+    """Return how many classes a step of the plan draws; None: it sees all."""
+    return None if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
+
+
+def embeds(facts: Facts) -> bool:
+    """Whether W is too large for the data: see `LEAST_TO_EMBED`."""
+    numbers = facts.n_features * facts.n_classes
+    stored = facts.row * facts.n_samples
+    return facts.sparse and facts.bytes >= figures.LEAST_TO_EMBED and numbers >= figures.NUMBERS_A_VALUE * stored
+
+
+def is_small(facts: Facts) -> bool:
+    """Whether exact steps or full passes are affordable; embeddings alone lose there, and take longer."""
+    return visit_cost(facts, None) <= figures.MOST_EXACT or full_cost(facts) <= figures.MOST_FULL
+
+
+def n_runs(seconds: float, embeddings: int) -> int:
+    """Return how many runs to make; one takes so many predicted seconds, its embeddings so many bytes."""
+    in_time, in_memory = 1 + figures.SECONDS_OF_RUNS // seconds, figures.BYTES_OF_RUNS // max(1, embeddings)
+    return int(max(1, min(figures.MOST_RUNS, in_time, in_memory)))
+
+
+def budget(seconds: float) -> float:
+    """Return the predicted seconds that all trials before a fit of so many may take."""
+    return max(figures.QUICK, figures.MOST_OF_FIT * seconds)
+
+
+def rows_to_try(left: float, facts: Facts, plan: PointsPlan) -> int:
+    """Return on how many rows step sizes can be tried for so many predicted seconds."""
+    visit = 1e-6 * visit_cost(facts, n_drawn(plan))
+    return int(min(facts.n_samples, figures.MOST_TO_TRY, left / (figures.RATES * figures.TRIAL_PASSES * visit)))
+
+
+def tries_ridges(plan: PointsPlan, facts: Facts, left: float) -> bool:
+    """Whether the ridge is chosen on held-out points, so many predicted seconds being left for it."""
+    return facts.n_samples >= figures.FEWEST_TO_TRY and len(figures.RIDGES) * fit_cost(facts, plan) <= left

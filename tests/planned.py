@@ -1,0 +1,50 @@
+"""Plans of estimators for data, without a fit."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from manyclass import models
+from manyclass.choosing.choice import Chosen
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.planning import plan_full_passes, plan_points
+from manyclass.choosing.plans import softmax_batches_plan
+from manyclass.choosing.rules import Choice
+from manyclass.parts import Parameters
+from manyclass.training.plan import Labels
+
+
+def chosen_of(model):
+    """The parts of an estimator, with a linear model where it names none."""
+    chosen = model.check_parameters()
+    return replace(chosen, model=chosen.model or models.Linear()) if isinstance(chosen, Chosen) else chosen
+
+
+def by_points(model, x, labels, n_classes, *, timed=False, candidates=False, weights=None):
+    """The plan of a linear model of one label a row, point by point."""
+    given = {"timed": timed, "candidates": candidates, "by_steps": True}
+    chosen = model.check_parameters()
+    return plan_points(Choice(Parameters.of(model), chosen, Facts.of(x, n_classes), **given), labels, weights)
+
+
+def by_full_passes(model, x, labels, n_classes):
+    choice = Choice(Parameters.of(model), model.check_parameters(), Facts.of(x, n_classes))
+    return plan_full_passes(choice, labels)
+
+
+def by_batches(model, x, n_classes, *, embeds=False):
+    """The plan of minibatches; `embeds`: embeddings are what the size of W asks for."""
+    answers = {"model": models.Embedding()} if embeds else None
+    chosen = model.check_parameters() if embeds else chosen_of(model)
+    facts = Facts.of(x, n_classes, several=not embeds)
+    return softmax_batches_plan(Choice(Parameters.of(model), chosen, facts, answers=answers, by_steps=True))
+
+
+def question(model, facts, **given):
+    """What the rules are asked for an estimator and data of such facts."""
+    return Choice(Parameters.of(model), model.check_parameters(), facts, **given)
+
+
+def lists(n, n_labels):
+    """Labels of n rows, so many each, all the same."""
+    return Labels(np.arange(0, n * n_labels + 1, n_labels), np.tile(np.arange(n_labels, dtype=np.int32), n))
