@@ -31,6 +31,7 @@ from manyclass import (
 )
 from manyclass.search.exact import exact_search
 from manyclass.training.interrupts import time_limit
+from manyclass.weights.weights import Weights
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers"),
@@ -81,8 +82,7 @@ def rows(n, dim, seed=0):
 def with_classes(model, X, n_classes):
     """A model of so many classes, by hand: no training of it is timed."""
     fitted = model.fit(X[:60], np.arange(60) % 3)
-    weights = fitted._weights
-    made = type(weights)(rows(n_classes, X.shape[1]), np.zeros(n_classes, np.float32), False)
+    made = Weights.linear(rows(n_classes, X.shape[1]), np.zeros(n_classes, np.float32), by_feature=False)
     return with_weights(fitted, made)
 
 
@@ -104,7 +104,7 @@ def long_rows(n_jobs):
     at = np.arange(n + 1, dtype=np.int32) * d, np.tile(np.arange(d, dtype=np.int32), n)
     X = sp.csr_array((np.ones(n * d, np.float32), at[1], at[0]), shape=(n, d))
     model = SoftmaxClassifier(model="linear", solver="implicit", max_iter=1, n_jobs=n_jobs).fit(X[:3], [0, 1, 2])
-    made = type(model._weights)(np.ones((d, n_classes), np.float32), np.zeros(n_classes, np.float32), True)
+    made = Weights.linear(np.ones((d, n_classes), np.float32), np.zeros(n_classes, np.float32), by_feature=True)
     with_weights(model, made)
     return lambda: model.predict_top_k(X, 5)
 

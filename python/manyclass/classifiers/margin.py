@@ -237,6 +237,11 @@ class MarginClassifier(LabelClassifier):
         callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
+
+        Returns
+        -------
+        MarginClassifier
+            The estimator itself.
         """
         looks = (callback, max_seconds, checkpoint, every, resume)
         return self._fit((X, y, sample_weight), lambda _: Asked(), looks, classes=classes, max_memory=max_memory)

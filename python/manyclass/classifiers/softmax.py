@@ -202,6 +202,11 @@ class SoftmaxClassifier(LabelClassifier):
         callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
+
+        Returns
+        -------
+        SoftmaxClassifier
+            The estimator itself.
         """
         named = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
         looks = (callback, max_seconds, checkpoint, every, resume)
