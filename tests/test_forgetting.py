@@ -115,8 +115,8 @@ def test_sums_of_squares_fade(model, several, seed):
     faded = copy.deepcopy(model).partial_fit(X[:30], Y[:30], learning_rate=1e-9, half_life=15)
 
     def of_classes(model):
-        squares = getattr(model._fitted.squares, "mapped", model._fitted.squares)
-        return squares.classes if hasattr(squares, "classes") else squares.values
+        squares = model._fitted.squares
+        return squares.classes if squares.classes.size else squares.values
 
     # Both have added the squared gradients of the same rows at nearly the same weights: those of a hybrid's embeddings
     # move by steps of their own, which differ.

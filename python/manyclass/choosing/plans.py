@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
-import numpy as np
-from sklearn.utils import check_random_state
-
-from manyclass.checks import check_number, did_you_mean, n_threads_from, seed_from
+from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import figures
 from manyclass.choosing.choice import Chosen, Taking, told
 from manyclass.choosing.rules import Choice, ranks
@@ -64,35 +60,6 @@ def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]]
     if isinstance(value, str) and value == "auto":
         return None
     return resolve_part(parameter, value, {"auto": Part, **choices}, where)
-
-
-def check_loop_numbers(parameters: Mapping[str, Any]) -> None:
-    """Check the numbers among the parameters of an estimator with a training loop."""
-    numbers = {"n_negatives": 1, "max_iter": 1}
-    for name, low in numbers.items():
-        _check_open(parameters, name, low=low, integer=True)
-    _check_open(parameters, "learning_rate", "grid", low=0, open_low=True)
-    if "alpha" in parameters:
-        _check_open(parameters, "alpha", low=0)
-    if "dim" in parameters:
-        _check_open(parameters, "dim", low=1, high=1 << 20, integer=True)
-    n_threads_from(parameters["n_jobs"])
-    if isinstance(parameters["random_state"], Integral):
-        check_number("random_state", parameters["random_state"], low=0, high=2**32 - 1, integer=True)
-    check_random_state(parameters["random_state"])
-    if not isinstance(parameters["verbose"], bool | np.bool_):
-        check_number("verbose", parameters["verbose"])
-
-
-def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: Any) -> None:
-    value = parameters[name]
-    if isinstance(value, str):
-        if value not in ("auto", *words):
-            *most, last = ("a number", *map(repr, ("auto", *words)))
-            hint = did_you_mean(value, ("auto", *words))
-            raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}{hint}")
-        return
-    check_number(name, value, **rule)
 
 
 def scales_features(solver: str | Part, model: str | Part) -> bool:

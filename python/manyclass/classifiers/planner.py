@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.utils import check_random_state
 
-from manyclass.checks import check_flag, n_threads_from
+from manyclass.checks import check_flag, check_number, did_you_mean, n_threads_from
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import check_loop_numbers
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
 from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.data import Caller, Known, points_of
@@ -102,7 +104,7 @@ class Planner(ABC):
         check_flag("warm_start", own["warm_start"])
         check_composed(own)
         check_class_weight(own["class_weight"])
-        check_loop_numbers(own)
+        _check_loop_numbers(own)
 
     @abstractmethod
     def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
@@ -231,6 +233,35 @@ class Planner(ABC):
 
 def _stated(limit: float, calibration: Calibration | None) -> float:
     return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
+
+
+def _check_loop_numbers(parameters: Mapping[str, Any]) -> None:
+    """Check the numbers among the parameters of an estimator with a training loop."""
+    numbers = {"n_negatives": 1, "max_iter": 1}
+    for name, low in numbers.items():
+        _check_open(parameters, name, low=low, integer=True)
+    _check_open(parameters, "learning_rate", "grid", low=0, open_low=True)
+    if "alpha" in parameters:
+        _check_open(parameters, "alpha", low=0)
+    if "dim" in parameters:
+        _check_open(parameters, "dim", low=1, high=1 << 20, integer=True)
+    n_threads_from(parameters["n_jobs"])
+    if isinstance(parameters["random_state"], Integral):
+        check_number("random_state", parameters["random_state"], low=0, high=2**32 - 1, integer=True)
+    check_random_state(parameters["random_state"])
+    if not isinstance(parameters["verbose"], bool | np.bool_):
+        check_number("verbose", parameters["verbose"])
+
+
+def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: Any) -> None:
+    value = parameters[name]
+    if isinstance(value, str):
+        if value not in ("auto", *words):
+            *most, last = ("a number", *map(repr, ("auto", *words)))
+            hint = did_you_mean(value, ("auto", *words))
+            raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}{hint}")
+        return
+    check_number(name, value, **rule)
 
 
 def facts_of(points: Points) -> Facts:
