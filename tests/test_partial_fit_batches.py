@@ -10,8 +10,6 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.training.plan import Labels
-from manyclass.training.start import carried_near_labels
 from manyclass.weights.weights import Weights
 
 N, D, K = 320, 40, 12
@@ -73,7 +71,8 @@ STREAMS = [(name, several) for name, (_, kinds) in BATCHES.items() for several i
 
 @pytest.mark.parametrize(("name", "several"), STREAMS)
 @pytest.mark.parametrize("batch_size", [None, 8])
-def test_halves_give_what_the_whole_gives_and_that_is_a_pass_of_fit(name, several, batch_size, seed):
+def test_halves_give_what_the_whole_gives(name, several, batch_size, seed):
+    """Where rows carry nothing, that is a pass of `fit`."""
     X, y = some_data(seed, several=several)
     model = clone(BATCHES[name][0])
     if batch_size and model.solver.name == "implicit":
@@ -82,7 +81,8 @@ def test_halves_give_what_the_whole_gives_and_that_is_a_pass_of_fit(name, severa
     fitted = clone(model).fit(X, y)
     whole = clone(model).partial_fit(X, y, classes=range(K))
     halves = clone(model).partial_fit(X[:HALF], y[:HALF], classes=range(K)).partial_fit(X[HALF:], y[HALF:])
-    assert_same(whole, fitted)
+    if name not in ("implicit", "umax"):
+        assert_same(whole, fitted)
     assert_same(halves, whole)
     np.testing.assert_array_equal(halves.class_count_, fitted.class_count_)
     assert halves.n_labels_ == fitted.n_labels_
@@ -299,21 +299,6 @@ def test_thresholds_of_few_rows_are_not_taken_and_numbers_of_labels_are_those_of
     model.partial_fit(X[:3], all_labels)
     assert (model.threshold_, model.n_labels_) == (threshold, n_labels)
     assert model.multilabel_
-
-
-def test_what_points_carry_begins_near_its_value_at_the_weights(seed):
-    """Where all rows are alike it is the value."""
-    rng = np.random.default_rng(seed)
-    weights = Weights.start_over_phi(K, 5, embedding_dim=None, intercept=True, relu=False, rng=rng)
-    weights.matrix[:, :6] = rng.normal(size=(K, 6))
-    x = np.tile(rng.normal(size=5).astype(np.float32), (3, 1))
-    labels = Labels(np.array([0, 2, 4, 6]), np.array([1, 4, 1, 4, 1, 4], dtype=np.int32))
-    z = weights.scores(x, 1).astype(np.float64)[0]
-    wrong = np.delete(z, [1, 4])
-    log_sum, log_wrong = np.log(np.exp(z).sum()), np.log(np.exp(wrong).sum())
-    for carries, value in (("v", log_sum), ("n", log_wrong), ("u", max(log_sum - z[[1, 4]].mean(), np.log(2)))):
-        found = carried_near_labels(weights, x, labels, carries, 1)
-        np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-5)  # float32 scores
 
 
 def test_requests_of_metadata_know_partial_fit():

@@ -137,7 +137,8 @@ Fields<Plan> plan_fields() {
   Fields<Settings> settings("Settings");
   settings.needs<&Settings::seed, &Settings::n_threads, &Settings::batch, &Settings::shuffle, &Settings::isa>();
   settings.takes<&Settings::first_point, &Settings::mean_of_batch, &Settings::share_classes, &Settings::hogwild,
-                 &Settings::ridge, &Settings::u_max, &Settings::max_norm, &Settings::decay, &Settings::decay_every>();
+                 &Settings::ridge, &Settings::exact_first_u, &Settings::u_max, &Settings::max_norm, &Settings::decay,
+                 &Settings::decay_every>();
   Fields<Plan> fields("Plan");
   fields.needs<&Plan::solver, &Plan::selection, &Plan::n_negatives, &Plan::options>();
   fields.takes<&Plan::formulation, &Plan::root, &Plan::partition, &Plan::noise, &Plan::local_step>();

@@ -75,6 +75,7 @@ class Plan:
         share_classes: bool = ...,
         hogwild: bool = ...,
         ridge: float = ...,
+        exact_first_u: bool = ...,
         u_max: float = ...,
         max_norm: float = ...,
         decay: float = ...,

@@ -31,7 +31,7 @@ struct DecoupledSum {
   // Rules move n as they move u in u + e^-u N, whose minimum is at log N too: averages of N, steps in e^-n, bounds.
   double operator()(const SampledPoint& point, std::span<const float> labels, double& n, LabelGradient& g) const {
     const SampledSum sum = sum_above_none(point, g.negatives);
-    n = std::fmax(rule.before(n, point, sum, g.negatives), log_none);
+    n = std::fmax(rule.before(known(n, sum.log_a), point, sum, g.negatives), log_none);
 
     double sigmas = 0, squares = 0, value = 0;
     const double rho = sum.scaled * std::exp(sum.shift - n);

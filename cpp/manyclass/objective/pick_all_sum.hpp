@@ -29,7 +29,7 @@ struct PickAllSum {
   // which a label's loses (G + carry df/du) / |P|, since r (and with carry u) moves with its score.
   double operator()(const SampledPoint& point, std::span<const float> labels, double& v, LabelGradient& g) const {
     const SampledSum sum = sampled_sum(point, labels, g.negatives);
-    const double u = rule.before(v - carry * point.label_score, point, sum, g.negatives);
+    const double u = rule.before(known(v - carry * point.label_score, sum.log_a), point, sum, g.negatives);
     v = u + carry * point.label_score;
 
     const auto n_labels = static_cast<double>(labels.size());

@@ -59,6 +59,9 @@ inline SampledSum sampled_sum(const SampledPoint& point, std::span<const float> 
   return {shift, own, scaled, shift + std::log(own + scaled)};
 }
 
+// The u of a point with several labels or, where nothing is known of it (NaN), what its own draw makes of it.
+inline double known(double u, double log_a) { return std::isnan(u) ? log_a : u; }
+
 // log(sum_P e^{z_l - o} + sum_S e^{z_k - o}), each class once: never above log A of all classes. `terms` are those of
 // `sum`.
 inline double bound_from_below(const SampledPoint& point, const SampledSum& sum, std::span<const float> terms) {

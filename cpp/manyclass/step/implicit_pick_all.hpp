@@ -31,12 +31,13 @@ struct ImplicitPickAll {
 
   double operator()(const SampledPoint& given, std::span<const float> labels, double& u, LabelGradient& g) const {
     const auto n = static_cast<double>(labels.size());
-    const double s = normalized ? 1 : n, old_u = u;
+    const double s = normalized ? 1 : n;
     SampledPoint point = given;
     point.eta = given.eta * s;
     const double log_a = sampled_sum(point, labels, g.negatives).log_a;
+    const double old_u = known(u, log_a);
     if (point.x_sq < smallest_x_sq) {  // no score can move
-      u = implicit_u_alone(u, s * point.eta_u, log_a);
+      u = implicit_u_alone(old_u, s * point.eta_u, log_a);
       std::ranges::fill(g.negatives, 0.0F);
       std::ranges::fill(g.positives, 0.0F);
       return s * (u - 1 + std::exp(log_a - u));

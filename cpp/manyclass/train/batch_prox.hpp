@@ -35,6 +35,7 @@
 #include "manyclass/core/rng.hpp"
 #include "manyclass/select/draw.hpp"
 #include "manyclass/step/minibatch_prox.hpp"
+#include "manyclass/train/first_u.hpp"
 #include "manyclass/train/loop.hpp"
 
 namespace manyclass {
@@ -254,9 +255,11 @@ class BatchProx {
     for (std::size_t i = 0; i < n; ++i) {
       labels_[i] = place_[at(label(points[i]))];
       u_[i] = problem_.u[at(points[i])];
+      if (std::isnan(u_[i])) u_[i] = first_u(points[i], i, n);
       if (!problem_.weights.empty()) point_weights_[i] = problem_.weights[at(points[i])];
     }
     for (const Index k : classes_) place_[at(k)] = absent;
+    moves_.resize(classes_.size());
     c_.resize(scores_.size());
     t_.resize(classes_.size());
     const double share =
@@ -276,6 +279,20 @@ class BatchProx {
     move_rows(points);
     progress.loss += outcome.loss * (static_cast<double>(n_counted) / static_cast<double>(n));
     progress.class_updates += static_cast<std::int64_t>(classes_.size());
+  }
+
+  // u of a point at its first visit, the i-th of n whose scores are made.
+  double first_u(Index point, std::size_t i, std::size_t n) {
+    const double z_y = scores_[labels_[i] * n + i];
+    if (settings_.exact_first_u) {
+      moves_.resize(at(problem_.n_classes));
+      return log_normalizer_of(problem_, point, settings_.isa, std::span<float>(moves_)) - z_y;
+    }
+    LogSumExp sum{0, 1};
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      if (c != labels_[i]) sum.add(log_weights_[c] + scores_[c * n + i] - z_y);
+    }
+    return sum.value();
   }
 
   // w_k <- s_k w_k + X'c_k, b_k <- b_k + t_k: only features of the batch are touched, s_k going to the row's scale.

@@ -121,11 +121,13 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
         any_problem);
   }
   AnyStep step = step_named(plan);
+  Settings settings = plan.settings;
+  settings.carry = place_of("formulation", plan.formulation, formulation_facts) == 1 ? 1 : 0;
   return std::visit(
       [&]<class Rows>(const Problem<Rows>& problem) {
         return std::visit(
             [&]<class Select>(const Select& select) -> std::unique_ptr<Trainer> {
-              return points_trainer(problem, select, std::move(step), plan.settings);
+              return points_trainer(problem, select, std::move(step), settings);
             },
             select_named(plan, problem.n_classes, problem.labels, problem.counts));
       },

@@ -19,6 +19,7 @@
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/adaptive_steps.hpp"
 #include "manyclass/train/class_shares.hpp"
+#include "manyclass/train/first_u.hpp"
 #include "manyclass/train/loop.hpp"
 #include "manyclass/train/norm_ball.hpp"
 #include "manyclass/train/point_rows.hpp"
@@ -47,7 +48,8 @@ class Points {
         shares_ = ClassShares(problem_, select_);
       }
       scratch_.assign(static_cast<std::size_t>(settings_.n_threads), scratch());
-      if (Asked::moves_early && !problem_.adaptive) own_ = OwnRows(problem_.n_classes);
+      // Rows that move early would be seen by the exact sums of points that come later in the batch.
+      if (Asked::moves_early && !problem_.adaptive && !settings_.exact_first_u) own_ = OwnRows(problem_.n_classes);
     }
   }
 
@@ -187,7 +189,10 @@ class Points {
   Slots<Classes> slots(std::size_t n) const {
     return Slots<Classes>(n, select_.capacity(), lists<Classes>, Select::repeats, settings_.ridge > 0);
   }
-  std::vector<float> scratch() const { return std::vector<float>(2 * select_.capacity()); }
+  std::vector<float> scratch() const {
+    const std::size_t all = settings_.exact_first_u ? static_cast<std::size_t>(problem_.n_classes) : 0;
+    return std::vector<float>(std::max(2 * select_.capacity(), all));
+  }
 
   static void count(const Slot& slot, Progress& progress) {
     progress.loss += slot.move.loss;
@@ -246,6 +251,7 @@ class Points {
     point.eta *= weight;
     const std::span<float> p = slot.moves.first(size);
     double u = problem_.u[static_cast<std::size_t>(i)];
+    if (std::isnan(u)) u = first_u(i, point, scratch);
     slot.move = step_->solve(settings_.isa, point, u, p, scratch.first(2 * size));
     if (!(slot.move.total * point.x_sq < runaway) || !fits_float(slot.move.total) || !fits_float(slot.move.label) ||
         !std::isfinite(u)) {
@@ -258,6 +264,15 @@ class Points {
     if (std::isfinite(settings_.max_norm)) u = std::fmin(std::fmax(u, 0.0), settings_.u_max);
     problem_.u[static_cast<std::size_t>(i)] = u;
     for (float& p_k : p) p_k = -p_k;
+  }
+
+  // What a point carries at its first visit.
+  double first_u(Index i, SampledPoint& point, std::span<float> scratch) const {
+    const double carried = settings_.carry * point.label_score;
+    if (!settings_.exact_first_u) return drawn_log_sum(point, scratch.first(point.size())) + carried;
+    point.visits = visits_of_exact_u;
+    const auto n_classes = static_cast<std::size_t>(problem_.n_classes);
+    return log_normalizer_of(problem_, i, settings_.isa, scratch.first(n_classes)) - point.label_score + carried;
   }
 
   // The loss of a point whose draws hold its label, which is to count once: log(A - alpha_y), at least log 1.

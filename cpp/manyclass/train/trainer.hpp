@@ -63,6 +63,9 @@ struct Settings {
   double u_max = std::numeric_limits<double>::infinity();
   double max_norm = std::numeric_limits<double>::infinity();
   std::span<double> norm_sq;  // K, ||w_k||^2, kept while max_norm is finite
+  // What points carry is u + carry z_y (objective/double_sum.hpp). Where it is NaN, see first_u.hpp.
+  double carry = 0;
+  bool exact_first_u = false;
   // Of the adaptive step: `decay` multiplies its rate after every so many iterations; 0: never within a pass.
   Offset decay_every = 0;
   double decay = 1;

@@ -10,8 +10,11 @@ rows ("lbfgs"), it makes those of "implicit". A call begins as follows.
 - The step size follows the schedule of `fit`, which is wound back by the share of new rows: to its beginning where
   there are as many as the model has seen, and hardly at all for a few. The passes of the call then go through what is
   left of the schedule. A stream that began without `fit` keeps the first step size.
-- u of the double sum is the mean log-normaliser of a few of the rows, less the score of the row's own label. It is as
-  good as the exact value there, where log K loses 0.05 nats a call. In a stream without `fit` it is log K, as in `fit`.
+- u of the double sum begins at its exact value at a row's first visit, for which all classes are scored, where there
+  are at most 256. The gradient then has no bias, so that calls whose steps fall end at the optimum as `fit` does. Where
+  there are more classes, and for several labels, u begins at the logarithm of the sum that the visit's own draw
+  estimates. A row that is visited once then has a gradient whose bias is O(1 / m) for m drawn classes: with 64 of 1,024
+  classes it is not seen in the log-loss. Further passes over the rows of a call (`n_passes`) mend it.
 
 Training by minibatches and on pairs (several labels, embeddings, searches, margins) keeps more:
 
@@ -31,9 +34,8 @@ Threads that train one estimator take turns, a part of a stream at a time. Predi
 answers them that is there when they begin.
 
 A row's number among all rows that the model has seen names its random draws. So a stream in parts gives bit for bit the
-model that all rows give at once, and that one pass of `fit` gives, where nothing depends on the rows to come: with all
-classes named, a step size given as a number, shuffle=False, a sampler that does not count frequencies, and parts that
-end where batches do.
+model that all rows give at once, where nothing depends on the rows to come: with all classes named, alpha=0, a step
+size given as a number, shuffle=False, a sampler that does not count frequencies, and parts that end where batches do.
 """
 
 from __future__ import annotations

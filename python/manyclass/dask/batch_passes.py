@@ -43,8 +43,8 @@ class _Training(BatchesTraining):
         self._u = u
         super().__init__(*given, **named)
 
-    def _begin_local(self, *, predicted: bool) -> Doubles:
-        return super()._begin_local(predicted=predicted) if self._u is None else self._u
+    def _begin_local(self, *, goes_on: bool) -> Doubles:
+        return super()._begin_local(goes_on=goes_on) if self._u is None else self._u
 
 
 class BatchPasses(Passes):

@@ -426,7 +426,7 @@ class Loaded:
             "n_features": first.n_features,
             "n_rows": sum(self.n_rows),
             "sparse": sparse if origin.state is None else origin.state.weights.sparse,
-            "goes_on": origin.history.n_fit > 0,
+            "goes_on": origin.call is not None or origin.history.n_fit > 0,
         }
         return self.workers.everywhere(common_of, self.planner, origin.without_model, counted, whole, mean)
 

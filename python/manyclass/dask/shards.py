@@ -71,7 +71,7 @@ class Whole:
     sparse : bool
         Whether W is feature-major, as sparse X has it where training is point by point.
     goes_on : bool
-        Whether W comes from an earlier training; the numbers that points carry then begin near their values there.
+        Whether points may have been visited before these: what points carry then begins as `Seen` says.
     """
 
     counts: Doubles

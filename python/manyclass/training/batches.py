@@ -19,7 +19,6 @@ from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.probe import Probe
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.training.start import carried_near_labels
 from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Matrix
 from manyclass.weights.weights import Weights
@@ -143,7 +142,7 @@ class BatchesTraining:
         self._first_point = 0 if seen is None else seen.n_points
         self._goes_on = seen is not None and seen.n_points > 0
         squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
-        self._squares, self._local = squares, self._begin_local(predicted=seen is not None and seen.predicts_u)
+        self._squares, self._local = squares, self._begin_local(goes_on=seen is not None and seen.goes_on)
         self._arrays = _core.LabelArrays(
             x=core_data(x),
             labels_indptr=labels.indptr,
@@ -162,15 +161,13 @@ class BatchesTraining:
         )
         self._trainer, self._made_for = self._make(self._source(0)), self._source(0)
 
-    def _begin_local(self, *, predicted: bool) -> Doubles:
-        """What points carry at first, where steps are of the double sum."""
+    def _begin_local(self, *, goes_on: bool) -> Doubles:
+        """What points carry at first, where steps are of the double sum; NaN: what their own draw makes of it."""
         chosen = self._plan.double_sum
         if chosen is None:
             return NO_WEIGHTS
-        if chosen.u_init == "zero" or not predicted:
-            return np.full(len(self._labels), 0.0 if chosen.u_init == "zero" else np.log(self._weights.n_classes))
-        carries = "n" if chosen.reduction == "decoupled" else "v" if chosen.formulation == "raman" else "u"
-        return carried_near_labels(self._weights, self._x, self._labels, carries, self._plan.n_threads)
+        first = 0.0 if chosen.u_init == "zero" else np.nan if goes_on else np.log(self._weights.n_classes)
+        return np.full(len(self._labels), first)
 
     def _source(self, epoch: int) -> str:
         """Searches find nothing in W = 0: the first passes sample (Yen et al. 2018, section 4)."""

@@ -124,6 +124,8 @@ class Before:
         Visits of rows so far, by which draws are named.
     counted : bool
         Whether `counts` has the rows of the call already.
+    goes_on : bool
+        See `Seen`. The first pass of a `fit` from a stream does not, and what its rows carry is kept.
     """
 
     weights: Weights | None
@@ -133,22 +135,25 @@ class Before:
     squares: Squares | None = None
     n_visits: int = 0
     counted: bool = False
+    goes_on: bool = False
 
     @classmethod
     def of(cls, state: State | None, classes: NDArray[Any], n_points: int, call: Call) -> Before:
         """What a state is for a call of so many points of these classes; None: there is no model."""
+        goes_on = call.of_fit is None or (state is not None and state.history.n_fit > 0)
         if state is None:
-            return cls(None, np.zeros(0, dtype=np.intp), np.zeros(len(classes)))
+            return cls(None, np.zeros(0, dtype=np.intp), np.zeros(len(classes)), goes_on=goes_on)
         position = np.searchsorted(classes, state.classes)
         if call.whole:  # the rows of a fit are all that counts
-            return cls(state.weights, position, np.zeros(len(classes)), state.history, state.squares)
+            none = np.zeros(len(classes))
+            return cls(state.weights, position, none, state.history, state.squares, goes_on=goes_on)
         left = left_of_old_rows(n_points, call.half_life)
         counts = np.zeros(len(classes))
         counts[position] = left * state.counts
         squares = state.squares if call.half_life is None or state.squares is None else state.squares.times(left)
         history = state.history.faded(left)
         n_visits = call.n_visits if call.counted else history.n_points
-        return cls(state.weights, position, counts, history, squares, n_visits, call.counted)
+        return cls(state.weights, position, counts, history, squares, n_visits, call.counted, goes_on)
 
     def counts_after(self, points: Points) -> Doubles:
         """Rows of each class, those of a call's points included."""

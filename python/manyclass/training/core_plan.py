@@ -39,10 +39,20 @@ def core_state(plan: PointsPlan, weights: Weights, labels: Ids, x_sq: Floats, **
 
 
 def core_plan(
-    plan: PointsPlan, n_classes: int, *, batch: int, u_max: float = np.inf, first_point: int = 0
+    plan: PointsPlan,
+    n_classes: int,
+    *,
+    batch: int,
+    u_max: float = np.inf,
+    first_point: int = 0,
+    exact_first_u: bool = False,
 ) -> _core.Plan:
-    """Return the core's plan; `batch` points see the same weights, `u_max` is the most that u can be, and the draws of
-    points are named from `first_point` on."""
+    """Return the core's plan.
+
+    `batch` points see the same weights, `u_max` is the most that u can be, the draws of points are named from
+    `first_point` on, and `exact_first_u` says what a u of NaN begins at: its exact value, or what its own draw makes of
+    it.
+    """
     return _core.Plan(
         solver=plan.solver,
         formulation=plan.formulation,
@@ -61,6 +71,7 @@ def core_plan(
         shuffle=plan.shuffle,
         ridge=plan.alpha,
         u_max=u_max,
+        exact_first_u=exact_first_u,
         max_norm=np.inf if plan.max_norm is None else plan.max_norm,
         decay=plan.schedule.decay,
         decay_every=plan.schedule.decay_every or 0,

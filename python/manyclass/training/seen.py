@@ -20,23 +20,24 @@ class Seen:
         Points of each class, those of the training to come included: what draws by frequency go by.
     n_points : int
         Points before it. Draws are named by a point's number among all, so that none are made twice.
-    predicts_u : bool
-        Whether u of the double sum begins near its value at the weights. Otherwise it begins as in a first training,
-        which is as good where steps are large; and parts of a stream then give what the whole does.
+    goes_on : bool
+        Whether the weights know other points already. Then u of the double sum begins at its exact value or at what the
+        visit's own draw makes of it, since these points may never be visited again (train/first_u.hpp of the core).
+        Otherwise it begins as in a first training, whose later passes mend it.
     carried : Carried or None
-        What points carried when they were visited last, instead of a prediction; empty arrays in their first training.
+        What points carried when they were visited last, and go on with; empty arrays in their first training.
         Training leaves in it what they carry in the end. None: nobody asks.
     """
 
     weights: Weights
     counts: Doubles
     n_points: int
-    predicts_u: bool = False
+    goes_on: bool = False
     carried: Carried | None = None
 
     def with_weights(self, weights: Weights) -> Seen:
         """The same of other weights, such as those of a part."""
-        return Seen(weights, self.counts, self.n_points, self.predicts_u)
+        return Seen(weights, self.counts, self.n_points, self.goes_on)
 
 
 @dataclass

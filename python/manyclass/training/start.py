@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
-from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
@@ -91,49 +88,6 @@ def carried_at(weights: Weights, x: Matrix, labels: Ids, *, raman: bool, n_threa
         return weights.log_normalizers(x, n_threads)
     losses, _ = weights.log_losses(x, labels, n_threads)
     return losses
-
-
-# Points whose log-normaliser is computed for a prediction: the standard error of its mean is then a tenth of a nat or
-# less wherever it varies by less than a nat from point to point, as it did on all sets that were tried.
-PREDICTED_BY = 128
-
-
-def carried_near(weights: Weights, x: Matrix, labels: Ids, *, raman: bool, n_threads: int) -> Doubles:
-    """About what `carried_at` returns, at the cost of scoring the label of each point and all classes of a few.
-
-    The log-normaliser, which varies little between points beside their labels' scores, is taken to be its mean.
-    """
-    n = len(labels)
-    rows = np.sort(np.random.default_rng(0).choice(n, min(n, PREDICTED_BY), replace=False))
-    mean = float(weights.log_normalizers(x[rows], n_threads).mean())
-    if raman:
-        return np.full(n, mean)
-    return np.maximum(mean - weights.label_scores(x, labels), 0.0)
-
-
-def carried_near_labels(weights: Weights, x: Matrix, labels: Labels, carries: str, n_threads: int) -> Doubles:
-    """About what points with several labels carry, from the log-normalisers of a few.
-
-    `carries` is "v", the log-normaliser; "u", that less the mean score of the point's labels; or "n", that of the other
-    classes.
-    """
-    n = len(labels)
-    rows = np.sort(np.random.default_rng(0).choice(n, min(n, PREDICTED_BY), replace=False))
-    if carries == "n":
-        scores = weights.scores(x[rows], n_threads)
-        for positives, z in zip(labels.some(rows), scores, strict=True):
-            z[positives] = -np.inf
-        return np.full(n, float(logsumexp(scores.astype(np.float64), axis=1).mean()))
-    mean = float(weights.log_normalizers(x[rows], n_threads).mean())
-    if carries == "v":
-        return np.full(n, mean)
-    n_labels = np.diff(labels.indptr)
-    own_rows = sp.csr_array(
-        (np.repeat(1 / n_labels, n_labels).astype(np.float32), labels.ids, labels.indptr), shape=(n, weights.n_classes)
-    )
-    own = [np.einsum("ij,ij->i", phi, own_rows[at] @ weights.matrix) for at, _, phi in weights.blocks(x)]
-    # A label's own term is in the sum: u is at least the logarithm of their number.
-    return np.maximum(mean - np.concatenate(own).astype(np.float64), np.log(n_labels))
 
 
 def _checked(name: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Floats:

@@ -182,8 +182,10 @@ def _train_on(
     scales: tuple[float, float] = (1.0, 1.0),
 ) -> list[float]:
     """Move weights and squares in place; a term whose scale is 0 has no scores to go on from, and stays out."""
-    seen = Seen(weights, before.counts_with(points), before.n_visits, before.history.n_fit > 0)
+    seen = Seen(weights, before.counts_with(points), before.n_visits, before.goes_on)
     in_use = _Terms(terms.pairs if scales[0] != 0 else None, terms.rows if scales[1] != 0 else None)
+    if in_use.pairs is None and in_use.rows is None:
+        return []
     x = as_csr(kept.x) if terms.both else kept.x
     _, curve, _, _ = _train(in_use, x, kept.labels, points.n_classes, kept.weights, watch, seen, squares)
     return curve

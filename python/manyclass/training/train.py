@@ -228,7 +228,7 @@ def _points_go_on(
         weights = Weights.zeros(n_classes, points.x.shape[1], by_feature=isinstance(points.x, sp.csr_array))
     weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
     carried = None if call.kept is None else call.kept.of(points.rows)
-    seen = Seen(weights, counts, before.n_visits, before.history.n_fit > 0, carried)
+    seen = Seen(weights, counts, before.n_visits, before.goes_on, carried)
     passes = passes_of_call(plan, before.history, call, len(points.labels))
     if call.half_life is not None and call.learning_rate is None and before.weights is not None:
         g = impurity(weights, points.x, plan.n_threads)
