@@ -135,6 +135,7 @@ def walk(n_rows: int = 1500, n_columns: int = 1237, n_classes: int = 40) -> list
     import numpy as np
     import scipy.sparse as sp
 
+    import manyclass
     from manyclass import SoftmaxClassifier
 
     rng = np.random.default_rng(0)
@@ -143,10 +144,11 @@ def walk(n_rows: int = 1500, n_columns: int = 1237, n_classes: int = 40) -> list
     X = sp.csr_array((np.ones(at.size, np.float32), at, np.arange(n_rows + 1) * 8), shape=(n_rows, n_columns))
     X.sum_duplicates()
     entered: set[str] = set()
+    package = str(Path(manyclass.__file__).parent)  # where it is installed
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(str(PACKAGE)) or code.co_filename in entered:
+        if event != "call" or not code.co_filename.startswith(package) or code.co_filename in entered:
             return
         n = (
             code.co_argcount
@@ -162,7 +164,7 @@ def walk(n_rows: int = 1500, n_columns: int = 1237, n_classes: int = 40) -> list
         SoftmaxClassifier(random_state=0).fit(X, y)
     finally:
         sys.setprofile(None)
-    return sorted(str(Path(name).relative_to(PACKAGE)) for name in entered)
+    return sorted(str(Path(name).relative_to(package)) for name in entered)
 
 
 def main() -> None:

@@ -6,10 +6,10 @@ import difflib
 import inspect
 import numbers
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import joblib
 import numpy as np
@@ -20,6 +20,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from manyclass import _core
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
@@ -272,6 +275,24 @@ def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
         out = out.copy()
         out.sum_duplicates()
     return out
+
+
+class made_once(Generic[S, T]):  # noqa: N801 - it stands where `property` does
+    """A property that is made when it is first asked for, and kept.
+
+    `functools.cached_property` of Python 3.11 holds a lock while it makes, which a child that is forked meanwhile would
+    wait for without end.
+    """
+
+    def __init__(self, make: Callable[[S], T]) -> None:
+        self._make, self.__doc__ = make, make.__doc__
+
+    def __get__(self, instance: S, owner: type[S] | None = None) -> T:
+        """Return what is kept; the instance's own attribute then stands before this one."""
+        if instance is None:
+            return self  # type: ignore[return-value]
+        made = instance.__dict__[self._make.__name__] = self._make(instance)
+        return made
 
 
 def csr_parts(X: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
+from manyclass.checks import made_once
 from manyclass.choosing import figures
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Matrix, as_csr, row_norms_sq
@@ -69,7 +69,7 @@ class Facts:
         """Size of W."""
         return 4.0 * self.n_features * self.n_classes
 
-    @cached_property
+    @made_once
     def mean_square(self) -> float:
         """Mean of |x|^2, of rows' norms in single precision."""
         assert self.x is not None
@@ -77,21 +77,21 @@ class Facts:
         # A step size, which is divided by it, is more than 0 and finite.
         return min(max(mean, TINY), float(np.finfo(np.float64).max))
 
-    @cached_property
+    @made_once
     def mean_square_of_values(self) -> float:
         """Mean of |x|^2 in double precision, more than 0."""
         assert self.x is not None
         values = self.x.data if isinstance(self.x, sp.csr_array) else self.x.ravel()
         return float(max(float(np.einsum("i,i->", values, values, dtype=np.float64)) / self.n_samples, TINY))
 
-    @cached_property
+    @made_once
     def mean_length(self) -> float:
         """Mean of the rows' sums of absolute values in double precision, more than 0."""
         assert self.x is not None
         values = self.x.data if isinstance(self.x, sp.csr_array) else self.x
         return float(max(np.abs(values).sum(dtype=np.float64) / self.n_samples, TINY))
 
-    @cached_property
+    @made_once
     def least_count(self) -> int | None:
         """The least number of rows for a pair to get a weight that keeps the weights met affordable; None: none."""
         assert self.x is not None

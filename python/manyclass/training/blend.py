@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from manyclass.checks import made_once
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import BLOCK_NUMBERS, LARGEST_SCORE, Doubles, Floats, Ids, Matrix, times
 from manyclass.weights.weights import Weights
@@ -94,7 +95,7 @@ class _Tile:
     ids: Ids
     r: Doubles
 
-    @cached_property
+    @made_once
     def largest(self) -> Doubles:
         """The largest magnitude of each model's scores."""
         return np.array([max(-float(s.min(initial=0)), float(s.max(initial=0))) for s in self.parts])

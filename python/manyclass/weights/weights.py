@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import csr_parts, made_once
 from manyclass.weights.arrays import (
     BLOCK_NUMBERS,
     NO_FLOATS,
@@ -57,7 +56,7 @@ class Weights(StoredWeights):
         if self.codes is not None and self.embeddings.size:
             _ = self._embeddings_in_core
 
-    @cached_property
+    @made_once
     def _in_core(self) -> _core.Weights:
         """The core's object: its checks take 16 ms for 5 million pairs, so that it is made once."""
         rows, values = self._coded("matrix"), self._coded("values")
@@ -74,7 +73,7 @@ class Weights(StoredWeights):
             coded=self.codes is not None,
         )
 
-    @cached_property
+    @made_once
     def _embeddings_in_core(self) -> _core.Weights:
         """Compressed embeddings, as the core's weights of `n_hidden` classes."""
         return core_rows(self._coded("embeddings"), by_feature=True, n_outputs=self.n_hidden)

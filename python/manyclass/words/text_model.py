@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from manyclass import _core
-from manyclass.checks import check_number
+from manyclass.checks import check_number, made_once
 from manyclass.weights.arrays import LINE, Floats, aligned_zeros
 from manyclass.words.collapsed import Collapsed, Tables, Tree
 from manyclass.words.corpus import Corpus
@@ -72,7 +71,7 @@ class TextModel:
         self.tables.input[rows, : self.dim] = vectors
         self.tables.output[rows, : self.dim] = context_vectors
 
-    @cached_property
+    @made_once
     def collapsed(self) -> Collapsed:
         """The counts of pairs, made when they are first asked for."""
         # Shrinking windows have a word with some probability, so that pairs are counted in parts of 1 / window.
