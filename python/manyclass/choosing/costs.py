@@ -115,22 +115,22 @@ def is_small(facts: Facts) -> bool:
 
 
 def n_runs(seconds: float, embeddings: int) -> int:
-    """Return how many runs to make; one takes so many predicted seconds, its embeddings so many bytes."""
+    """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings."""
     in_time, in_memory = 1 + figures.SECONDS_OF_RUNS // seconds, figures.BYTES_OF_RUNS // max(1, embeddings)
     return int(max(1, min(figures.MOST_RUNS, in_time, in_memory)))
 
 
 def budget(seconds: float) -> float:
-    """Return the predicted seconds that all trials before a fit of so many may take."""
+    """Return the predicted seconds that all trials may take before a fit that takes `seconds`."""
     return max(figures.QUICK, figures.MOST_OF_FIT * seconds)
 
 
 def rows_to_try(left: float, facts: Facts, plan: PointsPlan) -> int:
-    """Return on how many rows step sizes can be tried for so many predicted seconds."""
+    """Return on how many rows step sizes can be tried in the `left` predicted seconds."""
     visit = 1e-6 * visit_cost(facts, n_drawn(plan))
     return int(min(facts.n_samples, figures.MOST_TO_TRY, left / (figures.RATES * figures.TRIAL_PASSES * visit)))
 
 
 def tries_ridges(plan: PointsPlan, facts: Facts, left: float) -> bool:
-    """Whether the ridge is chosen on held-out points, so many predicted seconds being left for it."""
+    """Whether the ridge is chosen on held-out points in the `left` predicted seconds."""
     return facts.n_samples >= figures.FEWEST_TO_TRY and len(figures.RIDGES) * fit_cost(facts, plan) <= left

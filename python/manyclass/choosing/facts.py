@@ -99,7 +99,7 @@ class Facts:
         return least_count(weights_met(self.x, self.labels, self.n_classes))
 
     def met_by(self, min_count: int) -> float:
-        """Return the weights that a row meets where a pair must have so many rows."""
+        """Return how many weights a row meets where a pair has one if `min_count` rows have it."""
         assert self.x is not None
         assert self.labels is not None
         return weights_met(self.x, self.labels, self.n_classes, (min_count,))[min_count]

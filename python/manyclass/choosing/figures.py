@@ -8,11 +8,10 @@ from __future__ import annotations
 
 # Solvers of one label a row
 
-# Up to so many microseconds a visit all classes are worth their time: no noise of sampling, no u to learn, and twenty
-# passes over 10^5 points still end in 16 s. bibtex takes 4, delicious 2.5, eurlex57k 150.
+# Where a visit of all classes takes at most these microseconds they are worth it: no noise of sampling, no u to learn,
+# and twenty passes over 10^5 points still end in 16 s. bibtex takes 4, delicious 2.5, eurlex57k 150.
 MOST_EXACT = 8.0
-# Full passes of L-BFGS to the optimum, where they and the trials of their ridge take no more than so many predicted
-# seconds.
+# Full passes of L-BFGS go to the optimum where they and the trials of their ridge take at most these predicted seconds.
 MOST_FULL = 5.0
 MOST_ITERATIONS = 10_000
 PASSES_EXACT = 20  # of exact steps, which are for few classes and take no time
@@ -35,12 +34,12 @@ RATE_UTILITY_SGD_NORMAL = 0.01  # of augment and reduce, relative as above: grad
 # Step sizes of u for u_learning_rate="auto". A visit lets u fall by at most its step, so that small ones lag behind:
 # for the implicit step 3 costs 0.5 nats on sets of definitions, where 30 and 300 differ by 0.06 (bench/decisions.md).
 U_RATES = {"implicit": 30.0, "bregman": 0.5, "scent": 0.5}
-# The mean of the last iterates, unless it takes more than so many bytes beside W, for a gain of 0.02 nats on yso-en.
+# The last iterates are averaged, a gain of 0.02 nats on yso-en, unless the mean takes more than these bytes beside W.
 MOST_FOR_AVERAGE = 2 << 30
 
 # Models
 
-# Where W would take more than so many bytes and have more than so many numbers for each stored value of sparse data,
+# Where W would take more bytes than LEAST_TO_EMBED, and NUMBERS_A_VALUE numbers for each stored value of sparse data,
 # its rows cannot be learned one by one: yso-en has 290 and yelp-next 270 of them, and embeddings gain 0.3 and 1.1 nats
 # there, in less time; eurlex57k has 1.3 and loses 0.3 by them. Between these, nothing was tried.
 LEAST_TO_EMBED = 256 << 20
@@ -60,9 +59,9 @@ SAMPLED_FEATURES = 256
 # which has 19, in a third of the time, since a margin visits all classes once a label; on bibtex and eurlex57k, which
 # have 2.4 and 5.1, they lose one to four (bench/decisions.md).
 MANY_LABELS = 8.0
-# Runs of a hybrid whose mean is taken: so many, if those after the first one are predicted to take no more than so many
-# seconds and all embeddings no more than so many bytes. Three gain .03, .02 and .05 nats on bibtex, delicious and
-# 20news, and half a point of P@1 of several labels, for a second or two; a mean of linear models gains nothing, as
+# The mean of MOST_RUNS runs of a hybrid is taken, if those after the first one are predicted to take no more than
+# SECONDS_OF_RUNS and all embeddings no more than BYTES_OF_RUNS. Three gain .03, .02 and .05 nats on bibtex, delicious
+# and 20news, and half a point of P@1 of several labels, for a second or two; a mean of linear models gains nothing, as
 # their objective is convex (bench/decisions.md).
 MOST_RUNS, SECONDS_OF_RUNS, BYTES_OF_RUNS = 3, 20.0, 256 << 20
 
@@ -78,18 +77,19 @@ NEGATIVES_RANKING, RANKING_PASSES, RANKING_ALONE_PASSES = 2048, (4, 0.5), (4, 0.
 RANKING_DIM, RANKING_ALONE_DIM, SMOOTHING = 256, 384, 5.0
 BATCHES_PASSES = (10, 0.9)  # of all other minibatches
 NEGATIVES_MARGIN = 256  # of MarginClassifier
-MOST_SCORED = 8192  # up to so many classes minibatches score all of them
+MOST_SCORED = 8192  # minibatches score all classes up to this number
 # Adagrad's rate over the root mean square of |x|: how far a row moves at first. Of 0.3, 1 and 3 the best on eurlex57k
 # by P@1 after three passes.
 ADAGRAD_RATE = 1.0
 
 # Weights on pairs
 
-# The first step of a row moves the score of a class by the rate times its sum of |x|: the rate makes that so many nats.
-# 7.2 is a rate of 3 on yso-en, where larger ones lose, and .9 on bibtex, where .3 and 3 lose a point of P@1 and more.
+# The first step of a row moves the score of a class by the rate times its sum of |x|: the rate makes that FIRST_MOVE
+# nats. 7.2 is a rate of 3 on yso-en, where larger ones lose, and .9 on bibtex, where .3 and 3 lose a point of P@1 and
+# more.
 FIRST_MOVE = 7.2
-# Passes and their decay, up to so many rows and beyond: what is learned from few rows takes more visits. 5 passes for 2
-# gain 2 to 3 points on 10,000 rows of eurlex57k and half a point on bibtex; for many rows they would take their time.
+# Passes and their decay, up to FEW_ROWS rows and beyond: what is learned from few rows takes more visits. 5 passes for
+# 2 gain 2 to 3 points on 10,000 rows of eurlex57k and half a point on bibtex; for many rows they would take their time.
 FEW_ROWS, PAIRS_PASSES_OF_FEW, PAIRS_PASSES = 100_000, (5, 0.7), (2, 0.4)
 
 # Trials
@@ -98,8 +98,9 @@ FEW_ROWS, PAIRS_PASSES_OF_FEW, PAIRS_PASSES = 100_000, (5, 0.7), (2, 0.4)
 # waits for. With fewer rows a tenth held out would say nothing.
 MOST_OF_FIT, QUICK = 0.3, 4.0
 FEWEST_TO_TRY, MOST_TO_TRY = 1000, 20_000
-# Step sizes are tried on so many rows, in RATES trials as a rule, for two passes, the second of a quarter of the step,
-# in steps of a third of a decade: a valley is wider than that. The first three surround the step of the rules.
+# Step sizes are tried on at most MOST_TO_TRY rows, in RATES trials as a rule, for two passes, the second of a quarter
+# of the step, in steps of a third of a decade: a valley is wider than that. The first three surround the step of the
+# rules.
 RATES = 6
 TRIAL_PASSES, TRIAL_DECAY = 2, 0.25
 RATE_RATIO = 10 ** (1 / 3)
@@ -117,8 +118,8 @@ SUM_OF_STEPS = 2.0
 # not tried: a trial has few of the rows, and few rows want larger ones.
 PAIR_RATES, LEAST_PAIR_RATE, MOST_ROWS_OF_PAIRS, SHARE_OF_PAIRS = 4, -3, 4000, 0.2
 
-# Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where trying takes no more than so many predicted
-# seconds it is the best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no
+# Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where the trials fit into their budget
+# it is the best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no
 # function of K, D and N was found that says so. Else RIDGE / N, a weak one: of 0, 1e-8 and 4e-8 none is clearly ahead
 # on yso-en, and eurlex57k gains up to 0.06 nats by 1e-6. With sampled implicit steps it also restrains what the two
 # passes of a trial cannot tell from learning, steps that overfit in twelve: 0.31 nats of 100,000 rows of yso-en, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -52,7 +53,7 @@ def default_budget(n_rows: int) -> int:
     return -(-n_rows // BUDGET_SHARE)
 
 
-class ClusteredRows(BaseEstimator):
+class ClusteredRows(BaseEstimator, ABC):
     """Rows in clusters. A subclass has the parameters n_jobs and random_state, `_build` and what is not shared."""
 
     n_rows_: int
@@ -137,17 +138,17 @@ class ClusteredRows(BaseEstimator):
         """What the core wants to know of a query for k rows beside what it wants of all."""
         return {}
 
+    @abstractmethod
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _cluster(self, rows: NDArray[np.float32]) -> None:
         """Make the clusters of the rows, and choose `n_probe_`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
         """Make the core's part, each row in its cluster of `labels`, or the nearest where they are empty."""
-        raise NotImplementedError
 
     def _more_tensors(self) -> dict[str, NDArray[Any]]:
         """Arrays of a file beside rows, labels and centroids."""

@@ -35,10 +35,10 @@ MOST_BATCHED_POINTS_ALL_CLASSES = 4
 
 MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
 
-# Up to so many classes, a point's first visit in a training that goes on scores them all. What a draw estimates itself
-# is biased where it is small: streams of 50 classes end .12 nats higher by draws of 16, those of 1,024 classes no
-# higher by draws of 64. With 16 of 256 classes drawn a visit then takes 1.2 times as long on rows of 50 stored values,
-# and five times, 6 microseconds, on dense rows of 100 features.
+# Up to this number of classes, a point's first visit in a training that goes on scores them all. What a draw estimates
+# itself is biased where it is small: streams of 50 classes end .12 nats higher by draws of 16, those of 1,024 classes
+# no higher by draws of 64. With 16 of 256 classes drawn a visit then takes 1.2 times as long on rows of 50 stored
+# values, and five times, 6 microseconds, on dense rows of 100 features.
 MOST_SCORED_FIRST = 256
 
 MOST = float(np.finfo(np.float32).max)
