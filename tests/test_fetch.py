@@ -40,6 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), str(value))
+        self.send_header("Connection", "close")  # else a client may ask again on a connection that is being closed
         self.end_headers()
 
     def log_message(self, *_):
