@@ -167,13 +167,65 @@ def test_a_step_that_is_too_long_for_one_centre_is_taken_back_for_that_one_only(
     collapsed = collapsed_of(text, seed)
     rows = np.flatnonzero(collapsed.centres)
     before = tables.input.copy()
-    losses, gradient = ExactGradients(collapsed).input_gradient(tables)
-    descent = Descent(ExactGradients(collapsed), tables, 1e-3)
+    exact = ExactGradients(collapsed)
+    losses, gradient = exact.input_gradient(tables)
+    descent = Descent(exact, tables, 1e-3)
     descent.input_rates[rows[0]] = -1e-3  # uphill
     descent._move_input(losses, gradient)
     np.testing.assert_array_equal(tables.input[rows[0]], before[rows[0]])
     assert (collapsed.losses(tables, rows[1:]) < losses[rows[1:]]).all()
     np.testing.assert_allclose(descent.input_rates[rows], [-5e-4, *[1.1e-3] * (len(rows) - 1)])
+
+
+def test_softmaxes_of_groups_of_rows_are_those_of_their_definition(seed):
+    """Groups of different sizes, words that stand for several, words that are left out of the gradient."""
+    rng = np.random.default_rng(seed)
+    tables, q = random_tables(rng), rng.random(V)
+    rows = rng.permutation(V).astype(np.int32)[:20]
+    groups = np.split(rows, [3, 4])  # 3, 1 and 16 rows
+    lists = [rng.permutation(V).astype(np.int32)[:n] for n in (1, 9, V)]
+    n_found, weights = np.array([1, 4, 10], dtype=np.int32), rng.random(3) * 3 + 1
+    h, v = tables.input.astype(float), tables.output.astype(float)
+    log_z, of_input, of_output = np.zeros(V), np.zeros_like(h), np.zeros_like(v)
+    for group, words, n, weight in zip(groups, lists, n_found, weights, strict=True):
+        e = np.exp(h[group] @ v[words].T) * np.where(np.arange(len(words)) < n, 1, weight)
+        log_z[group] = np.log(e.sum(axis=1))
+        p = e / e.sum(axis=1, keepdims=True)
+        of_input[group] = p @ v[words]
+        of_output[words[:n]] += (p[:, :n] * q[group, np.newaxis]).T @ h[group]
+    question = {
+        "rows": rows,
+        "row_starts": np.array([0, 3, 4, 20]),
+        "list_starts": np.cumsum([0, *map(len, lists)]),
+        "list": np.concatenate(lists),
+        "n_found": n_found,
+        "drawn_log_weights": np.log(weights).astype(np.float32),
+    }
+
+    def ours(**changed):
+        sums = np.zeros(V), np.zeros_like(tables.input), np.zeros_like(tables.output, dtype=float)
+        named = dict(zip(("log_z", "input_gradient", "output_gradient"), sums, strict=True))
+        call = {"input": tables.input, "output": tables.output, "weights": q, "n_threads": 2, **named, **question}
+        _core.add_row_softmax(**{**call, **changed})
+        return sums
+
+    for found, wanted in zip(ours(), (log_z, of_input, of_output), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=5e-6)  # scores and sums of floats
+    question = {"rows": rows, "row_starts": np.array([0, 20])}
+    out = rng.random((20, V)) < 0.4
+    p = np.exp(h[rows] @ v.T)
+    p = np.where(out, 0, p / p.sum(axis=1, keepdims=True))
+    left_out = {"left_out_starts": np.cumsum([0, *out.sum(axis=1)]), "left_out": np.nonzero(out)[1].astype(np.int32)}
+    np.testing.assert_allclose(ours(**left_out)[2], (p * q[rows, np.newaxis]).T @ h[rows], atol=5e-6)
+    for changed, message in [
+        ({"rows": np.append(rows[1:], rows[1])}, "distinct and in range"),
+        ({"rows": np.append(rows[1:], np.int32(V))}, "out of range"),
+        ({"row_starts": np.array([0, 19])}, "do not fit their lists"),
+        ({"log_z": np.zeros(3)}, "sizes of the tables"),
+        ({"output": tables.output[:, :16].copy()}, "differ in width"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ours(**changed)
 
 
 def test_huffman_probabilities_sum_to_one_and_the_code_is_optimal(seed):

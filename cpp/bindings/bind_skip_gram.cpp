@@ -1,6 +1,7 @@
-// Word vectors: reading text, counting pairs, the Huffman tree, training.
+// Word vectors: reading text, counting pairs, the Huffman tree, training; exact softmaxes of rows over rows.
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/exact/row_softmax.hpp"
 #include "manyclass/text/cooccurrence.hpp"
 #include "manyclass/text/reader.hpp"
 #include "manyclass/train/sentences.hpp"
@@ -56,6 +57,57 @@ Fields<SkipGramTraining> training_fields() {
       Fields<Settings>("Settings").needs<&Settings::seed, &Settings::n_threads, &Settings::isa>());
 }
 
+// Two tables of rows, what is asked of them and where it goes.
+struct RowSoftmaxCall {
+  Matrix<const float> input, output;
+  RowSoftmax question;
+  RowSums sums;
+};
+
+Fields<RowSoftmaxCall> row_softmax_fields() {
+  Fields<RowGroups> groups("RowGroups");
+  groups.needs<&RowGroups::row_starts, &RowGroups::rows>();
+  groups.takes<&RowGroups::list_starts, &RowGroups::list, &RowGroups::n_found, &RowGroups::drawn_log_weights>();
+  Fields<RowSoftmax> question("RowSoftmax");
+  question.with<&RowSoftmax::groups>(groups).needs<&RowSoftmax::n_threads>();
+  Fields<Excluded> left_out("Excluded");
+  left_out.member_as<&Excluded::indptr>("left_out_starts", false).member_as<&Excluded::ids>("left_out", false);
+  Fields<RowSums> sums("RowSums");
+  sums.takes<&RowSums::log_z, &RowSums::input_gradient, &RowSums::weights, &RowSums::output_gradient>();
+  sums.with<&RowSums::left_out>(left_out);
+  Fields<RowSoftmaxCall> fields("add_row_softmax");
+  fields.needs<&RowSoftmaxCall::input, &RowSoftmaxCall::output>();
+  return fields.with<&RowSoftmaxCall::question>(question).with<&RowSoftmaxCall::sums>(sums);
+}
+
+RowSoftmax of_tables(RowSoftmax question, const Matrix<const float>& input, const Matrix<const float>& output) {
+  if (input.cols != output.cols) throw std::invalid_argument("the tables differ in width");
+  question.input = input.data;
+  question.output = output.data;
+  question.width = input.width();
+  question.isa = best_isa();
+  return question;
+}
+
+void row_softmax(const RowSoftmaxCall& call) {
+  const RowSoftmax question = of_tables(call.question, call.input, call.output);
+  released([&] { add_row_softmax(question, call.sums); });
+}
+
+auto losses_of_tree(const Matrix<const float>& input, const Matrix<const float>& output, std::span<const Index> rows,
+                    const py::object& observed, std::span<const Offset> starts, std::span<const Index> nodes,
+                    std::span<const float> signs, int n_threads) {
+  RowSoftmax question;
+  question.groups.rows = rows;
+  question.n_threads = n_threads;
+  question = of_tables(question, input, output);
+  const AnyData words = data_view(observed, static_cast<py::ssize_t>(starts.size()) - 1);
+  auto losses = empty_array<double>(rows.size());
+  const std::span<double> out = mutable_view(losses);
+  released([&] { tree_losses(question, {starts, nodes, signs}, std::get<CsrView>(words), out); });
+  return losses;
+}
+
 }  // namespace
 
 void bind_skip_gram(py::module_& m) {
@@ -81,6 +133,9 @@ void bind_skip_gram(py::module_& m) {
         return std::tuple(array_of(tree.starts), array_of(tree.nodes), array_of(tree.signs));
       },
       "counts"_a);
+  bind_function(m, row_softmax_fields(), row_softmax);
+  m.def("tree_losses", losses_of_tree, py::kw_only(), "input"_a, "output"_a, "rows"_a, "observed"_a, "starts"_a,
+        "nodes"_a, "signs"_a, "n_threads"_a);
   const Fields<SkipGramTraining> fields = training_fields();
   list_fields(m, fields);
   m.def(

@@ -720,6 +720,35 @@ def cooccurrences(
 def huffman_tree(
     counts: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def add_row_softmax(
+    *,
+    input: NDArray[np.float32],
+    output: NDArray[np.float32],
+    rows: NDArray[np.int32],
+    row_starts: NDArray[np.int64],
+    n_threads: int,
+    list_starts: NDArray[np.int64] = ...,
+    list: NDArray[np.int32] = ...,
+    n_found: NDArray[np.int32] = ...,
+    drawn_log_weights: NDArray[np.float32] = ...,
+    log_z: NDArray[np.float64] = ...,
+    input_gradient: NDArray[np.float32] = ...,
+    weights: NDArray[np.float64] = ...,
+    output_gradient: NDArray[np.float64] = ...,
+    left_out_starts: NDArray[np.int64] = ...,
+    left_out: NDArray[np.int32] = ...,
+) -> None: ...
+def tree_losses(
+    *,
+    input: NDArray[np.float32],
+    output: NDArray[np.float32],
+    rows: NDArray[np.int32],
+    observed: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]],
+    starts: NDArray[np.int64],
+    nodes: NDArray[np.int32],
+    signs: NDArray[np.float32],
+    n_threads: int,
+) -> NDArray[np.float64]: ...
 def skip_gram_trainer(
     *,
     text: SkipGramText,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit
 
+from manyclass import _core
 from manyclass.checks import made_once
 from manyclass.training.plan import Labels
-from manyclass.weights.arrays import BLOCK_NUMBERS, LARGEST_SCORE, Doubles, Floats, Ids, Matrix, times
+from manyclass.weights.arrays import BLOCK_NUMBERS, LARGEST_SCORE, Doubles, Floats, Matrix, times
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -23,6 +22,8 @@ MOST_HELD_OUT_FOR_ONE = 300  # for one number: 1,000 of eurlex57k give the same 
 FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
+# Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
+DECOUPLED, MEAN_LOG_LOSS = "decoupled", "pick_all_normalized"
 MOST_ADDED = 1024.0  # nats, to the largest score that is added to: more tells nothing more
 
 
@@ -43,7 +44,7 @@ def best_scales(
     The labels of a row do not compete in it, so that it is about what ranks them above the other classes.
     """
     tiles = _tiles((first, second), x, labels, n_threads, sample_weight)
-    scales = _of_least_loss(_decoupled, tiles, (0.5, 0.5), (0.0, 0.0))
+    scales = _of_least_loss(DECOUPLED, tiles, (0.5, 0.5), (0.0, 0.0))
     return scales[0], scales[1]
 
 
@@ -62,9 +63,9 @@ def best_addition(
         return 1.0, 0.0, 0.0
     # So that sums over classes are numbers, and the optimiser's steps do not depend on x's unit.
     tiles = [replace(tile, parts=[tile.parts[0], tile.parts[1] / np.float32(unit)]) for tile in tiles]
-    alone = _of_least_loss(_decoupled, tiles, (1.0, 0.0), (LEAST_FACTOR, 0.0), (None, 0.0))
-    both = _of_least_loss(_decoupled, tiles, (1.0, 0.0), (LEAST_FACTOR, -MOST_ADDED), (None, MOST_ADDED))
-    gain = _loss(_decoupled, tiles, np.array(alone))[0] - _loss(_decoupled, tiles, np.array(both))[0]
+    alone = _of_least_loss(DECOUPLED, tiles, (1.0, 0.0), (LEAST_FACTOR, 0.0), (None, 0.0))
+    both = _of_least_loss(DECOUPLED, tiles, (1.0, 0.0), (LEAST_FACTOR, -MOST_ADDED), (None, MOST_ADDED))
+    gain = _loss(DECOUPLED, tiles, np.array(alone))[0] - _loss(DECOUPLED, tiles, np.array(both))[0]
     return both[0], both[1] / unit, gain * float(sum(tile.r.sum() for tile in tiles))
 
 
@@ -75,7 +76,9 @@ def best_factor(
 
     Of several labels a row it is the mean of theirs, all classes competing, which is what `evaluate` tells.
     """
-    return _of_least_loss(_log_loss, _tiles((model,), x, labels, n_threads, sample_weight), (1.0,), (LEAST_FACTOR,))[0]
+    return _of_least_loss(
+        MEAN_LOG_LOSS, _tiles((model,), x, labels, n_threads, sample_weight), (1.0,), (LEAST_FACTOR,)
+    )[0]
 
 
 def decoupled_loss(
@@ -83,16 +86,15 @@ def decoupled_loss(
 ) -> float:
     """The mean over rows of the decoupled loss, summed over the labels of a row, in nats."""
     tiles = _tiles((model,), x, labels, n_threads, sample_weight)
-    return sum(_decoupled(t, t.parts[0].copy())[0] for t in tiles) / sum(float(t.r.sum()) for t in tiles)
+    return _loss(DECOUPLED, tiles, np.ones(1))[0]
 
 
 @dataclass(frozen=True)
 class _Tile:
-    """Some rows: the scores of each model, and the row and the class of every label."""
+    """Some rows: the scores of each model, and the labels of every row."""
 
     parts: list[Floats]
-    rows: NDArray[np.int64]
-    ids: Ids
+    labels: Labels
     r: Doubles
 
     @made_once
@@ -113,47 +115,15 @@ class _Tile:
             z += more
         return z
 
-    def own(self, scores: Floats) -> Doubles:
-        """The scores of the labels."""
-        return scores[self.rows, self.ids].astype(np.float64)
-
-
-_Loss = Callable[[_Tile, Floats], tuple[float, list[float]]]
-
-
-def _log_loss(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
-    """The sum over rows of the mean over their labels of -log p, and its derivatives by the factors; z is lost."""
-    share = (tile.r / np.bincount(tile.rows, minlength=len(z)))[tile.rows]
-    top, own = z.max(axis=1), tile.own(z)
-    z -= top[:, np.newaxis]
-    p = np.exp(z, out=z)
-    total = p.sum(axis=1, dtype=np.float64)
-    value = float(tile.r @ (np.log(total) + top) - share @ own)
-    means = [np.einsum("ij,ij->i", p, scores) / total for scores in tile.parts]
-    return value, [float(tile.r @ mean - share @ tile.own(s)) for mean, s in zip(means, tile.parts, strict=True)]
-
-
-def _decoupled(tile: _Tile, z: Floats) -> tuple[float, list[float]]:
-    """The sum over labels of log(e^z_l + sum of e^z over wrong classes) - z_l, and its derivatives; z is lost."""
-    r, own = tile.r[tile.rows], tile.own(z)
-    z[tile.rows, tile.ids] = -np.inf
-    top = z.max(axis=1)
-    top[top == -np.inf] = 0  # a row with all labels
-    z -= top[:, np.newaxis]
-    p = np.exp(z, out=z)
-    wrong = p.sum(axis=1, dtype=np.float64)
-    log_wrong = np.log(wrong, where=wrong > 0, out=np.full(len(wrong), -np.inf)) + top
-    behind = log_wrong[tile.rows] - own
-    value, shares = float(r @ np.logaddexp(0, behind)), r * expit(behind)
-    slopes = []
-    for scores in tile.parts:
-        means = np.einsum("ij,ij->i", p, scores) / np.where(wrong > 0, wrong, 1)
-        slopes.append(float(shares @ (means[tile.rows] - tile.own(scores))))
-    return value, slopes
+    def loss(self, name: str, scales: Doubles) -> tuple[float, list[float]]:
+        """The sum over rows of a loss of labels, and its derivatives by the scales."""
+        values, gradients = _core.losses(self.sum(scales), self.labels.indptr, self.labels.ids, loss=name)
+        slopes = (np.einsum("ij,ij->i", gradients, scores) for scores in self.parts)
+        return float(self.r @ values), [float(self.r @ slope) for slope in slopes]
 
 
 def _of_least_loss(
-    loss: _Loss,
+    loss: str,
     tiles: list[_Tile],
     start: tuple[float, ...],
     least: tuple[float, ...],
@@ -165,11 +135,11 @@ def _of_least_loss(
     return [float(scale) for scale in found.x]
 
 
-def _loss(loss: _Loss, tiles: list[_Tile], scales: Doubles) -> tuple[float, Doubles]:
+def _loss(loss: str, tiles: list[_Tile], scales: Doubles) -> tuple[float, Doubles]:
     """The mean over rows, and its derivatives by the factors."""
     value, slopes = 0.0, np.zeros(len(scales))
     for tile in tiles:
-        more, by = loss(tile, tile.sum(scales))
+        more, by = tile.loss(loss, scales)
         value, slopes = value + more, slopes + by
     total = sum(float(tile.r.sum()) for tile in tiles)
     return value / total, slopes / total
@@ -186,7 +156,6 @@ def _tiles(
     parts = [model.scores(x[points], n_threads) for model in models]
     step, tiles = max(1, BLOCK_NUMBERS // n_classes), []
     for at in range(0, n, step):
-        rows, own = slice(at, at + step), labels.some(points[at : at + step])
-        of_rows = np.repeat(np.arange(len(own)), list(map(len, own)))
-        tiles.append(_Tile([scores[rows] for scores in parts], of_rows, np.concatenate(own), r[rows]))
+        rows = slice(at, at + step)
+        tiles.append(_Tile([scores[rows] for scores in parts], labels.of(points[rows]), r[rows]))
     return tiles

@@ -1,4 +1,4 @@
-r"""The collapsed skip-gram objective: counts of pairs, and exact losses, a block of centre words at a time.
+r"""The collapsed skip-gram objective: counts of pairs, and exact losses.
 
 The mean over all pairs of centre x and context y of -log p(y | x) is
 
@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.weights.arrays import Doubles, Floats
+from manyclass.checks import csr_parts
+from manyclass.weights.arrays import Doubles, Floats, Ids
 from manyclass.words.corpus import NO_PAIRS
-
-BLOCK_FLOATS = 1 << 23  # of scores at a time: 32 MB
 
 
 @dataclass
@@ -80,41 +79,76 @@ class Collapsed:
         shares: Doubles = self.contexts.T @ self.centres
         return shares
 
-    def losses(self, tables: Tables, rows: NDArray[np.intp]) -> Doubles:
+    def losses(self, tables: Tables, rows: NDArray[np.intp], n_threads: int = 1) -> Doubles:
         """log Z_x - sum_y q_{y|x} z_xy of some centre words."""
-        out = np.empty(len(rows))
-        for part in blocks(len(rows), len(tables.output)):
-            block = rows[part]
-            h = tables.input[block]
-            out[part] = exponentiate(h @ tables.output.T) - row_products(h, self.contexts[block] @ tables.output)
-        return out
+        log_z = RowGroups.of_all(rows).softmax(tables, n_threads)[rows]
+        losses: Doubles = log_z - row_products(tables.input[rows], self.contexts[rows] @ tables.output)
+        return losses
 
     def per_context(self, gradient: Doubles | Floats) -> Floats:
         """Each row divided by its word's share of the contexts."""
         shares = self.words_as_contexts[:, np.newaxis]
         return np.divide(gradient, shares, out=np.zeros_like(gradient), where=shares > 0).astype(np.float32)
 
-    def tree_losses(self, tables: Tables, rows: NDArray[np.intp], tree: Tree) -> Doubles:
+    def tree_losses(self, tables: Tables, rows: NDArray[np.intp], tree: Tree, n_threads: int = 1) -> Doubles:
         """-sum_y q_{y|x} log p(y | x) of some centre words, p being that of a Huffman tree."""
-        n_words = len(tree.starts) - 1
-        left, right = (  # 1 where the path to a word, (n_words, n_words - 1), passes a node with sign +1, and with -1
-            sp.csr_array((tree.signs == sign, tree.nodes, tree.starts), (n_words, n_words - 1), dtype=np.float64)
-            for sign in (1, -1)
+        return _core.tree_losses(
+            input=tables.input,
+            output=tables.output,
+            rows=rows.astype(np.int32),
+            observed=csr_parts(self.contexts[rows]),
+            starts=tree.starts,
+            nodes=tree.nodes,
+            signs=tree.signs,
+            n_threads=n_threads,
         )
-        out = np.empty(len(rows))
-        for part in blocks(len(rows), len(tables.output)):
-            observed = self.contexts[rows[part]]
-            z = tables.input[rows[part]].astype(np.float64) @ tables.output.T
-            of_left = (observed @ left).multiply(np.logaddexp(0, -z))
-            of_right = (observed @ right).multiply(np.logaddexp(0, z))
-            out[part] = of_left.sum(axis=1) + of_right.sum(axis=1)
-        return out
 
-    def centre_blocks(self, width: int) -> Iterator[NDArray[np.intp]]:
-        """Words that are a centre, as many at a time as memory holds scores of, `width` each."""
-        rows = np.flatnonzero(self.centres)
-        for part in blocks(len(rows), width):
-            yield rows[part]
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Centres in groups, each with the words over which its softmax is; see the core's exact/row_softmax.hpp.
+
+    Attributes
+    ----------
+    rows, row_starts : ndarray
+        Group g has the centres rows[row_starts[g]:row_starts[g + 1]].
+    lists : dict of str to ndarray
+        The words of each group; without any, all words are those of every group.
+    """
+
+    rows: Ids
+    row_starts: NDArray[np.int64]
+    lists: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of_all(cls, rows: NDArray[np.intp]) -> RowGroups:
+        """Return some centres with all words."""
+        return cls(rows.astype(np.int32), np.array([0, len(rows)]))
+
+    def softmax(self, tables: Tables, n_threads: int, **sums: NDArray[Any]) -> Doubles:
+        """Return log Z_x of each word of the input table, 0 where it is in no group, and add to what is given.
+
+        Parameters
+        ----------
+        tables : Tables
+        n_threads : int
+            Results do not depend on it.
+        **sums : ndarray
+            `input_gradient` gets sum_y p(y | x) v_y, `output_gradient`, with the `weights` q_x, sum_x q_x p(y | x) h_x,
+            but for the words in `left_out`, a list for each centre.
+        """
+        log_z = np.zeros(len(tables.input))
+        _core.add_row_softmax(
+            input=tables.input,
+            output=tables.output,
+            rows=self.rows,
+            row_starts=self.row_starts,
+            n_threads=n_threads,
+            log_z=log_z,
+            **self.lists,
+            **sums,
+        )
+        return log_z
 
 
 class Tree(NamedTuple):
@@ -130,34 +164,9 @@ class Tree(NamedTuple):
         return cls(*_core.huffman_tree(counts))
 
 
-def log_normalizers(tables: Tables) -> Doubles:
+def log_normalizers(tables: Tables, n_threads: int = 1) -> Doubles:
     """log Z_x of every word."""
-    out = np.empty(len(tables.input))
-    for part in blocks(len(out), len(tables.output)):
-        out[part] = exponentiate(tables.input[part] @ tables.output.T)
-    return out
-
-
-def blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Ranges of rows with as many scores as memory holds at a time, `width` each."""
-    step = max(1, BLOCK_FLOATS // width)
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
-
-
-def exponentiate(z: Floats) -> Doubles:
-    """Return the log of each row's sum of e^z; leave e^(z - largest) in z."""
-    top = z.max(axis=1, keepdims=True)
-    np.subtract(z, top, out=z)
-    np.exp(z, out=z)
-    log_sums: Doubles = np.log(z.sum(axis=1, dtype=np.float64)) + top[:, 0]
-    return log_sums
-
-
-def normalised(p: Floats) -> Floats:
-    """Divide each row by its sum, in place."""
-    p /= p.sum(axis=1, keepdims=True)
-    return p
+    return RowGroups.of_all(np.arange(len(tables.input))).softmax(tables, n_threads)
 
 
 def row_products(a: Floats, b: Floats) -> Doubles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyclass.weights.arrays import Doubles, Floats
-from manyclass.words.collapsed import Collapsed, Tables, exponentiate, normalised, row_products
+from manyclass.words.collapsed import Collapsed, RowGroups, Tables, row_products
 
 SMALLEST_STEP = 1e-6  # a step that must be shorter still to go down has arrived
 
@@ -16,47 +16,61 @@ class ExactGradients:
     Gradients by search override what they estimate.
     """
 
-    def __init__(self, collapsed: Collapsed) -> None:
-        self.collapsed = collapsed
+    def __init__(self, collapsed: Collapsed, n_threads: int = 1) -> None:
+        self.collapsed, self.n_threads = collapsed, n_threads
+        self.groups = RowGroups.of_all(np.flatnonzero(collapsed.centres))
+        # Products of the counts with the table that stays while the other one moves.
+        self.target: Floats = np.zeros((0, 0), dtype=np.float32)
+        self.observed: Floats = self.target
 
     def follow(self, tables: Tables) -> None:
         """Take over the tables as they are at the beginning of a step; here nothing depends on them."""
 
+    def target_of(self, tables: Tables) -> Floats:
+        """sum_y q_{y|x} v_y of each centre word."""
+        found: Floats = self.collapsed.contexts @ tables.output
+        return found
+
+    def observed_of(self, tables: Tables) -> Floats:
+        """sum_x q_x q_{y|x} h_x of each context word."""
+        weighted = (tables.input * self.collapsed.centres[:, np.newaxis]).astype(np.float32)
+        found: Floats = self.collapsed.contexts.T @ weighted
+        return found
+
     def input_gradient(self, tables: Tables) -> tuple[Doubles, Floats]:
         """The loss of each centre word and its gradient in h_x: that of F divided by q_x."""
-        gradient = np.zeros_like(tables.input)
-        losses = np.zeros(len(gradient))
-        for rows in self.collapsed.centre_blocks(len(tables.output)):
-            h, target = tables.input[rows], self.collapsed.contexts[rows] @ tables.output
-            p = h @ tables.output.T
-            losses[rows] = exponentiate(p) - row_products(h, target)
-            gradient[rows] = normalised(p) @ tables.output - target
-        return losses, gradient
+        self.target = self.target_of(tables)
+        gradient = -self.target
+        log_z = self.groups.softmax(tables, self.n_threads, input_gradient=gradient)
+        return log_z - row_products(tables.input, self.target), gradient
 
     def output_gradient(self, tables: Tables) -> tuple[float, Floats]:
         """F, and its gradient in each v_y divided by y's share of the contexts."""
-        total = np.zeros(tables.output.shape)
-        value = 0.0
-        for rows in self.collapsed.centre_blocks(len(tables.output)):
-            h, q = tables.input[rows], self.collapsed.centres[rows]
-            weighted = (h * q[:, np.newaxis]).astype(np.float32)
-            observed = self.collapsed.contexts[rows]
-            p = h @ tables.output.T
-            log_z = exponentiate(p)
-            total += normalised(p).T @ weighted - observed.T @ weighted
-            value += float(q @ (log_z - row_products(h, observed @ tables.output)))
-        return value, self.collapsed.per_context(total)
+        self.observed = self.observed_of(tables)
+        total = -self.observed.astype(np.float64)
+        weights = self.collapsed.centres
+        log_z = self.groups.softmax(tables, self.n_threads, weights=weights, output_gradient=total)
+        self.add_rest(tables, total)
+        return self.value_of(log_z, tables), self.collapsed.per_context(total)
+
+    def add_rest(self, tables: Tables, total: Doubles) -> None:
+        """Add to the gradient in the output table what the groups leave out; here nothing is."""
 
     def losses(self, tables: Tables) -> Doubles:
-        """What a step of each h_x must lower: the loss of x."""
-        losses = np.zeros(len(tables.input))
-        rows = np.flatnonzero(self.collapsed.centres)
-        losses[rows] = self.collapsed.losses(tables, rows)
-        return losses
+        """What a step of each h_x must lower: the loss of x, the output table being that of `input_gradient`."""
+        return self.groups.softmax(tables, self.n_threads) - row_products(tables.input, self.target)
+
+    def value_of(self, log_z: Doubles, tables: Tables) -> float:
+        """F after a move of the output table, the input table being that of `output_gradient`."""
+        return float(self.collapsed.centres @ log_z - row_products(self.observed, tables.output).sum())
+
+    def value(self, tables: Tables) -> float:
+        """F, as `value_of` says."""
+        return self.value_of(self.groups.softmax(tables, self.n_threads), tables)
 
     def values(self, tables: Tables) -> Doubles:
         """What a step of the output table must lower, all of them: F."""
-        return np.array([self.collapsed.centres @ self.losses(tables)])
+        return np.array([self.value(tables)])
 
     def before_input_step(self, tables: Tables) -> tuple[Doubles, Floats]:
         """Return `losses` and the gradient in the input table, the former at no cost where the latter knows them."""

@@ -145,7 +145,9 @@ class TextPasses(_Passes):
     ) -> None:
         super().__init__(state, n_passes)
         model, n_words = state.model, len(state.model.corpus.counts)
-        self._carried = log_normalizers(model.tables) if objective.carries_normalizers else np.zeros(n_words)
+        self._carried = (
+            log_normalizers(model.tables, model.n_threads) if objective.carries_normalizers else np.zeros(n_words)
+        )
         self._trainer = _core.skip_gram_trainer(
             text=model.text,
             input=model.tables.input,

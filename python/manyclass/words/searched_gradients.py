@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.weights.arrays import Doubles, Floats
-from manyclass.words.collapsed import BLOCK_FLOATS, Collapsed, Tables, blocks, exponentiate, normalised, row_products
+from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.words.collapsed import Collapsed, RowGroups, Tables, row_products
 from manyclass.words.descent import ExactGradients
 from manyclass.words.objectives import Index
 
@@ -37,8 +37,7 @@ UNION: dict[str, Any] = {"tolerance": 0.0, "answer": "active"}
 MESSAGES: dict[str, Any] = {"n_iter": 1, "step": "frank_wolfe", "tolerance": 1e-3, "answer": "blocks"}
 SHARE = 20  # a search finds one in twenty words (Yen et al. 2018, section 5.3)
 N_BLOCKS = 4
-# Centres, the words found and drawn for them, and the logs of how many words each of these stands for.
-Group = tuple[NDArray[np.intp], NDArray[np.int32], Floats]
+BLOCK_FLOATS = 1 << 23  # of scores at a time: 32 MB
 
 # Centres that share a search: a dense product is fast with as many, and their best words are much the same.
 GROUP = 64
@@ -81,8 +80,17 @@ class MaskedGradients(ExactGradients):
     chance (bench/decisions.md), joined by Algorithm 2. A step must lower the exact losses.
     """
 
-    def __init__(self, collapsed: Collapsed, index: Index, budget: int, dim: int, *, messages: bool = False) -> None:
-        super().__init__(collapsed)
+    def __init__(
+        self,
+        collapsed: Collapsed,
+        index: Index,
+        budget: int,
+        dim: int,
+        *,
+        messages: bool = False,
+        n_threads: int = 1,
+    ) -> None:
+        super().__init__(collapsed, n_threads)
         self.index, self.budget, self.dim = index, budget, dim
         self.messages = messages
         contexts = collapsed.contexts
@@ -122,25 +130,23 @@ class MaskedGradients(ExactGradients):
     def before_input_step(self, tables: Tables) -> tuple[Doubles, Floats]:
         """Return the exact losses, since no step could come below those of the words found, and the gradient."""
         _, gradient = self.input_gradient(tables)
+        self.target = self.target_of(tables)
         return self.losses(tables), gradient
 
     def before_output_step(self, tables: Tables) -> tuple[Doubles, Floats]:
         """Return the exact F, and the gradient."""
         _, gradient = self.output_gradient(tables)
+        self.observed = self.observed_of(tables)
         return self.values(tables), gradient
-
-    def values(self, tables: Tables) -> Doubles:
-        """F, exactly."""
-        rows, centres = np.flatnonzero(self.collapsed.centres), self.collapsed.centres
-        return np.array([centres[rows] @ self.collapsed.losses(tables, rows)])
 
     def found(self, tables: Tables) -> Iterator[tuple[NDArray[np.intp], Doubles, sp.csr_array]]:
         """Blocks of centres with the losses and gradients in z of their contexts, weighted alike."""
         centres = np.flatnonzero(self.collapsed.centres)
         n_searches = self.index.n_blocks if isinstance(self.index, DecomposedIndex) else 1
         widest = self.budget * n_searches + int(self.n_contexts.max())
-        for part in blocks(len(centres), widest):
-            rows = centres[part]
+        step = max(1, BLOCK_FLOATS // widest)
+        for first in range(0, len(centres), step):
+            rows = centres[first : first + step]
             queries = np.ascontiguousarray(tables.input[rows, : self.dim])
             losses, found = self._of_found(queries, self.collapsed.contexts[rows])
             scale = 1 / self.n_contexts[rows]
@@ -164,8 +170,10 @@ class SampledGradients(ExactGradients):
     estimate of x's loss, and one of the output table that of F and the exact losses of drawn centre words.
     """
 
-    def __init__(self, collapsed: Collapsed, index: Index, budget: int, dim: int, seed: int) -> None:
-        super().__init__(collapsed)
+    def __init__(
+        self, collapsed: Collapsed, index: Index, budget: int, dim: int, seed: int, *, n_threads: int = 1
+    ) -> None:
+        super().__init__(collapsed, n_threads)
         self.index, self.budget, self.dim = index, budget, dim
         self.rng = np.random.default_rng(seed)
         self.centres = np.flatnonzero(collapsed.centres)
@@ -177,10 +185,8 @@ class SampledGradients(ExactGradients):
             drawn = np.random.default_rng(seed).choice(self.centres, TRIED, p=self.tried[1])
             rows, times = np.unique(drawn, return_counts=True)
             self.tried = rows, times / TRIED
-        self.drawn: list[Group] = []
-        # Products of the counts with the table that stays in a sweep.
-        self.target: Floats = np.zeros((0, 0), dtype=np.float32)
-        self.observed: Floats = self.target
+        self.group_of = np.zeros(len(collapsed.centres), dtype=np.intp)  # of each centre
+        self.heads: list[NDArray[Any]] = []  # the words found for each group
 
     def follow(self, tables: Tables) -> None:
         """Let both indexes follow their tables, and draw."""
@@ -190,31 +196,22 @@ class SampledGradients(ExactGradients):
 
     def draw(self, tables: Tables) -> None:
         """Search and draw words for each group; what follows is about these until the next time."""
-        n_words = len(tables.output)
-        groups = list(self._groups())
-        means = np.array([tables.input[rows, : self.dim].mean(axis=0) for rows in groups])
-        _, heads = self.index.query(means, self.budget)
+        n_words, centres = len(tables.output), self._centres_of_groups()
+        means = np.array([tables.input[rows, : self.dim].mean(axis=0) for rows in centres])
+        _, found = self.index.query(means, self.budget)
+        self.heads = [np.sort(row[row >= 0]) for row in found]
         n_parts = max(1, n_words // self.budget)
         parts = np.array_split(self.rng.permutation(n_words), n_parts)
-        is_head = np.zeros(n_words, dtype=bool)
-        self.drawn = []
-        for j, (rows, found) in enumerate(zip(groups, heads, strict=True)):
-            head = found[found >= 0]
-            is_head[head] = True
-            part = parts[j % n_parts]
-            sample = part[~is_head[part]]
-            is_head[head] = False
-            weights = np.ones(len(head) + len(sample), dtype=np.float32)
-            weights[len(head) :] = (n_words - len(head)) / max(len(sample), 1)
-            self.drawn.append((rows, np.concatenate([head, sample]).astype(np.int32), np.log(weights)))
-
-    def losses(self, tables: Tables) -> Doubles:
-        """Estimates of the loss of each centre, after a move of the input table."""
-        losses = -row_products(tables.input, self.target)
-        losses[self.collapsed.centres == 0] = 0
-        for rows, words, log_weights in self.drawn:
-            losses[rows] += exponentiate(tables.input[rows] @ tables.output[words].T + log_weights)
-        return losses
+        drawn = [np.setdiff1d(parts[j % n_parts], own, assume_unique=True) for j, own in enumerate(self.heads)]
+        row_starts, rows = _joined(centres)
+        self.group_of[rows] = np.repeat(np.arange(len(centres)), np.diff(row_starts))
+        list_starts, words = _joined([np.append(*both) for both in zip(self.heads, drawn, strict=True)])
+        n_found = np.array([len(own) for own in self.heads], dtype=np.int32)
+        n_drawn = np.diff(list_starts) - n_found
+        log_weights = np.log(np.maximum(n_words - n_found, 1) / np.maximum(n_drawn, 1)).astype(np.float32)
+        lists: dict[str, NDArray[Any]] = {"list_starts": list_starts, "list": words, "n_found": n_found}
+        lists["drawn_log_weights"] = log_weights
+        self.groups = RowGroups(rows, row_starts, lists)
 
     def before_output_step(self, tables: Tables) -> tuple[Doubles, Floats]:
         """Draw anew; return `values` and the estimate of the gradient."""
@@ -228,65 +225,27 @@ class SampledGradients(ExactGradients):
 
     def _exact(self, tables: Tables) -> float:
         rows, weights = self.tried
-        return float(weights @ self.collapsed.losses(tables, rows))
+        return float(weights @ self.collapsed.losses(tables, rows, self.n_threads))
 
-    def value(self, tables: Tables) -> float:
-        """The estimate of F after a move of the output table."""
-        value = -float(row_products(self.observed, tables.output).sum())
-        for rows, words, log_weights in self.drawn:
-            p = tables.input[rows] @ tables.output[words].T + log_weights
-            value += float(self.collapsed.centres[rows] @ exponentiate(p))
-        return value
-
-    def input_gradient(self, tables: Tables) -> tuple[Doubles, Floats]:
-        """Estimates of the loss of each centre, and their gradients in h_x."""
-        self.target = self.collapsed.contexts @ tables.output
-        gradient = -self.target
-        losses = -row_products(tables.input, self.target)
-        losses[self.collapsed.centres == 0] = 0
-        for rows, words, log_weights in self.drawn:
-            v = tables.output[words]
-            p = tables.input[rows] @ v.T + log_weights
-            losses[rows] += exponentiate(p)
-            gradient[rows] += normalised(p) @ v
-        return losses, gradient
-
-    def output_gradient(self, tables: Tables) -> tuple[float, Floats]:
-        """An estimate of F, and one of F's gradient in each v_y divided by y's share of the contexts."""
-        weighted = (tables.input * self.collapsed.centres[:, np.newaxis]).astype(np.float32)
-        self.observed = self.collapsed.contexts.T @ weighted
-        # Single precision: float64 would take twice the time of this loop, and a word has some hundred terms.
-        total = -self.observed
-        value = -float(row_products(self.observed, tables.output).sum())
-        for rows, words, log_weights in self.drawn:
-            p = tables.input[rows] @ tables.output[words].T + log_weights
-            value += float(self.collapsed.centres[rows] @ exponentiate(p))
-            found = log_weights == 0
-            total[words[found]] += normalised(p)[:, found].T @ weighted[rows]
-        self._add_rest(tables, total)
-        return value, self.collapsed.per_context(total)
-
-    def _add_rest(self, tables: Tables, total: Floats) -> None:
+    def add_rest(self, tables: Tables, total: Doubles) -> None:
         """Add q_x p(y | x) h_x for each y that was not found for x: all such y of a sample of the centres."""
         q = self.collapsed.centres[self.centres]
         n_drawn = max(1, len(self.centres) * self.budget // len(tables.output))
         drawn, times = np.unique(self.rng.choice(self.centres, n_drawn, p=q / q.sum()), return_counts=True)
-        found_for = {}
-        for rows, words, log_weights in self.drawn:
-            found_for.update(dict.fromkeys(rows.tolist(), words[log_weights == 0]))
-        for part in blocks(len(drawn), len(tables.output)):
-            h = tables.input[drawn[part]]
-            p = h @ tables.output.T
-            exponentiate(p)
-            normalised(p)
-            for row, x in zip(p, drawn[part].tolist(), strict=True):
-                row[found_for[x]] = 0
-            total += p.T @ (h * (times[part] / n_drawn).astype(np.float32)[:, np.newaxis])
+        weights = np.zeros(len(tables.input))
+        weights[drawn] = times / n_drawn
+        starts, found = _joined([self.heads[group] for group in self.group_of[drawn]])
+        RowGroups.of_all(drawn).softmax(
+            tables, self.n_threads, weights=weights, output_gradient=total, left_out_starts=starts, left_out=found
+        )
 
-    def _groups(self) -> Iterator[NDArray[np.intp]]:
+    def _centres_of_groups(self) -> list[NDArray[np.intp]]:
         labels = self.grouping.labels_
         order = np.argsort(labels, kind="stable")
-        limit = max(1, min(GROUP, BLOCK_FLOATS // (2 * self.budget)))
-        for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
-            for start in range(0, len(members), limit):
-                yield self.centres[members[start : start + limit]]
+        clusters = np.split(self.centres[order], np.flatnonzero(np.diff(labels[order])) + 1)
+        return [cluster[at : at + GROUP] for cluster in clusters for at in range(0, len(cluster), GROUP)]
+
+
+def _joined(lists: list[NDArray[Any]]) -> tuple[NDArray[np.int64], Ids]:
+    """Where each list begins, and where the last one ends, in all of them together."""
+    return np.cumsum([0, *map(len, lists)]), np.concatenate(lists).astype(np.int32)

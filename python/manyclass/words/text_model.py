@@ -91,8 +91,9 @@ class TextModel:
             rows, times = np.unique(drawn, return_counts=True)
             weights = times / sample
         if self.has_tree:
-            return float(weights @ collapsed.tree_losses(self.tables, rows, Tree.of(self.corpus.counts)))
-        return float(weights @ collapsed.losses(self.tables, rows))
+            tree = Tree.of(self.corpus.counts)
+            return float(weights @ collapsed.tree_losses(self.tables, rows, tree, self.n_threads))
+        return float(weights @ collapsed.losses(self.tables, rows, self.n_threads))
 
 
 def first_tables(n_words: int, dim: int, *, has_tree: bool, seed: int) -> Tables:

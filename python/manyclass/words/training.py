@@ -57,14 +57,17 @@ def train(
 
 def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> Descent:
     model = state.model
-    gradients = ExactGradients(model.collapsed)
+    n_threads = model.n_threads
+    gradients = ExactGradients(model.collapsed, n_threads)
     if not isinstance(objective.search, str) or objective.search != "exact":
-        index = index_for(objective.search, seed=model.seed, n_jobs=model.n_threads)
+        index = index_for(objective.search, seed=model.seed, n_jobs=n_threads)
         n_words = len(model.tables.output)
         budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
         if objective.masks:
             messages = objective.passes_messages
-            gradients = MaskedGradients(model.collapsed, index, budget, model.dim, messages=messages)
+            gradients = MaskedGradients(
+                model.collapsed, index, budget, model.dim, messages=messages, n_threads=n_threads
+            )
         else:
-            gradients = SampledGradients(model.collapsed, index, budget, model.dim, model.seed)
+            gradients = SampledGradients(model.collapsed, index, budget, model.dim, model.seed, n_threads=n_threads)
     return Descent(gradients, model.tables, plan.learning_rate)
