@@ -106,9 +106,11 @@ def test_the_log_loss_of_many_unlikely_labels_is_their_sum(found):
         t = v / found.temperature + found.offset
         log_p, log_rest = log_expit(t), log_expit(-t)
     expected = -np.where(Y.toarray(), log_p, log_rest).mean(axis=1)
-    losses = label_log_losses(Weights.linear(W, np.zeros(1200, np.float32), by_feature=False), x, Y, found, 1)
+    model = Weights.linear(W, np.zeros(1200, np.float32), by_feature=False)
+    losses, of_own = label_log_losses(model, x, Y, found, 1)
     # Scores in float32; the terms left out of the logarithm are below 4e-7 of the sum.
     assert losses == pytest.approx(expected, rel=3e-6)
+    assert of_own == pytest.approx(np.where(Y.toarray(), -v, 0).sum(axis=1) / Y.sum(axis=1), rel=1e-6)
 
 
 def test_a_calibration_can_be_undone_and_its_threshold_found():

@@ -1,7 +1,8 @@
 // Exact passes over all points and classes in double precision: loss and gradient, and the parts of a duality bound;
 // losses of rows of scores with several labels.
-#include "bindings/arrays.hpp"
+#include "bindings/fields.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/evaluate/label_odds.hpp"
 #include "manyclass/exact/balanced_softmax.hpp"
 #include "manyclass/exact/gradient.hpp"
 #include "manyclass/exact/label_losses.hpp"
@@ -120,6 +121,34 @@ Array<float> projections(const Matrix<const float>& scores, std::span<const Offs
       .second;
 }
 
+// Rows of scores, what is asked of them and where it goes.
+struct LabelOddsCall {
+  Matrix<const float> scores;
+  LabelOdds question;
+  LabelOddsSums sums;
+};
+
+Fields<LabelOddsCall> label_odds_fields() {
+  Fields<Excluded> labels("Excluded");
+  labels.needs<&Excluded::indptr, &Excluded::ids>();
+  Fields<LabelOdds> question("LabelOdds");
+  question.with<&LabelOdds::labels>(labels).needs<&LabelOdds::n_threads>();
+  question.takes<&LabelOdds::temperature, &LabelOdds::offset, &LabelOdds::lowest, &LabelOdds::weights>();
+  Fields<LabelOddsSums> sums("LabelOddsSums");
+  sums.takes<&LabelOddsSums::log_losses, &LabelOddsSums::label_losses, &LabelOddsSums::own, &LabelOddsSums::counts>();
+  Fields<LabelOddsCall> fields("label_odds");
+  fields.needs<&LabelOddsCall::scores>();
+  return fields.with<&LabelOddsCall::question>(question).with<&LabelOddsCall::sums>(sums);
+}
+
+void odds_of_labels(const LabelOddsCall& call) {
+  LabelOdds question = call.question;
+  question.scores = call.scores.data;
+  question.n_classes = call.scores.width();
+  question.isa = best_isa();
+  released([&] { label_odds(question, call.sums); });
+}
+
 // One point as the core sees it, for the tests.
 py::tuple one_point(const std::string& name, double smoothing, std::span<const float> positives,
                     std::span<const float> negatives, double rest, float rest_score, Isa isa) {
@@ -149,6 +178,7 @@ void bind_losses(py::module_& m) {
   m.def("implicit_margins", margins, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "smoothing"_a, "eta"_a, "x_sq"_a,
         "isa"_a = "auto");
   m.def("bisimplex_projections", projections, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "isa"_a = "auto");
+  bind_function(m, label_odds_fields(), odds_of_labels);
   m.def("_label_loss", one_point, "loss"_a, "smoothing"_a, "positives"_a, "negatives"_a, py::kw_only(), "rest"_a,
         "rest_score"_a, "isa"_a = "auto");
 }

@@ -411,6 +411,21 @@ def implicit_margins(
     x_sq: NDArray[np.float64],
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float32]]: ...
+def label_odds(
+    *,
+    scores: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    n_threads: int,
+    temperature: float = ...,
+    offset: float = ...,
+    lowest: float = ...,
+    weights: NDArray[np.float64] = ...,
+    log_losses: NDArray[np.float64] = ...,
+    label_losses: NDArray[np.float64] = ...,
+    own: NDArray[np.float64] = ...,
+    counts: NDArray[np.float64] = ...,
+) -> None: ...
 def bisimplex_projections(
     scores: NDArray[np.float32],
     indptr: NDArray[np.int64],

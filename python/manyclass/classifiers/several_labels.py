@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
-from manyclass import metrics
-from manyclass.checks import check_choice, check_number, n_threads_from
+import manyclass.metrics._ranking as _ranking
+from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
 from manyclass.classifiers.base import LinearClassifier
 from manyclass.classifiers.data import indicator_lists
 from manyclass.classifiers.targets import Unseen, check_targets
@@ -145,12 +145,9 @@ class LabelClassifier(LinearClassifier):
 
     def _label_losses(self, state: State, x: Matrix, lists: sp.csr_array, weights: Doubles | None) -> dict[str, float]:
         """The log-losses of several labels."""
-        n_threads = n_threads_from(self.n_jobs)
-        of_rows = label_log_losses(state.weights, x, lists, state.calibration, n_threads)
-        found = {"label_log_loss": float(np.average(of_rows, weights=weights))}
-        if not self._planner.trains_log_odds:
-            return found
-        return {"log_loss": _log_loss(state.weights, x, lists, weights, n_threads), **found}
+        of_rows = label_log_losses(state.weights, x, lists, state.calibration, n_threads_from(self.n_jobs))
+        of_labels, of_own = (float(np.average(losses, weights=weights)) for losses in of_rows)
+        return {**({"log_loss": of_own} if self._planner.trains_log_odds else {}), "label_log_loss": of_labels}
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -180,26 +177,10 @@ def _lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
     return lists
 
 
-def _log_loss(weights: Weights, x: Matrix, lists: sp.csr_array, r: Doubles | None, n_threads: int) -> float:
-    """Mean over points of weights r of the mean over their labels of -log p, in nats."""
-    total, normalizers = 0.0, weights.log_normalizers(x, n_threads)
-    for first, scores in weights.score_tiles(x, n_threads):
-        own = lists[first : first + len(scores)]
-        n_labels = np.diff(own.indptr)
-        rows = np.repeat(np.arange(len(scores)), n_labels)
-        of_labels = normalizers[first + rows] - scores[rows, own.indices]
-        of_labels /= n_labels[rows]
-        total += float(np.sum(of_labels if r is None else of_labels * r[first + rows]))
-    return float(total / (max(1, x.shape[0]) if r is None else r.sum()))
-
-
 def _precisions(lists: sp.csr_array, best: Ids, ks: list[int], weights: Doubles | None) -> Doubles:
     """P@k over weighted rows, for each k."""
-    if weights is None:
-        return np.atleast_1d(metrics.precision_at_k(lists, best, k=tuple(ks)))
-    n, n_classes = lists.shape
-    true = np.repeat(np.arange(n, dtype=np.int64), np.diff(lists.indptr)) * n_classes + lists.indices
-    right = np.isin(np.arange(n, dtype=np.int64)[:, np.newaxis] * n_classes + best, true)
+    indptr, ids, _ = csr_parts(lists)
+    right = _ranking.hits(indptr, ids, best)
     return np.array([np.average(right[:, :k].mean(axis=1), weights=weights) for k in ks])
 
 

@@ -34,7 +34,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit
 
 from manyclass import _core
-from manyclass.checks import check_choice
+from manyclass.checks import check_choice, csr_parts
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, times
 from manyclass.weights.weights import Weights
@@ -51,7 +51,6 @@ MOST_ROWS, LEAST_ROWS = 4096, 256
 # ... and fewer where there are many classes, so that all scores of these rows stay in 256 MB up to 262,144 classes.
 ROWS_CELLS = 1 << 26
 KEPT_CELLS = 1 << 28  # scores that are kept; more are computed again whenever they are needed
-LINEAR = 1e-3  # odds up to which a logarithm is a sum of two terms
 # Bins of v, over ]-60, largest]: 0.01 wide, where the logistic function is straight to 1e-5; e^-60 labels are none.
 LOWEST, BINS = -60.0, 8192
 
@@ -210,19 +209,15 @@ def _kept(tiles: Tiles, n_cells: int) -> Tiles:
 
 
 def _log_losses(scores: Floats, labels: Ids, noise: str, n_threads: int) -> Doubles:
-    """-log p(y) of scores that may be overwritten."""
-    rows = np.arange(len(scores))
+    """-log p(y)."""
     if noise != "gumbel":
         at = np.ascontiguousarray(labels[:, np.newaxis])
         psi = scores.astype(np.float64)
-        log_p = _core.utility_probabilities_at(noise=noise, psi=psi, classes=at, log=True, n_threads=n_threads)
-        losses: Doubles = -log_p[:, 0]
-        return losses
-    scores -= scores.max(axis=1, keepdims=True)
-    own = scores[rows, labels].astype(np.float64)
-    np.exp(scores, out=scores)
-    summed: Doubles = np.log(scores.sum(axis=1, dtype=np.float64)) - own
-    return summed
+        return -_core.utility_probabilities_at(noise=noise, psi=psi, classes=at, log=True, n_threads=n_threads)[:, 0]
+    losses = np.empty(len(scores))
+    indptr = np.arange(len(scores) + 1)
+    _core.label_odds(scores=scores, indptr=indptr, ids=labels, n_threads=n_threads, log_losses=losses)
+    return losses
 
 
 def _platt(tiles: Tiles, labels: Labels, r: Doubles) -> Calibration:
@@ -230,17 +225,17 @@ def _platt(tiles: Tiles, labels: Labels, r: Doubles) -> Calibration:
     width, counts, before = -LOWEST / BINS, np.zeros(BINS), 0.0
     own, of_own = np.empty(len(labels.ids)), np.repeat(r, np.diff(labels.indptr))
     for first, scores in tiles():
-        v = log_softmax(scores)
-        indptr = labels.indptr[first : first + len(v) + 1]
-        ids, rows = labels.ids[indptr[0] : indptr[-1]], np.repeat(np.arange(len(v)), np.diff(indptr))
-        own[indptr[0] : indptr[-1]] = v[rows, ids]
-        before += v.shape[1] * float(r[first : first + len(v)] @ _mean_of_labels(v, rows, ids, calibrated=False))
-        above = np.maximum(v, np.float32(LOWEST)) - np.float32(LOWEST)  # v may be -1e38
-        bins = np.minimum(above * np.float32(1 / width), BINS - 1).astype(np.int32)
-        weights = np.broadcast_to(r[first : first + len(v), np.newaxis], v.shape)
-        counts += np.bincount(bins.ravel(), weights=weights.ravel(), minlength=BINS)
-        at = slice(indptr[0], indptr[-1])
-        counts -= np.bincount(bins[rows, ids], weights=of_own[at], minlength=BINS)
+        rows = slice(first, first + len(scores))
+        indptr = labels.indptr[first : rows.stop + 1]
+        at, losses = slice(indptr[0], indptr[-1]), np.empty(len(scores))
+        question: dict[str, Any] = {
+            "indptr": indptr - indptr[0],
+            "ids": labels.ids[at],
+            "weights": r[rows],
+            "lowest": LOWEST,
+        }
+        _core.label_odds(scores=scores, **question, n_threads=1, label_losses=losses, own=own[at], counts=counts)
+        before += scores.shape[1] * float(r[rows] @ losses)
     middle = LOWEST + width * (np.arange(BINS) + 0.5)
     total = of_own.sum()
 
@@ -261,50 +256,24 @@ def _platt(tiles: Tiles, labels: Labels, r: Doubles) -> Calibration:
     return Calibration(1 / a, c, len(r), before / n, float(found.fun * total / n))
 
 
-def log_softmax(scores: Floats) -> Floats:
-    """Scores less the logarithm of the sum of their exponentials, by rows: a copy."""
-    v: Floats = scores - scores.max(axis=1, keepdims=True)
-    v -= np.log(np.exp(v).sum(axis=1, keepdims=True, dtype=np.float64)).astype(np.float32)
-    return v
-
-
 def label_log_losses(
     weights: Weights, x: Matrix, lists: Any, calibration: Calibration | None, n_threads: int
-) -> Doubles:
-    """Return the mean over all labels of -log P or -log (1 - P) of each row, in nats.
+) -> tuple[Doubles, Doubles]:
+    """Return the log-losses of several labels, of each row, in nats.
 
-    Without a calibration P is what the softmax gives a label, as if it were its probability.
+    Returns
+    -------
+    of_labels : ndarray of shape (n_rows,)
+        The mean over all labels of -log P or -log (1 - P). Without a calibration P is what the softmax gives a label,
+        as if it were its probability.
+    of_own : ndarray of shape (n_rows,)
+        The mean over the labels of a row of minus the log-probability that the softmax gives them.
     """
-    found = np.empty(x.shape[0])
+    of_labels, of_own = np.empty(x.shape[0]), np.empty(x.shape[0])
+    how = {} if calibration is None else {"temperature": calibration.temperature, "offset": calibration.offset}
     for first, scores in weights.score_tiles(x, n_threads):
-        log_odds, at = log_softmax(scores), slice(first, first + len(scores))
-        if calibration is not None:
-            log_odds /= np.float32(calibration.temperature)
-            log_odds += np.float32(calibration.offset)
-        own = lists[at]
-        rows = np.repeat(np.arange(len(scores)), np.diff(own.indptr))
-        found[at] = _mean_of_labels(log_odds, rows, own.indices, calibrated=calibration is not None)
-    return found
-
-
-def _mean_of_labels(t: Floats, own_rows: Any, own_ids: Any, *, calibrated: bool) -> Doubles:
-    """`t` is log P / (1 - P) where `calibrated`, else log P; rows have the labels `own_ids`."""
-    with np.errstate(over="ignore"):  # infinite odds are among the large ones, whose logarithms are taken
-        odds = np.exp(t)
-    # log(1 + e) = e - e^2 / 2 + ..., and -log(1 - e) = e + e^2 / 2 + ...: what is left out is below e / 3e6.
-    rows, columns = np.nonzero(odds > LINEAR)
-    large = t[rows, columns].astype(np.float64)
-    odds[rows, columns] = 0
-    square = np.einsum("ij,ij->i", odds, odds, dtype=np.float64) / 2
-    total = odds.sum(axis=1, dtype=np.float64) - (square if calibrated else -square)
-    total += np.bincount(rows, np.logaddexp(0, large) if calibrated else _minus_log_rest(large), minlength=len(t))
-    own = t[own_rows, own_ids].astype(np.float64)
-    total -= np.bincount(own_rows, own if calibrated else own + _minus_log_rest(own), minlength=len(t))
-    mean: Doubles = total / t.shape[1]
-    return mean
-
-
-def _minus_log_rest(log_p: Doubles) -> Doubles:
-    """-log(1 - p); log p in float32 is not nearer to 0 than its rounding."""
-    rest: Doubles = -np.log(-np.expm1(np.minimum(log_p, -float(np.finfo(np.float32).eps))))
-    return rest
+        at = slice(first, first + len(scores))
+        indptr, ids, _ = csr_parts(lists[at])
+        question: dict[str, Any] = {"scores": scores, "indptr": indptr, "ids": ids, "n_threads": n_threads, **how}
+        _core.label_odds(**question, label_losses=of_labels[at], log_losses=of_own[at])
+    return of_labels, of_own
