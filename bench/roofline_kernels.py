@@ -18,7 +18,7 @@ from manyclass import AugmentReduceClassifier, SkipGram, SoftmaxClassifier, Sphe
 from manyclass.checks import csr_parts
 from manyclass.datasets import load_xmc
 from manyclass.training.full_batch import kept_points
-from manyclass.training.local_family import BASES
+from manyclass.training.local_family import LocalFamily
 from manyclass.words.objectives import NegativeSampling
 
 LINE = 16  # floats
@@ -297,7 +297,8 @@ def local_steps(m):
         given = {"noise": "normal", "sampler": "uniform", "n_negatives": m, "learning_rate": 0.1, "n_jobs": 1}
         X, y = dense(n, d), labels(n, k)
         fit = passes_of(lambda t: AugmentReduceClassifier(max_iter=t, random_state=0, **given), X, y)
-        return Passes(fit, {"exp": n * m * BASES["normal"].n_nodes, "multiply-add": 4 * n * (m + 1) * d})
+        n_nodes = len(LocalFamily.of("normal", "normal", 0, 2).nodes)
+        return Passes(fit, {"exp": n * m * n_nodes, "multiply-add": 4 * n * (m + 1) * d})
 
     return make
 

@@ -13,10 +13,19 @@ from test_double_sum import FLOAT, finite_differences
 
 from manyclass import _core
 from manyclass.registry import names
-from manyclass.training.local_family import LocalFamily, best_bounds, best_member, gauss_rule
+from manyclass.training.local_family import LocalFamily
 
 NOISES = [noise for noise in names("noise") if noise != "gumbel"]
 FAMILIES = names("local_family")
+
+
+def best_member(noise, d, counts, nodes, weights, start=(0.0, 1.0), n_threads=1):
+    mu, s = start
+    return _core.best_local(
+        noise=noise, d=d, counts=counts, nodes=nodes, weights=weights, mu=mu, s=s, n_threads=n_threads
+    )
+
+
 LARGE = 10**9  # visits after which q does not move any more
 
 
@@ -168,7 +177,7 @@ def test_best_members_and_their_bounds_equal_the_twins(noise, family, seed):
     expected = local_twin.best_member(noise, d, counts, q.nodes, q.weights, start=(q.mu, q.s))
     # Both stop where a step moves by less than 1e-9, and steps shrink at least by half.
     np.testing.assert_allclose(found, expected, rtol=0, atol=4e-9)
-    bounds = best_bounds(noise, scores, labels, q, 1 + seed % 2)
+    bounds = q.best_bounds(noise, scores, labels, 1 + seed % 2)
     np.testing.assert_allclose(bounds, local_twin.best_bounds(noise, scores, labels, q), rtol=1e-10, atol=1e-10)
 
 
@@ -222,14 +231,18 @@ def test_gauss_rules_integrate_polynomials(n):
         "gumbel": [1, np.euler_gamma, np.euler_gamma**2 + np.pi**2 / 6],
     }
     for family, known in moments.items():
-        nodes, weights = gauss_rule(family, n)
+        nodes, weights = _core.gauss_rule(family=family, n_nodes=n)
         for k, moment in enumerate(known[: 2 * n]):
             assert weights @ nodes**k == pytest.approx(moment, abs=1e-9)
+        for ours, theirs in zip((nodes, weights), local_twin.gauss_rule(family, n), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)  # conditions of the eigenvalues
     # The recurrence of the normal and the logistic weight is known: b_k = k and k^4 pi^2 / (4 k^2 - 1).
     for family, b in (("normal", lambda k: k), ("logistic", lambda k: k**4 * np.pi**2 / (4 * k**2 - 1))):
         off = np.sqrt([b(k) for k in range(1, n)])
         np.testing.assert_allclose(
-            gauss_rule(family, n)[0], np.linalg.eigvalsh(np.diag(off, 1) + np.diag(off, -1)), atol=1e-8
+            _core.gauss_rule(family=family, n_nodes=n)[0],
+            np.linalg.eigvalsh(np.diag(off, 1) + np.diag(off, -1)),
+            atol=1e-8,
         )
 
 

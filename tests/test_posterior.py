@@ -11,11 +11,11 @@ from reference.rng import VISIT_ORDER, Rng, shuffled
 from test_double_sum import finite_differences
 
 import manyclass
-from manyclass import AugmentReduceClassifier, solvers
+from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.choosing.facts import Facts
 from manyclass.registry import names
 from manyclass.special import utility_probabilities
-from manyclass.training.local_family import LocalFamily, gauss_rule
+from manyclass.training.local_family import LocalFamily
 from manyclass.training.posterior import GaussianTraining
 
 BOTH = [noise for noise in names("noise") if noise != "gumbel"]
@@ -69,7 +69,7 @@ def test_half_the_mean_curvature_is_the_slope_in_the_variance(noise, seed):
     rng = np.random.default_rng(seed)
     family = LocalFamily.of(noise, "normal", 5, 9)
     d, alpha, var = rng.normal(size=4), np.full(4, 2.0), 0.7
-    zeta, weights = gauss_rule("normal", 25)
+    zeta, weights = _core.gauss_rule(family="normal", n_nodes=25)
 
     def at(var, k):
         z = d + np.sqrt(var) * zeta[:, np.newaxis] * np.eye(4)[k]

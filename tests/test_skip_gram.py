@@ -131,7 +131,6 @@ def test_files_of_any_kind_and_lists_of_words_are_the_same_corpus(tmp_path, monk
         with opener(tmp_path / name, "wb") as file:
             file.write(data)
     monkeypatch.setattr(reader, "PIECE_BYTES", 13)  # cuts words
-    monkeypatch.setattr(reader, "PIECE_TOKENS", 17)  # cuts sentences
     corpora = [reader.read_corpus(s, 70) for s in (text, plain, tmp_path / "a.txt.gz", str(tmp_path / "a.txt.xz"))]
     corpora.append(reader.read_corpus((iter(sentence) for sentence in text), 70))  # read once, as it comes
     count = {w: sum(s.count(w) for s in text) for s in text for w in s}

@@ -4,6 +4,7 @@
 #include "bindings/module.hpp"
 #include "manyclass/evaluate/label_odds.hpp"
 #include "manyclass/exact/balanced_softmax.hpp"
+#include "manyclass/exact/duality_gap.hpp"
 #include "manyclass/exact/gradient.hpp"
 #include "manyclass/exact/label_losses.hpp"
 
@@ -90,6 +91,17 @@ auto balanced(const py::object& x, py::ssize_t n_features, const Matrix<const fl
   return std::tuple(entropies, label_probabilities, residual);
 }
 
+auto gap(const py::object& x, py::ssize_t n_features, const Matrix<const float>& w, std::span<const double> intercept,
+         Index n_classes, std::span<const Index> labels, std::span<const double> weights, double alpha, double squares,
+         bool fit_intercept, int n_threads) {
+  check_weights(weights, labels);
+  const DualityQuestion question{weights, alpha, squares, fit_intercept, n_threads, best_isa()};
+  const PrimalDual found =
+      with_model(x, n_features, w, intercept, n_classes, labels,
+                 [&](const auto& data, const auto& model) { return duality_gap(data, labels, model, question); });
+  return std::pair(found.primal, found.dual);
+}
+
 // Calls f(rows, results) for N x K scores and the labels of each.
 template <class F>
 auto each_row(const Matrix<const float>& z, std::span<const Offset> indptr, std::span<const Index> ids, F&& f) {
@@ -170,6 +182,8 @@ void bind_gradient(py::module_& m) {
   m.def("balanced_softmax", &balanced, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a,
         "labels"_a, "sample_weight"_a = Array<double>(0), "normalizers"_a, "keep"_a, "fill"_a, "n_threads"_a,
         "isa"_a = "auto");
+  m.def("duality_gap", &gap, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a, "labels"_a,
+        "sample_weight"_a, "alpha"_a, "squares"_a, "fit_intercept"_a, "n_threads"_a);
 }
 
 void bind_losses(py::module_& m) {

@@ -119,6 +119,13 @@ void bind_skip_gram(py::module_& m) {
         return array_of(std::vector<Offset>(self.counts().begin(), self.counts().end()));
       });
 
+  m.def(
+      "renumber",
+      [](std::span<Index> tokens, std::span<const Index> rows, std::span<const Offset> ends, Offset longest) {
+        return array_of(released([&] { return renumber(tokens, rows, ends, longest); }));
+      },
+      "tokens"_a, "rows"_a, "ends"_a, "longest"_a);
+
   bind_struct(m,
               Fields<SkipGramText>("SkipGramText")
                   .needs<&SkipGramText::tokens, &SkipGramText::sentences, &SkipGramText::keep, &SkipGramText::window,

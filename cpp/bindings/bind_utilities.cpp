@@ -60,16 +60,18 @@ auto best_local(const std::string& noise, const Matrix<const double>& d, std::sp
   return std::pair(locations, scales);
 }
 
-Array<double> local_bounds(const std::string& noise, std::span<const float> scores, std::span<const Index> labels,
-                           std::span<const double> nodes, std::span<const double> weights,
-                           std::span<const double> fine_nodes, std::span<const double> fine_weights, double mu,
-                           double s, int n_threads) {
+auto family_of(const std::string& noise, const std::string& family, Index n_nodes, Index n_classes) {
+  const FamilyForNoise made = family_for_noise(noise, family, n_nodes, n_classes);
+  return std::tuple(array_of(made.rule.nodes), array_of(made.rule.weights), made.entropy, made.largest_scale,
+                    made.start.mu, made.start.s);
+}
+
+Array<double> local_bounds(const std::string& noise, const std::string& family, std::span<const float> scores,
+                           std::span<const Index> labels, std::span<const double> nodes,
+                           std::span<const double> weights, double mu, double s, int n_threads) {
   auto bounds = empty_array<double>(labels.size());
   const std::span<double> out = mutable_view(bounds);
-  released([&] {
-    best_bounds(noise, scores, labels, {nodes, weights}, {fine_nodes, fine_weights}, {mu, s}, n_threads, best_isa(),
-                out);
-  });
+  released([&] { best_bounds(noise, family, scores, labels, {nodes, weights}, {mu, s}, n_threads, best_isa(), out); });
   return bounds;
 }
 
@@ -84,8 +86,16 @@ void bind_utilities(py::module_& m) {
   m.def("sampled_utility_log_probabilities", sampled_log_probabilities, py::kw_only(), noise, psi, labels,
         "n_samples"_a, "seed"_a, n_threads, isa);
   m.def("best_local", best_local, py::kw_only(), noise, "d"_a, "counts"_a, nodes, weights, mu, s, n_threads);
-  m.def("best_local_bounds", local_bounds, py::kw_only(), noise, "scores"_a, labels, nodes, weights, "fine_nodes"_a,
-        "fine_weights"_a, mu, s, n_threads);
+  m.def("best_local_bounds", local_bounds, py::kw_only(), noise, "family"_a, "scores"_a, labels, nodes, weights, mu, s,
+        n_threads);
+  m.def("local_family", family_of, py::kw_only(), noise, "family"_a, "n_nodes"_a, "n_classes"_a);
+  m.def(
+      "gauss_rule",
+      [](const std::string& family, Index n_nodes) {
+        const GaussRule rule = rule_of_family(family, n_nodes);
+        return std::pair(array_of(rule.nodes), array_of(rule.weights));
+      },
+      py::kw_only(), "family"_a, "n_nodes"_a);
 }
 
 }  // namespace manyclass

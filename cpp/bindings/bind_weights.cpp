@@ -4,6 +4,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/evaluate/best_but.hpp"
 #include "manyclass/evaluate/tiles.hpp"
 #include "manyclass/evaluate/weights.hpp"
 #include "manyclass/utility/model.hpp"
@@ -99,6 +100,15 @@ auto log_probabilities(const BoundWeights& w, const py::object& x, const Phi& ph
   return out;
 }
 
+auto not_excluded(std::span<const Index> rows, const Matrix<const Index>& found, std::span<const float> scores,
+                  std::span<const Offset> indptr, std::span<const Index> excluded, Index k) {
+  Array<Index> classes({found.rows, k});
+  Array<float> values({found.rows, k});
+  best_but({rows, found.data, scores, found.width()}, {indptr, excluded}, static_cast<std::size_t>(k),
+           mutable_view(classes), mutable_view(values));
+  return std::pair(classes, values);
+}
+
 }  // namespace
 
 void bind_weights(py::module_& m) {
@@ -115,6 +125,7 @@ void bind_weights(py::module_& m) {
       .def("top_wrong", &best_wrong, x, phi, labels, "classes"_a, scale, n_threads, isa)
       .def("scores", &scores, x, phi, scale, n_threads, isa)
       .def("log_probabilities", &log_probabilities, x, phi, "noise"_a, "classes"_a, scale, n_threads, isa);
+  m.def("best_but", not_excluded, py::kw_only(), "rows"_a, "classes"_a, "values"_a, "indptr"_a, "excluded"_a, "k"_a);
   m.def(
       "n_held", [] { return n_held(); },
       "Questions of this thread so far with a score that was not finite, for which another one was taken.");

@@ -271,6 +271,15 @@ class Weights:
         isa: str = "auto",
     ) -> NDArray[np.float64]: ...
 
+def best_but(
+    *,
+    rows: NDArray[np.int32],
+    classes: NDArray[np.int32],
+    values: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    excluded: NDArray[np.int32],
+    k: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def n_held() -> int: ...
 
 # bind_output_layer
@@ -317,16 +326,19 @@ def best_local(
 def best_local_bounds(
     *,
     noise: str,
+    family: str,
     scores: NDArray[np.float32],
     labels: NDArray[np.int32],
     nodes: NDArray[np.float64],
     weights: NDArray[np.float64],
-    fine_nodes: NDArray[np.float64],
-    fine_weights: NDArray[np.float64],
     mu: float,
     s: float,
     n_threads: int,
 ) -> NDArray[np.float64]: ...
+def local_family(
+    *, noise: str, family: str, n_nodes: int, n_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float, float, float]: ...
+def gauss_rule(*, family: str, n_nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def utility_probabilities(
     *, noise: str, psi: NDArray[np.float64], log: bool, n_threads: int, isa: str = "auto"
 ) -> NDArray[np.float64]: ...
@@ -374,6 +386,20 @@ def softmax_totals(
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def duality_gap(
+    *,
+    x: _Data,
+    n_features: int,
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float64],
+    n_classes: int,
+    labels: NDArray[np.int32],
+    sample_weight: NDArray[np.float64],
+    alpha: float,
+    squares: float,
+    fit_intercept: bool,
+    n_threads: int,
+) -> tuple[float, float]: ...
 def balanced_softmax(
     *,
     x: _Data,
@@ -732,6 +758,9 @@ class SkipGramText:
 def cooccurrences(
     *, text: SkipGramText, seed: int, n_threads: int, memory: int, folder: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], int]: ...
+def renumber(
+    tokens: NDArray[np.int32], rows: NDArray[np.int32], ends: NDArray[np.int64], longest: int
+) -> NDArray[np.int64]: ...
 def huffman_tree(
     counts: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -31,6 +32,27 @@ void with_law(const std::string& noise, const F& f) {
       throw std::invalid_argument("noise is 'gumbel', whose q has a closed form; it must be another");
     } else {
       f(Law<Noise, UtilityNoise<Noise>>{});
+    }
+  });
+}
+
+// The standard member of a family.
+struct StandardMember {
+  double (*log_density)(double);
+  double entropy;
+  double low, high;  // beyond them even its 62nd moment has nothing left
+  Index n_nodes;     // see family_for_noise
+};
+
+StandardMember standard_member(std::string_view family) {
+  constexpr double half_log_2_pi = -NormalNoise::log_density_at_0, euler_gamma = 0.57721566490153286061;
+  return with_part<StandardMember>(Alternatives<NoiseKind>{}, "local_family", family, [&]<class Noise>() {
+    if constexpr (std::is_same_v<Noise, NormalNoise>) {
+      return StandardMember{Noise::log_density, half_log_2_pi + 0.5, -20, 20, 3};
+    } else if constexpr (std::is_same_v<Noise, LogisticNoise>) {
+      return StandardMember{Noise::log_density, 2, -200, 200, 5};
+    } else {
+      return StandardMember{Noise::log_density, 1 + euler_gamma, -6, 200, 4};
     }
   });
 }
@@ -112,11 +134,41 @@ void best_members(const std::string& noise, const Margins& margins, const Rule& 
   });
 }
 
-void best_bounds(const std::string& noise, std::span<const float> scores, std::span<const Index> labels,
-                 const Rule& rule, const Rule& fine, LocationScale start, int n_threads, Isa isa,
+GaussRule rule_of_family(const std::string& family, Index n_nodes) {
+  constexpr std::size_t n_points = 10001;  // of the trapezoidal rule, which is exponentially accurate
+  if (n_nodes < 1) throw std::invalid_argument("a rule needs a node");
+  const StandardMember member = standard_member(family);
+  std::vector<double> v(n_points), w(n_points);
+  double sum = 0;
+  for (std::size_t i = 0; i < n_points; ++i) {
+    v[i] = member.low + (member.high - member.low) * static_cast<double>(i) / static_cast<double>(n_points - 1);
+    w[i] = std::exp(member.log_density(v[i]));
+    sum += w[i];
+  }
+  for (double& weight : w) weight /= sum;
+  return gauss_rule(v, w, static_cast<std::size_t>(n_nodes));
+}
+
+FamilyForNoise family_for_noise(const std::string& noise, const std::string& family, Index n_nodes, Index n_classes) {
+  const StandardMember member = standard_member(family);
+  FamilyForNoise made{rule_of_family(family, n_nodes > 0 ? n_nodes : member.n_nodes), member.entropy, 0, {0, 1}};
+  const Rule rule{made.rule.nodes, made.rule.weights};
+  with_law(noise, [&](auto law) {
+    const double none[] = {0}, wrong[] = {static_cast<double>(n_classes - 1)};
+    made.largest_scale = best_member(law, none, none, rule, {0, 1}).s;
+    made.start = best_member(law, none, wrong, rule, {0, 1});
+  });
+  return made;
+}
+
+void best_bounds(const std::string& noise, const std::string& family, std::span<const float> scores,
+                 std::span<const Index> labels, const Rule& rule, LocationScale start, int n_threads, Isa isa,
                  std::span<double> bounds) {
+  constexpr Index fine_nodes = 41;
+  const GaussRule nodes = rule_of_family(family, fine_nodes);
+  const Rule fine{nodes.nodes, nodes.weights};
+  const double entropy = standard_member(family).entropy;
   check_rule(rule);
-  check_rule(fine);
   const std::size_t n = labels.size(), n_classes = n == 0 ? 0 : scores.size() / n;
   if (scores.size() != n * n_classes || bounds.size() != n) {
     throw std::invalid_argument("scores, labels and bounds do not fit each other");
@@ -133,7 +185,8 @@ void best_bounds(const std::string& noise, std::span<const float> scores, std::s
       std::vector<double> d(n_classes), counts(n_classes, 1.0);
       for (std::size_t k = 0; k < n_classes; ++k) d[k] = static_cast<double>(z[k]) - static_cast<double>(z[y]);
       counts[y] = 0;
-      run_with(isa, [&] { bounds[i] = bound(law, d, counts, fine, best_member(law, d, counts, rule, start)); });
+      run_with(isa,
+               [&] { bounds[i] = entropy + bound(law, d, counts, fine, best_member(law, d, counts, rule, start)); });
     });
   });
 }

@@ -13,6 +13,7 @@
 
 #include "manyclass/core/simd.hpp"
 #include "manyclass/core/types.hpp"
+#include "manyclass/math/gauss_rule.hpp"
 
 namespace manyclass {
 
@@ -36,10 +37,25 @@ struct Margins {
 void best_members(const std::string& noise, const Margins& margins, const Rule& rule, LocationScale start,
                   int n_threads, Isa isa, std::span<double> mu, std::span<double> s);
 
-// Row i of `scores` has all K classes. The best q is by `rule`, starting from `start`; bounds[i] is its bound by
-// `fine`, without the entropy of the standard member.
-void best_bounds(const std::string& noise, std::span<const float> scores, std::span<const Index> labels,
-                 const Rule& rule, const Rule& fine, LocationScale start, int n_threads, Isa isa,
+// The Gauss rule of n nodes for the standard member of a family.
+GaussRule rule_of_family(const std::string& family, Index n_nodes);
+
+// A family for a noise: its rule, the entropy of the standard member, s of the best q for the noise alone, without
+// classes, and the best q where all classes have the same score.
+struct FamilyForNoise {
+  GaussRule rule;
+  double entropy, largest_scale;
+  LocationScale start;
+};
+
+// With n_nodes = 0 the rule has as many nodes as leave errors of at most 1 % of the gradient in the scores, but where a
+// point is all but certain.
+FamilyForNoise family_for_noise(const std::string& noise, const std::string& family, Index n_nodes, Index n_classes);
+
+// Row i of `scores` has all K classes. The best q is by `rule`, starting from `start`; bounds[i] is its bound, which is
+// one for every q, by a finer rule.
+void best_bounds(const std::string& noise, const std::string& family, std::span<const float> scores,
+                 std::span<const Index> labels, const Rule& rule, LocationScale start, int n_threads, Isa isa,
                  std::span<double> bounds);
 
 }  // namespace manyclass

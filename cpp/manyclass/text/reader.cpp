@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/core/rng.hpp"
 
 namespace manyclass {
@@ -85,6 +86,27 @@ void TextReader::grow() {
     while (slots_[slot] != empty) slot = (slot + 1) & mask;
     slots_[slot] = static_cast<Index>(i);
   }
+}
+
+std::vector<Offset> renumber(std::span<Index> tokens, std::span<const Index> rows, std::span<const Offset> ends,
+                             Offset longest) {
+  std::vector<Offset> starts{0};
+  std::size_t at = 0, kept = 0;
+  for (const Offset end : ends) {
+    if (end < static_cast<Offset>(at) || end > static_cast<Offset>(tokens.size()) || longest < 1) {
+      throw std::invalid_argument("the ends of sentences do not fit the tokens");
+    }
+    poll(static_cast<std::size_t>(end) - at);
+    for (; at < static_cast<std::size_t>(end); ++at) {
+      const auto token = static_cast<std::size_t>(tokens[at]);
+      if (token >= rows.size()) throw std::invalid_argument("a token is the number of no word");
+      if (rows[token] >= 0) tokens[kept++] = rows[token];
+    }
+    const auto last = static_cast<Offset>(kept);
+    while (last - starts.back() > longest) starts.push_back(starts.back() + longest);
+    if (last > starts.back()) starts.push_back(last);
+  }
+  return starts;
 }
 
 }  // namespace manyclass

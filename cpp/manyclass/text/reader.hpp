@@ -48,4 +48,9 @@ class TextReader {
   Offset last_end_ = 0;
 };
 
+// Gives each token its row, in place, and drops those whose row is -1. Returns where each of the sentences that are left
+// begins, and where the last one ends; a sentence of more than `longest` tokens is cut.
+std::vector<Offset> renumber(std::span<Index> tokens, std::span<const Index> rows, std::span<const Offset> ends,
+                             Offset longest);
+
 }  // namespace manyclass

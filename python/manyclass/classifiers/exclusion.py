@@ -9,11 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass import _core
 from manyclass.classifiers.targets import find_positions
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
 Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | None
-Pattern = tuple[NDArray[np.int64], NDArray[np.int64]]  # row pointers, and the sorted positions of each row
+Pattern = tuple[NDArray[np.int64], Ids]  # row pointers, and the sorted positions of each row
 # Rows and a number of classes to the positions, values and standard errors of the best ones.
 Best = Callable[[Matrix, int], tuple[Ids, Floats, Doubles]]
 
@@ -33,7 +34,7 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
     Returns
     -------
     indptr : ndarray of shape (n_rows + 1,), int64
-    positions : ndarray, int64
+    positions : ndarray, int32
         Sorted and distinct in each row.
 
     Raises
@@ -57,7 +58,7 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
     sets = [np.unique(positions[positions >= 0]) for positions in found]
     indptr = np.zeros(n_rows + 1, dtype=np.int64)
     np.cumsum([len(some) for some in sets], out=indptr[1:])
-    return indptr, np.concatenate([*sets, np.zeros(0, np.int64)]).astype(np.int64)
+    return indptr, np.concatenate([*sets, np.zeros(0, np.int32)]).astype(np.int32)
 
 
 def _of_matrix(exclude: Any, shape: tuple[int, int]) -> Pattern:
@@ -73,7 +74,7 @@ def _of_matrix(exclude: Any, shape: tuple[int, int]) -> Pattern:
     matrix = sp.csr_array(given, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    return np.asarray(matrix.indptr, dtype=np.int64), np.asarray(matrix.indices, dtype=np.int64)
+    return np.asarray(matrix.indptr, dtype=np.int64), np.asarray(matrix.indices, dtype=np.int32)
 
 
 def best_but(
@@ -118,23 +119,10 @@ def best_but(
         for first in range(0, len(of_width), step):
             rows = of_width[first : first + step]
             found, scores, std[rows] = best(x[rows], int(width))
-            bad = _contained(found, indptr, wrong, rows, n_classes)
-            kept = np.argsort(bad, axis=1, kind="stable")[:, :k]
-            left = ~np.take_along_axis(bad, kept, axis=1)
-            ids[rows] = np.where(left, np.take_along_axis(found, kept, axis=1), -1)
-            values[rows] = np.where(left, np.take_along_axis(scores, kept, axis=1), -np.inf)
+            ids[rows], values[rows] = _core.best_but(
+                rows=rows.astype(np.int32), classes=found, values=scores, indptr=indptr, excluded=wrong, k=k
+            )
     return ids, values, std
-
-
-def _contained(
-    found: Ids, indptr: NDArray[np.int64], wrong: NDArray[np.int64], rows: NDArray[np.intp], n_classes: int
-) -> NDArray[np.bool_]:
-    """Whether each class found is among those that its row excludes."""
-    pieces = [wrong[indptr[row] : indptr[row + 1]] + at * n_classes for at, row in enumerate(rows)]
-    keys = np.concatenate([*pieces, np.array([np.iinfo(np.int64).max])])  # sorted, as the rows of positions are
-    asked = found + n_classes * np.arange(len(rows), dtype=np.int64)[:, np.newaxis]
-    within: NDArray[np.bool_] = keys[np.searchsorted(keys, asked)] == asked
-    return within
 
 
 def labels_at(classes: NDArray[Any], positions: Ids) -> NDArray[Any]:

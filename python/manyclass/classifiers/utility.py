@@ -28,7 +28,7 @@ from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, PosteriorName
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
-from manyclass.training.local_family import BASES, TIGHTEST, LocalFamily, best_bounds
+from manyclass.training.local_family import TIGHTEST, LocalFamily
 from manyclass.training.passes import Callback
 from manyclass.training.plan import PointsPlan
 from manyclass.training.posterior import predictive_tiles
@@ -68,7 +68,7 @@ def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
     asked = local.get_params()
     auto = TIGHTEST.get(noise, noise) if local.name == "natural" else noise
     name = auto if asked["family"] == "auto" else asked["family"]
-    n_nodes = BASES[name].n_nodes if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
+    n_nodes = 0 if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
     return LocalFamily.of(noise, name, n_nodes, n_classes)
 
 
@@ -376,7 +376,7 @@ class AugmentReduceClassifier(LinearClassifier):
         n_threads = n_threads_from(self.n_jobs)
         for first, scores in state.weights.score_tiles(x, n_threads):
             some = labels[first : first + len(scores)]
-            total += float(best_bounds(self.noise, scores, some, family, n_threads).sum())
+            total += float(family.best_bounds(self.noise, scores, some, n_threads).sum())
         return total / max(1, len(labels))
 
     @property

@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import IO
 
 import numpy as np
@@ -16,7 +15,6 @@ from manyclass import _core
 from manyclass.compressed import opened
 
 PIECE_BYTES = 1 << 22  # of text read at a time
-PIECE_TOKENS = 1 << 22  # of tokens renumbered at a time
 LONGEST_SENTENCE = 10_000  # words; a longer line is cut, so that threads can share a text of one line
 
 NO_PAIRS = (
@@ -56,7 +54,7 @@ def read_corpus(
 
     Known words stay in the vocabulary, and their counts are added up. In one pass, words are numbered as they first
     appear, and renumbered when their counts are known. Memory holds the words and the ends of sentences; the text
-    itself passes through temporary files.
+    itself passes through a temporary file.
 
     Raises
     ------
@@ -65,16 +63,18 @@ def read_corpus(
     TypeError
         If `source` holds something else than lists of words.
     """
-    with tempfile.TemporaryFile() as first:
+    with tempfile.TemporaryFile() as file:
         if isinstance(source, str | os.PathLike):
-            ends, words, counts = _number_file(source, first)
+            ends, words, counts = _number_file(source, file)
         else:
-            ends, words, counts = _number_lists(source, first)
+            ends, words, counts = _number_lists(source, file)
         names, totals, row = _vocabulary(words, counts, min_count, known or {})
         if not (row >= 0).any():
             raise ValueError(f"the text has no word that is known, nor one that occurs min_count={min_count} times")
-        tokens, sentences = _renumbered(first, row, ends)
-    return Corpus(tokens, _cut(sentences), names, totals)
+        file.flush()
+        sentences = _core.renumber(np.memmap(file, dtype=np.int32, mode="r+"), row, ends, LONGEST_SENTENCE)
+        tokens = np.memmap(file, dtype=np.int32, mode="r", shape=(int(sentences[-1]),))
+    return Corpus(tokens, sentences, names, totals)
 
 
 def _vocabulary(
@@ -159,33 +159,3 @@ def _number_lists(documents: Documents, out: IO[bytes]) -> Numbered:
             n_tokens += len(numbers)
             ends.append(n_tokens)
     return np.array(ends, dtype=np.int64), list(index), np.array(counts, dtype=np.int64)
-
-
-def _renumbered(
-    first: IO[bytes], row: NDArray[np.int32], ends: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Tokens by their row, those with row -1 dropped, and where the sentences then end."""
-    first.seek(0)
-    new_ends = np.zeros_like(ends)
-    n_read = n_kept = 0
-    with tempfile.TemporaryFile() as out:
-        while len(tokens := np.frombuffer(first.read(4 * PIECE_TOKENS), dtype=np.int32)):
-            rows = row[tokens]
-            kept = rows >= 0
-            before = np.concatenate([[0], np.cumsum(kept)])
-            here = slice(*np.searchsorted(ends, [n_read + 1, n_read + len(tokens) + 1]))
-            new_ends[here] = n_kept + before[ends[here] - n_read]
-            out.write(rows[kept].tobytes())
-            n_read += len(tokens)
-            n_kept += int(before[-1])
-        out.flush()
-        tokens = np.memmap(out, dtype=np.int32, mode="r", shape=(n_kept,))
-    return tokens, np.unique(np.concatenate([[0], new_ends]))
-
-
-def _cut(sentences: NDArray[np.int64]) -> NDArray[np.int64]:
-    lengths = np.diff(sentences)
-    if lengths.max() <= LONGEST_SENTENCE:
-        return sentences
-    starts = [np.arange(a, b, LONGEST_SENTENCE) for a, b in pairwise(sentences)]
-    return np.concatenate([*starts, sentences[-1:]])
