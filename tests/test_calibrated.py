@@ -10,7 +10,7 @@ from scipy.special import expit, log_expit, log_softmax
 from sklearn.base import clone
 
 import manyclass
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, metrics
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, metrics
 from manyclass.classifiers.base import uncalibrated_confidence
 from manyclass.cli.parser import main
 from manyclass.training.calibration import (
@@ -111,6 +111,22 @@ def test_the_log_loss_of_many_unlikely_labels_is_their_sum(found):
     # Scores in float32; the terms left out of the logarithm are below 4e-7 of the sum.
     assert losses == pytest.approx(expected, rel=3e-6)
     assert of_own == pytest.approx(np.where(Y.toarray(), -v, 0).sum(axis=1) / Y.sum(axis=1), rel=1e-6)
+
+
+def test_labels_that_do_not_fit_the_scores_are_refused():
+    scores, indptr, ids = np.zeros((2, 3), np.float32), np.array([0, 1, 2]), np.array([0, 2], np.int32)
+    call = {"scores": scores, "indptr": indptr, "ids": ids, "n_threads": 1}
+    losses = np.zeros(2)
+    _core.label_odds(**call, log_losses=losses)
+    assert losses == pytest.approx(np.log(3), rel=1e-12)
+    for changed, message in [
+        ({"ids": np.array([0, 3], np.int32)}, "the labels of row 1 are not distinct, sorted and in range"),
+        ({"indptr": np.array([0, 2])}, "the labels do not describe one list for each row"),
+        ({"log_losses": np.zeros(3)}, "the sums do not have the sizes"),
+        ({"counts": np.zeros(8), "lowest": -5.0}, "the sums do not have the sizes"),  # without weights of the rows
+    ]:
+        with pytest.raises(ValueError, match=message):
+            _core.label_odds(**{**call, **changed})
 
 
 def test_a_calibration_can_be_undone_and_its_threshold_found():

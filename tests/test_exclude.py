@@ -14,7 +14,7 @@ from test_approximate import points
 from test_persist import rewrite
 
 import manyclass
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core
 from manyclass.classifiers import exclusion
 from manyclass.search import class_index
 from manyclass.weights.weights import Weights
@@ -340,3 +340,23 @@ def test_k_and_threshold_are_refused_where_they_cannot_be(name, problem, seed):
     if name != "margin":
         with pytest.raises(ValueError, match=r"threshold is 1\.5; it must be finite, at least 0 and at most 1"):
             model.predict(X, threshold=1.5)
+
+
+def test_the_core_keeps_the_first_classes_that_a_row_does_not_exclude(seed):
+    rng = np.random.default_rng(seed)
+    found = np.array([rng.permutation(9)[:6] for _ in range(7)], dtype=np.int32)
+    values = -np.sort(-rng.normal(size=found.shape), axis=1).astype(np.float32)
+    lists = [np.sort(rng.choice(9, size, replace=False)).astype(np.int32) for size in (0, 2, 9, 4)]
+    rows = rng.integers(0, 4, 7).astype(np.int32)
+    indptr = np.cumsum([0, *map(len, lists)])
+    call = {"rows": rows, "classes": found, "values": values, "indptr": indptr, "excluded": np.concatenate(lists)}
+    classes, kept = _core.best_but(**call, k=3)
+    for i, row in enumerate(rows):
+        left = [j for j, k in enumerate(found[i]) if k not in lists[row]][:3]
+        n = len(left)
+        assert classes[i].tolist() == [*found[i][left], *[-1] * (3 - n)]
+        assert kept[i].tolist() == [*values[i][left], *[-np.inf] * (3 - n)]
+    with pytest.raises(ValueError, match="has no list of excluded classes"):
+        _core.best_but(**{**call, "rows": rows + np.int32(4)}, k=3)
+    with pytest.raises(ValueError, match="do not fit the rows"):
+        _core.best_but(**{**call, "rows": rows[1:]}, k=3)

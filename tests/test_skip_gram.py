@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass import SkipGram, WordVectors
+from manyclass import SkipGram, WordVectors, _core
 from manyclass.cli import main
 from manyclass.words import corpus as reader
 from manyclass.words.objectives import SOLVERS, NegativeSampling, Softmax
@@ -149,6 +149,18 @@ def test_a_long_line_is_cut_and_loses_no_word(monkeypatch):
     corpus = reader.read_corpus([["a", "b"] * 12 + ["a"], ["b"] * 3], 1)
     assert corpus.sentences.tolist() == [0, 10, 20, 25, 28]
     assert len(corpus.tokens) == 28
+
+
+def test_tokens_are_renumbered_where_they_are_and_must_fit_their_sentences():
+    rows, ends = np.array([1, -1, 0], np.int32), np.array([3, 4, 4, 7])
+    tokens = np.array([0, 1, 2, 1, 2, 2, 0], np.int32)
+    assert _core.renumber(tokens, rows, ends, 2).tolist() == [0, 2, 4, 5]
+    assert tokens[:5].tolist() == [1, 0, 0, 0, 1]
+    for bad in (np.array([3, 8]), np.array([3, 2])):
+        with pytest.raises(ValueError, match="the ends of sentences do not fit the tokens"):
+            _core.renumber(np.zeros(7, np.int32), rows, bad, 2)
+    with pytest.raises(ValueError, match="a token is the number of no word"):
+        _core.renumber(np.array([3], np.int32), rows, np.array([1]), 2)
 
 
 def test_words_that_are_not_ascii_are_kept_and_those_that_are_not_utf8_refused(tmp_path):

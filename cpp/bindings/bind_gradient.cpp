@@ -12,93 +12,146 @@ namespace manyclass {
 
 namespace {
 
-// Feature-major weights are (D, K or more), class-major ones (K, D).
+// Data with labels, and a linear model in the layout for them: feature-major weights are (D, K or more), class-major
+// ones (K, D).
 template <class Weight>
-DoubleModel<FeatureMajor<Weight>> model_of(const CsrView& x, const Matrix<const Weight>& w,
-                                           std::span<const double> intercept, Index n_classes) {
-  if (w.rows != x.n_cols || w.cols < n_classes) throw std::invalid_argument("the weights do not fit the data");
-  return {{w.data, w.width()}, intercept, n_classes};
+struct Labelled {
+  py::object x;
+  py::ssize_t n_features = 0;
+  Matrix<const Weight> matrix;
+  std::span<const double> intercept;
+  Index n_classes = 0;
+  std::span<const Index> labels;
+  std::span<const double> sample_weight;  // of the points: none, or one for each
+  int n_threads = 1;
+  Isa isa = best_isa();
+};
+
+template <class Weight>
+Fields<Labelled<Weight>> labelled_fields() {
+  using Data = Labelled<Weight>;
+  Fields<Data> fields("Labelled");
+  fields.template needs<&Data::x, &Data::n_features, &Data::matrix, &Data::intercept, &Data::n_classes, &Data::labels,
+                        &Data::n_threads>();
+  return fields.template takes<&Data::sample_weight, &Data::isa>();
 }
 
 template <class Weight>
-DoubleModel<ClassMajor<Weight>> model_of(const DenseView& x, const Matrix<const Weight>& w,
-                                         std::span<const double> intercept, Index n_classes) {
-  if (w.rows != n_classes || w.cols != x.n_cols) throw std::invalid_argument("the weights do not fit the data");
-  return {{w.data, w.width()}, intercept, n_classes};
+DoubleModel<FeatureMajor<Weight>> model_of(const CsrView& x, const Labelled<Weight>& of) {
+  if (of.matrix.rows != x.n_cols || of.matrix.cols < of.n_classes) {
+    throw std::invalid_argument("the weights do not fit the data");
+  }
+  return {{of.matrix.data, of.matrix.width()}, of.intercept, of.n_classes};
+}
+
+template <class Weight>
+DoubleModel<ClassMajor<Weight>> model_of(const DenseView& x, const Labelled<Weight>& of) {
+  if (of.matrix.rows != of.n_classes || of.matrix.cols != x.n_cols) {
+    throw std::invalid_argument("the weights do not fit the data");
+  }
+  return {{of.matrix.data, of.matrix.width()}, of.intercept, of.n_classes};
 }
 
 // Calls f(data view, model) without the GIL.
 template <class Weight, class F>
-auto with_model(const py::object& x, py::ssize_t n_features, const Matrix<const Weight>& w,
-                std::span<const double> intercept, Index n_classes, std::span<const Index> labels, F&& f) {
+auto with_model(const Labelled<Weight>& of, F&& f) {
+  if (!of.sample_weight.empty() && of.sample_weight.size() != of.labels.size()) {
+    throw std::invalid_argument("sample_weight has " + std::to_string(of.sample_weight.size()) +
+                                " values; it must have " + std::to_string(of.labels.size()));
+  }
   return std::visit(
       [&](const auto& data) {
-        const auto model = model_of(data, w, intercept, n_classes);
+        const auto model = model_of(data, of);
         return released([&] {
-          check(data, labels, model);
+          check(data, of.labels, model);
           return f(data, model);
         });
       },
-      data_view(x, n_features));
+      data_view(of.x, of.n_features));
 }
 
-// Weights of points: none, or one for each.
-void check_weights(std::span<const double> weights, std::span<const Index> labels) {
-  if (weights.empty() || weights.size() == labels.size()) return;
-  throw std::invalid_argument("sample_weight has " + std::to_string(weights.size()) + " values; it must have " +
-                              std::to_string(labels.size()));
+struct GradientCall {
+  Labelled<double> of;
+  std::string loss;
+  std::span<double> room, gradient, intercept_gradient;
+};
+
+Fields<GradientCall> gradient_fields() {
+  Fields<GradientCall> fields("loss_and_gradient");
+  fields.needs<&GradientCall::loss, &GradientCall::gradient, &GradientCall::intercept_gradient>();
+  return fields.takes<&GradientCall::room>().with<&GradientCall::of>(labelled_fields<double>());
 }
 
-double gradient(const std::string& loss, const py::object& x, py::ssize_t n_features, const Matrix<const double>& w,
-                std::span<const double> intercept, Index n_classes, std::span<const Index> labels,
-                std::span<const double> weights, std::span<double> room, std::span<double> w_gradient,
-                std::span<double> intercept_gradient, int n_threads, Isa isa) {
-  if (w_gradient.size() != w.data.size() || intercept_gradient.size() != intercept.size()) {
+double gradient(const GradientCall& call) {
+  const Labelled<double>& of = call.of;
+  if (call.gradient.size() != of.matrix.data.size() || call.intercept_gradient.size() != of.intercept.size()) {
     throw std::invalid_argument("the gradients do not have the sizes of the weights and the intercept");
   }
-  check_weights(weights, labels);
-  return with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
-    return loss_and_gradient(loss, data, labels, weights, model, n_threads, isa, room, w_gradient, intercept_gradient);
+  return with_model(of, [&](const auto& data, const auto& model) {
+    return loss_and_gradient(call.loss, data, of.labels, of.sample_weight, model, of.n_threads, of.isa, call.room,
+                             call.gradient, call.intercept_gradient);
   });
 }
 
-auto totals(const py::object& x, py::ssize_t n_features, const Matrix<const float>& w,
-            std::span<const double> intercept, Index n_classes, std::span<const Index> labels,
-            std::span<const double> weights, int n_threads, Isa isa) {
-  check_weights(weights, labels);
-  auto normalizers = empty_array<double>(labels.size()), losses = empty_array<double>(labels.size());
-  Array<double> sums(n_classes);
+struct TotalsCall {
+  Labelled<float> of;
+};
+
+auto totals(const TotalsCall& call) {
+  const Labelled<float>& of = call.of;
+  auto normalizers = empty_array<double>(of.labels.size()), losses = empty_array<double>(of.labels.size());
+  Array<double> sums(of.n_classes);
   const std::span<double> out = mutable_view(normalizers), out_losses = mutable_view(losses),
                           out_sums = mutable_view(sums);
-  with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
-    softmax_totals(data, labels, weights, model, n_threads, isa, out, out_losses, out_sums);
+  with_model(of, [&](const auto& data, const auto& model) {
+    softmax_totals(data, of.labels, of.sample_weight, model, of.n_threads, of.isa, out, out_losses, out_sums);
   });
   return std::tuple(normalizers, losses, sums);
 }
 
-auto balanced(const py::object& x, py::ssize_t n_features, const Matrix<const float>& w,
-              std::span<const double> intercept, Index n_classes, std::span<const Index> labels,
-              std::span<const double> weights, std::span<const double> normalizers, std::span<const double> keep,
-              std::span<const double> fill, int n_threads, Isa isa) {
-  check_weights(weights, labels);
-  auto entropies = empty_array<double>(labels.size()), label_probabilities = empty_array<double>(labels.size());
+struct BalanceCall {
+  Labelled<float> of;
+  Balance balance;
+};
+
+Fields<BalanceCall> balance_fields() {
+  Fields<Balance> balance("Balance");
+  balance.needs<&Balance::normalizers, &Balance::keep, &Balance::fill>();
+  return Fields<BalanceCall>("balanced_softmax")
+      .with<&BalanceCall::of>(labelled_fields<float>())
+      .with<&BalanceCall::balance>(balance);
+}
+
+auto balanced(const BalanceCall& call) {
+  const Labelled<float>& of = call.of;
+  auto entropies = empty_array<double>(of.labels.size()), label_probabilities = empty_array<double>(of.labels.size());
   const std::span<double> out = mutable_view(entropies), out_labels = mutable_view(label_probabilities);
-  const double residual =
-      with_model(x, n_features, w, intercept, n_classes, labels, [&](const auto& data, const auto& model) {
-        return balanced_softmax(data, labels, weights, model, {normalizers, keep, fill}, n_threads, isa, out,
-                                out_labels);
-      });
+  const double residual = with_model(of, [&](const auto& data, const auto& model) {
+    return balanced_softmax(data, of.labels, of.sample_weight, model, call.balance, of.n_threads, of.isa, out,
+                            out_labels);
+  });
   return std::tuple(entropies, label_probabilities, residual);
 }
 
-auto gap(const py::object& x, py::ssize_t n_features, const Matrix<const float>& w, std::span<const double> intercept,
-         Index n_classes, std::span<const Index> labels, std::span<const double> weights, double alpha, double squares,
-         bool fit_intercept, int n_threads) {
-  check_weights(weights, labels);
-  const DualityQuestion question{weights, alpha, squares, fit_intercept, n_threads, best_isa()};
-  const PrimalDual found =
-      with_model(x, n_features, w, intercept, n_classes, labels,
-                 [&](const auto& data, const auto& model) { return duality_gap(data, labels, model, question); });
+struct GapCall {
+  Labelled<float> of;
+  DualityQuestion question;
+};
+
+Fields<GapCall> gap_fields() {
+  Fields<DualityQuestion> question("DualityQuestion");
+  question.needs<&DualityQuestion::alpha, &DualityQuestion::squares, &DualityQuestion::fit_intercept>();
+  return Fields<GapCall>("duality_gap").with<&GapCall::of>(labelled_fields<float>()).with<&GapCall::question>(question);
+}
+
+auto gap(const GapCall& call) {
+  const Labelled<float>& of = call.of;
+  DualityQuestion question = call.question;
+  question.weights = of.sample_weight;
+  question.n_threads = of.n_threads;
+  question.isa = of.isa;
+  const PrimalDual found = with_model(
+      of, [&](const auto& data, const auto& model) { return duality_gap(data, of.labels, model, question); });
   return std::pair(found.primal, found.dual);
 }
 
@@ -174,16 +227,10 @@ py::tuple one_point(const std::string& name, double smoothing, std::span<const f
 }  // namespace
 
 void bind_gradient(py::module_& m) {
-  m.def("loss_and_gradient", &gradient, py::kw_only(), "loss"_a, "x"_a, "n_features"_a, "matrix"_a, "intercept"_a,
-        "n_classes"_a, "labels"_a, "sample_weight"_a = Array<double>(0), "room"_a = Array<double>(0), "gradient"_a,
-        "intercept_gradient"_a, "n_threads"_a, "isa"_a = "auto");
-  m.def("softmax_totals", &totals, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a,
-        "labels"_a, "sample_weight"_a = Array<double>(0), "n_threads"_a, "isa"_a = "auto");
-  m.def("balanced_softmax", &balanced, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a,
-        "labels"_a, "sample_weight"_a = Array<double>(0), "normalizers"_a, "keep"_a, "fill"_a, "n_threads"_a,
-        "isa"_a = "auto");
-  m.def("duality_gap", &gap, py::kw_only(), "x"_a, "n_features"_a, "matrix"_a, "intercept"_a, "n_classes"_a, "labels"_a,
-        "sample_weight"_a, "alpha"_a, "squares"_a, "fit_intercept"_a, "n_threads"_a);
+  bind_function(m, gradient_fields(), gradient);
+  bind_function(m, Fields<TotalsCall>("softmax_totals").with<&TotalsCall::of>(labelled_fields<float>()), totals);
+  bind_function(m, balance_fields(), balanced);
+  bind_function(m, gap_fields(), gap);
 }
 
 void bind_losses(py::module_& m) {

@@ -1,5 +1,5 @@
 // Sampled gradients of a last layer.
-#include "bindings/arrays.hpp"
+#include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/train/output_layer.hpp"
 
@@ -27,17 +27,37 @@ Sampler sampler_of(const std::string& selection, Index n_classes, Index n_negati
   return {select_named(selection, arguments), n_classes};
 }
 
-py::dict layer_gradient(const Sampler& sampler, const Matrix<const float>& x, std::span<const Index> labels,
-                        std::span<const std::int64_t> items, const Matrix<const float>& weights,
-                        std::span<const float> intercept, std::span<const double> u, double delta, std::uint64_t seed,
-                        std::uint64_t step, int n_threads, Isa isa) {
+// A batch and the layer that it is scored by.
+struct LayerCall {
+  Matrix<const float> x, weights;
+  std::span<const float> intercept;
+  LayerBatch batch;
+  int n_threads = 1;
+  Isa isa = best_isa();
+};
+
+Fields<LayerCall> layer_fields() {
+  Fields<RngKey> key("RngKey");
+  key.needs<&RngKey::seed>().member_as<&RngKey::epoch>("step", true);
+  Fields<LayerBatch> batch("LayerBatch");
+  batch.needs<&LayerBatch::labels, &LayerBatch::items, &LayerBatch::u, &LayerBatch::delta>();
+  batch.with<&LayerBatch::key>(key);
+  Fields<LayerCall> fields("Sampler.layer_gradient");
+  fields.needs<&LayerCall::x, &LayerCall::weights, &LayerCall::intercept, &LayerCall::n_threads>();
+  return fields.takes<&LayerCall::isa>().with<&LayerCall::batch>(batch);
+}
+
+py::dict layer_gradient(const Sampler& sampler, const LayerCall& call) {
+  const Matrix<const float>& weights = call.weights;
   if (weights.rows != sampler.n_classes ||
-      (!intercept.empty() && intercept.size() != static_cast<std::size_t>(weights.rows))) {
+      (!call.intercept.empty() && call.intercept.size() != static_cast<std::size_t>(weights.rows))) {
     throw std::invalid_argument("the weights do not fit the sampler");
   }
-  const LayerBatch batch{dense_view(x), labels, items, u, delta, {seed, step}};
-  const OutputLayer layer{weights.data, intercept, weights.rows, weights.cols};
-  const LayerGradient found = released([&] { return sampled_gradient(batch, sampler.select, layer, n_threads, isa); });
+  LayerBatch batch = call.batch;
+  batch.x = dense_view(call.x);
+  const OutputLayer layer{weights.data, call.intercept, weights.rows, weights.cols};
+  const LayerGradient found =
+      released([&] { return sampled_gradient(batch, sampler.select, layer, call.n_threads, call.isa); });
   return py::dict("value"_a = found.value, "rows"_a = array_of(found.rows),
                   "dW"_a = matrix_of<float>(found.weights, weights.width()), "db"_a = array_of(found.intercept),
                   "dX"_a = matrix_of<float>(found.x, weights.width()), "u"_a = array_of(found.u),
@@ -47,10 +67,10 @@ py::dict layer_gradient(const Sampler& sampler, const Matrix<const float>& x, st
 }  // namespace
 
 void bind_output_layer(py::module_& m) {
-  py::class_<Sampler>(m, "Sampler")
-      .def(py::init(&sampler_of), "selection"_a, py::kw_only(), "n_classes"_a, "n_negatives"_a, "options"_a, "labels"_a)
-      .def("layer_gradient", layer_gradient, py::kw_only(), "x"_a, "labels"_a, "items"_a, "weights"_a, "intercept"_a,
-           "u"_a, "delta"_a, "seed"_a, "step"_a, "n_threads"_a, "isa"_a = "auto");
+  py::class_<Sampler> samplers(m, "Sampler");
+  samplers.def(py::init(&sampler_of), "selection"_a, py::kw_only(), "n_classes"_a, "n_negatives"_a, "options"_a,
+               "labels"_a);
+  bind_method(m, samplers, layer_fields(), layer_gradient);
 }
 
 }  // namespace manyclass

@@ -1,5 +1,5 @@
 // Search: spherical k-means, the indexes that it makes, and losses from what a search finds.
-#include "bindings/arrays.hpp"
+#include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/search/approximate_losses.hpp"
 #include "manyclass/search/byte_rows.hpp"
@@ -59,6 +59,7 @@ std::unique_ptr<DecomposedIndex> blocks(const Matrix<const float>& rows,
   });
 }
 
+// A query is no struct made of keywords: a single one waits for each microsecond.
 Request request_of(std::size_t k, std::span<const float> thresholds, std::size_t n_probe,
                    std::span<const Offset> excluded_indptr, std::span<const Index> excluded_ids, int n_threads,
                    Isa isa) {
@@ -117,18 +118,38 @@ auto normalizers(const ClusterIndex& index, const py::object& x, std::span<const
   return std::pair(values, errors);
 }
 
+// What is asked of an index about losses of queries with labels.
+struct LossQuestion {
+  Matrix<const float> x;
+  Excluded labels;
+  std::string loss;
+  double smoothing = 0;
+  GmpOptions options{.find = {.isa = best_isa()}};
+  int n_threads = 1;
+};
+
+Fields<LossQuestion> loss_fields(const char* name) {
+  Fields<Excluded> labels("Excluded");
+  labels.member_as<&Excluded::indptr>("labels_indptr", true).member_as<&Excluded::ids>("labels", true);
+  Fields<FindOptions> find("FindOptions");
+  find.needs<&FindOptions::budget, &FindOptions::threshold, &FindOptions::n_probe>().takes<&FindOptions::isa>();
+  Fields<GmpOptions> options("GmpOptions");
+  options.with<&GmpOptions::find>(find);
+  options.needs<&GmpOptions::until_enough, &GmpOptions::n_iter, &GmpOptions::tolerance>();
+  options.add("step", true, [](GmpOptions& o, py::handle step) { o.step = gmp_step_named(step.cast<std::string>()); });
+  options.add("rest", true, [](GmpOptions& o, py::handle rest) { o.rest = rest_named(rest.cast<std::string>()); });
+  options.add("answer", true,
+              [](GmpOptions& o, py::handle answer) { o.answer = gmp_answer_named(answer.cast<std::string>()); });
+  Fields<LossQuestion> fields(name);
+  fields.needs<&LossQuestion::x, &LossQuestion::loss, &LossQuestion::smoothing, &LossQuestion::n_threads>();
+  return fields.with<&LossQuestion::labels>(labels).with<&LossQuestion::options>(options);
+}
+
 template <class AnyIndex>
-py::dict loss_and_gradient(const AnyIndex& index, const Matrix<const float>& x, std::span<const Offset> labels_indptr,
-                           std::span<const Index> labels, const std::string& loss, double smoothing, std::size_t budget,
-                           float threshold, std::size_t n_probe, bool until_enough, int n_iter, const std::string& step,
-                           float tolerance, const std::string& rest, const std::string& answer, int n_threads,
-                           Isa isa) {
-  const GmpOptions options{
-      {budget, threshold, n_probe, isa}, until_enough, n_iter, gmp_step_named(step), tolerance, rest_named(rest),
-      gmp_answer_named(answer)};
+py::dict loss_and_gradient(const AnyIndex& index, const LossQuestion& q) {
   const ApproximateLosses found = released([&] {
-    return approximate_losses(index, dense_view(x), {labels_indptr, labels}, options, label_loss(loss, smoothing),
-                              n_threads);
+    return approximate_losses(index, dense_view(q.x), q.labels, q.options, label_loss(q.loss, q.smoothing),
+                              q.n_threads);
   });
   return py::dict("losses"_a = array_of(found.losses), "indptr"_a = array_of(found.indptr),
                   "ids"_a = array_of(found.ids), "values"_a = array_of(found.values),
@@ -150,17 +171,15 @@ void update(AnyIndex& index, std::span<const Index> ids, const Matrix<const floa
 
 // What both indexes have.
 template <class AnyIndex>
-py::class_<AnyIndex> bind_index(py::module_& m, const char* name) {
-  return py::class_<AnyIndex>(m, name)
-      .def("update", update<AnyIndex>, "ids"_a, "rows"_a, py::kw_only(), "n_threads"_a, "isa"_a = "auto")
-      .def("rows",
-           [](const AnyIndex& index) {
-             const std::span<const float> all(index.rows().data, index.n_rows() * index.n_features());
-             return matrix_of(all, index.n_features());
-           })
-      .def("loss_and_gradient", loss_and_gradient<AnyIndex>, "x"_a, "labels_indptr"_a, "labels"_a, py::kw_only(),
-           "loss"_a, "smoothing"_a, "budget"_a, "threshold"_a, "n_probe"_a, "until_enough"_a, "n_iter"_a, "step"_a,
-           "tolerance"_a, "rest"_a, "answer"_a, "n_threads"_a, "isa"_a = "auto");
+py::class_<AnyIndex> bind_index(py::module_& m, const std::string& name) {
+  py::class_<AnyIndex> made(m, name.c_str());
+  made.def("update", update<AnyIndex>, "ids"_a, "rows"_a, py::kw_only(), "n_threads"_a, "isa"_a = "auto")
+      .def("rows", [](const AnyIndex& index) {
+        const std::span<const float> all(index.rows().data, index.n_rows() * index.n_features());
+        return matrix_of(all, index.n_features());
+      });
+  bind_method(m, made, loss_fields((name + ".loss_and_gradient").c_str()), loss_and_gradient<AnyIndex>);
+  return made;
 }
 
 std::unique_ptr<ByteRows> byte_rows(const Matrix<const float>& rows, Index n_coded, bool has_intercept, int n_threads,

@@ -75,6 +75,16 @@ Array<double> local_bounds(const std::string& noise, const std::string& family, 
   return bounds;
 }
 
+auto bounds_of_utilities(const std::string& noise, const Matrix<const double>& f, std::span<const Index> labels,
+                         std::span<const double> mu, std::span<const double> s) {
+  if (static_cast<std::size_t>(f.rows) != labels.size()) throw std::invalid_argument("f and labels differ in length");
+  check_classes(labels, f.width());
+  Array<double> values(f.rows), gradients({f.rows, f.cols}), parameters({f.rows, Index{2}});
+  const BoundSlopes out{mutable_view(values), mutable_view(gradients), mutable_view(parameters)};
+  released([&] { utility_bounds(noise, f.data, labels, mu, s, 1, best_isa(), out); });
+  return std::tuple(values, gradients, parameters);
+}
+
 }  // namespace
 
 void bind_utilities(py::module_& m) {
@@ -88,6 +98,7 @@ void bind_utilities(py::module_& m) {
   m.def("best_local", best_local, py::kw_only(), noise, "d"_a, "counts"_a, nodes, weights, mu, s, n_threads);
   m.def("best_local_bounds", local_bounds, py::kw_only(), noise, "family"_a, "scores"_a, labels, nodes, weights, mu, s,
         n_threads);
+  m.def("utility_bounds", bounds_of_utilities, py::kw_only(), noise, "f"_a, labels, mu, s);
   m.def("local_family", family_of, py::kw_only(), noise, "family"_a, "n_nodes"_a, "n_classes"_a);
   m.def(
       "gauss_rule",

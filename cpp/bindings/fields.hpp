@@ -163,6 +163,14 @@ void bind_function(py::module_& m, const Fields<Struct>& fields, Function* funct
       returns);
 }
 
+// A method of a class whose fields are named "Class.method".
+template <class Class, class Struct, class Function>
+void bind_method(py::module_& m, py::class_<Class>& of, const Fields<Struct>& fields, Function* function) {
+  list_fields(m, fields);
+  of.def(fields.name().substr(fields.name().find('.') + 1).c_str(),
+         [fields, function](const Class& self, const py::kwargs& given) { return function(self, fields.of(given)); });
+}
+
 inline Fields<LabelStepChoice> label_step_fields() {
   return Fields<LabelStepChoice>("LabelStepChoice")
       .takes<&LabelStepChoice::rule, &LabelStepChoice::reduction, &LabelStepChoice::formulation,

@@ -335,6 +335,14 @@ def best_local_bounds(
     s: float,
     n_threads: int,
 ) -> NDArray[np.float64]: ...
+def utility_bounds(
+    *,
+    noise: str,
+    f: NDArray[np.float64],
+    labels: NDArray[np.int32],
+    mu: NDArray[np.float64],
+    s: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
 def local_family(
     *, noise: str, family: str, n_nodes: int, n_classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float, float, float]: ...
@@ -394,11 +402,12 @@ def duality_gap(
     intercept: NDArray[np.float64],
     n_classes: int,
     labels: NDArray[np.int32],
-    sample_weight: NDArray[np.float64],
+    sample_weight: NDArray[np.float64] = ...,
     alpha: float,
     squares: float,
     fit_intercept: bool,
     n_threads: int,
+    isa: str = "auto",
 ) -> tuple[float, float]: ...
 def balanced_softmax(
     *,
@@ -553,10 +562,10 @@ class ClusterIndex:
     def sizes(self) -> NDArray[np.int32]: ...
     def loss_and_gradient(
         self,
+        *,
         x: NDArray[np.float32],
         labels_indptr: NDArray[np.int64],
         labels: NDArray[np.int32],
-        *,
         loss: str,
         smoothing: float,
         budget: int,
@@ -603,10 +612,10 @@ class DecomposedIndex:
     def labels(self) -> NDArray[np.int32]: ...
     def loss_and_gradient(
         self,
+        *,
         x: NDArray[np.float32],
         labels_indptr: NDArray[np.int64],
         labels: NDArray[np.int32],
-        *,
         loss: str,
         smoothing: float,
         budget: int,

@@ -58,4 +58,15 @@ void best_bounds(const std::string& noise, const std::string& family, std::span<
                  std::span<const Index> labels, const Rule& rule, LocationScale start, int n_threads, Isa isa,
                  std::span<double> bounds);
 
+// Where the bounds of points go, their gradients in the scores (N x K) and in mu and s (N x 2).
+struct BoundSlopes {
+  std::span<double> values, gradients, parameters;
+};
+
+// The bound of each point at a given q of the noise's own family, to rounding: by a trapezoidal rule of q, s <= 1000.
+// Labels in [0, K).
+void utility_bounds(const std::string& noise, std::span<const double> scores, std::span<const Index> labels,
+                    std::span<const double> mu, std::span<const double> s, int n_threads, Isa isa,
+                    const BoundSlopes& out);
+
 }  // namespace manyclass

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+import manyclass.metrics._ranking as _ranking
 from manyclass.checks import check_flag, check_number, did_you_mean, n_threads_from
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
@@ -205,16 +206,15 @@ class Planner(ABC):
         n_threads, n_classes = n_threads_from(self.parameters["n_jobs"]), weights.n_classes
         n_some = min(len(points.labels), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes))
         rows = np.linspace(0, len(points.labels) - 1, n_some).astype(np.intp)
-        x, (indptr, ids) = points.x[rows], (points.labels.indptr, points.labels.ids)
-        true = {(at, k) for at, row in enumerate(rows) for k in ids[indptr[row] : indptr[row + 1]].tolist()}
+        x, labels = points.x[rows], points.labels.of(rows)
         best, log_p = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)
         values: NDArray[np.floating[Any]] = log_p
         probable = self.trains_log_odds or calibration is not None
         if not probable:
             values = log_p + weights.log_normalizers(x, n_threads)[:, np.newaxis]
-        right = np.array([[(at, k) in true for k in row] for at, row in enumerate(best.tolist())])
+        right = _ranking.hits(labels.indptr, labels.ids, best)
         r = np.ones((n_some, 1)) if points.weights is None else points.weights[rows, np.newaxis]
-        n_true = float(np.diff(indptr)[rows] @ r[:, 0])  # all counts are of weighted rows
+        n_true = float(np.diff(labels.indptr) @ r[:, 0])  # all counts are of weighted rows
         order = np.argsort(-values, axis=None, kind="stable")
         ordered = values.ravel()[order]
         last = int(np.searchsorted(np.cumsum(np.broadcast_to(r, values.shape).ravel()[order]), n_true))

@@ -326,9 +326,9 @@ class ClusteredRows(BaseEstimator, ABC):
         queries = dense_queries(Q, self.n_features_in_)
         indptr, labels = labels_of(Y, len(queries), self.n_rows_)
         found = index.loss_and_gradient(
-            queries,
-            indptr,
-            labels,
+            x=queries,
+            labels_indptr=indptr,
+            labels=labels,
             loss=loss,
             smoothing=float(smoothing),
             budget=0 if threshold is not None else int(budget or default_budget(self.n_rows_)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from manyclass import losses
+from manyclass import _core
 from manyclass.training.passes import TrainingState
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Matrix
@@ -81,10 +81,8 @@ class Probe:
             passes = []
         size = min(n_points, MOST, max(FEWEST, affordable // (len(passes) + 1)))
         rows = np.sort(np.random.default_rng(0).choice(n_points, size, replace=False))
-        ids = labels.some(rows)
-        indptr = np.append(0, np.cumsum([len(some) for some in ids])).astype(np.int64)
         some = None if weights is None else weights[rows]
-        return cls(x[rows], Labels(indptr, np.concatenate(ids)), at_zero, frozenset(passes), some)
+        return cls(x[rows], labels.of(rows), at_zero, frozenset(passes), some)
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
         """Note the loss of the iterate after so many passes; return whether training is to stop, since it is no number.
@@ -116,8 +114,7 @@ class Probe:
     def _losses(self, state: TrainingState) -> Doubles:
         if len(self.labels.ids) == len(self.labels):
             return state.log_losses(self.x, self.labels.ids)
-        scores = state.scores(self.x)
+        scores = np.ascontiguousarray(state.scores(self.x))
         if not np.all(np.isfinite(scores)):
             return np.full(len(self.labels), np.inf)
-        values, _ = losses.cross_entropy(scores, self.labels.some(np.arange(len(self.labels))))
-        return values
+        return _core.losses(scores, self.labels.indptr, self.labels.ids, loss="cross_entropy")[0]
