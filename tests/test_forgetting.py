@@ -170,10 +170,11 @@ def test_a_half_life_must_be_a_number_above_0(seed):
     np.testing.assert_array_equal(model.coef_, coef)
 
 
-def test_impurity_is_that_of_the_probabilities(seed):
+def test_mean_curvatures_are_those_of_the_probabilities(seed):
     X, y = small_problem(seed)
     model = SoftmaxClassifier(solver="implicit", max_iter=3, random_state=0).fit(X, y)
     p = model.predict_proba(X)
-    found = forgetting.impurity(model._weights, X, 1)
-    assert found == pytest.approx(np.mean(1 - np.sum(p**2, axis=1)), rel=1e-5)  # scores are floats
+    found = forgetting.mean_curvatures(model._weights, X, 1)
+    np.testing.assert_allclose(found, np.mean(p * (1 - p), axis=0), rtol=1e-5)  # scores are floats
+    found = float(found.sum())
     assert forgetting.step_that_remembers(1000, 21, found) == pytest.approx(21 * np.log(2) / (found * 1000))

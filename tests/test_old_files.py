@@ -28,7 +28,9 @@ MORE = {
 }
 # Sums of squares of pairs, without which training goes on from 0.
 SUMS = {"squares.values", "squares.intercept", "squares.offset"}
+LINEAR = ("model_by_class", "model_by_feature", "model_dates", "model_hashed", "model_probit", "model_texts")
 MORE_ARRAYS = {"model_hybrid.safetensors": SUMS, "model_pairs.safetensors": SUMS}
+MORE_ARRAYS |= {f"{name}.safetensors": {"squares.features"} for name in LINEAR}
 WARN = [file for file in VERSIONED if not file.startswith("checkpoint")]
 
 

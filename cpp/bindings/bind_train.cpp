@@ -29,6 +29,9 @@ struct State {
   Index n_classes;
   std::span<double> local_scale;  // of q, beside u
   std::span<const double> sample_weight, counts, others;
+  // Of steps by curvature; see Curvature.
+  std::span<const double> feature_squares, feature_squares_now;
+  std::span<double> curvatures;
   double n_elsewhere;
 };
 
@@ -53,6 +56,10 @@ Problem<Rows> problem_of(const typename Rows::Data& x, const State& s) {
   Problem<Rows> problem{x,  s.labels,      s.x_sq,          s.u,     {rows, s.intercept, s.scale}, s.n_classes,
                         {}, s.local_scale, s.sample_weight, s.counts};
   if (!s.others.empty()) problem.elsewhere = Elsewhere{s.others, s.n_elsewhere};
+  if (!s.curvatures.empty()) {
+    check_size("feature_squares_now", s.feature_squares_now.size(), s.feature_squares.size());
+    problem.curvature = Curvature(s.feature_squares, s.feature_squares_now, s.curvatures);
+  }
   if (!s.squares.empty()) {
     check_size("squares", s.squares.size(), s.weights.data.size());
     problem.adaptive = Adaptive<Rows>{Rows(s.squares, x.n_cols), s.intercept_squares};
@@ -176,7 +183,8 @@ Fields<State> state_fields() {
       .needs<&State::labels, &State::x_sq, &State::u, &State::weights, &State::intercept, &State::n_classes>()
       .takes<&State::scale, &State::norm_sq, &State::squares, &State::intercept_squares, &State::gradients,
              &State::intercept_gradients, &State::heads, &State::local_scale, &State::sample_weight, &State::counts,
-             &State::others, &State::n_elsewhere>();
+             &State::others, &State::n_elsewhere, &State::feature_squares, &State::feature_squares_now,
+             &State::curvatures>();
 }
 
 Fields<LabelArrays> label_arrays_fields() {

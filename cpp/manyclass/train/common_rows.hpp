@@ -38,11 +38,11 @@ void score_common(const Linear<ClassRows<Float>>& model, DenseView x, ClassRange
   });
 }
 
-// Moves the classes, whole cache lines of them, by n points of x, the i-th named by point(i): by moves(i)[c] times the
-// point, c counting from the first of the classes. The rows have no scale.
-template <class Float, class Point, class Moves>
-void move_common(const Linear<ClassRows<Float>>& model, DenseView x, ClassRange classes, std::size_t n, Isa isa,
-                 const Point& point, const Moves& moves) {
+// Moves the classes, whole cache lines of them, by n points: for the i-th by moves(i)[c] times row(i), c counting from the
+// first of the classes. The rows of W have no scale.
+template <class Float, class Row, class Moves>
+void move_common(const Linear<ClassRows<Float>>& model, ClassRange classes, std::size_t n, Isa isa, const Row& row,
+                 const Moves& moves) {
   constexpr std::size_t some = 64;  // as above
   float tile[rows_together * some];
   const float* rows[rows_together];
@@ -50,7 +50,7 @@ void move_common(const Linear<ClassRows<Float>>& model, DenseView x, ClassRange 
   run_with(isa, [&] {
     for (std::size_t first = 0; first < n; first += rows_together) {
       const std::size_t m = std::min(n - first, rows_together);
-      for (std::size_t i = 0; i < m; ++i) rows[i] = x.row(point(first + i)).data();
+      for (std::size_t i = 0; i < m; ++i) rows[i] = row(first + i).data();
       for (std::size_t c = 0; c < classes.size(); c += some) {
         const ClassRange part{classes[c], static_cast<Index>(std::min(some, classes.size() - c))};
         for (std::size_t i = 0; i < m; ++i) {

@@ -112,11 +112,11 @@ class PointRows {
     });
   }
 
-  // Moves the rows `classes` by `moves` times x, then shrinks them.
+  // Moves the rows `classes` by `moves` times x, or what weights move along in its place, then shrinks them.
   template <bool adaptively, class Some>
   void move_rows(const Slot& slot, const Some& classes, std::span<float> moves, std::span<const float> shrinks,
                  const Stretch& stretch, Isa isa) {
-    const auto x = problem_.x.row(slot.point);
+    const auto x = moved_along(slot);
     if constexpr (adaptively) {
       adaptive().move(slot, x, classes, moves, stretch, isa);
     } else {
@@ -136,7 +136,7 @@ class PointRows {
   bool move_own(const OwnRows& own, Slot& slot, ClassRange mine) {
     bool others = false;
     run_with(settings_.isa, [&](Isa isa) {
-      others = own.move(problem_.model, problem_.x.row(slot.point), slot, label(slot.point), mine, isa);
+      others = own.move(problem_.model, moved_along(slot), slot, label(slot.point), mine, isa);
     });
     return others;
   }
@@ -150,7 +150,7 @@ class PointRows {
           static_cast<float>(std::exchange(slots[s].move.label, 0.0));
     }
     move_common(
-        problem_.model, problem_.x, mine, n, settings_.isa, [&](std::size_t s) { return slots[s].point; },
+        problem_.model, mine, n, settings_.isa, [&](std::size_t s) { return moved_along(slots[s]); },
         [&](std::size_t s) { return slots[s].moves.subspan(static_cast<std::size_t>(mine.begin), mine.size()); });
   }
 
@@ -177,6 +177,11 @@ class PointRows {
  private:
   // Below 0: the point's label is in another block of classes.
   Index label(Index i) const { return problem_.labels[static_cast<std::size_t>(i)]; }
+
+  auto moved_along(const Slot& slot) const {
+    const auto x = problem_.x.row(slot.point);
+    return problem_.curvature ? with_values(x, slot.x_moved) : x;
+  }
 
   Problem<Rows> problem_;
   Settings settings_;

@@ -40,6 +40,11 @@ class Points {
         select_(std::move(select)),
         step_(std::move(step)),
         settings_(settings) {
+    if (problem_.curvature) {
+      longest_row_ = 1;
+      for (Index i = 0; i < problem_.x.n_rows(); ++i)
+        longest_row_ = std::max(longest_row_, n_values(problem_.x.row(i)));
+    }
     if (settings_.ridge > 0) ridge_ = Ridge(problem_, select_, settings_.ridge);
     if (settings_.batch > 1 && !settings_.hogwild) {
       batches_[0] = slots(static_cast<std::size_t>(settings_.batch));
@@ -149,6 +154,9 @@ class Points {
   void move(Member me, const Run& run, Visits visits) {
     Slots<Classes>& slots = batch(visits);
     const ClassRange mine = me.size() > 1 ? shares_.of(me) : ClassRange{0, problem_.n_classes};
+    if (problem_.curvature) {
+      for (std::size_t s = 0; s < visits.size; ++s) learn(slots[s], mine);
+    }
     if (!problem_.adaptive) {
       if constexpr (Asked::in_common) {
         if (problem_.model.scale.empty()) return rows_.move_in_common(slots, visits.size, mine);
@@ -187,7 +195,7 @@ class Points {
   double intercept_sq() const { return problem_.model.intercept.empty() ? 0.0 : 1.0; }
 
   Slots<Classes> slots(std::size_t n) const {
-    return Slots<Classes>(n, select_.capacity(), lists<Classes>, Select::repeats, settings_.ridge > 0);
+    return Slots<Classes>(n, select_.capacity(), lists<Classes>, Select::repeats, settings_.ridge > 0, longest_row_);
   }
   std::vector<float> scratch() const {
     const std::size_t all = settings_.exact_first_u ? static_cast<std::size_t>(problem_.n_classes) : 0;
@@ -210,6 +218,12 @@ class Points {
     slot.moved = slot.diverged = false;
     slot.batch = std::min(settings_.batch, static_cast<Index>(problem_.labels.size()) - first_of_batch);
     if (problem_.adaptive) slot.iteration = rows_.adaptive().first_iteration(run.stretch) + t / settings_.batch;
+    slot.eta = run.stretch.eta;
+    slot.x_sq = features_sq(i);
+    if (problem_.curvature) {
+      const double passes = run.stretch.pass + static_cast<double>(t) / static_cast<double>(problem_.labels.size());
+      problem_.curvature->begin(problem_.x.row(i), run.stretch.eta, passes, intercept_sq(), slot);
+    }
     slot.classes =
         select_.draw(rng, i, std::span(&problem_.labels[static_cast<std::size_t>(i)], slot.labelled), slot.buffers());
   }
@@ -227,8 +241,8 @@ class Points {
     SampledPoint point{slot.scores.first(size),
                        slot.alpha.first(size),
                        slot.labelled ? static_cast<double>(slot.label_score) : 0,
-                       features_sq(i) + intercept_sq(),
-                       stretch.eta,
+                       slot.x_sq + intercept_sq(),
+                       slot.eta,
                        stretch.eta_u,
                        stretch.pass,
                        slot.labelled ? select_.label_alpha(label(i)) : 0};
@@ -241,23 +255,31 @@ class Points {
       point.item = first_local_item + settings_.first_point + static_cast<std::uint64_t>(i);
     }
     if (settings_.mean_of_batch) point.eta /= slot.batch;
+    if (problem_.curvature) problem_.curvature->write_factors(slot, label(i));
     if (settings_.ridge > 0) {
       run_with(settings_.isa,
                [&] { ridge_.shrink(problem_, step_->shrinks_first(), select_.n_random(slot.classes), slot, point); });
     }
 
+    if (problem_.curvature && settings_.ridge == 0) Curvature::write_lengths(slot, point);
     // After the ridge, which is the visit's and not the point's: its sum over visits does not depend on weights.
     const double weight = this->weight(i);
     point.eta *= weight;
     const std::span<float> p = slot.moves.first(size);
     double u = problem_.u[static_cast<std::size_t>(i)];
-    if (std::isnan(u)) u = first_u(i, point, scratch);
+    const bool first = std::isnan(u);
+    if (first) u = first_u(i, point, scratch);
+    const double first_log_sum = u - settings_.carry * point.label_score;
     slot.move = step_->solve(settings_.isa, point, u, p, scratch.first(2 * size));
     if (!(slot.move.total * point.x_sq < runaway) || !fits_float(slot.move.total) || !fits_float(slot.move.label) ||
         !std::isfinite(u)) {
       run.watch.diverged(i);
       slot.diverged = true;
       return;
+    }
+    if (problem_.curvature) {
+      const double log_sum = first && settings_.exact_first_u ? first_log_sum : slot.move.loss;
+      run_with(settings_.isa, [&] { Curvature::end(slot, point, log_sum, weight); });
     }
     if (select_.with_label) slot.move.loss = without_label(slot);
     slot.move.loss *= weight;
@@ -291,7 +313,10 @@ class Points {
     return std::fabs(p) <= (problem_.model.scale.empty() ? most : most * static_cast<double>(smallest_scale));
   }
 
+  void learn(const Slot& slot, ClassRange mine) const { problem_.curvature->learn(slot, label(slot.point), mine); }
+
   void apply(Slot& slot, const Stretch& stretch) {
+    if (problem_.curvature) learn(slot, {0, problem_.n_classes});
     const std::size_t size = slot.classes.size();
     const bool ridge = settings_.ridge > 0;
     std::optional<NormBall> ball;
@@ -327,6 +352,7 @@ class Points {
   Ridge ridge_;
   std::array<Slots<Classes>, 2> batches_;    // where visits are made together: of every other batch, for a team
   ClassShares shares_;                       // of a team's members
+  std::size_t longest_row_ = 0;              // stored values of a row of x, where weights do not move along x itself
   std::vector<std::vector<float>> scratch_;  // of each thread, then
   OwnRows own_;                              // where rows that are a visit's own are moved at once; else empty
 };

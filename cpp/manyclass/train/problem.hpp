@@ -62,6 +62,16 @@ void check(const Problem<Rows>& problem, const Plan& plan, std::size_t n_heads) 
   if (problem.adaptive) {
     check_size("intercept_squares", problem.adaptive->intercept_squares.size(), problem.model.intercept.size());
   }
+  if (problem.curvature) {
+    check_size("sums of squares", problem.curvature->n_sums(), static_cast<std::size_t>(problem.x.n_cols) + 1);
+    check_size("curvatures", problem.curvature->n_classes(), k);
+    if (problem.elsewhere || problem.adaptive || plan.solver == "minibatch_implicit" ||
+        std::isfinite(plan.settings.max_norm)) {
+      throw std::invalid_argument(
+          "steps by curvature need all classes in one place, steps of single points that are not adaptive, and no "
+          "max_norm");
+    }
+  }
   check_ids("label", problem.labels, problem.elsewhere ? -1 : 0, problem.n_classes);
   if (problem.elsewhere) {
     check_size("others", problem.elsewhere->log_sums.size(), n);

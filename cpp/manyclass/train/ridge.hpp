@@ -41,8 +41,12 @@ class Ridge {
     const std::size_t size = slot.classes.size();
     const auto at = static_cast<std::size_t>(slot.point);
     const std::span<const float> b = problem.model.intercept;
-    const float x_sq = problem.x_sq[at], constant = b.empty() ? 0.0F : 1.0F;
-    const auto rate = static_cast<float>(point.eta * alpha_);
+    const auto x_sq = static_cast<float>(slot.x_sq);
+    const float constant = b.empty() ? 0.0F : 1.0F;
+    // With steps by curvature, which are then alike for all features, that of W is not that of the intercept.
+    const bool by_curvature = !slot.factors.empty();
+    const double of_w = by_curvature && problem.x_sq[at] > 0 ? slot.x_sq / static_cast<double>(problem.x_sq[at]) : 1;
+    const auto rate = static_cast<float>(point.eta * of_w * alpha_);
     const Index y = problem.labels[at];
     for_runs(slot.classes, [&](ClassRange run, std::size_t c0) {
       const auto weight = at_classes(std::span<const float>(visit_weight_), run);
@@ -50,9 +54,16 @@ class Ridge {
       for (std::size_t c = 0; c < run.size(); ++c) shrinks[c] = 1 / (1 + rate * weight[c]);
       if (y >= run.begin && y < run.end()) shrinks[static_cast<std::size_t>(y - run.begin)] = 1;
     });
+    if (by_curvature) {
+      for (std::size_t c = 0; c < size; ++c) slot.shrinks[c] = 1 / (1 + (1 / slot.shrinks[c] - 1) * slot.factors[c]);
+    }
     for (std::size_t c = n_shrink; c < size; ++c) slot.shrinks[c] = 1;
     for (std::size_t c = 0; c < size; ++c) slot.x_sqs[c] = slot.shrinks[c] * x_sq + constant;
-    slot.label_shrink = slot.labelled ? 1 / (1 + rate * visit_weight_[static_cast<std::size_t>(y)]) : 1;
+    slot.label_shrink = 1;
+    if (slot.labelled) {
+      const float weight = visit_weight_[static_cast<std::size_t>(y)];
+      slot.label_shrink = 1 / (1 + rate * (by_curvature ? slot.label_factor * weight : weight));
+    }
     if (!first) return;
 
     auto z_y = static_cast<float>(point.label_score);
@@ -72,6 +83,10 @@ class Ridge {
     }
     point.label_score = static_cast<double>(z_y);
     point.x_sq = static_cast<double>(slot.label_shrink) * static_cast<double>(x_sq) + static_cast<double>(constant);
+    if (by_curvature) {
+      for (std::size_t c = 0; c < size; ++c) slot.x_sqs[c] *= slot.factors[c];
+      point.x_sq *= static_cast<double>(slot.label_factor);
+    }
     point.x_sqs = slot.x_sqs.first(size);
   }
 

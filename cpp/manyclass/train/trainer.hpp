@@ -9,6 +9,7 @@
 #include "manyclass/core/simd.hpp"
 #include "manyclass/core/types.hpp"
 #include "manyclass/model/linear.hpp"
+#include "manyclass/train/curvature.hpp"
 
 namespace manyclass {
 
@@ -46,6 +47,7 @@ struct Problem {
   std::span<const double> weights{};         // N, positive with mean 1, or empty: all are 1
   std::span<const double> counts{};          // K, of points of each class, or empty: those of these points
   std::optional<Elsewhere> elsewhere{};      // given: these are a block of the classes
+  std::optional<Curvature> curvature{};      // given: step sizes fall by it
 };
 
 struct Settings {

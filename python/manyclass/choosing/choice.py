@@ -112,6 +112,8 @@ class Question:
         Whether the fit has a limit of seconds, candidates for heads, and first weights.
     by_steps : bool
         Whether the training is one of `partial_fit` or of a worker, whose model is not chosen and whose solver steps.
+    goes_on : bool
+        Whether the rows are some of those that come, as in `partial_fit`, and not all that there are.
     beside_pairs : bool
         Whether these are the embeddings of a hybrid.
 
@@ -138,11 +140,12 @@ class Question:
         candidates: bool = False,
         started: bool = False,
         by_steps: bool = False,
+        goes_on: bool = False,
         beside_pairs: bool = False,
     ) -> None:
         self.parameters, self.chosen, self.facts = parameters, chosen, facts
         self.timed, self.candidates, self.started = timed, candidates, started
-        self.by_steps, self.beside_pairs = by_steps, beside_pairs
+        self.by_steps, self.goes_on, self.beside_pairs = by_steps, goes_on, beside_pairs
         self.first_run = (0.0, 0)
         self.used: dict[str, Rule] = {}
         self._answers = dict(answers or {})
@@ -158,6 +161,7 @@ class Question:
             candidates=self.candidates,
             started=self.started,
             by_steps=self.by_steps,
+            goes_on=self.goes_on,
         )
 
     @property

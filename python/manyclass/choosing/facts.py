@@ -78,6 +78,12 @@ class Facts:
         return min(max(mean, TINY), float(np.finfo(np.float64).max))
 
     @made_once
+    def median_square(self) -> float:
+        """Median of |x|^2, which a few heavy rows do not move."""
+        assert self.x is not None
+        return float(np.median(row_norms_sq(self.x)))
+
+    @made_once
     def mean_square_of_values(self) -> float:
         """Mean of |x|^2 in double precision, more than 0."""
         assert self.x is not None

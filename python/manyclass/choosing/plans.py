@@ -12,7 +12,7 @@ from typing import Any
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import figures
 from manyclass.choosing.choice import Chosen, Taking, told
-from manyclass.choosing.rules import Choice, ranks
+from manyclass.choosing.rules import FALLS, Choice, ranks
 from manyclass.choosing.trials import Planned, with_rate_of_pairs
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, part_name, resolve_part
@@ -213,7 +213,9 @@ def points_plan(choice: Choice) -> Planned:
         given.opened["learning_rate"] = rate
     u_rate = of_solver.take("u_learning_rate")
     u_rate = rate if u_rate == "tied" else float(u_rate)
-    plan = PointsPlan(**fields, **_pass_fields(choice, given, of_solver, rate, u_rate))
+    plan = PointsPlan(
+        **fields, **_pass_fields(choice, given, of_solver, rate, u_rate), by_curvature=FALLS.holds(choice)
+    )
     of_solver.refuse_rest("here")
     sampler = fields["sampler"]
     given.refuse_rest(f"with solver={solver.name!r}, sampler={sampler!r} and a linear model of one label a row")
@@ -235,7 +237,12 @@ def utility_plan(choice: Choice, noise: str, local: Part, family: LocalFamily | 
         )
     seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (choice.facts.n_classes - 1))
     utility = Utility(noise, local.name, family, *_gains(local, seen))
-    plan = PointsPlan(**fields, **_pass_fields(choice, given, of_solver, rate, rate), utility=utility)
+    plan = PointsPlan(
+        **fields,
+        **_pass_fields(choice, given, of_solver, rate, rate),
+        utility=utility,
+        by_curvature=FALLS.holds(choice),
+    )
     of_solver.refuse_rest("with augment and reduce")
     given.refuse_rest("here")
     return replace(plan, posterior=choice["posterior"] != "point")

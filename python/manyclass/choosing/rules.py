@@ -38,6 +38,7 @@ from collections.abc import Callable, Collection
 
 from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Case, Figure, Question, Rule
+from manyclass.choosing.facts import TINY
 from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.registry import parts as registered
@@ -138,6 +139,18 @@ def free(q: Question) -> bool:
 
 
 @Case.of
+def falls_by_curvature(q: Question) -> bool:
+    """of a linear model of one label a row that goes on with new rows, whose scores are normalised, whose steps are
+    those of single points and not adaptive, and which has no max_norm"""
+    if not q.goes_on or training(q) not in ("points", "utility") or ADAPTIVE.holds(q) or UNNORMALIZED.holds(q):
+        return False
+    return q["solver"].name != "minibatch_implicit" and getattr(q["solver"], "max_norm", None) is None
+
+
+FALLS = falls_by_curvature
+
+
+@Case.of
 def hybrid_serves(q: Question) -> bool:
     """where a row meets at most 50,000 weights on pairs of at most 5 rows, or, of dense data or more than 8 labels a
     row, 10,000 of more rows"""
@@ -224,6 +237,11 @@ def _rate(q: Question) -> float:
     if training(q) == "utility":
         relative = figures.RATE_UTILITY_SGD_NORMAL if NORMAL_SGD.holds(q) else 1.0
     return relative / (q.facts.mean_square + bool(q["fit_intercept"]))
+
+
+def _first_rate_of_stream(q: Question) -> float:
+    square = q.facts.median_square + bool(q["fit_intercept"])
+    return figures.RELATIVE_RATE_OF_STREAM / square if square > TINY else _rate(q)
 
 
 def _ridge(q: Question) -> float:
@@ -392,6 +410,13 @@ RULES = (
     ),
     Rule("learning_rate", ADAPTIVE, Figure("ADAPTIVE_RATE"), "Ruiz et al. 2018, section 4"),
     Rule("learning_rate", UNNORMALIZED, _rate, says=f"1 {OVER_SQUARE}"),
+    Rule(
+        "learning_rate",
+        FALLS & IMPLICIT,
+        _first_rate_of_stream,
+        "decisions: steps of a stream",
+        "30 / (median of |x|^2 + 1), without b / median of |x|^2, from where steps fall by the curvature",
+    ),
     Rule(
         "learning_rate",
         ALWAYS,

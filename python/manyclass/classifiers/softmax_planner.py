@@ -135,7 +135,8 @@ class SoftmaxPlanner(Planner):
             own = own.changed(alpha=0.0)
         scales = model.get_params()["scaling"] == "standard"
         points, scaling = scaled_for_call(state, points, scales=scales, centre=bool(asked["fit_intercept"]))
-        choice = Choice(own, chosen, facts_of(points), timed=not begins_fit, by_steps=True)
+        falls = call.may_fall(asked)
+        choice = Choice(own, chosen, facts_of(points), timed=not begins_fit, by_steps=True, goes_on=falls)
         planned = plan_points(choice, points.labels.ids)
         if open_alpha:
             planned = replace(planned, params={**planned.params, "alpha": 0.0})

@@ -118,13 +118,13 @@ class UtilityPlanner(Planner):
         if self.check().posterior is not None:
             raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
         points, _ = scaled_for_call(state, points, scales=False, centre=False)
-        return PlannedCall(Planned(self.plan(facts_of(points)), {}), points)
+        return PlannedCall(Planned(self.plan(facts_of(points), goes_on=call.may_fall(self.parameters)), {}), points)
 
-    def plan(self, facts: Facts) -> PointsPlan:
-        """Return the plan."""
+    def plan(self, facts: Facts, *, goes_on: bool = False) -> PointsPlan:
+        """Return the plan of a training, which may be one that goes on."""
         own, chosen = self.parameters, self.check()
         family = None if own["noise"] == "gumbel" else family_of(own, facts.n_classes)
-        choice = Choice(own, Chosen(chosen.solver, chosen.sampler), facts)
+        choice = Choice(own, Chosen(chosen.solver, chosen.sampler), facts, goes_on=goes_on)
         if chosen.posterior is not None:
             self._check_posterior(chosen, choice["sampler"])
         return utility_plan(choice, own["noise"], chosen.local, family)

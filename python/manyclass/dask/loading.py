@@ -315,7 +315,7 @@ def settle(
     if origin.call is not None or by_batches:
         if points.several and planner.parameters.is_auto("model"):  # on a cluster it is a linear one
             planner = planner.changed(model="linear")
-        found = planner.plan_call(origin.state, points, origin.call or Call())
+        found = planner.plan_call(origin.state, points, replace(origin.call or Call(), shared=True))
         settled, plan = found.planned, found.planned.plan
         if origin.call is not None:
             more = passes_of_call(plan, origin.history, origin.call, n_rows_of_all)  # type: ignore[arg-type]

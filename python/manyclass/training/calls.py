@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from manyclass.training.forgetting import left_of_old_rows
 from manyclass.training.growth import Starts
-from manyclass.training.plan import Plan, Schedule
+from manyclass.training.plan import Plan, PointsPlan, Schedule
 from manyclass.training.seen import Carried
 from manyclass.training.squares import Squares
 from manyclass.training.state import History, Points, State
@@ -88,6 +89,8 @@ class Call:
         Rows visited in such a fit so far.
     kept : KeptRows or None
         What the rows carry from pass to pass of it.
+    shared : bool
+        Whether the rows are those of one worker of several.
     """
 
     n_passes: int = 1
@@ -98,6 +101,12 @@ class Call:
     of_fit: int | None = None
     n_visits: int = 0
     kept: KeptRows | None = None
+    shared: bool = False
+
+    def may_fall(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether steps may fall by curvature: the call is no part of a fit, and nobody has set a step size."""
+        free = parameters["learning_rate"] == "auto" and self.learning_rate is None
+        return free and self.of_fit is None and not self.whole and not self.shared
 
     @property
     def counted(self) -> bool:
@@ -172,6 +181,8 @@ def passes_of_call(plan: Plan, history: History, call: Call, n_points: int) -> d
     if call.whole:
         return {}
     schedule = plan.schedule
+    if isinstance(plan, PointsPlan) and plan.by_curvature:
+        return {"max_iter": call.n_passes, "schedule": replace(schedule, name="constant")}
     if schedule.name == "adaptive":
         raise ValueError(
             "schedule is 'adaptive', whose steps are on the sum over all rows, which a stream does not know; with "

@@ -159,6 +159,9 @@ class PointsPlan(Plan):
     max_norm : float or None
     hogwild : bool
     utility : Utility or None
+    by_curvature : bool
+        Whether the steps of a training that goes on fall by the curvature of the rows so far, from the step size of the
+        schedule on, and by nothing else.
     posterior : bool
         Whether a Gaussian posterior of W is trained.
     """
@@ -178,6 +181,7 @@ class PointsPlan(Plan):
     max_norm: float | None = None
     hogwild: bool = False
     utility: Utility | None = None
+    by_curvature: bool = field(default=False, repr=False)
     posterior: bool = field(default=False, repr=False)  # checkpoints know a plan by its repr; parameters say this
 
 

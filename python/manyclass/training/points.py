@@ -23,7 +23,7 @@ from manyclass.training.search_head import HeadSearch
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.start import Start, carried_at
 from manyclass.training.watch import Watch
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -183,6 +183,7 @@ class PointsTraining:
         self.seen = seen
         counts = np.bincount(labels, minlength=n_classes) if seen is None else seen.counts
         order = class_order(plan, counts, n_classes)
+        self.order, self.curvatures = order, NO_DOUBLES
         self.position = np.empty_like(order)
         self.position[order] = np.arange(n_classes, dtype=np.int32)
         if seen is None:
@@ -215,6 +216,7 @@ class PointsTraining:
         first_point = 0
         if self.seen is not None:
             arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.seen, labels)}
+            arrays |= self._by_curvature(self.seen)
             first_point = self.seen.n_points
         arrays["sample_weight"] = self.sample_weight
         first = first_carried(plan, len(labels), n_classes)
@@ -253,6 +255,16 @@ class PointsTraining:
             return {"u": seen.carried.u, "local_scale": seen.carried.local_scale}
         unknown = seen.goes_on and self._begins_at_weights()
         return {"u": np.full(len(labels), np.nan)} if unknown else {}
+
+    def _by_curvature(self, seen: Seen) -> dict[str, Doubles]:
+        """Return what steps by curvature go by; with a ridge, which shrinks all features alike, they are alike."""
+        if seen.squares is None:
+            return {}
+        before, now = seen.squares.features, seen.features
+        if self.plan.alpha > 0:
+            before, now = _alike(before), _alike(before + now) - _alike(before)
+        self.curvatures = seen.squares.curvatures[self.order]
+        return {"feature_squares": before, "feature_squares_now": now, "curvatures": self.curvatures}
 
     def _begins_at_weights(self) -> bool:
         """Whether what points carry begins at what first weights make of it."""
@@ -306,6 +318,14 @@ class PointsTraining:
         return self.weights
 
 
+def _alike(sums: Doubles) -> Doubles:
+    """Return the same with one number for all features, the mean over the features that rows have."""
+    of_features, n_rows = sums[:-1], sums[-1:]
+    total = of_features.sum()
+    mean = float(of_features @ of_features) / total if total > 0 else 0.0
+    return np.append(np.full(len(of_features), mean), n_rows)
+
+
 def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
     """What a pass is taken to cost, in units that only matter beside those of an average."""
     n_stored = x.nnz if isinstance(x, sp.csr_array) else x.size
@@ -355,6 +375,8 @@ def fit_points(
         if probe is not None:
             probe.look(state, 0)
     curve = run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
+    if seen is not None and seen.squares is not None:
+        seen.squares.curvatures[training.order] = training.curvatures
     if seen is not None and seen.carried is not None:
         seen.carried.u, seen.carried.local_scale = training.carried.u, training.carried.local_scale
     return training.finish(), curve

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from manyclass.weights.arrays import Doubles
+from manyclass.training.squares import Squares
+from manyclass.weights.arrays import NO_DOUBLES, Doubles
 from manyclass.weights.weights import Weights
 
 
@@ -24,6 +25,11 @@ class Seen:
         Whether the weights know other points already. Then u of the double sum begins at its exact value or at what the
         visit's own draw makes of it, since these points may never be visited again (train/first_u.hpp of the core).
         Otherwise it begins as in a first training, whose later passes mend it.
+    squares : Squares or None
+        What steps by curvature go by: the features and the curvatures of earlier points. Training adds to the
+        curvatures in place. None: steps follow the schedule.
+    features : ndarray of shape (n_features + 1,) or (0,), float64
+        What the points of the training to come add to the features of `squares` in each pass.
     carried : Carried or None
         What points carried when they were visited last, and go on with; empty arrays in their first training.
         Training leaves in it what they carry in the end. None: nobody asks.
@@ -33,6 +39,8 @@ class Seen:
     counts: Doubles
     n_points: int
     goes_on: bool = False
+    squares: Squares | None = None
+    features: Doubles = field(default_factory=lambda: NO_DOUBLES)
     carried: Carried | None = None
 
     def with_weights(self, weights: Weights) -> Seen:

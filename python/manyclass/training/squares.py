@@ -1,4 +1,8 @@
-"""What Adagrad keeps beside weights: sums of squared gradients, which grow with the model as training goes on."""
+"""What step sizes go by beside weights: sums that grow with the model as training goes on.
+
+Adagrad's are sums of squared gradients. Steps by curvature have a model's online Laplace approximation, see
+train/curvature.hpp of the core: sums of squared features and sums of p (1 - p), p being the probabilities of a class.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.weights.arrays import NO_FLOATS, Floats
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
 from manyclass.weights.weights import NewPairs, Weights
+
+DOUBLES = frozenset({"offset", "features", "curvatures"})  # what is kept in double precision
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,10 @@ class Squares:
         Of the intercepts beside pairs.
     offset : float
         What is added to the sums of pairs, by the length of the first rows; 0 where there are none.
+    features : ndarray of shape (n_features + 1,) or (0,), float64
+        Of a linear model that is trained point by point: sums of the features' squares, and the number of rows.
+    curvatures : ndarray of shape (n_classes,) or (0,), float64
+        Sums of p (1 - p); none after a `fit`, which does not take them.
     """
 
     embeddings: Floats = field(default_factory=lambda: NO_FLOATS)
@@ -33,6 +44,19 @@ class Squares:
     values: Floats = field(default_factory=lambda: NO_FLOATS)
     intercept: Floats = field(default_factory=lambda: NO_FLOATS)
     offset: float = 0.0
+    features: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    curvatures: Doubles = field(default_factory=lambda: NO_DOUBLES)
+
+    @classmethod
+    def of_features(cls, x: Matrix, weights: Doubles | None) -> Squares:
+        """Return those of the features of points."""
+        w = np.ones(x.shape[0]) if weights is None else weights
+        if isinstance(x, sp.csr_array):
+            rows = np.repeat(w, np.diff(x.indptr))
+            sums = np.bincount(x.indices, np.square(x.data, dtype=np.float64) * rows, minlength=x.shape[1])
+        else:
+            sums = np.einsum("i,ij,ij->j", w, x, x, dtype=np.float64)
+        return cls(features=np.append(sums, w.sum()))
 
     @classmethod
     def of_rows(cls, weights: Weights, adagrad: bool) -> Squares:
@@ -54,10 +78,10 @@ class Squares:
     def grown(self, n_classes: int, position: NDArray[np.intp], new: NewPairs | None = None) -> Squares:
         """Return a copy with more classes, those of before in places `position`, and with new pairs; 0 for new ones."""
 
-        def grown(squares: Floats) -> Floats:
+        def grown(squares: NDArray[Any]) -> NDArray[Any]:
             if not len(squares):
                 return squares.copy()
-            more = np.zeros(n_classes, dtype=np.float32)
+            more = np.zeros(n_classes, dtype=squares.dtype)
             more[position] = squares
             return more
 
@@ -67,6 +91,8 @@ class Squares:
             self.values.copy() if new is None else np.insert(self.values, new.places, 0),
             grown(self.intercept),
             self.offset,
+            self.features,
+            grown(self.curvatures),
         )
 
     def of_more_pairs(self, own: Weights, other: Weights) -> Squares:
@@ -77,7 +103,13 @@ class Squares:
     def widened(self, n_features: int) -> Squares:
         """Return those of more features, 0 for new ones, which have no pairs yet."""
         n_more = n_features - len(self.embeddings) if len(self.embeddings) else 0
-        return replace(self, embeddings=np.append(self.embeddings, np.zeros(n_more, dtype=np.float32)))
+        embeddings = np.append(self.embeddings, np.zeros(n_more, dtype=np.float32))
+        if not len(self.features):
+            return replace(self, embeddings=embeddings)
+        zeros = np.zeros(n_features + 1 - len(self.features))
+        return replace(
+            self, embeddings=embeddings, features=np.concatenate([self.features[:-1], zeros, self.features[-1:]])
+        )
 
     def some_pairs(self, kept: NDArray[np.bool_]) -> Squares:
         """Return those of some pairs."""
@@ -86,7 +118,8 @@ class Squares:
     def times(self, factor: float) -> Squares:
         """Return a copy times a factor."""
         of = np.float32(factor)
-        return Squares(self.embeddings * of, self.classes * of, self.values * of, self.intercept * of, self.offset)
+        rows = (self.embeddings * of, self.classes * of, self.values * of, self.intercept * of)
+        return Squares(*rows, self.offset, self.features * factor, self.curvatures * factor)
 
     def saved(self) -> dict[str, NDArray[Any]]:
         """Return what a file holds, so that a model that is read learns on as the one that was written."""
@@ -99,11 +132,11 @@ class Squares:
 def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """Return dtypes and shapes of what a file may hold of the squares of a model."""
     shapes = {"classes": (weights.n_classes,), "embeddings": (len(weights.embeddings),)}
+    if weights.is_linear:
+        shapes |= {"features": (weights.n_features + 1,), "curvatures": (weights.n_classes,)}
     if weights.has_pairs:
         shapes |= {"values": weights.values.shape, "intercept": (weights.n_classes,), "offset": (1,)}
-    return {
-        f"squares.{name}": (np.float64 if name == "offset" else np.float32, shape) for name, shape in shapes.items()
-    }
+    return {f"squares.{name}": (np.float64 if name in DOUBLES else np.float32, shape) for name, shape in shapes.items()}
 
 
 def read_squares(arrays: Mapping[str, NDArray[Any]]) -> Squares | None:
@@ -111,6 +144,6 @@ def read_squares(arrays: Mapping[str, NDArray[Any]]) -> Squares | None:
     found: dict[str, Any] = {
         one.name: arrays[f"squares.{one.name}"] for one in fields(Squares) if f"squares.{one.name}" in arrays
     }
-    if not found.keys() & {"classes", "offset"}:
+    if not found.keys() & {"classes", "offset", "features"}:
         return None
     return Squares(**{**found, "offset": float(found["offset"][0])} if "offset" in found else found)

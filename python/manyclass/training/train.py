@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
-from manyclass.training.forgetting import impurity, kept_awake, step_that_remembers
+from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import Starts, set_new_rows
 from manyclass.training.passes import TrainingState
@@ -22,6 +22,7 @@ from manyclass.training.plan import AnyPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.seen import Seen
+from manyclass.training.shrinkage import shrink
 from manyclass.training.squares import Squares
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State, Told
@@ -29,7 +30,7 @@ from manyclass.training.terms import fit_terms, go_on_terms
 from manyclass.training.validation import Validation
 from manyclass.training.watch import Watch
 from manyclass.training.weighting import some_of
-from manyclass.weights.arrays import Doubles, Ids
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 
@@ -107,11 +108,14 @@ class _Found:
     curve: list[float]
     squares: Squares | None = None
     scaling: FeatureScaling | None = None
+    rate: float | None = None
 
 
 def _gone_on(state: State | None, before: Before, points: Points, found: _Found, call: Call) -> State:
     """The state after a call."""
     told = Told() if state is None else state.told
+    if found.rate is not None and "learning_rate" in told.params:
+        told = replace(told, params={**told.params, "learning_rate": found.rate})
     if call.whole:
         own = State.of_fit(points, found.weights, found.curve, squares=found.squares)
         return replace(own, told=replace(told, best_iter=len(found.curve)))
@@ -180,7 +184,8 @@ def _begin_linear(
     told = Told(best_iter=len(curve))
     if found is not None:
         told = Told(validation_curve=np.array(found.curve), best_iter=found.best_iter)
-    return State.of_fit(points, weights, curve, scaling=scaling, told=told)
+    squares = Squares.of_features(points.x, points.weights)
+    return State.of_fit(points, weights, curve, scaling=scaling, squares=squares, told=told)
 
 
 def _told_of_features(watch: Watch, scaling: FeatureScaling) -> Watch:
@@ -218,6 +223,22 @@ def weights_of_call(
     return weights
 
 
+def _squares_of_call(plan: PointsPlan, weights: Weights, points: Points, features: Doubles, before: Before) -> Squares:
+    """What steps by curvature go by when a call begins, taken from its own rows where the model does not know it."""
+    squares = before.squares
+    if squares is None or not len(squares.features):
+        squares = Squares(features=features * (before.history.n_counting / max(1.0, float(features[-1]))))
+    squares = squares.grown(points.n_classes, before.position)
+    if not plan.by_curvature:  # the curvatures of the call's rows are not taken
+        return replace(squares, curvatures=NO_DOUBLES)
+    if not len(squares.curvatures):
+        n_rows = float(squares.features[-1])
+        zeros = np.zeros(points.n_classes)
+        curvatures = n_rows * mean_curvatures(weights, points.x, plan.n_threads) if n_rows > 0 else zeros
+        squares = replace(squares, curvatures=curvatures)
+    return squares
+
+
 def _points_go_on(
     plan: PointsPlan, points: Points, before: Before, call: Call, scaling: FeatureScaling | None
 ) -> _Found:
@@ -228,11 +249,19 @@ def _points_go_on(
         weights = Weights.zeros(n_classes, points.x.shape[1], by_feature=isinstance(points.x, sp.csr_array))
     weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
     carried = None if call.kept is None else call.kept.of(points.rows)
-    seen = Seen(weights, counts, before.n_visits, before.goes_on, carried)
+    features = Squares.of_features(points.x, points.weights).features
+    squares = _squares_of_call(plan, weights, points, features, before)
+    falling = squares if plan.by_curvature else None
+    seen = Seen(weights, counts, before.n_visits, before.goes_on, falling, features, carried)
+    rate: float = plan.schedule.learning_rate
+    if plan.by_curvature and plan.utility is None:
+        rate *= shrink(weights, points, plan, before) ** 2
+        plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate))
     passes = passes_of_call(plan, before.history, call, len(points.labels))
-    if call.half_life is not None and call.learning_rate is None and before.weights is not None:
-        g = impurity(weights, points.x, plan.n_threads)
-        least = step_that_remembers(call.half_life * call.n_passes, n_classes, g)
+    half_life = None if plan.by_curvature or call.learning_rate is not None else call.half_life
+    if half_life is not None and before.weights is not None:
+        g = float(mean_curvatures(weights, points.x, plan.n_threads).sum())
+        least = step_that_remembers(half_life * call.n_passes, n_classes, g)
         passes["schedule"] = kept_awake(passes["schedule"], min(least, plan.schedule.at(0)[0]), call.n_passes)
     plan = replace(plan, averaging="none", **passes)
     weights, curve = fit_points(
@@ -242,4 +271,6 @@ def _points_go_on(
         scaling.fold(weights)
     if call.kept is not None and carried is not None:
         call.kept.put(points.rows, carried)
-    return _Found(weights, curve, scaling=scaling)
+    if not before.counted:
+        squares = replace(squares, features=squares.features + plan.max_iter * features)
+    return _Found(weights, curve, squares, scaling, rate)

@@ -17,6 +17,7 @@ Matrix = sp.csr_array | Floats
 Data = ArrayLike | sp.sparray | sp.spmatrix  # what an estimator takes as X
 
 NO_FLOATS = np.zeros(0, dtype=np.float32)
+NO_DOUBLES = np.zeros(0)
 
 
 def padded(n: int) -> int:

@@ -1,0 +1,56 @@
+"""How much smaller the weights of a linear model should be, as rows tell that it was not trained on.
+
+The first steps of a stream have a prior variance that nobody knows. Where it is too large, as for labels that are
+hardly predictable, scores are too sure of themselves at first, and later steps are too small to mend it. Before a call
+goes on with rows that are many beside those before, their log-loss is therefore compared with that of the weights times
+a factor below 1, the intercepts staying as they are. Where a factor is better by more than twice the standard error,
+the weights are multiplied by the best one, and the prior variance by its square.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from manyclass.training.calls import Before
+from manyclass.training.plan import PointsPlan
+from manyclass.training.state import Points
+from manyclass.weights.arrays import Doubles
+from manyclass.weights.weights import Weights
+
+# Rows of a call that are looked at, if the call has as many and their scores of all classes are at most MOST_SCORES,
+# which takes less than half a second; and rows of a call, beside those before, for which it is done.
+FEWEST_ROWS, MOST_ROWS, MOST_SCORES = 64, 512, 2_000_000
+LEAST_SHARE = 0.1
+LEAST_FACTOR = 0.1
+
+
+def shrink(weights: Weights, points: Points, plan: PointsPlan, before: Before) -> float:
+    """Multiply the weights, in place, by the factor that new points ask for; return it, 1 where they ask for none.
+
+    Points of new classes are left out, of which the weights can know nothing.
+    """
+    rows = np.flatnonzero(before.counts[points.labels.ids] > 0)
+    n_rows = min(len(rows), MOST_ROWS, MOST_SCORES // points.n_classes)
+    if n_rows < FEWEST_ROWS or not len(points.labels) >= LEAST_SHARE * before.history.n_counting > 0:
+        return 1.0
+    rows = rows[np.linspace(0, len(rows) - 1, n_rows).astype(np.int64)]
+    scores = np.concatenate([z for _, z in weights.score_tiles(points.x[rows], plan.n_threads)]).astype(np.float64)
+    intercept = weights.intercept.astype(np.float64)
+    scores -= intercept
+    of_label = np.arange(n_rows), points.labels.ids[rows]
+
+    def losses(s: float) -> Doubles:
+        z = intercept + s * scores
+        found: Doubles = logsumexp(z, axis=1) - z[of_label]
+        return found
+
+    found = minimize_scalar(
+        lambda s: losses(s).mean(), bounds=(LEAST_FACTOR, 1.0), method="bounded", options={"xatol": 0.01}
+    )
+    gains = losses(1.0) - losses(found.x)
+    if not gains.mean() > 2 * gains.std() / np.sqrt(n_rows):
+        return 1.0
+    weights.matrix[:] *= np.float32(found.x)
+    return float(found.x)
