@@ -48,6 +48,12 @@ class Curvature {
     begin(x, eta, passes, intercept_sq, slot, [](std::size_t n) { return n; });
   }
 
+  // By what the step size of u falls when that of W has fallen by a factor. A u that goes to what a draw of m classes says
+  // is closer to the proximal step of the log-loss itself, and biased by O(1 / m). So it goes there while that is less
+  // than what is still to be learnt, and no longer once it is more: with 5 of 50 classes for ever, the loss ends .09 nats
+  // above the optimum; with steps that fall at once, eurlex57k by 256 of 1,809 classes is .1 nats higher after a pass.
+  static double falls_of_u(double falls, std::size_t m) { return 1 + falls / static_cast<double>(m * m); }
+
   // Writes the factors of the visit's classes.
   template <class Slot>
   void write_factors(Slot& slot, Index label) const {

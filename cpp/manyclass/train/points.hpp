@@ -238,14 +238,15 @@ class Points {
     const Stretch& stretch = run.stretch;
     const Index i = slot.point;
     const std::size_t size = slot.classes.size();
-    SampledPoint point{slot.scores.first(size),
-                       slot.alpha.first(size),
-                       slot.labelled ? static_cast<double>(slot.label_score) : 0,
-                       slot.x_sq + intercept_sq(),
-                       slot.eta,
-                       stretch.eta_u,
-                       stretch.pass,
-                       slot.labelled ? select_.label_alpha(label(i)) : 0};
+    SampledPoint point{
+        slot.scores.first(size),
+        slot.alpha.first(size),
+        slot.labelled ? static_cast<double>(slot.label_score) : 0,
+        slot.x_sq + intercept_sq(),
+        slot.eta,
+        problem_.curvature ? stretch.eta_u / Curvature::falls_of_u(stretch.eta / slot.eta, size) : stretch.eta_u,
+        stretch.pass,
+        slot.labelled ? select_.label_alpha(label(i)) : 0};
     point.labelled = slot.labelled;
     if (problem_.elsewhere) point.others = problem_.elsewhere->log_sums[static_cast<std::size_t>(i)];
     if (Select::repeats) point.times = slot.times.first(size);
