@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 from manyclass.classifiers.files import file_bytes, weight_tensors
 from manyclass.weights.arrays import NO_FLOATS
 from manyclass.weights.codes import LARGEST_HALF, Codes
-from manyclass.weights.compression import coded, coded_bytes, magnitude_bar
+from manyclass.weights.compression import coded, coded_bytes
 from manyclass.weights.weights import Weights
 
 K, D = 37, 50
@@ -301,13 +302,30 @@ def test_what_is_pruned_is_smallest(kind):
     assert small.classes.dtype == np.uint16
 
 
+def test_bytes_are_the_nearest_multiples_of_the_scale_of_their_row(seed):
+    rng = np.random.default_rng(seed)
+    starts = np.cumsum([0, 7, 0, 1, 30, 4])
+    x = (rng.standard_normal(42) * 10.0 ** rng.integers(-3, 4, 42)).astype(np.float32)
+    x[38:] = 1e-38  # the scale is below the normal floats
+    codes, scales = _core.byte_codes(x, starts)
+    for i, (a, b) in enumerate(pairwise(starts)):
+        largest = np.abs(x[a:b]).max(initial=0)
+        scale = np.float32(largest / np.float32(127)) if largest > 1e-30 else 0
+        assert scales[i] == scale
+        assert codes[a:b].tolist() == (np.rint(x[a:b] / scale) if scale else np.zeros(b - a)).tolist()
+    with pytest.raises(ValueError, match="the rows do not fit the numbers"):
+        _core.byte_codes(x, starts[:-1])
+
+
 def test_the_bar_lets_at_most_so_many_numbers_through(seed):
     rng = np.random.default_rng(seed)
     x = np.concatenate([rng.standard_normal(500), np.repeat(rng.standard_normal(5), 20), np.zeros(30)]).astype(
         np.float32
     )
     for n_kept in (1, 7, 100, 333, 599, 600, 630, 1000):
-        kept = np.abs(x).view(np.uint32) >= magnitude_bar(lambda: iter([x[:111], x[111:]]), n_kept)
+        padded = np.column_stack([x.reshape(-1, 7), np.full((90, 2), 9.0)]).astype(np.float32)  # two of no row
+        bar = _core.magnitude_bar(numbers=padded, width=7, stride=9, n_kept=n_kept)
+        kept = np.abs(x).view(np.uint32) >= bar
         assert kept.sum() <= n_kept
         assert not kept[x == 0].any()
         if not kept[x != 0].all():  # the next largest has ties that would be too many

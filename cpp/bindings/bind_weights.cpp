@@ -8,6 +8,7 @@
 #include "manyclass/evaluate/tiles.hpp"
 #include "manyclass/evaluate/weights.hpp"
 #include "manyclass/utility/model.hpp"
+#include "manyclass/weights/encode.hpp"
 
 namespace manyclass {
 
@@ -109,6 +110,28 @@ auto not_excluded(std::span<const Index> rows, const Matrix<const Index>& found,
   return std::pair(classes, values);
 }
 
+PaddedRows padded_rows(std::span<const float> numbers, std::size_t width, std::size_t stride) {
+  if (width > stride || (stride == 0 ? !numbers.empty() : numbers.size() % stride != 0)) {
+    throw std::invalid_argument("the numbers are not rows of this width");
+  }
+  return {numbers, width, stride};
+}
+
+auto kept_numbers(std::span<const float> numbers, std::size_t width, std::size_t stride, std::uint32_t bar) {
+  const PaddedRows rows = padded_rows(numbers, width, stride);
+  const KeptNumbers kept = released([&] { return reaching(rows, bar); });
+  return std::tuple(array_of(kept.indptr), array_of(kept.columns), array_of(kept.values));
+}
+
+auto byte_codes(std::span<const float> numbers, std::span<const Offset> starts) {
+  auto codes = empty_array<std::int8_t>(numbers.size());
+  auto scales = empty_array<float>(starts.empty() ? 0 : starts.size() - 1);
+  const std::span<std::int8_t> out = mutable_view(codes);
+  const std::span<float> out_scales = mutable_view(scales);
+  released([&] { encode_bytes(numbers, starts, out, out_scales); });
+  return std::pair(codes, scales);
+}
+
 }  // namespace
 
 void bind_weights(py::module_& m) {
@@ -126,6 +149,15 @@ void bind_weights(py::module_& m) {
       .def("scores", &scores, x, phi, scale, n_threads, isa)
       .def("log_probabilities", &log_probabilities, x, phi, "noise"_a, "classes"_a, scale, n_threads, isa);
   m.def("best_but", not_excluded, py::kw_only(), "rows"_a, "classes"_a, "values"_a, "indptr"_a, "excluded"_a, "k"_a);
+  m.def(
+      "magnitude_bar",
+      [](std::span<const float> numbers, std::size_t width, std::size_t stride, std::size_t n_kept) {
+        const PaddedRows rows = padded_rows(numbers, width, stride);
+        return released([&] { return magnitude_bar(rows, n_kept); });
+      },
+      py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "n_kept"_a);
+  m.def("reaching", kept_numbers, py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "bar"_a);
+  m.def("byte_codes", byte_codes, "numbers"_a, "starts"_a);
   m.def(
       "n_held", [] { return n_held(); },
       "Questions of this thread so far with a score that was not finite, for which another one was taken.");

@@ -12,15 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Floats
 
 Dtype = Literal["float32", "float16", "int8"]
 DTYPES: tuple[Dtype, ...] = ("float32", "float16", "int8")
 
-LARGEST_CODE = 127
 LARGEST_HALF = 65504.0
-# Scales below the normal floats lose bits, and so would the codes: weights of rows so small become 0.
-SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
@@ -41,30 +39,23 @@ class Codes:
     @classmethod
     def of_rows(cls, matrix: Floats, dtype: Dtype) -> Codes:
         """Encode a matrix, some rows at a time; raises ValueError as `encoded` does."""
+        if dtype == "int8":
+            values, scales = _core.byte_codes(
+                np.ascontiguousarray(matrix), np.arange(len(matrix) + 1) * matrix.shape[1]
+            )
+            return cls(values.reshape(matrix.shape), scales)
         values = np.empty(matrix.shape, dtype=dtype)
-        scales = np.zeros(len(matrix) if dtype == "int8" else 0, dtype=np.float32)
         step = max(1, BLOCK_NUMBERS // max(1, matrix.shape[1]))
         for first in range(0, len(matrix), step):
-            some = slice(first, first + step)
-            block = matrix[some]
-            if dtype == "int8":
-                scales[some] = scales_of(np.abs(block).max(axis=1, initial=0))
-                values[some] = encoded(block, dtype, scales[some, np.newaxis])
-            else:
-                values[some] = encoded(block, dtype)
-        return cls(values, scales)
+            values[first : first + step] = encoded(matrix[first : first + step], dtype)
+        return cls(values, NO_FLOATS)
 
     @classmethod
     def of_lists(cls, numbers: Floats, indptr: NDArray[np.int64], dtype: Dtype) -> Codes:
         """Encode the numbers of rows that stand one after the other."""
-        if dtype != "int8":
-            return cls(encoded(numbers, dtype), NO_FLOATS)
-        largest = np.zeros(len(indptr) - 1, dtype=np.float32)
-        some = np.flatnonzero(np.diff(indptr))  # reduceat takes no empty ones
-        if len(some):
-            largest[some] = np.maximum.reduceat(np.abs(numbers), indptr[some])
-        scales = scales_of(largest)
-        return cls(encoded(numbers, dtype, np.repeat(scales, np.diff(indptr))), scales)
+        if dtype == "int8":
+            return cls(*_core.byte_codes(numbers, indptr))
+        return cls(encoded(numbers, dtype), NO_FLOATS)
 
     @property
     def nbytes(self) -> int:
@@ -88,15 +79,8 @@ class Codes:
         return numbers
 
 
-def scales_of(largest: Floats) -> Floats:
-    """Return the scales of rows whose largest magnitudes are these."""
-    scales = (largest / np.float32(LARGEST_CODE)).astype(np.float32)
-    scales[scales < SMALLEST_SCALE] = 0
-    return scales
-
-
-def encoded(numbers: Floats, dtype: Dtype, scales: Floats | None = None) -> NDArray[Any]:
-    """Return numbers in a dtype, each rounded to the nearest there is; int8 of multiples of `scales`.
+def encoded(numbers: Floats, dtype: Dtype) -> NDArray[Any]:
+    """Return numbers in float32 or float16, each rounded to the nearest there is.
 
     Raises
     ------
@@ -110,11 +94,4 @@ def encoded(numbers: Floats, dtype: Dtype, scales: Floats | None = None) -> NDAr
         raise ValueError(
             f"a weight is {largest:g} in magnitude; float16 ends at {LARGEST_HALF:g}: use dtype='int8', or scale X"
         )
-    if dtype != "int8":
-        return numbers.astype(dtype)
-    assert scales is not None
-    with np.errstate(divide="ignore", invalid="ignore"):
-        codes = np.rint(numbers / scales)
-    codes[np.broadcast_to(scales == 0, codes.shape)] = 0
-    found: NDArray[Any] = np.clip(codes, -LARGEST_CODE, LARGEST_CODE).astype(np.int8)
-    return found
+    return numbers.astype(dtype)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.weights.arrays import BLOCK_NUMBERS, Floats, padded
+from manyclass.weights.arrays import padded
 from manyclass.weights.codes import Codes, Dtype
 from manyclass.weights.weights import Weights
 
 MOST_SHORT_IDS = 1 << 16  # classes that two bytes tell apart
 UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-LOW_BITS = 15  # magnitudes are floats of 31 bits, which are counted by the 16 high ones and then by these
 
 
 def n_droppable(weights: Weights) -> int:
@@ -94,8 +92,9 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
     made: dict[str, Any] = {"bias": np.array(weights.intercept), "intercept_column": False, "scales": np.ones(2)}
     if weights.has_pairs:
         if n_kept is not None and n_kept < len(weights.values):
-            bar = magnitude_bar(lambda: _pieces(weights.values), n_kept)
-            weights = weights.some_pairs(_magnitudes(weights.values) >= bar)
+            n = len(weights.values)
+            bar = _core.magnitude_bar(numbers=weights.values, width=n, stride=n, n_kept=n_kept)
+            weights = weights.some_pairs((weights.values.view(np.uint32) & np.uint32(0x7FFFFFFF)) >= bar)
         found["values"] = Codes.of_lists(np.asarray(weights.values), weights.indptr, dtype)
         made |= {"indptr": np.array(weights.indptr), "classes": weights.classes.astype(id_type(weights.n_classes))}
     if weights.embeddings.size:
@@ -115,55 +114,9 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
 
 def _largest_pairs(weights: Weights, n_kept: int) -> Weights:
     """The weights of largest magnitude of a feature-major matrix."""
-
-    def blocks() -> Iterator[Floats]:
-        step = max(1, BLOCK_NUMBERS // max(1, weights.n_classes))
-        for first in range(0, len(weights.matrix), step):
-            yield weights.matrix[first : first + step, : weights.n_classes]
-
-    bar = magnitude_bar(blocks, n_kept)
-    counts, classes, values = [], [], []
-    for block in blocks():
-        kept = _magnitudes(block) >= bar
-        counts.append(kept.sum(axis=1))
-        classes.append(np.nonzero(kept)[1].astype(np.int32))
-        values.append(block[kept])
-    indptr = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
-    return Weights.on_pairs(indptr, np.concatenate(classes), np.concatenate(values), weights.bias)
-
-
-def magnitude_bar(blocks: Callable[[], Iterator[Floats]], n_kept: int) -> int:
-    """Return the least bits of a magnitude above 0 that at most `n_kept` numbers reach; ties with the next one fall.
-
-    Magnitudes are in the order of their bits, which are counted in two passes: partition would need a copy of all.
-    """
-
-    def reaching(counts: NDArray[np.int64], beyond: int) -> NDArray[np.int64]:
-        return np.append(np.cumsum(counts[::-1])[::-1], 0) + beyond
-
-    counts = np.zeros(1 << 16, dtype=np.int64)
-    for block in blocks():
-        counts += np.bincount((_magnitudes(block) >> LOW_BITS).ravel(), minlength=len(counts))
-    by_high = reaching(counts, 0)
-    high = int(np.argmax(by_high <= n_kept))
-    if high == 0:
-        return 1
-    counts = np.zeros(1 << LOW_BITS, dtype=np.int64)
-    for block in blocks():
-        bits = _magnitudes(block).ravel()
-        counts += np.bincount(bits[bits >> LOW_BITS == high - 1] & ((1 << LOW_BITS) - 1), minlength=len(counts))
-    low = int(np.argmax(reaching(counts, int(by_high[high])) <= n_kept))
-    return max(1, ((high - 1) << LOW_BITS) + low)
-
-
-def _magnitudes(numbers: Floats) -> NDArray[np.uint32]:
-    """The bits of absolute values."""
-    return np.ascontiguousarray(numbers).view(np.uint32) & np.uint32(0x7FFFFFFF)
-
-
-def _pieces(values: Floats) -> Iterator[Floats]:
-    for first in range(0, len(values), BLOCK_NUMBERS):
-        yield values[first : first + BLOCK_NUMBERS]
+    rows: dict[str, Any] = {"numbers": weights.matrix, "width": weights.n_classes, "stride": weights.matrix.shape[1]}
+    bar = _core.magnitude_bar(**rows, n_kept=n_kept)
+    return Weights.on_pairs(*_core.reaching(**rows, bar=bar), weights.bias)
 
 
 def id_type(n_classes: int) -> np.dtype[np.uint16] | np.dtype[np.int32]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-from manyclass.words.collapsed import Tables
+from manyclass.words.collapsed import RowGroups, Tables, row_products
 from manyclass.words.corpus import Corpus
 
 MOST_PAIRS = 256
@@ -41,9 +40,9 @@ def some_pairs(corpus: Corpus, window: int, n: int, seed: int) -> tuple[NDArray[
 
 def pair_losses(tables: Tables, centres: NDArray[np.int32], contexts: NDArray[np.int32]) -> NDArray[np.float64]:
     """Return log sum_k e^(h_x v_k) - h_x v_y of each pair, (n_pairs,), in nats; not finite where a score is not."""
+    log_z = RowGroups.of_all(np.unique(centres)).softmax(tables, 1)
     with np.errstate(all="ignore"):
-        scores = (tables.input[centres] @ tables.output.T).astype(np.float64)
-        losses: NDArray[np.float64] = logsumexp(scores, axis=1) - scores[np.arange(len(centres)), contexts]
+        losses: NDArray[np.float64] = log_z[centres] - row_products(tables.input[centres], tables.output[contexts])
     return losses
 
 
