@@ -61,7 +61,7 @@ def reached(monkeypatch):
     found = set()
     for given in GIVEN:
         for data in ALL_FACTS:
-            for circumstances in ({}, {"by_steps": True}, {"beside_pairs": True}):
+            for circumstances in ({}, {"by_steps": True}, {"by_steps": True, "goes_on": True}, {"beside_pairs": True}):
                 if circumstances.get("beside_pairs") and given != {"model": "embedding"}:
                     continue
                 extra = {"solver": "adagrad"} if "beside_pairs" in circumstances else {}

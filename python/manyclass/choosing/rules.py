@@ -140,11 +140,10 @@ def free(q: Question) -> bool:
 
 @Case.of
 def falls_by_curvature(q: Question) -> bool:
-    """of a linear model of one label a row that goes on with new rows, whose scores are normalised, whose steps are
-    those of single points and not adaptive, and which has no max_norm"""
-    if not q.goes_on or training(q) not in ("points", "utility") or ADAPTIVE.holds(q) or UNNORMALIZED.holds(q):
-        return False
-    return q["solver"].name != "minibatch_implicit" and getattr(q["solver"], "max_norm", None) is None
+    """of a linear model of one label a row that goes on with new rows, whose scores are normalised and whose steps are
+    not adaptive"""
+    by_points = q.goes_on and training(q) in ("points", "utility")
+    return by_points and not ADAPTIVE.holds(q) and not UNNORMALIZED.holds(q)
 
 
 FALLS = falls_by_curvature

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from manyclass.training.forgetting import left_of_old_rows
 from manyclass.training.growth import Starts
-from manyclass.training.plan import Plan, PointsPlan, Schedule
+from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
 from manyclass.training.seen import Carried
-from manyclass.training.squares import Squares
+from manyclass.training.squares import Squares, alike
 from manyclass.training.state import History, Points, State
 from manyclass.weights.arrays import Doubles, Floats
 from manyclass.weights.weights import Weights
 
+GAIN = 1.25  # as in the core's train/curvature.hpp
 MOST_KEPT = float(np.finfo(np.float32).max)
 
 
@@ -204,6 +205,24 @@ def passes_of_call(plan: Plan, history: History, call: Call, n_points: int) -> d
     middle = falls ** (0.5 / call.n_passes)  # of the part that falls to the first pass
     schedule = Schedule("exponential", first[0] * middle, first[1] * middle, falls ** (1 / call.n_passes))
     return {"max_iter": call.n_passes, "schedule": schedule}
+
+
+def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> Schedule:
+    """The step sizes of a call that fall by curvature where the core's do not: alike for all weights of a pass.
+
+    `before` and `now` are sums of squares of features, see `Squares`. A step for a batch is the mean of those of its
+    points, so that its size is as many times that of one.
+    """
+    schedule, of_batch = (
+        plan.schedule,
+        plan.batch_size or (MINIBATCH_POINTS if plan.solver == MINIBATCH_IMPLICIT else 1),
+    )
+    per_sum = schedule.learning_rate / (GAIN * of_batch * n_classes)
+    first, last = (1 + per_sum * alike(sums)[0] for sums in (before, before + plan.max_iter * now))
+    falls = first / last
+    middle = falls ** (0.5 / plan.max_iter) / first  # of the part that falls to the first pass
+    rate, u_rate = schedule.learning_rate * middle, schedule.u_learning_rate * middle
+    return Schedule("exponential", rate, u_rate, falls ** (1 / plan.max_iter))
 
 
 def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> None:

@@ -17,6 +17,7 @@ from manyclass import _core
 from manyclass.training.local_family import LocalFamily
 from manyclass.weights.arrays import Ids
 
+MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
 MINIBATCH_POINTS = 10  # of a step of the solver "minibatch_implicit", where its batch_size is None
 
 

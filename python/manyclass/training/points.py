@@ -17,10 +17,11 @@ from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
 from manyclass.training.loop import run_passes
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import MINIBATCH_POINTS, Labels, PointsPlan
+from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
 from manyclass.training.probe import Probe
 from manyclass.training.search_head import HeadSearch
 from manyclass.training.seen import Carried, Seen
+from manyclass.training.squares import alike
 from manyclass.training.start import Start, carried_at
 from manyclass.training.watch import Watch
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
@@ -32,8 +33,6 @@ CLASSES_PER_BATCHED_POINT = 64
 MOST_BATCHED_POINTS = 64
 # With all classes every pair of points shares rows of W, and a step takes long enough for a barrier after a few.
 MOST_BATCHED_POINTS_ALL_CLASSES = 4
-
-MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
 
 # Up to this number of classes, a point's first visit in a training that goes on scores them all. What a draw estimates
 # itself is biased where it is small: streams of 50 classes end .12 nats higher by draws of 16, those of 1,024 classes
@@ -262,7 +261,7 @@ class PointsTraining:
             return {}
         before, now = seen.squares.features, seen.features
         if self.plan.alpha > 0:
-            before, now = _alike(before), _alike(before + now) - _alike(before)
+            before, now = alike(before), alike(before + now) - alike(before)
         self.curvatures = seen.squares.curvatures[self.order]
         return {"feature_squares": before, "feature_squares_now": now, "curvatures": self.curvatures}
 
@@ -316,14 +315,6 @@ class PointsTraining:
             self.memory.finish(self.weights)
         self.weights.reorder(self.position, self.plan.n_threads)
         return self.weights
-
-
-def _alike(sums: Doubles) -> Doubles:
-    """Return the same with one number for all features, the mean over the features that rows have."""
-    of_features, n_rows = sums[:-1], sums[-1:]
-    total = of_features.sum()
-    mean = float(of_features @ of_features) / total if total > 0 else 0.0
-    return np.append(np.full(len(of_features), mean), n_rows)
 
 
 def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:

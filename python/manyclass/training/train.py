@@ -13,12 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
+from manyclass.training.calls import Before, Call, falling, passes_of_call, set_new_intercepts
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import Starts, set_new_rows
 from manyclass.training.passes import TrainingState
-from manyclass.training.plan import AnyPlan, FullBatchPlan, PointsPlan
+from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.seen import Seen
@@ -223,13 +223,21 @@ def weights_of_call(
     return weights
 
 
+def _each_by_curvature(plan: PointsPlan) -> bool:
+    """Whether each weight has a step size of its own, by curvature."""
+    return plan.by_curvature and plan.solver != MINIBATCH_IMPLICIT and plan.max_norm is None
+
+
 def _squares_of_call(plan: PointsPlan, weights: Weights, points: Points, features: Doubles, before: Before) -> Squares:
-    """What steps by curvature go by when a call begins, taken from its own rows where the model does not know it."""
+    """What steps by curvature go by when a call begins, taken from its own rows where the model does not know it.
+
+    There are no curvatures where training does not take those of its points.
+    """
     squares = before.squares
     if squares is None or not len(squares.features):
         squares = Squares(features=features * (before.history.n_counting / max(1.0, float(features[-1]))))
     squares = squares.grown(points.n_classes, before.position)
-    if not plan.by_curvature:  # the curvatures of the call's rows are not taken
+    if not _each_by_curvature(plan):
         return replace(squares, curvatures=NO_DOUBLES)
     if not len(squares.curvatures):
         n_rows = float(squares.features[-1])
@@ -251,8 +259,8 @@ def _points_go_on(
     carried = None if call.kept is None else call.kept.of(points.rows)
     features = Squares.of_features(points.x, points.weights).features
     squares = _squares_of_call(plan, weights, points, features, before)
-    falling = squares if plan.by_curvature else None
-    seen = Seen(weights, counts, before.n_visits, before.goes_on, falling, features, carried)
+    each = _each_by_curvature(plan)
+    seen = Seen(weights, counts, before.n_visits, before.goes_on, squares if each else None, features, carried)
     rate: float = plan.schedule.learning_rate
     if plan.by_curvature and plan.utility is None:
         rate *= shrink(weights, points, plan, before) ** 2
@@ -264,6 +272,8 @@ def _points_go_on(
         least = step_that_remembers(half_life * call.n_passes, n_classes, g)
         passes["schedule"] = kept_awake(passes["schedule"], min(least, plan.schedule.at(0)[0]), call.n_passes)
     plan = replace(plan, averaging="none", **passes)
+    if plan.by_curvature and not each:
+        plan = replace(plan, schedule=falling(plan, n_classes, squares.features, features))
     weights, curve = fit_points(
         plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen
     )
