@@ -126,7 +126,7 @@ def test_a_fit_goes_on_bit_for_bit_wherever_it_was_killed(case, tmp_path, monkey
 
 def test_a_finished_fit_is_only_read(tmp_path, monkeypatch):
     first = softmax(solver="implicit").fit(X, Y, checkpoint=tmp_path, every=2)
-    monkeypatch.setattr(passes._Slices, "make_pass", None)
+    monkeypatch.setattr(passes._Drive, "make_pass", None)
     again = softmax(solver="implicit").fit(X, Y, checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(first.coef_, again.coef_)
     assert again.n_iter_ == 4

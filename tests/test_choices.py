@@ -18,7 +18,7 @@ from manyclass.classifiers import tuning
 from manyclass.classifiers.tuning import search_grid, tune_learning_rate
 from manyclass.search.class_index import ClassIndex, class_rows, queries, recall_error
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.search_head import HeadSearch
+from manyclass.training.points import HeadSearch
 from manyclass.weights.weights import Weights
 
 # Ridges

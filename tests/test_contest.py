@@ -7,8 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import costs, figures
-from manyclass.choosing import model_trials as contest
+from manyclass.choosing import costs, figures, planning
 from manyclass.choosing.trials import Sample
 from manyclass.classifiers import softmax
 from manyclass.parts import Parameters
@@ -23,7 +22,7 @@ def problem(seed, monkeypatch):
     monkeypatch.setattr(figures, "MOST_EXACT", 0.0)
     monkeypatch.setattr(figures, "MOST_FULL", 0.0)
     monkeypatch.setattr(figures, "FEWEST_TO_TRY", 200)
-    monkeypatch.setattr(contest, "SIZES", (520, 800))
+    monkeypatch.setattr(planning, "SIZES", (520, 800))
     rng = np.random.default_rng(seed)
     y = rng.integers(0, K, 1200)
     words = np.stack([2 * y + rng.integers(0, 2, 1200), rng.integers(2 * K, 2 * K + 50, 1200)], axis=1)
@@ -82,7 +81,7 @@ def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes(problem, monkeypatch
         costs.append([line["predicted_seconds"] for line in lines(model) if line["value"] == "hybrid"])
         assert model.resolved_params_.get("n_models", 1) in (1, runs)
     assert costs[0] == pytest.approx(3 * np.array(costs[1]))
-    assert contest.runs_of(Parameters.of(SoftmaxClassifier(dim=5)), object(), None) == 1
+    assert planning.runs_of(Parameters.of(SoftmaxClassifier(dim=5)), object(), None) == 1
 
 
 def test_a_trial_calls_classes_as_the_fit_does(monkeypatch):
@@ -212,8 +211,8 @@ def test_rows_without_weight_are_not_there(problem, seed):
 def test_draws_are_whole_classes_where_some_can_be(seed):
     random = np.random.RandomState(seed)
     large = np.random.default_rng(seed).permutation(np.repeat(np.arange(100), 50)).astype(np.int32)
-    (rows,) = contest._draws(large, [600, 2500], random)  # 12 classes would be too few
+    (rows,) = planning._draws(large, [600, 2500], random)  # 12 classes would be too few
     assert len(rows) == 2500
     assert set(np.bincount(large[rows])) <= {0, 50}
     few = np.repeat(np.arange(20), 100).astype(np.int32)
-    assert [len(rows) for rows in contest._draws(few, [600, 1500], random)] == [600, 1500]
+    assert [len(rows) for rows in planning._draws(few, [600, 1500], random)] == [600, 1500]

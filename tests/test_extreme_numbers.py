@@ -25,7 +25,7 @@ from manyclass.classifiers.files import weight_tensors
 from manyclass.special import utility_probabilities
 from manyclass.training.blend import best_scales
 from manyclass.training.calls import Kept, KeptRows
-from manyclass.training.loop import _PointPasses
+from manyclass.training.core_training import CoreTraining
 from manyclass.training.plan import Labels
 from manyclass.training.seen import Carried
 from manyclass.weights.weights import Weights
@@ -295,14 +295,14 @@ def test_weights_that_would_overflow_are_refused(seed):
 
 
 def test_a_pass_whose_loss_is_no_number_ends_training_and_is_told(monkeypatch):
-    made = _PointPasses.run
+    made = CoreTraining.run
 
     def run(self, n_pass, first, seconds):
         done = made(self, n_pass, first, seconds)
         self.loss = math.nan if n_pass == 1 else self.loss  # later passes may be finite again
         return done
 
-    monkeypatch.setattr(_PointPasses, "run", run)
+    monkeypatch.setattr(CoreTraining, "run", run)
     model = AugmentReduceClassifier(random_state=0, max_iter=4)
     with pytest.warns(ConvergenceWarning, match="the mean loss of pass 2 is nan"):
         model.fit(np.random.default_rng(5).normal(size=(18, 2)), np.arange(18) % 9)

@@ -128,7 +128,7 @@ def test_the_index_has_the_seed_and_the_threads_of_the_plan_and_the_rows_of_now(
     given = None if example is None else example.random_state
     assert index.random_state == (5 if given is None else given)
     assert index.n_jobs == 2
-    np.testing.assert_array_equal(index.rows_, made._weights.columns)
+    np.testing.assert_array_equal(index.rows_, made.weights.columns)
     if example is None and kind is DecomposedIndex:
         assert index.n_blocks == min(8, D + 1)
     if example is not None:

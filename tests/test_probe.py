@@ -10,8 +10,8 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
+from manyclass.training.core_training import FEWEST, FREE, MOST, SHARE, Probe
 from manyclass.training.plan import Labels
-from manyclass.training.probe import FEWEST, FREE, MOST, SHARE, Probe
 
 
 def wide_steps_diverge(seed):

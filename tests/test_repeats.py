@@ -11,9 +11,9 @@ from scipy.special import log_softmax
 import manyclass
 from manyclass import SoftmaxClassifier, models
 from manyclass.checks import seed_from
-from manyclass.training import blend, repeats
+from manyclass.training import blend
+from manyclass.training.blend import features_of_classes
 from manyclass.training.plan import HybridPlan
-from manyclass.training.repeats import features_of_classes
 from manyclass.training.state import Features, Points
 
 K, GROUP, HELD = 240, 6, 3  # items, those of a group, and items of a history: each is in 25 rows of 2,000
@@ -81,7 +81,7 @@ def test_a_common_weight_of_own_items_has_the_least_loss_on_rows_held_out(again,
     # The optimiser stops where a step gains a part in 1e9, or where slopes are below 1e-5: weights that exclude what a
     # row has are as good from some size on.
     assert least <= min(loss(factor + a, own[0] + b) for a in (-0.1, 0, 0.1) for b in (-1, 0, 1)) + 1e-4
-    assert len(out) * (loss(1, 0) - least) > repeats.LEAST_GAIN
+    assert len(out) * (loss(1, 0) - least) > blend.LEAST_GAIN
 
 
 def test_next_items_that_never_come_again_are_not_predicted(seed):
@@ -125,7 +125,7 @@ def test_the_feature_of_a_class_is_the_one_of_its_number_or_name():
     assert features_of_classes(plan, replace(points, classes=np.array(["0", "1"]))) is None
     assert features_of_classes(plan, replace(points, hashing=object())) is None
     assert features_of_classes(replace(plan, repeats=False), points) is None
-    pairs = repeats.own_features(np.array([-1, 2, 0], dtype=np.int32), 4)
+    pairs = blend.own_features(np.array([-1, 2, 0], dtype=np.int32), 4)
     np.testing.assert_array_equal(pairs.coef.toarray(), [[0, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]])
 
 

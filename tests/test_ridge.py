@@ -5,12 +5,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from manyclass.choosing import figures
-from manyclass.choosing.ridge_trials import cross_validated_ridge, folds
+from manyclass.choosing.planning import cross_validated_ridge, folds
 from manyclass.choosing.trials import Trials
+from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.plan import FullBatchPlan
 from manyclass.training.validation import fork
-from manyclass.training.watch import Watch
 
 PLAN = FullBatchPlan(
     loss="softmax", alpha=1e-3, tol=1e-6, max_iter=1000, fit_intercept=True, n_threads=1, verbose=0
@@ -64,7 +64,7 @@ def test_a_ridge_is_taken_that_is_clearly_better_than_1_over_n(seed):
 
 def test_a_ridge_that_is_better_by_chance_is_not_taken(seed, monkeypatch):
     X, y = noise(seed)
-    monkeypatch.setattr("manyclass.choosing.ridge_trials.standard_error", lambda *_: 1e3)
+    monkeypatch.setattr("manyclass.choosing.planning.standard_error", lambda *_: 1e3)
     alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 2, seed)
     assert alpha == figures.PRIOR / 100 != min(tried, key=tried.get)
 

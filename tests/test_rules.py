@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from planned import lists, question
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.choosing import figures, rules
 from manyclass.choosing.choice import Figure, Rule
 from manyclass.choosing.facts import Facts
@@ -114,6 +114,20 @@ def test_values_that_are_figures_are_told_as_they_are(monkeypatch):
     monkeypatch.setattr(figures, "PASSES_SAMPLED", 7)
     assert rule.told() == "7"
     assert question(SoftmaxClassifier(solver="implicit", model="linear"), SMALL)["max_iter"] == 7
+
+
+def test_a_fit_tells_the_rules_of_what_was_left_open_also_when_it_is_read_again(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 5
+    model = SoftmaxClassifier(solver="implicit", learning_rate=0.1, random_state=seed).fit(x, y)
+    told = model.auto_report_.rules
+    assert told.keys() >= {"sampler", "n_negatives", "max_iter", "decay", "averaging"}
+    assert not told.keys() & {"solver", "learning_rate"}  # they were set
+    for name, line in told.items():
+        assert line in [rule.line() for rule in RULES if rule.sets == name]
+        assert f"{name}, {line}" in repr(model.auto_report_)
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").auto_report_.rules == told
 
 
 def test_help_and_the_documentation_have_each_line_of_the_table():

@@ -15,10 +15,10 @@ from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing.facts import Facts
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
+from manyclass.training.core_training import Watch
 from manyclass.training.plan import Labels, Schedule
 from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order
 from manyclass.training.validation import Validation, fork, held_out
-from manyclass.training.watch import Watch
 from manyclass.weights.arrays import row_norms_sq
 from manyclass.weights.weights import Weights
 

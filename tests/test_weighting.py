@@ -15,8 +15,8 @@ from sklearn.utils.class_weight import compute_class_weight
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
+from manyclass.training.core_training import Probe
 from manyclass.training.plan import Labels
-from manyclass.training.probe import Probe
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import normalized, times_class_weight
 from manyclass.weights.scaling import FeatureScaling

@@ -36,9 +36,6 @@ class Linear(Model):
     name = "linear"
     settings = (_SCALING,)
 
-    def __init__(self, *, scaling: str = "auto") -> None:
-        super().__init__(scaling=scaling)
-
 
 _ACTIVATION = Setting("activation", "linear", "What the sum of embeddings goes through.", choices=("linear", "relu"))
 
@@ -54,9 +51,6 @@ class Embedding(Model):
 
     name = "embedding"
     settings = (_ACTIVATION,)
-
-    def __init__(self, *, activation: str = "linear") -> None:
-        super().__init__(activation=activation)
 
 
 _MIN_COUNT = Setting("min_count", 1, "Rows that a pair must have to get a weight.", "integer", low=1)
@@ -80,9 +74,6 @@ class Sparse(Model):
 
     name = "sparse"
     settings = (_MIN_COUNT, _PRUNE)
-
-    def __init__(self, *, min_count: int = 1, prune: float = 0.0) -> None:
-        super().__init__(min_count=min_count, prune=prune)
 
 
 _REPEATS = Setting(
@@ -120,11 +111,6 @@ class Hybrid(Model):
 
     name = "hybrid"
     settings = (_MIN_COUNT, _PRUNE, _ACTIVATION, _REPEATS)
-
-    def __init__(
-        self, *, min_count: int = 1, prune: float = 0.0, activation: str = "linear", repeats: str = "learn"
-    ) -> None:
-        super().__init__(min_count=min_count, prune=prune, activation=activation, repeats=repeats)
 
 
 MODELS: dict[str, type[Part]] = {kind.name: kind for kind in (Linear, Embedding, Sparse, Hybrid)}

@@ -31,6 +31,19 @@ class Part(BaseEstimator):
 
     set_params = set_named
 
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Give a class with settings a constructor whose signature they are, for scikit-learn, `help` and editors."""
+        super().__init_subclass__(**named)
+        if "settings" in vars(cls) and "__init__" not in vars(cls):
+
+            def __init__(self: Part, **given: Any) -> None:  # noqa: N807
+                Part.__init__(self, **given)
+
+            empty = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            own = [inspect.Parameter(s.name, inspect.Parameter.KEYWORD_ONLY, default=s.default) for s in cls.settings]
+            __init__.__signature__ = inspect.Signature([empty, *own])  # type: ignore[attr-defined]
+            cls.__init__ = __init__  # type: ignore[method-assign]
+
     def __init__(self, **given: Any) -> None:
         known = {setting.name: setting.default for setting in self.settings}
         for name in given.keys() - known.keys():
@@ -50,19 +63,9 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def part_class(base: type[Part], name: str, settings: tuple[Setting, ...], text: str, module: str) -> type[Part]:
-    """Make the class of a part whose parameters are known as data.
-
-    Its constructor has the signature that its settings say, which is what scikit-learn, `help` and editors read.
-    """
-
-    def __init__(self: Part, **given: Any) -> None:  # noqa: N807
-        Part.__init__(self, **given)
-
-    empty = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    own = [inspect.Parameter(s.name, inspect.Parameter.KEYWORD_ONLY, default=s.default) for s in settings]
-    __init__.__signature__ = inspect.Signature([empty, *own])  # type: ignore[attr-defined]
-    fields = {"__init__": __init__, "__module__": module, "__doc__": document(text, settings)}
-    return type(class_name(name), (base,), {**fields, "name": name, "settings": settings})
+    """Make the class of a part whose parameters are known as data."""
+    fields = {"__module__": module, "__doc__": document(text, settings), "name": name, "settings": settings}
+    return type(class_name(name), (base,), fields)
 
 
 def document(text: str, settings: tuple[Setting, ...]) -> str:

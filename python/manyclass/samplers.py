@@ -75,18 +75,6 @@ class Search(Sampler):
         Setting("tolerance", 1e-3, "Gradient from which a class is active.", low=0),
     )
 
-    def __init__(
-        self,
-        *,
-        index: Any = "mips",
-        budget: int | None = None,
-        warm_up: int = 1,
-        n_iter: int = 1,
-        step: str = "full",
-        tolerance: float = 1e-3,
-    ) -> None:
-        super().__init__(index=index, budget=budget, warm_up=warm_up, n_iter=n_iter, step=step, tolerance=tolerance)
-
     def check(self) -> None:
         """Raise ValueError or TypeError for a parameter out of its range."""
         super().check()

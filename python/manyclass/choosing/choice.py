@@ -28,7 +28,7 @@ class Case:
     holds: Callable[[Question], bool]
 
     def __and__(self, other: Case) -> Case:
-        """Both."""
+        """Return the case in which both hold."""
         return Case(f"{self.says}, {other.says}", lambda q: self.holds(q) and other.holds(q))
 
     @classmethod
@@ -76,8 +76,13 @@ class Rule:
     trial: str = ""
 
     def told(self) -> str:
-        """The value in words."""
+        """Return the value in words."""
         return self.says or repr(self.value() if isinstance(self.value, Figure) else self.value)
+
+    def line(self) -> str:
+        """Return the rule in words: its case, the value, the trial that may better it, and the source."""
+        tried = f", or what the trial {self.trial!r} finds" if self.trial else ""
+        return f"{self.case.says}: {self.told()}{tried}{f' ({self.source})' if self.source else ''}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ class Question:
     Parameters
     ----------
     parameters : Parameters
-        Of the estimator.
+        The parameters of the estimator.
     chosen : Chosen
         Its parts, checked.
     facts : Facts
@@ -152,7 +157,7 @@ class Question:
 
     def changed(self, *, facts: Facts | None = None, answers: Mapping[str, Any] | None = None, **values: Any) -> Self:
         """Return another one, with other parameters, facts or answers, for the same fit."""
-        return type(self)(
+        made = type(self)(
             self.parameters.changed(**values),
             self.chosen,
             self.facts if facts is None else facts,
@@ -163,6 +168,8 @@ class Question:
             by_steps=self.by_steps,
             goes_on=self.goes_on,
         )
+        made.used |= {name: rule for name, rule in self.used.items() if name in made._answers}
+        return made
 
     @property
     def kind(self) -> str:
@@ -210,7 +217,7 @@ class Taking(Given):
 
     @classmethod
     def of(cls, choice: Question, *beside: str) -> Taking:
-        """The parameters of an estimator but its parts, and others of which somebody else takes care."""
+        """Return the parameters of an estimator but its parts, and others of which somebody else takes care."""
         given = cls(choice.parameters, choice)
         given.pass_over("solver", "sampler", "model", *BESIDE_PLANS, *beside)
         return given
@@ -220,7 +227,7 @@ class Taking(Given):
         self._taken.update(names)
 
     def take(self, name: str, otherwise: Any = None) -> Any:
-        """The value of a parameter, set or by the table; see `Given`."""
+        """Return the value of a parameter, set or by the table; see `Given`."""
         if otherwise is not None or name not in self._names or not self.is_auto(name):
             return super().take(name, otherwise)
         self._taken.add(name)
@@ -230,7 +237,7 @@ class Taking(Given):
         return value
 
     def take_sampler(self) -> Part:
-        """The sampler, set or by the table."""
+        """Return the sampler, set or by the table."""
         sampler: Part = self._choice["sampler"]
         if self._choice.is_open("sampler"):
             self.opened["sampler"] = sampler
@@ -238,7 +245,7 @@ class Taking(Given):
 
 
 def told(choice: Question, given: Taking, of_solver: Given, model: Part | None = None) -> dict[str, Any]:
-    """What parameters that were left open became, for `set_params`; the solver with what it left open filled in."""
+    """Return what parameters that were left open became, for `set_params`; the solver has its own filled in."""
     asked, found = choice.parameters, dict(given.opened)
     # What "auto" is for the scaling of a linear model that was named is told by the model.
     scaling = "auto" if isinstance(asked.get("model"), str) else getattr(asked.get("model"), "scaling", "")

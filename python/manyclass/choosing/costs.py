@@ -10,7 +10,7 @@ import math
 
 from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
-from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PointsPlan, PostingsPlan
+from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
 from manyclass.weights.arrays import LINE
 
 LAST_CACHE = 32.0  # megabytes
@@ -84,10 +84,10 @@ def full_cost(facts: Facts) -> float:
 def fit_cost(facts: Facts, plan: AnyPlan) -> float:
     """Predict the seconds of one thread that a training takes."""
     if isinstance(plan, HybridPlan):
-        return fit_cost(facts, plan.postings) + fit_cost(facts, plan.embeddings)
+        return fit_cost(facts, plan.pairs) + fit_cost(facts, plan.embeddings)
     if isinstance(plan, FullBatchPlan):
         return full_cost(facts)
-    if isinstance(plan, PostingsPlan):
+    if isinstance(plan, PairsPlan):
         visit = pairs_cost(facts)
     elif isinstance(plan, BatchesPlan):
         drawn = facts.n_classes if plan.source == "exact" else min(plan.n_negatives, facts.n_classes)

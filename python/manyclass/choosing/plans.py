@@ -22,12 +22,13 @@ from manyclass.solvers import LABEL_SOLVERS, SOLVERS
 from manyclass.training.local_family import LocalFamily
 from manyclass.training.pairs import OFFSET, ROUNDING
 from manyclass.training.plan import (
+    AnyPlan,
     BatchesPlan,
     DoubleSum,
     FullBatchPlan,
     HybridPlan,
+    PairsPlan,
     PointsPlan,
-    PostingsPlan,
     Schedule,
     Utility,
 )
@@ -56,7 +57,7 @@ SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
 
 
 def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]], where: str) -> Part | None:
-    """The checked part that a parameter stands for; None for "auto"."""
+    """Return the checked part that a parameter stands for; None for "auto"."""
     if isinstance(value, str) and value == "auto":
         return None
     return resolve_part(parameter, value, {"auto": Part, **choices}, where)
@@ -70,9 +71,14 @@ def scales_features(solver: str | Part, model: str | Part) -> bool:
 
 
 def linear_model(chosen: Chosen) -> Part:
-    """The linear model, its scaling filled in: with solver="auto" what is chosen is for scaled features."""
+    """Return the linear model, its scaling filled in: with solver="auto" what is chosen is for scaled features."""
     scales = scales_features("auto" if chosen.solver is None else chosen.solver, chosen.model or "auto")
     return MODELS["linear"](scaling="standard" if scales else "none")
+
+
+def planned(choice: Choice, plan: AnyPlan, params: dict[str, Any]) -> Planned:
+    """Return a plan with what parameters that were left open became in it, and by which rules."""
+    return Planned(plan, params, {name: rule.line() for name, rule in choice.used.items()})
 
 
 # Fields that several plans have
@@ -87,7 +93,7 @@ def _run_fields(given: Given) -> dict[str, Any]:
 
 
 def _pass_fields(choice: Choice, given: Given, of_solver: Given, rate: float, u_rate: float) -> dict[str, Any]:
-    """What all trainings by passes have."""
+    """Return what all trainings by passes have."""
     return {
         "schedule": _schedule(choice, of_solver, rate, u_rate),
         "max_iter": int(given.take("max_iter")),
@@ -139,7 +145,7 @@ def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float) -> S
 
 
 def _point_fields(choice: Choice, given: Taking) -> tuple[dict[str, Any], Taking]:
-    """What a PointsPlan has of an estimator's two parts, and the solver's parameters for whoever takes more of them."""
+    """Return what a PointsPlan has of an estimator's two parts, and the solver's parameters, to take more of them."""
     solver, sampler = choice["solver"], given.take_sampler()
     flags = registered("solver")[solver.name].flags
     if needed := "all" if "all_classes" in flags else "uniform" if "batch" in flags else None:
@@ -193,7 +199,7 @@ def _check_point_fields(
 
 
 def points_plan(choice: Choice) -> Planned:
-    """The plan of a linear model of one label a row, point by point; "grid" stands for the untried step size."""
+    """Return the plan of a linear model of one label a row, point by point; "grid" stands for the untried step size."""
     given, solver = Taking.of(choice), choice["solver"]
     _take_early_stopping(given)
     fields, of_solver = _point_fields(choice, given)
@@ -219,11 +225,11 @@ def points_plan(choice: Choice) -> Planned:
     of_solver.refuse_rest("here")
     sampler = fields["sampler"]
     given.refuse_rest(f"with solver={solver.name!r}, sampler={sampler!r} and a linear model of one label a row")
-    return Planned(plan, told(choice, given, of_solver, linear_model(choice.chosen)))
+    return planned(choice, plan, told(choice, given, of_solver, linear_model(choice.chosen)))
 
 
 def utility_plan(choice: Choice, noise: str, local: Part, family: LocalFamily | None) -> PointsPlan:
-    """The plan of an AugmentReduceClassifier, with this local step and family."""
+    """Return the plan of an AugmentReduceClassifier, with this local step and family."""
     given = Taking.of(choice, "noise", "local_step", "posterior")
     if choice["posterior"] != "point":
         given.pass_over("verbose")
@@ -268,7 +274,7 @@ def _gains(local: Part, seen: float) -> tuple[float, float, float]:
 
 
 def full_plan(choice: Choice) -> Planned:
-    """The plan of L-BFGS."""
+    """Return the plan of L-BFGS."""
     given, own = Taking.of(choice, "random_state"), choice["solver"].get_params()
     _take_early_stopping(given)
     fields = _run_fields(given)
@@ -289,14 +295,14 @@ def full_plan(choice: Choice) -> Planned:
     if getattr(model, "name", model) not in ("auto", "linear"):
         raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
     given.refuse_rest("with solver='lbfgs'")
-    return Planned(plan, told(choice, given, Given(choice["solver"]), linear_model(choice.chosen)))
+    return planned(choice, plan, told(choice, given, Given(choice["solver"]), linear_model(choice.chosen)))
 
 
 # By minibatches
 
 
 def softmax_batches_plan(choice: Choice) -> Planned:
-    """The plan of a SoftmaxClassifier with several labels, embeddings or a search."""
+    """Return the plan of a SoftmaxClassifier with several labels, embeddings or a search."""
     given, solver = Taking.of(choice), choice["solver"]
     where = "with several labels, embeddings or a search"
     if solver.name not in BATCH_SOLVERS:
@@ -323,17 +329,17 @@ def softmax_batches_plan(choice: Choice) -> Planned:
             "or another reduction"
         )
     given.refuse_rest(where)
-    return Planned(replace(plan, finds_scale=margin), told_batches(choice, given, of_solver))
+    return planned(choice, replace(plan, finds_scale=margin), told_batches(choice, given, of_solver))
 
 
 def told_batches(choice: Choice, given: Taking, of_solver: Taking) -> dict[str, Any]:
-    """What parameters that were left open became in a training by minibatches."""
+    """Return what parameters that were left open became in a training by minibatches."""
     model = MODELS["embedding"]() if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
     return told(choice, given, of_solver, model)
 
 
 def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, draws: Part) -> tuple[BatchesPlan, Taking]:
-    """The plan of minibatches, and what was taken of the solver; `draws` is what draws before a search."""
+    """Return the plan of minibatches, and what was taken of the solver; `draws` is what draws before a search."""
     solver, model, n_classes = choice["solver"], choice["model"], choice.facts.n_classes
     if getattr(model, "scaling", "none") == "standard":
         raise ValueError(
@@ -377,7 +383,7 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
 
 
 def _batch_source(sampler: Part, draws: Part) -> dict[str, Any]:
-    """Which classes a minibatch sees: the fields of a BatchesPlan that say so."""
+    """Return which classes a minibatch sees: the fields of a BatchesPlan that say so."""
     if sampler.name == "head_tail":
         raise ValueError("sampler is 'head_tail', which needs a linear model of one label a row; choose another")
     of_sampler = Given(sampler, f"{sampler.name}: ")
@@ -449,7 +455,7 @@ def _budget(given: int | None, loss: str, n_classes: int) -> int:
 
 
 def pairs_plan(choice: Choice) -> Planned:
-    """The plan for model="sparse"."""
+    """Return the plan for model="sparse"."""
     where = "with model='sparse'"
     if not choice.is_open("sampler"):
         raise ValueError(
@@ -457,11 +463,11 @@ def pairs_plan(choice: Choice) -> Planned:
             "classes; leave it 'auto'"
         )
     plan, params = _pairs(choice, Taking.of(choice), where)
-    return Planned(plan, params)
+    return planned(choice, plan, params)
 
 
 def hybrid_plan(choice: Choice) -> Planned:
-    """The plan for model="hybrid"; of the estimator's parameters the embeddings have those that pairs do not use."""
+    """Return the plan for model="hybrid"; the embeddings have the estimator's parameters that pairs do not use."""
     plan, params = _pairs(choice, Taking.of(choice, "dim", "n_negatives"), "with model='hybrid'")
     model = choice["model"]
     beside = Choice(
@@ -475,11 +481,13 @@ def hybrid_plan(choice: Choice) -> Planned:
     given, draws = Taking.of(beside), SAMPLERS["uniform" if margin else "frequency"]()
     embeddings, _ = batches_plan(beside, given, loss, figures.SMOOTHING if margin else 0.0, draws)
     own = {name: value for name, value in given.opened.items() if name in ("dim", "n_negatives", "sampler")}
-    return Planned(HybridPlan(plan, replace(embeddings, seed=plan.seed), model.repeats == "learn"), {**params, **own})
+    whole = HybridPlan(plan, replace(embeddings, seed=plan.seed), model.repeats == "learn")
+    choice.used |= {name: beside.used[name] for name in own}
+    return planned(choice, whole, {**params, **own})
 
 
-def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PostingsPlan, dict[str, Any]]:
-    """The plan of weights on pairs, and what parameters that were left open became in it."""
+def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[str, Any]]:
+    """Return the plan of weights on pairs, and what parameters that were left open became in it."""
     solver, model = choice["solver"], choice["model"]
     if solver.name != "adagrad":
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
@@ -495,7 +503,7 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PostingsPlan, dic
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction is {reduction!r}, which has no gradient of all classes; {where} leave it 'auto'")
     rate = float(given.take("learning_rate"))
-    plan = PostingsPlan(
+    plan = PairsPlan(
         loss=REDUCTIONS[reduction],
         offset=OFFSET * choice.facts.mean_square_of_values,
         rounding=ROUNDING,

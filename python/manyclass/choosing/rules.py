@@ -460,12 +460,10 @@ def table() -> list[tuple[str, str, str, str, str]]:
 def _as_text() -> str:
     """The table as it stands in `help`."""
     lines, last = [], ""
-    for sets, case, value, trial, source in table():
-        lines += [sets] if sets != last else []
-        tried = f", or what the trial {trial!r} finds" if trial else ""
-        text = f"- {case}: {value}{tried}{f' ({source})' if source else ''}"
-        lines.append(textwrap.fill(text, 120, initial_indent="    ", subsequent_indent="      "))
-        last = sets
+    for rule in RULES:
+        lines += [rule.sets] if rule.sets != last else []
+        lines.append(textwrap.fill(f"- {rule.line()}", 120, initial_indent="    ", subsequent_indent="      "))
+        last = rule.sets
     return "\n".join(lines)
 
 

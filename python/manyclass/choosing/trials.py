@@ -11,7 +11,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -25,13 +25,13 @@ from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
 from manyclass.parts import Parameters
 from manyclass.training.blend import decoupled_loss
+from manyclass.training.core_training import Watch
 from manyclass.training.pairs import OFFSET, fit_pairs
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import AnyPlan, PointsPlan, PostingsPlan, Schedule
+from manyclass.training.plan import AnyPlan, PairsPlan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
 from manyclass.training.state import Points
 from manyclass.training.validation import fork, held_out
-from manyclass.training.watch import Watch
 from manyclass.training.weighting import normalized, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 
@@ -49,17 +49,25 @@ T = TypeVar("T")
 class Report(list[dict[str, Any]]):
     """What was tried before a fit, a dict for each trial, in the order of the trials; printed it is a table.
 
+    Behind the table stand the rules by which parameters were chosen that were left open: `rules` has them by the names
+    of the parameters.
+
     The keys of a dict are `parameter`, the one that was tried, and its `value`; `log_loss`, in nats, on rows held out,
     infinite where training diverged; `rows`, `classes` and `passes` of the trial; `predicted_seconds`, by the model of
     costs that decides, and `seconds` of the processor that were measured, which decide nothing; and whether it was
     `chosen`.
     """
 
+    def __init__(self, lines: Iterable[dict[str, Any]] = (), rules: Mapping[str, str] | None = None) -> None:
+        super().__init__(lines)
+        self.rules = dict(rules or {})
+
     def __repr__(self) -> str:
-        """The table, a line for each trial."""
+        """The table, a line for each trial, and a line for each rule."""
         lines = [list(COLUMNS), *([_cell(line.get(name)) for name in COLUMNS] for line in self)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join("  ".join(map(str.rjust, line, widths)) for line in lines)
+        table = ["  ".join(map(str.rjust, line, widths)) for line in lines]
+        return "\n".join([*table, *(f"{name}, {rule}" for name, rule in self.rules.items())])
 
 
 def _cell(value: Any) -> str:
@@ -118,7 +126,7 @@ class Trials:
     def choose(self, parameter: str, *values: Any, since: int = 0) -> None:
         """Note which value of a parameter was chosen, of the lines of the report from `since` on.
 
-        Of several the middle is meant.
+        Where there are several, the middle is meant.
         """
         for line in self.report[since:]:
             if line["parameter"] == parameter:
@@ -131,9 +139,11 @@ class Planned:
 
     Attributes
     ----------
-    plan : PointsPlan, BatchesPlan, PostingsPlan, HybridPlan or FullBatchPlan
+    plan : PointsPlan, BatchesPlan, PairsPlan, HybridPlan or FullBatchPlan
     params : dict
         Values of the parameters that were left open, for `set_params`.
+    rules : dict of str to str
+        The rules that gave these values, in words, by the names of the parameters.
     alpha_path, rates : dict
         Log-loss by ridge and by learning rate, where they were tried.
     trials : Trials
@@ -142,15 +152,17 @@ class Planned:
 
     plan: AnyPlan
     params: dict[str, Any]
+    rules: dict[str, str] = field(default_factory=dict)
     alpha_path: dict[float, float] = field(default_factory=dict)
     rates: dict[float, float] = field(default_factory=dict)
     trials: Trials = field(default_factory=lambda: Trials(0.0))
 
     @property
     def told(self) -> dict[str, Any]:
-        """What is told of how the plan came to be, as fields of `Told`."""
+        """Return what is told of how the plan came to be, as fields of `Told`."""
         trials = self.trials.report
-        return {"params": self.params, "alpha_path": self.alpha_path, "rates": self.rates, "report": trials}
+        found = {"params": self.params, "rules": self.rules, "alpha_path": self.alpha_path, "rates": self.rates}
+        return {**found, "report": trials}
 
 
 def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> NDArray[np.intp]:
@@ -354,9 +366,7 @@ def best_ridge(
     return best, tried
 
 
-def best_rate_of_pairs(
-    trials: Trials, plan: PostingsPlan, points: Points, facts: Facts, random_state: Any
-) -> PostingsPlan:
+def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: Facts, random_state: Any) -> PairsPlan:
     """Return the plan with the step size of the least decoupled loss on rows held out of a short training."""
     visit = 1e-6 * costs.pairs_cost(facts) * plan.max_iter
     n_rows = int(min(facts.n_samples, figures.MOST_ROWS_OF_PAIRS, trials.left / (figures.PAIR_RATES * visit)))
@@ -386,7 +396,7 @@ def best_rate_of_pairs(
     return chosen
 
 
-def _held_out_loss(plan: PostingsPlan, kept: Points, out: Points, n_classes: int) -> float:
+def _held_out_loss(plan: PairsPlan, kept: Points, out: Points, n_classes: int) -> float:
     """Train, and return the decoupled loss of the rows held out, of one label the log-loss; infinite if it diverged."""
     train = partial(fit_pairs, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
     weights, curve, _ = quietly(train)
@@ -396,7 +406,7 @@ def _held_out_loss(plan: PostingsPlan, kept: Points, out: Points, n_classes: int
     return loss if math.isfinite(loss) else math.inf
 
 
-def with_rate_of_pairs(plan: PostingsPlan, rate: float) -> PostingsPlan:
+def with_rate_of_pairs(plan: PairsPlan, rate: float) -> PairsPlan:
     """Return the plan with another step size; that of the intercepts follows."""
     # An intercept is the weight of a feature that is always 1, whatever the length of rows: offset / OFFSET is |x|^2.
     of_intercepts = INTERCEPT_SHARE * rate * (plan.offset / OFFSET) ** 0.5
@@ -456,7 +466,7 @@ def walk(
     Parameters
     ----------
     loss : callable
-        Of an exponent; infinite where training diverged.
+        It returns the loss of an exponent, infinite where training diverged.
     first : iterable of int
         Neighbours, in order.
     furthest : pair of int

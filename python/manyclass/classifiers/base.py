@@ -21,7 +21,7 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass.checks import check_number, n_threads_from, outer_level, set_named
 from manyclass.classifiers.approximate_index import ApproximateAnswers
-from manyclass.classifiers.compress import check_not_compressed, compress
+from manyclass.classifiers.compress import compress
 from manyclass.classifiers.data import Caller, points_of, rows_of, some_rows
 from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
@@ -45,10 +45,9 @@ from manyclass.parts import Parameters
 from manyclass.training.calibration import Calibration
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import Checkpoints
-from manyclass.training.growth import NewFeatures, Starts
-from manyclass.training.passes import Callback, summarize
-from manyclass.training.state import Points, State
-from manyclass.training.watch import Watch
+from manyclass.training.core_training import Callback, Watch, summarize
+from manyclass.training.growth import NewFeatures
+from manyclass.training.state import Points, Starts, State
 from manyclass.training.weighting import ClassWeight, checked_weights, weights_left
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.hashing import FeatureHash
@@ -219,7 +218,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         """What a fit with warm_start begins at, where there is a model."""
         if not self.warm_start or not self.__sklearn_is_fitted__():
             return None
-        check_not_compressed(self._weights, "fit with warm_start=True")
+        self._weights.refuse_compressed("fit with warm_start=True")
         return self._fitted
 
     def partial_fit(

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.training.core_plan import NO_WEIGHTS
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 Csr = tuple[NDArray[np.int64], Ids, Floats]
@@ -57,7 +56,7 @@ def duality_gap(
         intercept=model.intercept.astype(np.float64),
         n_classes=model.n_classes,
         labels=labels,
-        sample_weight=NO_WEIGHTS if weights is None else weights,
+        sample_weight=NO_DOUBLES if weights is None else weights,
         alpha=alpha,
         squares=float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64)),
         fit_intercept=fit_intercept,

@@ -40,9 +40,9 @@ from sklearn.base import clone
 from manyclass.checks import check_choice, check_number
 from manyclass.classifiers.files import file_bytes
 from manyclass.training.state import State
-from manyclass.weights.codes import DTYPES, Dtype
 from manyclass.weights.compression import bytes_of, coded, coded_bytes, most_kept, n_droppable
 from manyclass.weights.files import weight_tensors
+from manyclass.weights.storage import DTYPES, Dtype
 from manyclass.weights.weights import Weights
 
 Fitted = TypeVar("Fitted")
@@ -65,7 +65,7 @@ def compress(
     given: Any = model
     state: State = given._fitted
     weights = state.weights
-    check_not_compressed(weights, "compress")
+    weights.refuse_compressed("compress")
     if state.variances is not None:
         raise ValueError(
             "posterior is 'gaussian', whose variances take as much as the weights and cannot be compressed; fit with "
@@ -83,16 +83,6 @@ def compress(
     copied: Any = clone(given)
     copied.__dict__.update({name: own for name, own in given.__getstate__().items() if name not in given.get_params()})
     return copied._taken(replace(state, weights=made))  # type: ignore[no-any-return]
-
-
-def check_not_compressed(weights: Weights, what: str) -> None:
-    """Raise ValueError where weights are those of a compressed model."""
-    if weights.codes is not None:
-        raise ValueError(
-            f"{what} needs the weights that were trained; this model was compressed, to {weights.dtype}, and is for "
-            f"predictions: keep the original, call {what} on it"
-            f"{' with other arguments' if what == 'compress' else ' and compress that again'}"
-        )
 
 
 def _kept_share(weights: Weights, dtype: Dtype, prune: float) -> int | None:

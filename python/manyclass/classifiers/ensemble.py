@@ -14,11 +14,11 @@ from manyclass.checks import check_number, n_threads_from
 from manyclass.choosing import figures
 from manyclass.parts import Parameters, part_name
 from manyclass.training.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
+from manyclass.training.core_training import Watch
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
 from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork
-from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles
 
 FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction
@@ -156,7 +156,8 @@ class _Runs:
         first = self._run(0, {} if as_in is None else as_in.told.params, points, self._asked)
         if as_in is not None:
             was = as_in.told
-            first = first.with_told(params=was.params, report=was.report, alpha_path=was.alpha_path, rates=was.rates)
+            known = {"params": was.params, "rules": was.rules, "report": was.report}
+            first = first.with_told(**known, alpha_path=was.alpha_path, rates=was.rates)
         return self.added_to(first, points)
 
     def added_to(self, first: State, points: Points) -> State:

@@ -19,7 +19,12 @@ from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import Features, History, State, Told
 from manyclass.version import __version__
-from manyclass.weights.file_parts import (
+from manyclass.weights.files import described, layout, read_weights, weight_tensors
+from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.memory_maps import is_finite
+from manyclass.weights.tensor_file import (
+    PathLike,
+    TensorFile,
     check_version,
     checked,
     count,
@@ -27,12 +32,11 @@ from manyclass.weights.file_parts import (
     encode_text,
     finite,
     non_negative,
+    open_tensors,
+    tensor_file_bytes,
     warn_of_unread,
+    write_tensors,
 )
-from manyclass.weights.files import described, layout, read_weights, weight_tensors
-from manyclass.weights.hashing import FeatureHash
-from manyclass.weights.memory_maps import is_finite
-from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, tensor_file_bytes, write_tensors
 from manyclass.weights.weights import Weights
 
 FORMAT = "manyclass model"
@@ -142,6 +146,7 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
         "resolved_params_": encode_parameters(told.params),
         "validation_curve_": told.validation_curve.tolist(),
         "best_iter_": int(told.best_iter),
+        "auto_rules": dict(told.rules),
         "auto_report_": [_replaced(line, np.inf, None) for line in told.report],
     }
     for name, of_told in TABLES.items():
@@ -248,6 +253,7 @@ def _told_of(found: Mapping[str, Any], n_iter: int) -> Told:
     }
     return Told(
         params=decode_parameters(found.get("resolved_params_", {})),
+        rules=dict(found.get("auto_rules", {})),
         report=[_replaced(line, None, np.inf) for line in found.get("auto_report_", [])],
         validation_curve=np.array(found.get("validation_curve_", []), dtype=np.float64),
         best_iter=int(found.get("best_iter_", n_iter)),

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing.choice import Chosen, Taking
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import batches_plan, told_batches
+from manyclass.choosing.plans import batches_plan, planned, told_batches
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import stated
@@ -26,10 +26,9 @@ from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
-from manyclass.training.passes import Callback
+from manyclass.training.core_training import Callback, Watch
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
-from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
@@ -68,7 +67,7 @@ class MarginPlanner(Planner):
         if state is not None:
             return self.go_on_warm(state, points, watch)
         planned = self.plan(facts_of(points))
-        return train(None, points, planned.plan, watch).with_told(params=planned.params)
+        return train(None, points, planned.plan, watch).with_told(**planned.told)
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
@@ -88,7 +87,7 @@ class MarginPlanner(Planner):
             )
         plan, of_solver = batches_plan(choice, given, own["loss"], smoothing, SAMPLERS["uniform"]())
         given.refuse_rest("here")
-        return Planned(plan, told_batches(choice, given, of_solver))
+        return planned(choice, plan, told_batches(choice, given, of_solver))
 
 
 def _gives_probabilities(model: MarginClassifier) -> bool:

@@ -59,8 +59,8 @@ from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.targets import check_targets, sorted_classes
 from manyclass.parts import Parameters, Part
 from manyclass.training.calls import Call
-from manyclass.training.growth import Starts, check_starts
-from manyclass.training.state import Points, State
+from manyclass.training.growth import check_starts
+from manyclass.training.state import Points, Starts, State
 
 
 def checked_call(

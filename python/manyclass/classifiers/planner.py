@@ -18,7 +18,6 @@ from manyclass.checks import check_flag, check_number, did_you_mean, n_threads_f
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
-from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.data import Caller, Known, points_of
 from manyclass.classifiers.ensemble import check_composed
 from manyclass.classifiers.partial_fit import (
@@ -31,11 +30,11 @@ from manyclass.classifiers.partial_fit import (
 from manyclass.parts import Parameters
 from manyclass.training.calibration import Calibration
 from manyclass.training.calls import Call
+from manyclass.training.core_training import Watch
 from manyclass.training.growth import NewFeatures, widened
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
-from manyclass.training.watch import Watch
 from manyclass.training.weighting import check_class_weight
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
@@ -153,7 +152,7 @@ class Planner(ABC):
         own, (X, y, sample_weight) = self.parameters, data
         self.check()
         if state is not None:
-            check_not_compressed(state.weights, "partial_fit")
+            state.weights.refuse_compressed("partial_fit")
         check_can_go_on(own)
         if state is not None:
             if self.several:

@@ -10,8 +10,7 @@ from manyclass.classifiers.files import open_model, read_model
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
-from manyclass.weights.file_parts import reading
-from manyclass.weights.tensor_file import PathLike
+from manyclass.weights.tensor_file import PathLike, reading
 
 Classifier = SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier
 

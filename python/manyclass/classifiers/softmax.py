@@ -13,7 +13,6 @@ from manyclass.checks import n_threads_from
 from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
 from manyclass.classifiers.certificate import duality_gap
-from manyclass.classifiers.compress import check_not_compressed
 from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
@@ -25,7 +24,7 @@ from manyclass.parts import Parameters, Part
 from manyclass.samplers import SamplerName
 from manyclass.solvers import SolverName
 from manyclass.training.checkpoint import EVERY
-from manyclass.training.passes import Callback
+from manyclass.training.core_training import Callback
 from manyclass.training.start import Start
 from manyclass.training.state import Points
 from manyclass.training.weighting import ClassWeight, counting, normalized, raw_weights, taken, times_class_weight
@@ -116,8 +115,9 @@ class SoftmaxClassifier(LabelClassifier):
 
     @property
     def auto_report_(self) -> Report:
-        """A line for each trial; printed it is a table."""
-        return Report(self._fitted.told.report)
+        """A line for each trial; printed it is a table with the rules that were used, which are its `rules`."""
+        told = self._fitted.told
+        return Report(told.report, told.rules)
 
     @property
     def validation_curve_(self) -> Doubles:
@@ -235,7 +235,7 @@ class SoftmaxClassifier(LabelClassifier):
         """
         state, x = self._asked(X)
         model, told = state.weights, state.told.params
-        check_not_compressed(model, "certificate")
+        model.refuse_compressed("certificate")
         if not model.is_linear:
             raise ValueError(
                 "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"

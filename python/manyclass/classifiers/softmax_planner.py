@@ -30,12 +30,12 @@ from manyclass.parts import Parameters, Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.calls import Call
+from manyclass.training.core_training import Watch
 from manyclass.training.growth import refuse_starts
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.validation import fork, held_out
-from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Ids, as_csr
 from manyclass.weights.scaling import FeatureScaling
 
@@ -89,7 +89,8 @@ class SoftmaxPlanner(Planner):
         known = replace(self, parameters=resolved(self.parameters, state))
         start = warm_start_of(state, points)
         found = fit_softmax(known.parameters, known.check(), points, watch, replace(given, start=start))
-        return found.with_told(params={**state.told.params, **found.told.params})
+        was, now = state.told, found.told
+        return found.with_told(params={**was.params, **now.params}, rules={**was.rules, **now.rules})
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""

@@ -28,14 +28,13 @@ from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, PosteriorName
 from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
+from manyclass.training.core_training import Callback, Watch
 from manyclass.training.local_family import TIGHTEST, LocalFamily
-from manyclass.training.passes import Callback
 from manyclass.training.plan import PointsPlan
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
-from manyclass.training.watch import Watch
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike

@@ -47,10 +47,10 @@ from manyclass import _core
 from manyclass.checks import core_data
 from manyclass.dask.shards import Report, Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of
-from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state
+from manyclass.training.core_plan import core_plan, core_state
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import batch_size_of, class_order
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, row_norms_sq
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met
@@ -159,8 +159,8 @@ def _sampled_steps(
         labels,
         row_norms_sq(shard.x),
         u=v,
-        scale=block.scale if own.alpha > 0 else EMPTY,
-        sample_weight=NO_WEIGHTS if shard.weights is None else shard.weights,
+        scale=block.scale if own.alpha > 0 else NO_FLOATS,
+        sample_weight=NO_DOUBLES if shard.weights is None else shard.weights,
         counts=counts,
         others=elsewhere,
         n_elsewhere=float(whole.n_rows - counts.sum()),

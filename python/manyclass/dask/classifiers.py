@@ -30,7 +30,7 @@ from manyclass.dask.refusals import DIVISIONS, check_settled, check_supported, d
 from manyclass.dask.rounds import MOST_LOSSES, Round
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.calls import Call
-from manyclass.training.watch import Watch
+from manyclass.training.core_training import Watch
 
 OF_CLUSTER = {"division": "auto", "n_merges": 1, "client": None}  # parameters beside those of one machine
 

@@ -161,7 +161,7 @@ class Passes(ABC):
         training = self.training(shard, seen, beside, u)
         first, last = stretch.visits(n, training.batch)
         eta, eta_u = self.plan.schedule.at(stretch.n_pass)
-        progress = training.run(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
+        progress = training.visit(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
         found = self.ended(training, weights)
         if curvature is None:
             made = Carried(found.u, np.zeros(0), np.nan)

@@ -14,10 +14,10 @@ from manyclass.dask.merging import Curvature, settle, weigh
 from manyclass.dask.passes import Ended, Passes
 from manyclass.dask.shards import Part, Shard, nothing
 from manyclass.registry import parts as parts_of
+from manyclass.training.core_training import Watch
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Carried, Seen
-from manyclass.training.watch import Watch
 from manyclass.weights.arrays import Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
@@ -48,7 +48,7 @@ class PointPasses(Passes):
         if u is not None:
             seen = replace(seen, carried=Carried(u, np.zeros(0)))
         given = (shard.x, shard.labels, self.whole.n_classes, None, Watch())
-        training = PointsTraining(self.plan, *given, weights=shard.weights, seen=seen)
+        training = PointsTraining(self.plan, *given, sample_weight=shard.weights, seen=seen)
         if len(beside):
             training.memory.scale[training.position] = beside
         return training

@@ -34,7 +34,7 @@ from manyclass.papers.engine import Context, Experiment, Options, Records, Resul
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
 from manyclass.special import sampled_utility_log_probabilities
-from manyclass.training.passes import TrainingState
+from manyclass.training.core_training import TrainingState
 
 NAME = "augment-reduce"
 SUMMARY = "Ruiz et al. 2018: softmax, probit and logistic A&R (Tables 1-3, Figure 2, section 4.1)"

@@ -27,7 +27,7 @@ from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
-from manyclass.training.passes import TrainingState
+from manyclass.training.core_training import TrainingState
 
 NAME = "fagan-iyengar"
 SUMMARY = "Fagan & Iyengar 2018: U-max and Implicit SGD against the biased methods (Tables 1-3, Figures 1-3)"

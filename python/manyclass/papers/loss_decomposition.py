@@ -39,7 +39,7 @@ from manyclass.search.clustered import auto_clusters
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.batches import BLOCKS
-from manyclass.training.passes import TrainingState
+from manyclass.training.core_training import TrainingState
 
 NAME = "loss-decomposition"
 SUMMARY = "Yen et al. 2018: exact, sampled, searched and decomposed gradients, accuracy against time and passes"

@@ -40,7 +40,7 @@ from manyclass.parts import Parameters
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
 from manyclass.solvers import SOLVERS
-from manyclass.training.passes import TrainingState
+from manyclass.training.core_training import TrainingState
 
 NAME = "race"
 SUMMARY = "All solvers for the same time: excess training objective over the certified optimum, against seconds"

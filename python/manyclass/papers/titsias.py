@@ -36,7 +36,7 @@ from manyclass.papers.engine import Context, Experiment, Options, Records, Resul
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
 from manyclass.plot.style import Panel, Series
-from manyclass.training.passes import TrainingState
+from manyclass.training.core_training import TrainingState
 
 NAME = "titsias"
 SUMMARY = "Titsias 2016: one-vs-each against the exact softmax and Bouchard's bound (Figures 1-3, Table 2)"

@@ -27,8 +27,16 @@ from manyclass.search.inputs import (
     queries_of,
 )
 from manyclass.search.report import ApproximateLosses, SearchReport
-from manyclass.weights.file_parts import check_version, finite, reading, warn_of_unread
-from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.weights.tensor_file import (
+    PathLike,
+    TensorFile,
+    check_version,
+    finite,
+    open_tensors,
+    reading,
+    warn_of_unread,
+    write_tensors,
+)
 
 # Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096

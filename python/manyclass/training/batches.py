@@ -12,15 +12,11 @@ from manyclass.checks import core_data
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
-from manyclass.training.core_plan import NO_WEIGHTS
-from manyclass.training.loop import run_passes
-from manyclass.training.passes import TrainingState
+from manyclass.training.core_training import CoreTraining, Watch, loss_at_zero
 from manyclass.training.plan import BatchesPlan, Labels
-from manyclass.training.probe import Probe
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.training.watch import Watch
-from manyclass.weights.arrays import Doubles, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
 
 Index = SphericalClusterIndex | DecomposedIndex
@@ -52,32 +48,20 @@ def fit_batches(
     weights = start_over_phi(plan, n_classes, x.shape[1]) if seen is None else seen.weights
     squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
     training = BatchesTraining(plan, x, labels, weights, sample_weight, squares=squares, seen=seen)
-    position = np.arange(n_classes, dtype=np.int32)
-    at_zero = _losses_at_zero(plan, labels, n_classes, sample_weight)
-    state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
-    # Message passing reports a bound that starts far above the loss; a model that goes on may meet new classes.
-    most = np.inf if plan.source == "messages" or seen is not None else 2 * at_zero[plan.loss]
-    probe = None
+    loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
     # Other losses have no logarithm of a sampled sum, and the double sum shows a divergence itself.
-    if plan.loss == "cross_entropy" and plan.log_q and plan.double_sum is None:
-        probe = Probe.of(
-            x,
-            labels,
-            n_classes,
-            at_zero=at_zero["cross_entropy"],
-            n_drawn=n_classes if plan.source == "exact" else plan.n_negatives,
-            max_iter=plan.max_iter,
-            noise=False,
-            weights=sample_weight,
-        )
-        if seen is not None:
-            probe.look(state, 0)
-    curve = run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
+    hides = plan.loss == "cross_entropy" and plan.log_q and plan.double_sum is None
+    curve = training.train(
+        watch,
+        at_zero=loss_at_zero(loss, labels, n_classes, sample_weight),
+        n_drawn=(n_classes if plan.source == "exact" else plan.n_negatives) if hides else None,
+        bounded=plan.source != "messages",  # message passing reports a bound that starts far above the loss
+    )
     return weights, curve, squares
 
 
 def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int) -> Weights:
-    """What a training begins with."""
+    """Return what a training begins with."""
     return Weights.start_over_phi(
         n_classes,
         n_features,
@@ -88,36 +72,7 @@ def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int) -> Weight
     )
 
 
-def _losses_at_zero(
-    plan: BatchesPlan, labels: Labels, n_classes: int, sample_weight: Doubles | None
-) -> dict[str, float]:
-    """The mean of each loss at W = 0."""
-    n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
-    at_zero = {
-        "cross_entropy": np.log(n_classes) * n_labels,
-        "pick_all_normalized": np.log(n_classes),
-        "decoupled": np.log(n_classes) * n_labels,
-        "logistic": np.log(2) * n_classes,
-        "margin": 1.0,
-        "triplet": n_classes * n_labels,
-    }
-    if plan.double_sum is not None:
-        at_zero["cross_entropy"] = _loss_at_zero(plan.double_sum.reduction, labels, n_classes, sample_weight)
-    return at_zero
-
-
-def _loss_at_zero(reduction: str, labels: Labels, n_classes: int, sample_weight: Doubles | None) -> float:
-    """The mean loss of W = 0, in nats."""
-    n_labels = np.diff(labels.indptr)
-    losses = {
-        "pick_all": n_labels * np.log(n_classes),
-        "pick_all_normalized": np.full(len(n_labels), np.log(n_classes)),
-        "decoupled": n_labels * np.log1p(n_classes - n_labels),
-    }
-    return float(np.average(losses[reduction], weights=sample_weight))
-
-
-class BatchesTraining:
+class BatchesTraining(CoreTraining):
     """The core's trainer of the present pass, and the index that follows it."""
 
     def __init__(
@@ -131,7 +86,8 @@ class BatchesTraining:
         squares: Squares | None = None,
         seen: Seen | None = None,
     ) -> None:
-        self._plan, self._x, self._labels, self._weights = plan, x, labels, weights
+        super().__init__(plan, x, labels, weights, sample_weight, goes_on=seen is not None)
+        self.plan = plan
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         if plan.double_sum is not None and plan.double_sum.rule == "implicit":
             by_classes = 1  # a sum of proximal steps is none
@@ -140,7 +96,7 @@ class BatchesTraining:
         self._index: Index | None = None
         self._moved = 0
         self._first_point = 0 if seen is None else seen.n_points
-        self._goes_on = seen is not None and seen.n_points > 0
+        self._searches_first = seen is not None and seen.n_points > 0
         squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
         self._squares, self._local = squares, self._begin_local(goes_on=seen is not None and seen.goes_on)
         self._arrays = _core.LabelArrays(
@@ -155,65 +111,65 @@ class BatchesTraining:
             n_hidden=weights.n_hidden,
             intercept=weights.intercept_column,
             relu=weights.relu,
-            sample_weight=NO_WEIGHTS if sample_weight is None else sample_weight,
+            sample_weight=NO_DOUBLES if sample_weight is None else sample_weight,
             local=self._local,
-            counts=NO_WEIGHTS if seen is None else seen.counts,
+            counts=NO_DOUBLES if seen is None else seen.counts,
         )
-        self._trainer, self._made_for = self._make(self._source(0)), self._source(0)
+        self.core, self._made_for = self._make(self._source(0)), self._source(0)
 
     def _begin_local(self, *, goes_on: bool) -> Doubles:
-        """What points carry at first, where steps are of the double sum; NaN: what their own draw makes of it."""
-        chosen = self._plan.double_sum
+        """Return what points carry at first in the double sum; NaN stands for what their own draw makes of it."""
+        chosen = self.plan.double_sum
         if chosen is None:
-            return NO_WEIGHTS
-        first = 0.0 if chosen.u_init == "zero" else np.nan if goes_on else np.log(self._weights.n_classes)
-        return np.full(len(self._labels), first)
+            return NO_DOUBLES
+        first = 0.0 if chosen.u_init == "zero" else np.nan if goes_on else np.log(self.weights.n_classes)
+        return np.full(len(self.labels), first)
 
     def _source(self, epoch: int) -> str:
         """Searches find nothing in W = 0: the first passes sample (Yen et al. 2018, section 4)."""
-        searches = self._plan.source not in ("exact", "sampled") and not self._goes_on
-        return "sampled" if searches and epoch < self._plan.warm_up else self._plan.source
+        searches = self.plan.source not in ("exact", "sampled") and not self._searches_first
+        return "sampled" if searches and epoch < self.plan.warm_up else self.plan.source
 
-    def run(self, *, epoch: int, **stretch: Any) -> _core.Progress:
-        """Make some visits of a pass."""
+    def visit(self, *, epoch: int, **stretch: Any) -> _core.Progress:
+        """Make some visits of a pass, by the source that it has."""
         source = self._source(epoch)
         if source != self._made_for:
-            self._trainer, self._made_for = self._make(source), source
-        progress = self._trainer.run(epoch=epoch, **stretch)
+            self.core, self._made_for = self._make(source), source
+        progress = super().visit(epoch=epoch, **stretch)
         self._moved += progress.class_updates
         return progress
 
     def after_pass(self, n_iter: int) -> bool:
         """Let the index see whether its clusters still fit; never ends training."""
         if self._index is not None and self._index.follow_training(self._moved):
-            self._trainer = self._make(self._made_for)
+            self.core = self._make(self._made_for)
         self._moved = 0
         return False
 
     def arrays(self) -> Arrays:
-        """Weights, their squares, and what points carry."""
+        """Return weights, their squares, and what points carry."""
         squares = {"embedding_squares": self._squares.embeddings, "class_squares": self._squares.classes}
         return {
-            "embeddings": self._weights.embeddings,
-            "classes": self._weights.matrix,
+            "embeddings": self.weights.embeddings,
+            "classes": self.weights.matrix,
             "local": self._local,
             **squares,
         }
 
-    def numbers(self) -> dict[str, Any]:
-        """None but the rows that were moved: an index follows from the weights, if not bit for bit."""
+    def own_numbers(self) -> dict[str, Any]:
+        """Return how many rows were moved; an index follows from the weights, if not bit for bit."""
         return {"moved": self._moved}
 
-    def restore(self, saved: Saved) -> None:
+    def restore_own(self, saved: Saved) -> None:
         """Take them over, and make what index there is anew."""
         saved.fill(self.arrays())
         self._moved = saved.numbers["moved"]
         if self._index is not None:
             self._index = None
-            self._trainer = self._make(self._made_for)
+            self.core = self._make(self._made_for)
 
     def _make(self, source: str) -> _core.Trainer:
-        plan = self._plan
+        plan = self.plan
         if source not in ("exact", "sampled") and self._index is None:
             self._index = self._new_index(source)
         return _core.Trainer.labels(
@@ -223,7 +179,7 @@ class BatchesTraining:
             implicit=plan.implicit,
             source=source,
             selection=plan.sampler,
-            n_negatives=min(plan.n_negatives, self._weights.n_classes),
+            n_negatives=min(plan.n_negatives, self.weights.n_classes),
             options=dict(plan.options),
             log_alpha=plan.log_q,
             share_classes=plan.share_classes is not False,
@@ -243,8 +199,8 @@ class BatchesTraining:
         )
 
     def _double_sum(self) -> dict[str, Any]:
-        """What the core has of the double sum."""
-        chosen = self._plan.double_sum
+        """Return what the core has of the double sum."""
+        chosen = self.plan.double_sum
         if chosen is None:
             return {}
         return {
@@ -256,20 +212,20 @@ class BatchesTraining:
         }
 
     def _new_index(self, source: str) -> Index:
-        """An index of the present rows that probes as many clusters as points of the training data need."""
-        plan = self._plan
+        """Return an index of the present rows that probes as many clusters as points of the training data need."""
+        plan = self.plan
         if plan.index is None:
-            blocks = min(BLOCKS, self._weights.columns.shape[1])
+            blocks = min(BLOCKS, self.weights.columns.shape[1])
             index: Index = SphericalClusterIndex() if source == "mips" else DecomposedIndex(blocks)
         else:
             index = clone(plan.index)
         if index.random_state is None:
             index.set_params(random_state=plan.seed % 2**32)
         index.set_params(n_jobs=plan.n_threads)
-        index.fit(self._weights.columns)
+        index.fit(self.weights.columns)
         if isinstance(index, SphericalClusterIndex) and index.n_probe == "auto" and index.n_clusters_ > 1:
             rng = np.random.default_rng(plan.seed)
-            sample = np.sort(rng.choice(len(self._labels), min(SEARCH_QUERIES, len(self._labels)), replace=False))
-            queries = self._weights.phi(self._x[sample])[:, : self._weights.columns.shape[1]]
-            index.tune(queries, k=min(10, plan.budget), exclude=self._labels.some(sample))
+            sample = np.sort(rng.choice(len(self.labels), min(SEARCH_QUERIES, len(self.labels)), replace=False))
+            queries = self.weights.phi(self.x[sample])[:, : self.weights.columns.shape[1]]
+            index.tune(queries, k=min(10, plan.budget), exclude=self.labels.some(sample))
         return index

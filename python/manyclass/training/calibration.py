@@ -68,7 +68,7 @@ class Calibration:
     n_rows : int
         Held-out rows that it was found on.
     uncalibrated_log_loss, log_loss : float
-        Of these rows, in nats, with T = 1 and with T; of several labels the sum over all labels of a row.
+        The mean log-losses of these rows, in nats, with T = 1 and with T; of several labels the sum over a row's.
     """
 
     temperature: float
@@ -174,7 +174,7 @@ def calibrated(
     several : bool
         Whether a row may have several labels.
     noise : str
-        Of the utilities.
+        The noise of the utilities.
     """
     tiles = _kept(lambda: weights.score_tiles(x, n_threads), x.shape[0] * weights.n_classes)
     r = np.ones(x.shape[0]) if sample_weight is None else sample_weight

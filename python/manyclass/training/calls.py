@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.training.forgetting import left_of_old_rows
-from manyclass.training.growth import Starts
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
 from manyclass.training.seen import Carried
 from manyclass.training.squares import Squares, alike
-from manyclass.training.state import History, Points, State
+from manyclass.training.state import History, Points, Starts, State
 from manyclass.weights.arrays import Doubles, Floats
 from manyclass.weights.weights import Weights
 

@@ -40,8 +40,16 @@ from sklearn.utils import check_random_state
 from manyclass.checks import check_flag, check_number, outer_level
 from manyclass.parts import Parameters
 from manyclass.version import __version__
-from manyclass.weights.file_parts import check_version, finite, non_negative, reading
-from manyclass.weights.tensor_file import PathLike, TensorFile, open_tensors, write_tensors
+from manyclass.weights.tensor_file import (
+    PathLike,
+    TensorFile,
+    check_version,
+    finite,
+    non_negative,
+    open_tensors,
+    reading,
+    write_tensors,
+)
 
 FORMAT, FORMAT_VERSION = "manyclass checkpoint", 1
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -63,7 +71,7 @@ class Resumable(Protocol):
         ...
 
     def restore(self, saved: Saved) -> None:
-        """Take over both."""
+        """Take over the arrays and the numbers."""
         ...
 
 
@@ -104,10 +112,14 @@ class Saved:
 _FLOAT, _ROUNDING = re.compile(r"\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)"), 1e-6
 
 
+_RENAMED = ("PostingsPlan(", "PairsPlan(")  # a plan that files written before version 0.3 call by its old name
+
+
 def _alike(was: Any, now: Any) -> bool:
     """Whether values of a fit are equal, texts but for the rounding of the numbers in them."""
     if not isinstance(was, str) or not isinstance(now, str):
         return bool(was == now)
+    was = was.replace(*_RENAMED)
     pairs = zip(_FLOAT.findall(was), _FLOAT.findall(now), strict=False)
     same = all(math.isclose(float(a), float(b), rel_tol=_ROUNDING) for a, b in pairs)
     return _FLOAT.sub("", was) == _FLOAT.sub("", now) and same

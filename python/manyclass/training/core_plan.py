@@ -8,33 +8,29 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.training.plan import PointsPlan, Utility
-from manyclass.training.seen import Carried
-from manyclass.weights.arrays import Floats, Ids
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
-EMPTY = np.zeros(0, dtype=np.float32)
-NO_WEIGHTS = np.zeros(0)  # of points: all count the same
 
-
-def first_carried(plan: PointsPlan, n_samples: int, n_classes: int) -> Carried:
-    """What points carry before their first visit."""
+def first_carried(plan: PointsPlan, n_samples: int, n_classes: int) -> tuple[Doubles, Doubles]:
+    """Return what points carry before their first visit: u of the double sum, or mean and scale of q."""
     family = plan.utility.family if plan.utility else None
     if family is not None:
-        return Carried(np.full(n_samples, family.mu), np.full(n_samples, family.s))
+        return np.full(n_samples, family.mu), np.full(n_samples, family.s)
     first_u = float(np.log(n_classes)) if plan.u_init == "log_n_classes" else 0.0
-    return Carried(np.full(n_samples, first_u), np.zeros(0))
+    return np.full(n_samples, first_u), NO_DOUBLES
 
 
 def core_state(plan: PointsPlan, weights: Weights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
     """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
-    first = first_carried(plan, len(labels), weights.n_classes)
+    u, local_scale = first_carried(plan, len(labels), weights.n_classes)
     return _core.State(
         labels=labels,
         x_sq=x_sq,
         weights=weights.matrix,
-        intercept=weights.intercept if plan.fit_intercept else EMPTY,
+        intercept=weights.intercept if plan.fit_intercept else NO_FLOATS,
         n_classes=weights.n_classes,
-        **{"u": first.u, "local_scale": first.local_scale, **more},
+        **{"u": u, "local_scale": local_scale, **more},
     )
 
 
@@ -81,7 +77,7 @@ def core_plan(
 
 
 def _bound_of(utility: Utility) -> dict[str, Any]:
-    """What the core's plan has of augment and reduce."""
+    """Return what the core's plan has of augment and reduce."""
     bound = {
         "noise": utility.noise,
         "local_step": utility.local_step,

@@ -13,14 +13,13 @@ from threadpoolctl import threadpool_limits
 from manyclass import _core
 from manyclass.checks import core_data
 from manyclass.training.checkpoint import Arrays, Position, Saved
-from manyclass.training.core_plan import NO_WEIGHTS
+from manyclass.training.core_training import TrainingState, Watch
 from manyclass.training.interrupts import time_limit
-from manyclass.training.passes import TrainingState, warn_user
+from manyclass.training.passes import warn_user
 from manyclass.training.plan import FullBatchPlan
 from manyclass.training.progress import progress_bar
 from manyclass.training.validation import UNUSED_SCALE
-from manyclass.training.watch import Watch
-from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 # Pairs of steps and gradient changes that L-BFGS keeps; each takes 16 K (D + 1) bytes. Twenty pairs reach the optimum
@@ -55,7 +54,7 @@ class _Objective:
         self.size = n_classes * (self.n_features + plan.fit_intercept)
         self._data = core_data(x if self.sparse else np.ascontiguousarray(x))
         self._labels = labels
-        self._sample_weight = NO_WEIGHTS if sample_weight is None else sample_weight
+        self._sample_weight = NO_DOUBLES if sample_weight is None else sample_weight
         self._room = np.empty(kept_points(x, n_classes) * n_classes)  # made once: fresh memory is slow
         self._loss = plan.loss
         self._alpha = plan.alpha
@@ -156,18 +155,18 @@ class _Iterations:
         _core.limit_seconds(self.most_seconds - state.seconds)
 
     def arrays(self) -> Arrays:
-        """The iterate, and the best model so far; what L-BFGS remembers of its steps is left to it."""
+        """Return the iterate, and the best model so far; what L-BFGS remembers of its steps is left to it."""
         of_validation = {} if self.watch.validation is None else self.watch.validation.arrays()
         return {"theta": self.theta, **of_validation}
 
     def numbers(self) -> dict[str, Any]:
-        """The curve, and what validation has found."""
+        """Return the curve, and what validation has found."""
         validation = self.watch.validation
         seconds, updates = self.state.seconds, self.state.class_updates
         return {"validation": validation and validation.numbers(), "seconds": seconds, "class_updates": updates}
 
     def restore(self, saved: Saved) -> None:
-        """Take over both."""
+        """Take over the arrays and the numbers of a checkpoint."""
         if self.watch.validation is not None:
             self.watch.validation.restore_from(saved, saved.numbers["validation"], self.weights)
         saved.fill(self.arrays())

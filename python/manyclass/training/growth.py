@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice
-from manyclass.training.state import Features, State
+from manyclass.training.state import Features, Starts, State
 from manyclass.weights.arrays import Floats
 from manyclass.weights.weights import Weights
 
-Starts = Mapping[Any, ArrayLike]
 NewFeatures = Literal["error", "grow"]
 
 

@@ -21,7 +21,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     Parameters
     ----------
     seconds : float
-        Of what is within.
+        The seconds that the work within may take.
     """
     _core.limit_seconds(seconds)
     try:

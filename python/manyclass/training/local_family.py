@@ -28,7 +28,7 @@ class LocalFamily:
     nodes, weights : ndarray of shape (n_nodes,)
         The rule for expectations.
     entropy : float
-        Of the standard member, in nats.
+        The entropy of the standard member, in nats.
     largest_scale : float
         s of the best q for the noise alone, without classes.
     mu, s : float

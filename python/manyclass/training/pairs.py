@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -11,15 +9,12 @@ from scipy.special import logit
 
 from manyclass import _core
 from manyclass.checks import csr_parts
-from manyclass.training.checkpoint import Arrays, Saved
-from manyclass.training.core_plan import NO_WEIGHTS
-from manyclass.training.loop import run_passes
-from manyclass.training.passes import TrainingState
-from manyclass.training.plan import Labels, PostingsPlan
+from manyclass.training.checkpoint import Arrays
+from manyclass.training.core_training import CoreTraining, Watch, loss_at_zero
+from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.training.watch import Watch
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, as_csr
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix, as_csr
 from manyclass.weights.weights import Weights
 
 # Points that see the same weights, so that threads can share the work; and fewer where there are few classes, because
@@ -36,7 +31,7 @@ FEWEST = 0.5  # rows that a class without any counts as having
 
 
 def fit_pairs(
-    plan: PostingsPlan,
+    plan: PairsPlan,
     x: Matrix,
     labels: Labels,
     n_classes: int,
@@ -53,14 +48,8 @@ def fit_pairs(
     csr = as_csr(x)
     weights = start_pairs(plan, csr, labels, n_classes, sample_weight) if seen is None else seen.weights
     squares = Squares.of_pairs(weights, plan.fit_intercept, plan.offset) if squares is None else squares
-    training = _PairsTraining(plan, csr, labels, weights, squares, sample_weight, 0 if seen is None else seen.n_points)
-    n_labels = float(np.average(np.diff(labels.indptr), weights=sample_weight))
-    at_zero = {"logistic": n_classes * np.log(2), "pick_all_normalized": np.log(n_classes)}
-    # A model that goes on may meet classes that it holds improbable.
-    most = np.inf if seen is not None else 2 * at_zero.get(plan.loss, n_labels * np.log(n_classes))
-    position = np.arange(n_classes, dtype=np.int32)
-    state = TrainingState(0, 0.0, np.nan, 0, weights, np.zeros(0, np.float32), position, plan.n_threads)
-    curve = run_passes(training, plan, watch, state, len(labels), most=most)
+    training = _PairsTraining(plan, csr, labels, weights, squares, sample_weight, seen)
+    curve = training.train(watch, at_zero=loss_at_zero(plan.loss, labels, n_classes, sample_weight))
     if plan.prune > 0 and seen is None:
         kept = weights.without_smallest(plan.prune)
         weights, squares = weights.some_pairs(kept), squares.some_pairs(kept)
@@ -68,22 +57,22 @@ def fit_pairs(
 
 
 def start_pairs(
-    plan: PostingsPlan, x: sp.csr_array, labels: Labels, n_classes: int, sample_weight: Doubles | None
+    plan: PairsPlan, x: sp.csr_array, labels: Labels, n_classes: int, sample_weight: Doubles | None
 ) -> Weights:
-    """What a training begins with: weights of 0 on the pairs of these points, intercepts by classes' frequencies."""
+    """Return what a training begins with: weights of 0 on the pairs of these points, intercepts by frequency."""
     weights = Weights.on_pairs(*support_of(plan, x, labels, n_classes), None, np.zeros(n_classes, np.float32))
     if plan.fit_intercept:
         weights.bias[:] = _log_frequency(labels, n_classes, sample_weight, odds=plan.loss == "logistic")
     return weights
 
 
-def support_of(plan: PostingsPlan, x: sp.csr_array, labels: Labels, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
-    """The pairs of a feature and a class that as many of these points have as the plan says."""
+def support_of(plan: PairsPlan, x: sp.csr_array, labels: Labels, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
+    """Return the pairs of a feature and a class that as many of these points have as the plan says."""
     return _core.support(csr_parts(x), x.shape[1], labels.indptr, labels.ids, n_classes, plan.min_count)
 
 
 def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None, *, odds: bool) -> Floats:
-    """The log of each class's share of the rows, or its log-odds."""
+    """Return the log of each class's share of the rows, or its log-odds."""
     n_rows, of_labels = len(labels), None
     if sample_weight is not None:
         of_labels = np.repeat(sample_weight, np.diff(labels.indptr))
@@ -92,23 +81,24 @@ def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None
     return (logit(share) if odds else np.log(share)).astype(np.float32)
 
 
-class _PairsTraining:
+class _PairsTraining(CoreTraining):
     """The core's trainer."""
 
     def __init__(
         self,
-        plan: PostingsPlan,
+        plan: PairsPlan,
         x: sp.csr_array,
         labels: Labels,
         weights: Weights,
         squares: Squares,
         sample_weight: Doubles | None,
-        first_point: int,
+        seen: Seen | None,
     ) -> None:
+        super().__init__(plan, x, labels, weights, sample_weight, goes_on=seen is not None)
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
-        self._weights, self._squares = weights, squares
-        self._trainer = _core.postings_trainer(
+        self._squares = squares
+        self.core = _core.postings_trainer(
             x=csr_parts(x),
             n_features=x.shape[1],
             labels_indptr=labels.indptr,
@@ -121,11 +111,11 @@ class _PairsTraining:
             intercept_squares=squares.intercept,
             offset=squares.offset,
             intercept_offset=OFFSET,
-            sample_weight=NO_WEIGHTS if sample_weight is None else sample_weight,
+            sample_weight=NO_DOUBLES if sample_weight is None else sample_weight,
             loss=plan.loss,
             rounding=plan.rounding,
             seed=plan.seed,
-            first_point=first_point,
+            first_point=0 if seen is None else seen.n_points,
             n_threads=plan.n_threads,
             batch=self.batch,
             hogwild=plan.hogwild and plan.n_threads > 1,
@@ -133,28 +123,12 @@ class _PairsTraining:
             isa="auto",
         )
 
-    def run(self, **stretch: Any) -> _core.Progress:
-        """Make some visits of a pass."""
-        return self._trainer.run(**stretch)
-
-    def after_pass(self, n_iter: int) -> bool:
-        """Nothing comes between passes."""
-        return False
-
     def arrays(self) -> Arrays:
-        """Weights and their squares."""
-        weights, squares = self._weights, self._squares
+        """Return weights and their squares."""
+        weights, squares = self.weights, self._squares
         return {
             "values": weights.values,
             "intercept": weights.bias,
             "squares": squares.values,
             "intercept_squares": squares.intercept,
         }
-
-    def numbers(self) -> dict[str, Any]:
-        """None."""
-        return {}
-
-    def restore(self, saved: Saved) -> None:
-        """Take the arrays over."""
-        saved.fill(self.arrays())

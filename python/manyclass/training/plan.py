@@ -33,20 +33,20 @@ class Labels:
 
     @property
     def mean(self) -> float:
-        """Labels a row."""
+        """Return the mean number of labels a row."""
         return len(self.ids) / len(self)
 
     @classmethod
     def single(cls, labels: Ids) -> Labels:
-        """One label for each point."""
+        """Return labels of which each point has one."""
         return cls(np.arange(len(labels) + 1, dtype=np.int64), labels)
 
     def some(self, points: NDArray[np.int64]) -> list[Ids]:
-        """The lists of some points."""
+        """Return the lists of some points."""
         return [self.ids[self.indptr[i] : self.indptr[i + 1]] for i in points]
 
     def of(self, points: NDArray[np.int64]) -> Labels:
-        """The labels of some points."""
+        """Return the labels of some points."""
         ones = np.ones(len(self.ids), dtype=np.int8)
         some = sp.csr_array((ones, self.ids, self.indptr))[points]
         return Labels(some.indptr.astype(np.int64), some.indices.astype(np.int32))
@@ -60,7 +60,7 @@ class Schedule:
     ----------
     name : str
     learning_rate, u_learning_rate : float
-        Of W and of u, at first.
+        The step sizes of W and of u in the first pass.
     decay : float
         Factor of each pass or,
     decay_every : int or None
@@ -95,7 +95,7 @@ class Plan:
         As the user gave it.
     shuffle, fit_intercept : bool
     seed : int
-        Of all draws.
+        The seed of all draws.
     n_threads, verbose : int
     """
 
@@ -126,12 +126,12 @@ class Utility:
     Attributes
     ----------
     noise : str
-        Of the utilities.
+        The noise of the utilities.
     local_step : str
     family : LocalFamily or None
-        Of q; none for Gumbel noise.
+        The family of q; none for Gumbel noise.
     gain, gain_power, floor : float
-        Of the local step.
+        The gain of the local step, its power, and its least value.
     """
 
     noise: str
@@ -221,7 +221,7 @@ class BatchesPlan(Plan):
     ----------
     loss : {"cross_entropy", "pick_all_normalized", "decoupled", "logistic", "margin", "triplet"}
     smoothing : float
-        Of the margin.
+        How smooth the margin is.
     implicit, adagrad : bool
         How a step is made; neither: plain SGD.
     source : {"exact", "sampled", "mips", "decomposed", "messages"}
@@ -244,7 +244,7 @@ class BatchesPlan(Plan):
     warm_up : int
         Passes that draw before the search begins.
     dim : int or None
-        Of embeddings; None: a linear model.
+        The length of embeddings; None: a linear model.
     relu : bool
     finds_scale : bool
         Whether held-out rows tell the scale that makes the scores of margins those of a softmax.
@@ -272,7 +272,7 @@ class BatchesPlan(Plan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostingsPlan(Plan):
+class PairsPlan(Plan):
     """Training of weights on the pairs of a feature and a class that occur together.
 
     Attributes
@@ -303,25 +303,25 @@ class HybridPlan:
 
     Attributes
     ----------
-    postings : PostingsPlan
+    pairs : PairsPlan
     embeddings : BatchesPlan
     repeats : bool
         Whether classes may have a common weight for the features that are these classes themselves.
     """
 
-    postings: PostingsPlan
+    pairs: PairsPlan
     embeddings: BatchesPlan
     repeats: bool = True
 
     @property
     def n_threads(self) -> int:
-        """Of both."""
-        return self.postings.n_threads
+        """Both parts are trained by as many threads."""
+        return self.pairs.n_threads
 
     @property
     def max_iter(self) -> int:
-        """Passes of the weights on pairs, whose losses are the curve."""
-        return self.postings.max_iter
+        """The curve has the losses of the passes of the weights on pairs."""
+        return self.pairs.max_iter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,4 +347,4 @@ class FullBatchPlan:
     verbose: int
 
 
-AnyPlan = PointsPlan | BatchesPlan | PostingsPlan | HybridPlan | FullBatchPlan
+AnyPlan = PointsPlan | BatchesPlan | PairsPlan | HybridPlan | FullBatchPlan

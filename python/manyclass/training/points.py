@@ -1,4 +1,10 @@
-"""Training point by point: from a plan to the core's loop, and back to weights."""
+"""Training point by point: from a plan to the core's loop, and back to weights.
+
+The sampler "head_tail" has a certain head for each point, which a search finds between passes: the wrong classes of
+largest score in the present weights. A head may be anything that depends on the past only (select/head_tail.hpp), so
+what a search at the end of a pass finds keeps the gradients of the next pass unbiased; a class that it misses is left
+to the tail, at the price of variance.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +19,16 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import check_number, core_data
+from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
+from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
-from manyclass.training.core_plan import EMPTY, NO_WEIGHTS, core_plan, core_state, first_carried
-from manyclass.training.loop import run_passes
-from manyclass.training.passes import TrainingState
+from manyclass.training.core_plan import core_plan, core_state, first_carried
+from manyclass.training.core_training import CoreTraining, Watch
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
-from manyclass.training.probe import Probe
-from manyclass.training.search_head import HeadSearch
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.squares import alike
 from manyclass.training.start import Start, carried_at
-from manyclass.training.watch import Watch
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -93,10 +97,10 @@ class Memory:
         n_intercepts = n_classes if plan.fit_intercept else 0
 
         def like_weights(wanted: bool) -> Floats:
-            return aligned_zeros(*weights.matrix.shape) if wanted else EMPTY.reshape(0, 0)
+            return aligned_zeros(*weights.matrix.shape) if wanted else NO_FLOATS.reshape(0, 0)
 
         return cls(
-            scale=np.ones(n_classes, dtype=np.float32) if projects or plan.alpha > 0 else EMPTY,
+            scale=np.ones(n_classes, dtype=np.float32) if projects or plan.alpha > 0 else NO_FLOATS,
             norm_sq=np.zeros(n_classes if projects else 0),
             total=like_weights(averages),
             intercept_total=np.zeros(n_classes if averages else 0, dtype=np.float32),
@@ -133,7 +137,7 @@ class Memory:
 
 
 def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
-    """Points that see the same weights."""
+    """Return how many points see the same weights."""
     if plan.batch_size is not None:
         return int(min(plan.batch_size, len(labels)))
     if plan.solver == MINIBATCH_IMPLICIT:
@@ -149,7 +153,7 @@ def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
 
 
 def class_order(plan: PointsPlan, counts: NDArray[Any], n_classes: int) -> Ids:
-    """The order in which training sees the classes, of so many points each.
+    """Return the order in which training sees the classes, of so many points each.
 
     It is random, so that a block of neighbours is a uniform draw, or that of their frequency, so that a line of
     neighbours has much the same; exact steps see all classes in either.
@@ -160,8 +164,10 @@ def class_order(plan: PointsPlan, counts: NDArray[Any], n_classes: int) -> Ids:
     return order
 
 
-class PointsTraining:
+class PointsTraining(CoreTraining):
     """The core's trainer with its arrays, and what happens between passes."""
+
+    plan: PointsPlan
 
     def __init__(
         self,
@@ -172,42 +178,43 @@ class PointsTraining:
         candidates: Ids | None,
         watch: Watch,
         start: Start | None = None,
-        weights: Doubles | None = None,
+        sample_weight: Doubles | None = None,
         seen: Seen | None = None,
     ) -> None:
-        self.plan, self.watch, self.n_classes = plan, watch, n_classes
-        self.sample_weight = NO_WEIGHTS if weights is None else weights
+        if seen is None:
+            weights = Weights.zeros(n_classes, x.shape[1], by_feature=isinstance(x, sp.csr_array))
+        else:
+            weights = seen.weights
+        super().__init__(plan, x, Labels.single(labels), weights, sample_weight, goes_on=seen is not None)
+        self.plan, self.validation, self.seen = plan, watch.validation, seen
         self.batch = batch_size_of(plan, labels, n_classes)
         plan.check_sharing(self.batch, len(labels), n_classes)
-        self.seen = seen
         counts = np.bincount(labels, minlength=n_classes) if seen is None else seen.counts
         order = class_order(plan, counts, n_classes)
         self.order, self.curvatures = order, NO_DOUBLES
         self.position = np.empty_like(order)
         self.position[order] = np.arange(n_classes, dtype=np.int32)
-        if seen is None:
-            self.weights = Weights.zeros(n_classes, x.shape[1], by_feature=isinstance(x, sp.csr_array))
-        else:
-            self.weights = seen.weights
-            self.weights.reorder(order, plan.n_threads)
-        self.memory = Memory.of(plan, self.weights, batch=self.batch, pass_seconds=_pass_seconds(plan, x, n_classes))
+        if seen is not None:
+            weights.reorder(order, plan.n_threads)
+        self.memory = Memory.of(plan, weights, batch=self.batch, pass_seconds=_pass_seconds(plan, x, n_classes))
+        self.scale = self.memory.scale
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
-        self.run = self._trainer(x, self.position[labels], start, counts[order]).run
+        self.core = self._trainer(x, self.position[labels], start, counts[order])
 
     def _heads(self, x: Matrix, labels: Ids, candidates: Ids | None) -> tuple[Ids, HeadSearch | None]:
-        """Certain classes of each point, and what looks for them."""
+        """Return the certain classes of each point, and what looks for them."""
         plan = self.plan
         if plan.sampler != "head_tail":
             return np.zeros((0, 0), dtype=np.int32), None
         if candidates is not None:
             return np.ascontiguousarray(self.position[candidates]), None
         # None in the first pass, which warms up by its tails alone.
-        heads = np.full((len(labels), min(plan.n_head, self.n_classes - 1)), -1, dtype=np.int32)
+        heads = np.full((len(labels), min(plan.n_head, self.weights.n_classes - 1)), -1, dtype=np.int32)
         return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
 
     def _trainer(self, x: Matrix, labels: Ids, start: Start | None, counts: NDArray[Any]) -> _core.Trainer:
-        plan, memory, n_classes = self.plan, self.memory, self.n_classes
+        plan, memory, n_classes = self.plan, self.memory, self.weights.n_classes
         kept = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
         arrays: dict[str, Floats | Doubles] = {name: getattr(memory, name) for name in kept}
         if start is not None:
@@ -217,9 +224,9 @@ class PointsTraining:
             arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.seen, labels)}
             arrays |= self._by_curvature(self.seen)
             first_point = self.seen.n_points
-        arrays["sample_weight"] = self.sample_weight
-        first = first_carried(plan, len(labels), n_classes)
-        found: dict[str, Any] = {"u": first.u, "local_scale": first.local_scale, **arrays}
+        arrays["sample_weight"] = NO_DOUBLES if self.sample_weight is None else self.sample_weight
+        u, local_scale = first_carried(plan, len(labels), n_classes)
+        found: dict[str, Any] = {"u": u, "local_scale": local_scale, **arrays}
         self.carried = Carried(found["u"], found["local_scale"])  # the core moves them in place
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **found)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
@@ -266,13 +273,13 @@ class PointsTraining:
         return {"feature_squares": before, "feature_squares_now": now, "curvatures": self.curvatures}
 
     def _begins_at_weights(self) -> bool:
-        """Whether what points carry begins at what first weights make of it."""
+        """Return whether what points carry begins at what first weights make of it."""
         softmax = self.plan.utility is None or self.plan.utility.family is None
         return softmax and self.plan.u_init == "log_n_classes"
 
     def after_pass(self, n_iter: int) -> bool:
         """Average, validate, search for heads; True where training is to end."""
-        plan, validation = self.plan, self.watch.validation
+        plan, validation = self.plan, self.validation
         self.memory.after_pass(self.weights, n_iter, plan.n_threads)
         if validation is not None and validation.after_pass(*self.memory.model(self.weights), self.position):
             return True
@@ -281,25 +288,25 @@ class PointsTraining:
         return False
 
     def arrays(self) -> Arrays:
-        """Weights, what is kept beside them, what points carry, heads, and the best model so far."""
+        """Return weights, what is kept beside them, what points carry, heads, and the best model so far."""
         kept = {name: value for name, value in vars(self.memory).items() if isinstance(value, np.ndarray)}
-        of_validation = {} if self.watch.validation is None else self.watch.validation.arrays()
+        of_validation = {} if self.validation is None else self.validation.arrays()
         own = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "heads": self.heads}
         carried = {"u": self.carried.u, "local_scale": self.carried.local_scale}
         return {**own, **kept, **carried, **of_validation}
 
-    def numbers(self) -> dict[str, Any]:
-        """How many iterates are averaged, and what validation has found."""
-        validation = self.watch.validation
+    def own_numbers(self) -> dict[str, Any]:
+        """Return how many iterates are averaged, and what validation has found."""
+        validation = self.validation
         return {"n_averaged": self.memory.n_averaged, "validation": validation and validation.numbers()}
 
-    def restore(self, saved: Saved) -> None:
-        """Take over both."""
-        if self.watch.validation is not None:
-            self.watch.validation.restore_from(saved, saved.numbers["validation"], self.weights)
+    def restore_own(self, saved: Saved) -> None:
+        """Take over the arrays and the numbers of a checkpoint."""
+        if self.validation is not None:
+            self.validation.restore_from(saved, saved.numbers["validation"], self.weights)
         saved.fill(self.arrays())
-        if self.heads.size and not -1 <= self.heads.min() <= self.heads.max() < self.n_classes:
-            raise ValueError(f"heads hold numbers outside of [-1, {self.n_classes}), which are no classes")
+        if self.heads.size and not -1 <= self.heads.min() <= self.heads.max() < self.weights.n_classes:
+            raise ValueError(f"heads hold numbers outside of [-1, {self.weights.n_classes}), which are no classes")
         if np.any(self.memory.scale < SMALLEST_SCALE):
             raise ValueError(
                 f"scale has numbers below {SMALLEST_SCALE:g}, which a training multiplies into the weights"
@@ -308,9 +315,9 @@ class PointsTraining:
         check_number("n_averaged", saved.numbers["n_averaged"], low=0, high=most, integer=True)
         self.memory.n_averaged = saved.numbers["n_averaged"]
 
-    def finish(self) -> Weights:
-        """The model itself: the best or the last one, or the average, its classes in the order of the labels."""
-        validation = self.watch.validation
+    def finished(self) -> Weights:
+        """Return the model itself: the best or the last one, or the average, its classes in the order of the labels."""
+        validation = self.validation
         if validation is None or not validation.restore(self.weights):
             self.memory.finish(self.weights)
         self.weights.reorder(self.position, self.plan.n_threads)
@@ -318,7 +325,7 @@ class PointsTraining:
 
 
 def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
-    """What a pass is taken to cost, in units that only matter beside those of an average."""
+    """Return what a pass is taken to cost, in units that only matter beside those of an average."""
     n_stored = x.nnz if isinstance(x, sp.csr_array) else x.size
     drawn = n_classes if plan.sampler == "all" else min(plan.n_negatives, n_classes)
     return float(x.shape[0] * SECONDS_PER_VISIT + n_stored * (drawn + 1) * SECONDS_PER_MOVED)
@@ -341,33 +348,67 @@ def fit_points(
     the points. Training goes on from what was `seen`.
     """
     training = PointsTraining(plan, x, labels, n_classes, candidates, watch, start, weights, seen)
-    noise = plan.utility.noise if plan.utility else "gumbel"
-    scale, position = training.memory.scale, training.position
-    state = TrainingState(0, 0.0, np.nan, 0, training.weights, scale, position, plan.n_threads, noise)
-    at_zero = float(np.log(n_classes))
-    probe = None
+    n_drawn: int | None = n_classes if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
     # Points held out watch by themselves; and scores of negative sampling are no logarithms of probabilities.
-    if watch.validation is None and plan.solver != "negative_sampling":
-        every = plan.solver == "exact" or plan.sampler == "all"
-        probe = Probe.of(
-            x,
-            Labels.single(labels),
-            n_classes,
-            at_zero=at_zero,
-            n_drawn=n_classes if every else plan.n_negatives,
-            max_iter=plan.max_iter,
-            noise=noise != "gumbel",
-            weights=weights,
-        )
-    # A model that ends well above W = 0 is worse than none; but one that goes on may meet what it holds improbable.
-    most = 2 * at_zero
-    if seen is not None:
-        most = np.inf
-        if probe is not None:
-            probe.look(state, 0)
-    curve = run_passes(training, plan, watch, state, len(labels), most=most, probe=probe)
+    if watch.validation is not None or plan.solver == "negative_sampling":
+        n_drawn = None
+    noise = plan.utility.noise if plan.utility else "gumbel"
+    curve = training.train(watch, at_zero=float(np.log(n_classes)), n_drawn=n_drawn, noise=noise)
     if seen is not None and seen.squares is not None:
         seen.squares.curvatures[training.order] = training.curvatures
     if seen is not None and seen.carried is not None:
         seen.carried.u, seen.carried.local_scale = training.carried.u, training.carried.local_scale
-    return training.finish(), curve
+    return training.finished(), curve
+
+
+# A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.
+HEAD_RECALL = 0.8
+
+
+class HeadSearch:
+    """Fills `heads` with the positions of the best wrong classes of each point.
+
+    Parameters
+    ----------
+    x : csr_array or ndarray of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,), int32
+        As positions, like all classes here.
+    heads : ndarray of shape (n_samples, n_head), int32
+        Written to by `refresh`; n_head is below the number of classes.
+    has_intercept : bool
+    seed : int
+    n_threads : int
+    """
+
+    def __init__(self, x: Matrix, labels: Ids, heads: Ids, has_intercept: bool, seed: int, n_threads: int) -> None:
+        self._x = x
+        self._labels = labels
+        self._heads = heads
+        self._has_intercept = has_intercept
+        self._n_threads = n_threads
+        self._seed = seed % 2**32
+        self._index: SphericalClusterIndex | None = None
+
+    def refresh(self, weights: Weights, scale: Floats) -> None:
+        """Search in the present weights, whose rows are to be multiplied by `scale` where it has an element for each.
+
+        Sparse points score all classes: an index reads rows of n_features floats for each class that it scans, a point
+        the few of its own features for all of them.
+        """
+        if isinstance(self._x, sp.csr_array):
+            weights.top_wrong(self._x, self._labels, self._heads, self._n_threads, scale)
+            return
+        rows = class_rows(weights, self._has_intercept, scale)
+        if self._index is None:
+            self._index = SphericalClusterIndex(n_jobs=self._n_threads, random_state=self._seed).fit(rows)
+        else:
+            self._index.update(np.arange(len(rows)), rows)
+        index = self._index
+        if index.n_clusters_ > 1:
+            some = np.random.default_rng(self._seed).permutation(len(self._labels))[:TUNE_ROWS]
+            own = sp.csr_array(
+                (np.ones(len(some)), self._labels[some], np.arange(len(some) + 1)), shape=(len(some), len(rows))
+            )
+            Q = queries(self._x[some], index.n_features_in_)
+            index.tune(Q, k=self._heads.shape[1], recall=HEAD_RECALL, exclude=own)
+        index.fill_heads(self._x, self._labels, self._heads)

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import core_data
-from manyclass.training.core_plan import NO_WEIGHTS, core_plan, core_state
+from manyclass.training.core_plan import core_plan, core_state
 from manyclass.training.passes import SLICE_SECONDS, warn_user
 from manyclass.training.plan import PointsPlan
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that
@@ -45,7 +45,7 @@ class GaussianTraining:
         self.variances = aligned_zeros(*self.means.matrix.shape)
         self.collected = aligned_zeros(*self.means.matrix.shape)
         self.precisions = aligned_zeros(*self.means.matrix.shape)  # but for the prior's
-        sample_weight = NO_WEIGHTS if weights is None else weights
+        sample_weight = NO_DOUBLES if weights is None else weights
         state = core_state(plan, self.means, labels, row_norms_sq(x), sample_weight=sample_weight)
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         batch = min(plan.batch_size or BATCH, self.n_samples)

@@ -30,7 +30,7 @@ class Squares:
     classes : ndarray of shape (n_classes,) or (0,), float32
     values : ndarray of shape (n_pairs,) or (0,), float32
     intercept : ndarray of shape (n_classes,) or (0,), float32
-        Of the intercepts beside pairs.
+        The sums of the intercepts beside pairs.
     offset : float
         What is added to the sums of pairs, by the length of the first rows; 0 where there are none.
     features : ndarray of shape (n_features + 1,) or (0,), float64

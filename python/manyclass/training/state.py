@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number
 from manyclass.training.calibration import Calibration
@@ -24,6 +24,8 @@ from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 
+Starts = Mapping[Any, ArrayLike]  # the weights at which new classes begin, by label
+
 
 @dataclass(frozen=True)
 class Features:
@@ -34,7 +36,7 @@ class Features:
 
     @classmethod
     def of(cls, checked: Any) -> Features:
-        """What scikit-learn's check has noted on an estimator."""
+        """Return what scikit-learn's check has noted on an estimator."""
         return cls(int(checked.n_features_in_), getattr(checked, "feature_names_in_", None))
 
     def wider(self, other: Features) -> Features:
@@ -62,9 +64,9 @@ class History:
     n_counting : float
         What they count now that old ones have faded; without half_life, as many.
     n_fit : int
-        Those of its last `fit`; 0 of a stream that began without one.
+        The rows of its last `fit`; 0 of a stream that began without one.
     scaling : FeatureScaling or None
-        That of the features which training sees, where it scales them.
+        The scaling of the features which training sees, where it scales them.
     n_labels : float
         Labels a row in the first training, by which a hybrid has the loss of its embeddings; 0: unknown.
     """
@@ -80,7 +82,7 @@ class History:
         return replace(self, scaling=None)
 
     def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """As a file holds it: what JSON has, and arrays by their names; a scale that all features share is a number."""
+        """Return what a file holds of it: what JSON has, and arrays; a scale that all features share is a number."""
         numbers = ("n_points", "n_fit", "n_counting", "n_labels")
         found: dict[str, Any] = {name: getattr(self, name) for name in numbers}
         if self.scaling is None:
@@ -115,7 +117,7 @@ class History:
         return cls(n_points, n_points, float(n_points), scaling, n_labels)
 
     def faded(self, factor: float) -> History:
-        """The same, rows seen so far counting so much of what they did."""
+        """Return it with rows seen so far counting so much of what they did."""
         return replace(self, n_counting=self.n_counting * factor)
 
     def gone_on(self, n_points: int, scaling: FeatureScaling | None, n_labels: float) -> History:
@@ -145,7 +147,7 @@ class Points:
     sparse_labels : bool
         a sparse one.
     weights : ndarray of shape (n_samples,), float64, or None
-        Of the points, positive with mean 1, or as they are in a part of a stream; None where all are equal.
+        The weights of the points, positive with mean 1, or as they are in a part of a stream; None where all are equal.
     rows : ndarray of int or None
         Which rows of X the points are; None: all.
     mean_weight : float
@@ -192,12 +194,14 @@ class Told:
     ----------
     params : mapping of str to object
         What parameters that were left open became.
+    rules : mapping of str to str
+        The rules by which they did, in words.
     report : list of dict
         A line for each trial.
     alpha_path, rates : mapping of float to float
         Held-out log-losses by ridge and by learning rate.
     validation_curve : ndarray of shape (n_passes,), float64
-        Of early stopping.
+        The log-losses on held-out points after each pass, of early stopping.
     best_iter : int
         The pass, from 1, whose weights were kept.
     n_runs : int
@@ -205,6 +209,7 @@ class Told:
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
     report: list[dict[str, Any]] = field(default_factory=list)
     alpha_path: Mapping[float, float] = field(default_factory=dict)
     rates: Mapping[float, float] = field(default_factory=dict)
@@ -232,9 +237,9 @@ class State:
     squares : Squares or None
         Adagrad's sums.
     variances : ndarray or None
-        Of a Gaussian posterior, stored as its means are.
+        The variances of a Gaussian posterior, stored as its means are.
     hashing : FeatureHash or None
-        Of the features, where W would not fit into memory.
+        The hash of the features, where W would not fit into memory.
     calibration : Calibration or None
     several, sparse_labels : bool
         Whether rows have several labels, and whether their indicator matrix was sparse.

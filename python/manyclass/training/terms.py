@@ -19,18 +19,19 @@ from manyclass.training.blend import (
     MOST_HELD_OUT,
     MOST_HELD_OUT_FOR_ONE,
     best_factor,
+    best_repeats,
     best_scales,
+    features_of_classes,
     rows_held_out,
 )
 from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
-from manyclass.training.growth import Starts, set_new_rows
+from manyclass.training.core_training import Watch
+from manyclass.training.growth import set_new_rows
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
-from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PostingsPlan
-from manyclass.training.repeats import best_repeats, features_of_classes
+from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.training.state import Points
-from manyclass.training.watch import Watch
+from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized, taken
 from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
 from manyclass.weights.weights import Weights
@@ -41,21 +42,21 @@ NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow fro
 FEWEST_HELD_OUT, FEWEST_TO_JOIN = 20, 100
 LEAST_SCALE = 1e-3  # of a stream: what has no use now may have one later
 
-Plan = BatchesPlan | PostingsPlan | HybridPlan
+Plan = BatchesPlan | PairsPlan | HybridPlan
 Trained = tuple[Weights, list[float], Squares]  # with the mean loss of each pass, of the pairs where there are any
 
 
 @dataclass(frozen=True)
 class _Terms:
-    """The plans of both terms, of which one may be missing."""
+    """The plans of both terms; one may be missing."""
 
-    pairs: PostingsPlan | None
+    pairs: PairsPlan | None
     rows: BatchesPlan | None
 
     @classmethod
     def of(cls, plan: Plan) -> _Terms:
         if isinstance(plan, HybridPlan):
-            return cls(plan.postings, plan.embeddings)
+            return cls(plan.pairs, plan.embeddings)
         return cls(None, plan) if isinstance(plan, BatchesPlan) else cls(plan, None)
 
     @property
@@ -64,20 +65,20 @@ class _Terms:
         return self.pairs is not None and self.rows is not None
 
     def held_out(self, n_rows: int) -> NDArray[np.bool_]:
-        """Which rows are left out of training; none where there is no scale to find."""
+        """Return which rows are left out of training; none where there is no scale to find."""
         plan = self.pairs or self.rows
         assert plan is not None
         return rows_held_out(n_rows, plan.seed, self.most_held_out) if self.most_held_out else np.zeros(n_rows, bool)
 
     @property
     def most_held_out(self) -> int:
-        """Most rows that tell the scales: for two numbers, for one, or for none."""
+        """Return how many rows tell the scales at most: for two numbers, for one, or for none."""
         if self.both:
             return MOST_HELD_OUT
         return MOST_HELD_OUT_FOR_ONE if self.rows is not None and self.rows.finds_scale else 0
 
     def of_call(self, points: Points, before: Before, call: Call) -> _Terms:
-        """The plans of a call; a step size that is given is that of the pairs where there are both."""
+        """Return the plans of a call; a step size that is given is that of the pairs where there are both."""
         n_rows, of_rows = len(points.labels), replace(call, learning_rate=None) if self.both else call
         return _Terms(
             self.pairs and replace(self.pairs, **passes_of_call(self.pairs, before.history, call, n_rows)),
@@ -151,7 +152,7 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
 
 
 def _start(terms: _Terms, points: Points) -> tuple[Weights, Squares]:
-    """What a stream begins with."""
+    """Return what a stream begins with."""
     found: list[tuple[Weights, Squares]] = []
     if terms.pairs is not None:
         r = normalized(points.weights)
@@ -164,7 +165,7 @@ def _start(terms: _Terms, points: Points) -> tuple[Weights, Squares]:
 
 
 def _beside(found: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
-    """One term, or both as a sum."""
+    """Return one term, or both as a sum."""
     if len(found) == 1:
         return found[0]
     (pairs, of_pairs), (rows, of_rows) = found
@@ -242,7 +243,7 @@ def _joined(
     least: float = 0.0,
     own: Ids | None = None,
 ) -> tuple[Weights, Squares]:
-    """The weights on the scale, or scales, that are best for rows that they were not trained on, and their squares."""
+    """Return the weights on the scales that are best for rows that they were not trained on, and their squares."""
     if terms.both:
         joined = join(weights, x, labels, n_threads, r, least=least, own=own)
         return joined, squares.of_more_pairs(weights, joined)
@@ -262,7 +263,7 @@ def join(
 ) -> Weights:
     """Multiply the weights of both parts by the scales that are best on rows that they were not trained on.
 
-    Returned are these weights or, where classes have features of their `own` whose common weight (repeats.py) makes
+    Returned are these weights or, where classes have features of their `own` whose common weight (`best_repeats`) makes
     them better, others that have those pairs, too. Scales that rank several labels leave a factor of the sum open: the
     temperature that makes its softmax the most probable. No scale is below `least`: 0 loses a part for good.
     """
@@ -282,7 +283,7 @@ def join(
 
 
 def _scales_of_stream(weights: Weights, some: Points, n_threads: int) -> tuple[float, float]:
-    """The best scales for rows that are not yet trained on, of parts that are on their own scales, and stay so."""
+    """Return the best scales for rows not yet trained on, of parts that are on their own scales, and stay so."""
     join(weights, some.x, some.labels, n_threads, some.weights, least=LEAST_SCALE)
     return _to_own_scale(weights)
 
@@ -300,7 +301,7 @@ def _to_own_scale(weights: Weights) -> tuple[float, float]:
 
 
 def _grown(terms: _Terms, points: Points, before: Before, call: Call) -> tuple[Weights, Squares, tuple[float, float]]:
-    """A copy of the weights, each term on the scale that it was trained on, their squares, and these scales."""
+    """Return a copy of the weights, each term on the scale that it was trained on, their squares, and these scales."""
     assert before.weights is not None
     there, found = before.weights, []
     counts = before.counts_with(points)
@@ -330,7 +331,7 @@ def rows_of_call(
 
 
 def _grown_rows(plan: BatchesPlan, weights: Weights, n_classes: int, before: Before) -> tuple[Weights, Squares]:
-    """A copy of rows over phi and of their squares, with those of new classes; refuses another shape of the model."""
+    """Return a copy of rows over phi and of their squares, with new classes; refuse another shape of the model."""
     dim = weights.n_hidden if weights.embeddings.size else None
     for name, asked, there in (
         ("dim", plan.dim, dim),
@@ -346,8 +347,8 @@ def _grown_rows(plan: BatchesPlan, weights: Weights, n_classes: int, before: Bef
     return grown, kept if len(kept.classes) == len(made.classes) else made
 
 
-def _grown_pairs(plan: PostingsPlan, weights: Weights, points: Points, before: Before) -> tuple[Weights, Squares]:
-    """A copy of weights on pairs and of their squares, with new classes, and pairs of the new points."""
+def _grown_pairs(plan: PairsPlan, weights: Weights, points: Points, before: Before) -> tuple[Weights, Squares]:
+    """Return a copy of weights on pairs and of their squares, with new classes, and pairs of the new points."""
     n_classes, squares = points.n_classes, before.squares
     new = weights.new_pairs(n_classes, before.position, *support_of(plan, as_csr(points.x), points.labels, n_classes))
     grown = weights.grown(n_classes, before.position, new)
@@ -357,7 +358,7 @@ def _grown_pairs(plan: PostingsPlan, weights: Weights, points: Points, before: B
 
 
 def _set_new_intercepts(
-    plan: BatchesPlan | PostingsPlan | None, weights: Weights, before: Before, counts: Doubles
+    plan: BatchesPlan | PairsPlan | None, weights: Weights, before: Before, counts: Doubles
 ) -> None:
     if plan is not None and plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
         set_new_intercepts(weights.intercept, before, counts)

@@ -14,10 +14,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.training.calls import Before, Call, falling, passes_of_call, set_new_intercepts
+from manyclass.training.core_training import TrainingState, Watch
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.growth import Starts, set_new_rows
-from manyclass.training.passes import TrainingState
+from manyclass.training.growth import set_new_rows
 from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
@@ -25,10 +25,9 @@ from manyclass.training.seen import Seen
 from manyclass.training.shrinkage import shrink
 from manyclass.training.squares import Squares
 from manyclass.training.start import Start
-from manyclass.training.state import Points, State, Told
+from manyclass.training.state import Points, Starts, State, Told
 from manyclass.training.terms import fit_terms, go_on_terms
 from manyclass.training.validation import Validation
-from manyclass.training.watch import Watch
 from manyclass.training.weighting import some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 from manyclass.weights.scaling import FeatureScaling
@@ -75,14 +74,14 @@ def train(
         The model that a call goes on from; None: there is none.
     points : Points
         Their features are as training sees them: where there is a scaling, scaled.
-    plan : PointsPlan, BatchesPlan, PostingsPlan, HybridPlan or FullBatchPlan
+    plan : PointsPlan, BatchesPlan, PairsPlan, HybridPlan or FullBatchPlan
     watch : Watch
     call : Call or None
         None: a training that begins, with all points.
     first : First
-        Of such a one.
+        What a training that begins is given.
     scaling : FeatureScaling or None
-        By which the points were scaled; weights are of features as they were before.
+        The scaling that the points went through; weights are of features as they were before.
 
     Warns
     -----
@@ -102,7 +101,7 @@ def train(
 
 @dataclass
 class _Found:
-    """What the passes of a call have found."""
+    """The passes of a call have found this."""
 
     weights: Weights
     curve: list[float]
@@ -112,7 +111,7 @@ class _Found:
 
 
 def _gone_on(state: State | None, before: Before, points: Points, found: _Found, call: Call) -> State:
-    """The state after a call."""
+    """Return the state after a call."""
     told = Told() if state is None else state.told
     if found.rate is not None and "learning_rate" in told.params:
         told = replace(told, params={**told.params, "learning_rate": found.rate})
@@ -189,7 +188,7 @@ def _begin_linear(
 
 
 def _told_of_features(watch: Watch, scaling: FeatureScaling) -> Watch:
-    """The same, its callback having features as they were before the scaling."""
+    """Return a watch whose callback has features as they were before the scaling."""
     callback = watch.callback
     if callback is None:
         return watch

@@ -28,7 +28,7 @@ def held_out(labels: Ids, fraction: float, random: np.random.RandomState) -> NDA
     labels : ndarray of shape (n_samples,)
         Classes, in [0, n_classes).
     fraction : float
-        Of all points, in ]0, 1[. Fewer are held out where too few classes have two points.
+        The share of all points, in ]0, 1[. Fewer are held out where too few classes have two points.
     random : RandomState
 
     Returns
@@ -68,7 +68,7 @@ class Validation:
         Training stops after so many passes in a row that were not better than the best one.
     n_threads : int
     weights : ndarray of shape (n_points,) or None
-        Of the points.
+        The weights of the points.
     curve : list of float
         Exact log-loss on these points after each pass, in nats.
     best_iter : int
@@ -104,13 +104,13 @@ class Validation:
         return len(self.curve) - self.best_iter >= self.n_iter_no_change
 
     def arrays(self) -> Arrays:
-        """The best model so far, for a checkpoint."""
+        """Return the best model so far, for a checkpoint."""
         if self._best is None:
             return {}
         return {"best": self._best.matrix, "best_intercept": self._best.intercept, "best_scale": self._scale}
 
     def numbers(self) -> dict[str, Any]:
-        """The curve, and which pass was best."""
+        """Return the curve, and which pass was best."""
         return {"curve": self.curve, "best_iter": self.best_iter}
 
     def restore_from(self, saved: Saved, numbers: Mapping[str, Any], like: Weights) -> None:

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number
 from manyclass.weights.arrays import NO_FLOATS, Floats, aligned_zeros, padded
-from manyclass.weights.codes import DTYPES
 from manyclass.weights.compression import id_type
-from manyclass.weights.file_parts import checked, count, finite
-from manyclass.weights.storage import NOTHING, Kind
-from manyclass.weights.tensor_file import TensorFile
+from manyclass.weights.storage import DTYPES, NOTHING, Kind
+from manyclass.weights.tensor_file import TensorFile, checked, count, finite
 from manyclass.weights.weights import Weights
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -26,7 +26,7 @@ class FeatureHash:
     n_rows : int
         Columns of what `apply` returns.
     seed : int
-        Of the hash.
+        The seed of the hash.
     """
 
     n_rows: int

@@ -24,9 +24,8 @@ from manyclass.weights.arrays import (
     as_csr,
     padded,
 )
-from manyclass.weights.codes import Codes
 from manyclass.weights.memory_maps import check_maps
-from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NOTHING, StoredWeights
+from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NOTHING, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Floats
-from manyclass.weights.codes import Codes
+from manyclass.weights.storage import Codes
 from manyclass.weights.weights import core_rows
 
 

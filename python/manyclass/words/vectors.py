@@ -22,18 +22,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice, check_number
 from manyclass.weights.arrays import NO_FLOATS, Floats
-from manyclass.weights.codes import DTYPES, Codes, Dtype
 from manyclass.weights.compression import bytes_of
-from manyclass.weights.file_parts import (
+from manyclass.weights.storage import DTYPES, Codes, Dtype
+from manyclass.weights.tensor_file import (
+    TensorFile,
     check_version,
     checked,
     decode_text,
     encode_text,
     finite,
+    open_tensors,
     reading,
     warn_of_unread,
+    write_tensors,
 )
-from manyclass.weights.tensor_file import TensorFile, open_tensors, write_tensors
 from manyclass.words.coded_table import CodedTable
 from manyclass.words.queries import WordVectorQueries
 from manyclass.words.word2vec_files import read_word2vec

@@ -1,0 +1,421 @@
+"""Trainings that the core makes by passes over points with labels: what single points, minibatches and pairs share.
+
+`CoreTraining` drives a trainer of the core pass by pass. A callback sees each pass as a `TrainingState`, and a `Watch`
+is what `fit` was given to look on. A `Probe` looks at the exact loss of a fixed sample of training points, which shows
+a divergence that the running loss hides: the running loss is that of the selected classes, and with few of them the
+logarithm of a sampled sum lies below the loss itself (Jensen), most where a model is sure of wrong classes. So it may
+fall while training diverges.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from manyclass import _core
+from manyclass.checks import canonical_csr, check_number
+from manyclass.training.checkpoint import Arrays, Checkpoints, Saved, Stage
+from manyclass.training.passes import drive
+from manyclass.training.plan import FullBatchPlan, Labels, Plan
+from manyclass.training.validation import UNUSED_SCALE, Validation
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import Weights
+
+# Looks take at most this share of the multiplications of the training itself, or so many scores of a class, which take
+# a few hundredths of a second; but for one at the end.
+SHARE = 0.02
+FREE = 1_000_000
+FEWEST, MOST = 16, 256  # points
+# A look at probabilities of random utilities is an integral over the noise at this many nodes or more.
+COST_OF_NOISE = 100
+# In units of the loss of W = 0 and beyond twice the standard error: a loss so high or a rise by so much is no noise of
+# steps that learn. (Where labels are random, steps of the default size end at up to 1.09.)
+TOO_HIGH, TOO_MUCH = 1.1, 0.25
+
+
+@dataclass
+class TrainingState:
+    """What a callback of `fit` sees after each pass over the data.
+
+    Attributes
+    ----------
+    n_iter : int
+        Passes made.
+    seconds : float
+        Time spent in training so far, callbacks excluded.
+    loss : float
+        Running estimate of the mean loss of the last pass, in nats (see `loss_curve_`).
+    class_updates : int
+        Rows of W moved so far.
+    """
+
+    n_iter: int
+    seconds: float
+    loss: float
+    class_updates: int
+    _weights: Weights = field(repr=False)
+    _scale: Floats = field(repr=False)
+    _position: Ids = field(repr=False)
+    _n_threads: int = field(repr=False)
+    _noise: str = field(repr=False, default="gumbel")
+    _scaling: FeatureScaling | None = field(repr=False, default=None)
+
+    def of_features(self, scaling: FeatureScaling) -> TrainingState:
+        """Return the state for who has features as they were before the scaling that training sees."""
+        return replace(self, _scaling=scaling)
+
+    def evaluate(self, X: Matrix, labels: Ids) -> dict[str, float]:
+        """Return the exact log-loss (nats), error and top-5 error on points with labels in [0, n_classes).
+
+        It is the current iterate that is evaluated, also where iterates are averaged.
+        """
+        at = self._position[labels]
+        return summarize(*self._weights.log_losses(self._as_data(X), at, self._n_threads, self._scale, self._noise))
+
+    def log_losses(self, X: Matrix, labels: Ids) -> Doubles:
+        """Return the exact log-loss of each point, (n_samples,), in nats; see `evaluate`."""
+        at = self._position[labels]
+        losses, _ = self._weights.log_losses(self._as_data(X), at, self._n_threads, self._scale, self._noise)
+        return losses
+
+    def scores(self, X: Matrix) -> Floats:
+        """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
+        return self._weights.scores(self._as_data(X), self._n_threads, self._scale)[:, self._position]
+
+    def squared_norm(self) -> float:
+        """Return ||W||^2 of the current iterate, without intercepts."""
+        W: Any = self._weights.coef
+        if isinstance(W, sp.csc_array):
+            return float(np.sum(np.square(W.data, dtype=np.float64)))
+        if self._scaling is not None:
+            W = (W / self._scaling.scale).astype(np.float32)
+        squares = np.einsum("kj,kj->k", W, W, dtype=np.float64)
+        scale = self._scale.astype(np.float64)
+        return float(squares @ np.square(scale) if len(scale) else squares.sum())
+
+    def _as_data(self, X: Any) -> Matrix:
+        """Return what a user gives, as the core takes it."""
+        sparse: bool = sp.issparse(X)
+        x: Matrix = canonical_csr(X) if sparse else np.ascontiguousarray(X, dtype=np.float32)
+        return x if self._scaling is None else self._scaling.apply(x)
+
+
+Callback = Callable[[TrainingState], bool | None]
+
+
+def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> dict[str, float]:
+    """Mean log-loss in nats, error and top-5 error, of weighted points where weights are given."""
+    if weights is not None:  # a loss may be infinite, and does not count with weight 0
+        counts = weights > 0
+        losses, ranks, weights = losses[counts], ranks[counts], weights[counts]
+    return {
+        "log_loss": float(np.average(losses, weights=weights)),
+        "error": float(np.average(ranks > 0, weights=weights)),
+        "top5_error": float(np.average(ranks >= 5, weights=weights)),
+    }
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The user's callback, a limit of seconds, points held out.
+
+    `heading` stands before the progress that is shown; `checkpoints` of this fit are written.
+    """
+
+    callback: Callback | None = None
+    max_seconds: float = np.inf
+    validation: Validation | None = None
+    heading: str = ""
+    checkpoints: Checkpoints | None = None
+
+    @classmethod
+    def of(cls, callback: Callback | None, max_seconds: float | None, checkpoints: Checkpoints | None = None) -> Watch:
+        """Return what `fit` was given; raise ValueError for a time below 0."""
+        if max_seconds is None:
+            return cls(callback, checkpoints=checkpoints)
+        check_number("max_seconds", max_seconds, low=0)
+        return cls(callback, float(max_seconds), checkpoints=checkpoints)
+
+    def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
+        """Return the checkpoints of the next training, which is made as the plan says."""
+        return None if self.checkpoints is None else self.checkpoints.stage(replace(plan, n_threads=1, verbose=0))
+
+
+def standard_error(values: Doubles, weights: Doubles | None) -> float:
+    """Return the standard error of the weighted mean, which is a ratio of two means."""
+    if weights is None:
+        return float(np.std(values) / np.sqrt(len(values)))
+    away = values - np.average(values, weights=weights)
+    return float(np.sqrt(np.sum(np.square(weights * away))) / weights.sum())
+
+
+@dataclass
+class Probe:
+    """Looks at the exact loss of some points.
+
+    Attributes
+    ----------
+    x, labels : the points
+    at_zero : float
+        Loss of W = 0, in nats.
+    after : frozenset of int
+        Passes after which to look, beside the last one.
+    weights : ndarray of shape (n_points,) or None
+        The weights of the points.
+    looks : dict of int to (float, float)
+        The mean loss and its standard error, by pass; 0: before the first.
+    """
+
+    x: Matrix
+    labels: Labels
+    at_zero: float
+    after: frozenset[int]
+    weights: Doubles | None = None
+    looks: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        x: Matrix,
+        labels: Labels,
+        n_classes: int,
+        *,
+        at_zero: float,
+        n_drawn: int,
+        max_iter: int,
+        noise: bool,
+        weights: Doubles | None = None,
+    ) -> Probe:
+        """Choose points and passes; `n_drawn` classes make a step, `noise` is that of random utilities."""
+        n_points = len(labels)
+        passes = [2**k for k in range(max_iter.bit_length()) if 2**k < max_iter]
+        cost = n_classes * (COST_OF_NOISE if noise else 1)
+        affordable = int(max(SHARE * n_points * (min(n_drawn, n_classes) + 1) * max_iter, FREE) / cost)
+        if affordable < FEWEST * (len(passes) + 1):
+            passes = []
+        size = min(n_points, MOST, max(FEWEST, affordable // (len(passes) + 1)))
+        rows = np.sort(np.random.default_rng(0).choice(n_points, size, replace=False))
+        some = None if weights is None else weights[rows]
+        return cls(x[rows], labels.of(rows), at_zero, frozenset(passes), some)
+
+    def look(self, state: TrainingState, n_iter: int) -> bool:
+        """Note the loss of the iterate after so many passes; return whether training is to stop, since it is no number.
+
+        A high one is no reason: large steps may begin above W = 0 and come down as they fall.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = self._losses(state)
+            mean = float(np.average(found, weights=self.weights))
+            error = standard_error(found, self.weights)
+        self.looks[n_iter] = (mean, error)
+        return not np.isfinite(mean)
+
+    def verdict(self) -> str | None:
+        """How the looks show divergence; None if they do not."""
+        if not self.looks:
+            return None
+        where = f"of {len(self.labels)} training points"
+        best = min(self.looks, key=lambda n_iter: self.looks[n_iter][0])
+        last = max(self.looks)
+        (low, _), (high, error) = self.looks[best], self.looks[last]
+        before, _ = self.looks.get(0, (0.0, 0.0))  # of a model that goes on, to which new classes are improbable
+        if not high - 2 * error <= TOO_HIGH * max(self.at_zero, before):
+            return f"the exact loss {where} after pass {last}, {high:.4g}, is above that of W = 0"
+        if high - 2 * error <= low + TOO_MUCH * self.at_zero:
+            return None
+        return f"the exact loss {where} rose from {low:.4g} after pass {best} to {high:.4g} after pass {last}"
+
+    def _losses(self, state: TrainingState) -> Doubles:
+        if len(self.labels.ids) == len(self.labels):
+            return state.log_losses(self.x, self.labels.ids)
+        scores = np.ascontiguousarray(state.scores(self.x))
+        if not np.all(np.isfinite(scores)):
+            return np.full(len(self.labels), np.inf)
+        return _core.losses(scores, self.labels.indptr, self.labels.ids, loss="cross_entropy")[0]
+
+
+class CoreTraining(ABC):
+    """Passes of a trainer of the core over points with labels, and what comes between them; `drive` makes them.
+
+    Attributes
+    ----------
+    weights : Weights
+        They are moved in place. Class k stands in place position[k] of them, and `scale` are factors of its rows.
+    core : _core.Trainer
+    batch : int
+        Points that see the same weights.
+    """
+
+    unit = "pt"
+    advice = (
+        "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
+    )
+    core: _core.Trainer
+    batch: int
+    scale: Floats = UNUSED_SCALE
+
+    def __init__(
+        self, plan: Plan, x: Matrix, labels: Labels, weights: Weights, sample_weight: Doubles | None, *, goes_on: bool
+    ) -> None:
+        self.x, self.labels, self.weights, self.sample_weight, self.goes_on = x, labels, weights, sample_weight, goes_on
+        self.n_visits = self.length = len(labels)
+        self.position: Ids = np.arange(weights.n_classes, dtype=np.int32)
+        self.loss, self._most = 0.0, math.inf
+        self.fault: str | None = None
+        self._plan: Plan = plan
+        self._probe: Probe | None = None
+
+    def train(
+        self,
+        watch: Watch,
+        *,
+        at_zero: float,
+        n_drawn: int | None = None,
+        noise: str = "gumbel",
+        bounded: bool = True,
+    ) -> list[float]:
+        """Make the passes of the plan; return the running loss of each whole one.
+
+        Parameters
+        ----------
+        watch : Watch
+        at_zero : float
+            The running loss of W = 0. A model that ends well above it is worse than none, but one that goes on may meet
+            what it holds improbable.
+        n_drawn : int or None
+            Classes that make a step, where a `Probe` is to look at the exact loss; None: none is to.
+        noise : str
+            The noise of random utilities.
+        bounded : bool
+            Whether a running loss of twice that of W = 0 shows divergence in a training that begins.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If training diverged or was interrupted; the weights are those reached before.
+        """
+        plan = self._plan
+        self.state = TrainingState(0, 0.0, np.nan, 0, self.weights, self.scale, self.position, plan.n_threads, noise)
+        self._most = 2 * at_zero if bounded and not self.goes_on else math.inf
+        if n_drawn is not None:
+            self._probe = Probe.of(
+                self.x,
+                self.labels,
+                self.weights.n_classes,
+                at_zero=at_zero,
+                n_drawn=n_drawn,
+                max_iter=plan.max_iter,
+                noise=noise != "gumbel",
+                weights=self.sample_weight,
+            )
+            if self.goes_on:
+                self._probe.look(self.state, 0)
+        curve, _ = drive(
+            self,
+            self.state,
+            watch.callback,
+            max_iter=plan.max_iter,
+            verbose=bool(plan.verbose),
+            max_seconds=watch.max_seconds,
+            heading=watch.heading,
+            stage=watch.stage(plan),
+        )
+        return curve
+
+    # What differs from training to training
+
+    def visit(self, *, epoch: int, **stretch: Any) -> _core.Progress:
+        """Make some visits of a pass by the core."""
+        return self.core.run(epoch=epoch, **stretch)
+
+    def after_pass(self, n_iter: int) -> bool:
+        """Do what comes between passes; return whether training is to end."""
+        return False
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """Return the arrays that training moves, for a checkpoint."""
+
+    def own_numbers(self) -> dict[str, Any]:
+        """Return the numbers that this kind of training moves, as JSON has them."""
+        return {}
+
+    def restore_own(self, saved: Saved) -> None:
+        """Take over arrays and own numbers from a checkpoint."""
+        saved.fill(self.arrays())
+
+    # As `Passes`
+
+    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
+        """Make visits of a pass from `first` on."""
+        eta, eta_u = self._plan.schedule.at(n_pass, -(-self.n_visits // self.batch))
+        loss = self.loss if first > 0 else 0.0
+        progress = self.visit(
+            epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=self.n_visits, loss=loss, seconds=seconds
+        )
+        self.loss = progress.loss
+        self.state.class_updates += progress.class_updates
+        if progress.diverged_at >= 0:
+            self.fault = f"the step at point {progress.diverged_at} in pass {n_pass + 1} was too large"
+        return progress.visits, progress.visits
+
+    def describe(self, last: int) -> str:
+        """Return the running loss and the speed, for the progress bar."""
+        speed = self.state.class_updates / self.state.seconds
+        return f"loss {self.loss / last:.4f}, {speed:.3g} class updates/s"
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        """End a whole pass; return its mean loss, and whether training is done."""
+        done = self.after_pass(n_pass + 1)
+        if self._probe is not None and n_pass + 1 in self._probe.after:
+            done = self._probe.look(self.state, n_pass + 1) or done
+        mean = self.loss / self.n_visits
+        if not math.isfinite(mean):
+            self.fault = f"the mean loss of pass {n_pass + 1} is {mean}"
+        return mean, done or self.fault is not None
+
+    def verdict(self, last_loss: float) -> str | None:
+        """Return how the running loss of the last pass, or the exact loss, shows divergence."""
+        if not last_loss <= self._most:
+            return f"the loss of the last pass, {last_loss:.4g}, is above that of W = 0"
+        if self._probe is None:
+            return None
+        if self.state.n_iter not in self._probe.looks:
+            self._probe.look(self.state, self.state.n_iter)
+        return self._probe.verdict()
+
+    def numbers(self) -> dict[str, Any]:
+        """Return own numbers, the running loss, and what the probe has seen."""
+        looks = [] if self._probe is None else [(n, *found) for n, found in self._probe.looks.items()]
+        updates = self.state.class_updates
+        return {"training": self.own_numbers(), "loss": self.loss, "class_updates": updates, "looks": looks}
+
+    def restore(self, saved: Saved) -> None:
+        """Take over arrays and numbers from a checkpoint."""
+        numbers = saved.numbers
+        self.restore_own(replace(saved, numbers=numbers["training"]))
+        self.loss, self.state.class_updates = numbers["loss"], numbers["class_updates"]
+        if self._probe is not None:
+            self._probe.looks.update({n: (float(mean), float(error)) for n, mean, error in numbers["looks"]})
+
+
+def loss_at_zero(loss: str, labels: Labels, n_classes: int, sample_weight: Doubles | None) -> float:
+    """Return the mean of a loss, or of a reduction of the log-loss, at W = 0, in nats where it has units."""
+    n_labels = np.diff(labels.indptr)
+    of_rows = {
+        "cross_entropy": np.log(n_classes) * n_labels,
+        "pick_all": np.log(n_classes) * n_labels,
+        "pick_all_normalized": np.full(len(n_labels), np.log(n_classes)),
+        "decoupled": np.log1p(n_classes - n_labels) * n_labels,
+        "logistic": np.full(len(n_labels), np.log(2) * n_classes),
+        "margin": np.ones(len(n_labels)),
+        "triplet": n_classes * n_labels,
+    }
+    return float(np.average(of_rows[loss], weights=sample_weight))
