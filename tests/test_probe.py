@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.problems import planted
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
@@ -108,6 +109,30 @@ def test_looks_are_as_many_as_training_hides(n_points, n_classes, parameters, si
     assert len(set(rows)) == size
 
 
+@pytest.mark.parametrize("name", [name for name in solvers.SOLVERS if "lbfgs" not in name and "adagrad" not in name])
+@pytest.mark.parametrize("rate", [0.1, 1.0, 10.0])
+def test_no_rise_of_a_few_hundredths_is_silent(name, rate):
+    X, y = planted(np.random.default_rng(0), 60, 4, 9, scale=2)
+    losses = []
+    sampled = {} if name == "exact" else {"n_negatives": 2, "sampler": "uniform"}
+    model = SoftmaxClassifier(
+        solver=solvers.SOLVERS[name](schedule="constant"), learning_rate=rate, max_iter=200, random_state=0, **sampled
+    )
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(X, y, callback=lambda state: losses.append(state.evaluate(X, y)["log_loss"]))
+    looked = [losses[n - 1] for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= len(losses)] + losses[-1:]
+    if looked and looked[-1] > min(looked) + 0.051 and name != "negative_sampling":
+        assert any("diverged" in str(one.message) for one in told), (looked[-1], min(looked))
+
+
+def test_a_ridge_is_a_part_of_what_may_rise(seed):
+    X, y = planted(np.random.default_rng(seed), 200, 4, 5, scale=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SoftmaxClassifier(solver="implicit", alpha=0.3, learning_rate=3.0, max_iter=50, random_state=0).fit(X, y)
+
+
 @pytest.mark.parametrize(
     ("looks", "told"),
     [
@@ -126,6 +151,7 @@ def test_looks_are_as_many_as_training_hides(n_points, n_classes, parameters, si
 )
 def test_verdicts(looks, told):
     found = probe(20, 5)
+    assert found.least_rise == 0.25 * 2.0
     found.looks = looks
     verdict = found.verdict()
     assert verdict is None if told is None else told in verdict

@@ -38,6 +38,9 @@ COST_OF_NOISE = 100
 # In units of the loss of W = 0 and beyond twice the standard error: a loss so high or a rise by so much is no noise of
 # steps that learn. (Where labels are random, steps of the default size end at up to 1.09.)
 TOO_HIGH, TOO_MUCH = 1.1, 0.25
+# Where the log-loss is what steps of single points make smaller, a rise of the objective by more nats than this is
+# told, if it is more than twice its own standard error.
+RISE = 0.05
 
 
 @dataclass
@@ -171,6 +174,15 @@ class Probe:
         The weights of the points.
     looks : dict of int to (float, float)
         The mean loss and its standard error, by pass; 0: before the first.
+    least_rise : float
+        A rise of so many nats above the least mean shows divergence.
+    paired : bool
+        Whether a rise is compared with the standard error of the points' own differences, by which all of the training
+        points tell it exactly; otherwise with that of the last mean.
+    share : float
+        How much of all training points these are.
+    ridge : float
+        The objective has ridge / 2 |W|^2 beside the loss, and so have the looks.
     """
 
     x: Matrix
@@ -179,6 +191,12 @@ class Probe:
     after: frozenset[int]
     weights: Doubles | None = None
     looks: dict[int, tuple[float, float]] = field(default_factory=dict)
+    least_rise: float = math.inf
+    paired: bool = False
+    share: float = 0.0
+    ridge: float = 0.0
+    _best: Doubles | None = field(default=None, repr=False)
+    _rise_error: float | None = None
 
     @classmethod
     def of(
@@ -192,6 +210,8 @@ class Probe:
         max_iter: int,
         noise: bool,
         weights: Doubles | None = None,
+        paired: bool = False,
+        ridge: float = 0.0,
     ) -> Probe:
         """Choose points and passes; `n_drawn` classes make a step, `noise` is that of random utilities."""
         n_points = len(labels)
@@ -203,7 +223,17 @@ class Probe:
         size = min(n_points, MOST, max(FEWEST, affordable // (len(passes) + 1)))
         rows = np.sort(np.random.default_rng(0).choice(n_points, size, replace=False))
         some = None if weights is None else weights[rows]
-        return cls(x[rows], labels.of(rows), at_zero, frozenset(passes), some)
+        return cls(
+            x[rows],
+            labels.of(rows),
+            at_zero,
+            frozenset(passes),
+            some,
+            least_rise=RISE if paired else TOO_MUCH * at_zero,
+            paired=paired,
+            share=size / n_points,
+            ridge=ridge,
+        )
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
         """Note the loss of the iterate after so many passes; return whether training is to stop, since it is no number.
@@ -212,8 +242,15 @@ class Probe:
         """
         with np.errstate(invalid="ignore", over="ignore"):
             found = self._losses(state)
+            if self.ridge > 0:
+                found = found + self.ridge / 2 * state.squared_norm()
             mean = float(np.average(found, weights=self.weights))
             error = standard_error(found, self.weights)
+            if all(mean < before for before, _ in self.looks.values()):
+                self._best, self._rise_error = found, None
+            elif self.paired and self._best is not None:
+                of_sample = standard_error(found - self._best, self.weights)
+                self._rise_error = of_sample * float(np.sqrt(max(0.0, 1 - self.share)))
         self.looks[n_iter] = (mean, error)
         return not np.isfinite(mean)
 
@@ -228,7 +265,9 @@ class Probe:
         before, _ = self.looks.get(0, (0.0, 0.0))  # of a model that goes on, to which new classes are improbable
         if not high - 2 * error <= TOO_HIGH * max(self.at_zero, before):
             return f"the exact loss {where} after pass {last}, {high:.4g}, is above that of W = 0"
-        if high - 2 * error <= low + TOO_MUCH * self.at_zero:
+        if self._rise_error is not None:
+            error = self._rise_error
+        if high - 2 * error <= low + self.least_rise:
             return None
         return f"the exact loss {where} rose from {low:.4g} after pass {best} to {high:.4g} after pass {last}"
 
@@ -280,6 +319,8 @@ class CoreTraining(ABC):
         n_drawn: int | None = None,
         noise: str = "gumbel",
         bounded: bool = True,
+        minimised: bool = False,
+        ridge: float = 0.0,
     ) -> list[float]:
         """Make the passes of the plan; return the running loss of each whole one.
 
@@ -293,6 +334,9 @@ class CoreTraining(ABC):
             Classes that make a step, where a `Probe` is to look at the exact loss; None: none is to.
         noise : str
             The noise of random utilities.
+        minimised : bool
+            Whether the exact loss is what training makes smaller, beside a `ridge`; then a rise of it is told.
+        ridge : float
         bounded : bool
             Whether a running loss of twice that of W = 0 shows divergence in a training that begins.
 
@@ -314,6 +358,8 @@ class CoreTraining(ABC):
                 max_iter=plan.max_iter,
                 noise=noise != "gumbel",
                 weights=self.sample_weight,
+                paired=minimised,
+                ridge=ridge,
             )
             if self.goes_on:
                 self._probe.look(self.state, 0)

@@ -353,7 +353,14 @@ def fit_points(
     if watch.validation is not None or plan.solver == "negative_sampling":
         n_drawn = None
     noise = plan.utility.noise if plan.utility else "gumbel"
-    curve = training.train(watch, at_zero=float(np.log(n_classes)), n_drawn=n_drawn, noise=noise)
+    curve = training.train(
+        watch,
+        at_zero=float(np.log(n_classes)),
+        n_drawn=n_drawn,
+        noise=noise,
+        minimised=plan.averaging == "none",  # else the last iterate is not the model
+        ridge=plan.alpha,
+    )
     if seen is not None and seen.squares is not None:
         seen.squares.curvatures[training.order] = training.curvatures
     if seen is not None and seen.carried is not None:
