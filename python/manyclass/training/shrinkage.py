@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 
 from manyclass.training.calls import Before
 from manyclass.training.plan import PointsPlan
@@ -19,9 +18,10 @@ from manyclass.training.state import Points
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.weights import Weights
 
-# Rows of a call that are looked at, if the call has as many and their scores of all classes are at most MOST_SCORES,
-# which takes less than half a second; and rows of a call, beside those before, for which it is done.
-FEWEST_ROWS, MOST_ROWS, MOST_SCORES = 64, 512, 2_000_000
+# Rows of a call that are looked at: some thousand scores of all classes take hundredths of a second, and those of the
+# fewest rows, where there are at most MOST_CLASSES, a quarter of one. It is done for calls whose rows are at least
+# LEAST_SHARE of those before, so that a stream does it some ten times.
+FEWEST_ROWS, MOST_ROWS, SCORES, MOST_CLASSES = 64, 512, 300_000, 30_000
 LEAST_SHARE = 0.1
 LEAST_FACTOR = 0.1
 
@@ -32,8 +32,12 @@ def shrink(weights: Weights, points: Points, plan: PointsPlan, before: Before) -
     Points of new classes are left out, of which the weights can know nothing.
     """
     rows = np.flatnonzero(before.counts[points.labels.ids] > 0)
-    n_rows = min(len(rows), MOST_ROWS, MOST_SCORES // points.n_classes)
-    if n_rows < FEWEST_ROWS or not len(points.labels) >= LEAST_SHARE * before.history.n_counting > 0:
+    n_rows = min(len(rows), MOST_ROWS, max(FEWEST_ROWS, SCORES // points.n_classes))
+    if (
+        n_rows < FEWEST_ROWS
+        or points.n_classes > MOST_CLASSES
+        or not len(points.labels) >= LEAST_SHARE * before.history.n_counting > 0
+    ):
         return 1.0
     rows = rows[np.linspace(0, len(rows) - 1, n_rows).astype(np.int64)]
     scores = np.concatenate([z for _, z in weights.score_tiles(points.x[rows], plan.n_threads)]).astype(np.float64)
@@ -42,8 +46,11 @@ def shrink(weights: Weights, points: Points, plan: PointsPlan, before: Before) -
     of_label = np.arange(n_rows), points.labels.ids[rows]
 
     def losses(s: float) -> Doubles:
-        z = intercept + s * scores
-        found: Doubles = logsumexp(z, axis=1) - z[of_label]
+        z = s * scores
+        z += intercept
+        z -= z[of_label][:, np.newaxis]
+        most = z.max(axis=1)
+        found: Doubles = np.log(np.exp(z - most[:, np.newaxis]).sum(axis=1)) + most
         return found
 
     found = minimize_scalar(
