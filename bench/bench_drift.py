@@ -8,8 +8,7 @@ same stream, for all models alike: the losses of each grid are told. Seconds are
   from the 10th on. `still` is the same without rotation and wandering.
 - `yelp-next`, the next item of a list of ten: its rows are in the order of persons and not of time, so that nothing is
   known to drift; but items come in as they do in a shop. Of some items, drawn, so that W is small. Ours only.
-- scikit-learn: SGDClassifier(loss="log_loss"), 100 binary models whose probabilities are divided by their sum.
-- river: SoftmaxRegression, row by row, with a feature that is always 1.
+- scikit-learn's SGDClassifier and river's SoftmaxRegression: see stream_peers.py.
 
     python -m pytest bench/bench_drift.py
     python bench/bench_drift.py SAVED.json drift.svg  # draws it from what --benchmark-save saved
@@ -21,14 +20,14 @@ import json
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import SGDClassifier
+from stream_peers import one_vs_rest, river_softmax
 
 from manyclass import SoftmaxClassifier, plot
 from manyclass.metrics import prequential
@@ -55,70 +54,15 @@ def generated(seed: int, *, drifts: bool) -> Iterator[tuple[Any, Any]]:
         b = b + drifts * (WANDER * rng.normal(size=N_CLASSES) - WANDER**2 / 2 * b)  # of variance 1 throughout
 
 
-class Peer:
-    """What others have of a model: the classes that have come so far, whose probabilities sum to 1."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner, self.classes_ = inner, np.zeros(0, dtype=int)
-
-    def partial_fit(self, X: Any, y: Any) -> Peer:
-        """Learn rows."""
-        self.learn(X, y)
-        self.classes_ = np.union1d(self.classes_, y)
-        return self
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return probabilities of the classes that have come."""
-        p = self.all_probabilities(X)[:, self.classes_] + np.finfo(float).tiny
-        return p / p.sum(axis=1, keepdims=True)
-
-
-class OneVsRest(Peer):
-    """scikit-learn's, to which all classes are named ahead."""
-
-    def learn(self, X: Any, y: Any) -> None:
-        """Learn rows."""
-        self.inner.partial_fit(X, y, classes=np.arange(N_CLASSES))
-
-    def all_probabilities(self, X: Any) -> Any:
-        """Return probabilities of all classes."""
-        return self.inner.predict_proba(X)
-
-
-class RowByRow(Peer):
-    """river's."""
-
-    def learn(self, X: Any, y: Any) -> None:
-        """Learn rows."""
-        for x, label in zip(X.tolist(), y.tolist(), strict=True):
-            self.inner.learn_one({0: 1.0} | dict(enumerate(x, 1)), label)
-
-    def all_probabilities(self, X: Any) -> Any:
-        """Return probabilities of all classes."""
-        found = np.zeros((len(X), N_CLASSES))
-        for row, x in enumerate(X.tolist()):
-            p = self.inner.predict_proba_one({0: 1.0} | dict(enumerate(x, 1)))
-            found[row, list(p)] = list(p.values())
-        return found
-
-
-def river_softmax(rate: float) -> Any:
-    """river's model."""
-    from river import linear_model, optim
-
-    return RowByRow(linear_model.SoftmaxRegression(optimizer=optim.SGD(rate)))
-
-
 def ours(first: list[Any]) -> Any:
     """A model that is fitted on the first parts."""
     X, y = map(stacked, zip(*first, strict=True))
     return SoftmaxClassifier(solver="implicit", random_state=SEED).fit(X, y)
 
 
-def one_vs_rest(rate: float) -> Any:
+def one_vs_rest_at(rate: float) -> Any:
     """scikit-learn's model."""
-    given = {"learning_rate": "constant", "eta0": rate, "alpha": 1e-6, "random_state": SEED}
-    return OneVsRest(SGDClassifier(loss="log_loss", **given))
+    return one_vs_rest(N_CLASSES, learning_rate="constant", eta0=rate, alpha=1e-6)
 
 
 def stacked(some: Any) -> Any:
@@ -169,9 +113,9 @@ def runs(what: str, name: str, parts: list[Any], small: bool) -> dict[str, Any]:
     if what in ("partial_fit", "with half_life"):
         start, grid = ours(first), HALF_LIVES[name][: 2 if small else None] if what == "with half_life" else (None,)
         return {f"{h}": lambda h=h: prequential(deepcopy(start), rest, half_life=h) for h in grid}
-    make, grid = (one_vs_rest, RATES) if what == "SGDClassifier" else (river_softmax, RIVER_RATES)
-    grid = grid[-1:] if small else grid
-    return {f"{rate}": lambda rate=rate: prequential(make(rate), parts) for rate in grid}
+    makes = {"SGDClassifier": (one_vs_rest_at, RATES), "river": (partial(river_softmax, N_CLASSES), RIVER_RATES)}
+    make, grid = makes[what]
+    return {f"{rate}": lambda rate=rate: prequential(make(rate), parts) for rate in (grid[-1:] if small else grid)}
 
 
 @pytest.mark.parametrize("what", WAYS)

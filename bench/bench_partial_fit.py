@@ -1,5 +1,11 @@
 """Training on by `partial_fit` against training on all rows at once: test log-loss, and its share of the seconds.
 
+A stream from nothing: all rows once, in 1 to 1,000 calls of `partial_fit`, unit rows in a drawn order, log-losses of
+up to 4,000 test rows. `SoftmaxClassifier` has nothing set. scikit-learn's and river's models (stream_peers.py) have the
+best of a grid, by the test rows' loss after one call. Losses are also taken on the way, at most a hundred times; a
+rise is the largest between two of them. `fit` of all rows at once, with nothing set and by the linear model that the
+stream trains, is the line to reach. One thread.
+
 The first half of the rows lacks a tenth of the classes; the second half brings them, in some passes, beside a fit of
 all rows. `fit` has the solver that is named here and nothing else set. Then days: `fit` on four fifths, and the rest
 not at all, in twenty parts, or at once. Two threads.
@@ -7,8 +13,11 @@ not at all, in twenty parts, or at once. Two threads.
     python -m pytest bench/bench_partial_fit.py
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from stream_peers import one_vs_rest, river_softmax
 
 from manyclass import SoftmaxClassifier
 from manyclass.papers.data import load
@@ -17,6 +26,23 @@ SETS = ("eurlex57k", "omniglot", "bibtex", "delicious")
 PASSES = {"1 pass": 1, "2 passes": 2, "4 passes": 4, "8 passes": 8}
 DAYS = {"without it": 0, "in twenty parts": 20, "at once": 1}
 PARAMETERS = {"solver": "implicit", "random_state": 0, "n_jobs": 2}
+STREAMS = ("planted", "bibtex", "delicious", "20news", "mnist", "eurlex57k")
+CALLS, LOOKS, N_TEST = (1, 10, 100, 1000), 100, 4000
+# scikit-learn's schedules, of which "optimal" begins by its penalty; and river's step sizes with the powers by which
+# they fall.
+GRIDS = {
+    "SGDClassifier": [
+        *({"learning_rate": "optimal", "alpha": alpha} for alpha in (1e-6, 1e-5, 1e-4)),
+        *({"learning_rate": "constant", "eta0": rate, "alpha": 1e-6} for rate in (0.3, 1, 3, 10)),
+        *({"learning_rate": "invscaling", "power_t": 0.25, "eta0": rate, "alpha": 1e-6} for rate in (1, 3, 10)),
+        *({"learning_rate": "invscaling", "power_t": 0.5, "eta0": rate, "alpha": 1e-6} for rate in (3, 10, 30, 100)),
+    ],
+    "river": [{"rate": rate, "power": power} for rate, power in ((1, 0.0), (3, 0.0), (10, 0.5), (30, 0.5))],
+}
+MAKES = {"SGDClassifier": one_vs_rest, "river": river_softmax}
+# Thousands of binary models take a second a call and more, and river seconds for a few rows.
+TOO_SLOW = {("eurlex57k", "river")}
+FEW = {("eurlex57k", "SGDClassifier"): (1, 10), ("delicious", "SGDClassifier"): (1, 10, 100)}
 
 
 @pytest.fixture(scope="module", params=SETS)
@@ -57,3 +83,90 @@ def test_the_last_fifth(timed, data, what):
 
     timed(learn)
     timed.tell(threads=2, log_loss=model.evaluate(data.X_test, data.y_test)["log_loss"])
+
+
+def planted(n_rows):
+    """50 classes, unit rows of 10 features, and labels that a softmax of scores of scale 4 draws."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows + N_TEST, 10))
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    y = (4 * X @ rng.normal(size=(50, 10)).T + rng.gumbel(size=(len(X), 50))).argmax(axis=1)
+    return SimpleNamespace(X_train=X[:n_rows], y_train=y[:n_rows], X_test=X[n_rows:], y_test=y[n_rows:])
+
+
+@pytest.fixture(scope="module", params=STREAMS)
+def stream(request, data_folder, small):
+    """Rows in a drawn order, and classes numbered from 0."""
+    name = request.param
+    data = planted(2000 if small else 100_000) if name == "planted" else load(name, scale="l2", max_rows=None, n_jobs=2)
+    rng = np.random.default_rng(0)
+    order, tests = rng.permutation(len(data.y_train)), rng.permutation(len(data.y_test))[:N_TEST]
+    classes, y = np.unique(data.y_train[order], return_inverse=True)
+    y_test = np.searchsorted(classes, data.y_test[tests])
+    return SimpleNamespace(
+        name=name, X=data.X_train[order], y=y, X_test=data.X_test[tests], y_test=y_test, n_classes=len(classes)
+    )
+
+
+def log_loss(model, data):
+    """Of the test rows; a class that has not come has the least number as its probability."""
+    if isinstance(model, SoftmaxClassifier):
+        return model.evaluate(data.X_test, data.y_test)["log_loss"]
+    p = np.full((len(data.y_test), data.n_classes), np.finfo(float).tiny)
+    p[:, model.classes_] = model.predict_proba(data.X_test)
+    return float(-np.log(p[np.arange(len(p)), data.y_test]).mean())
+
+
+def learnt(model, data, n_calls, looks):
+    """The losses at some of the calls, the last among them, by rows."""
+    given = {"classes": np.arange(data.n_classes)} if isinstance(model, SoftmaxClassifier) else {}
+    n, losses = len(data.y), []
+    ends = [n * (call + 1) // n_calls for call in range(n_calls)]
+    for call, (a, b) in enumerate(zip([0, *ends], ends, strict=False), 1):
+        model.partial_fit(data.X[a:b], data.y[a:b], **given)
+        if call == n_calls or call * looks // n_calls > (call - 1) * looks // n_calls:
+            losses.append((b, log_loss(model, data)))
+    return losses
+
+
+def best_of_grid(what, data, small):
+    """The settings of a peer that have the least loss after one call, and what it was for each."""
+    grid = GRIDS[what][-2:] if small else GRIDS[what][::4] if data.n_classes > 2000 else GRIDS[what]
+    losses = [learnt(MAKES[what](data.n_classes, **given), data, 1, 1)[-1][1] for given in grid]
+    return grid[int(np.argmin(losses))], dict(zip(map(str, grid), losses, strict=True))
+
+
+@pytest.mark.parametrize("what", ["SoftmaxClassifier", "fit of all rows", "the same, linear", *GRIDS])
+def test_a_stream_from_nothing(timed, stream, small, what):
+    if what == "river":
+        pytest.importorskip("river", reason="the extra 'bench' has it")
+    if (stream.name, what) in TOO_SLOW and not small:
+        pytest.skip("too slow")
+    if what in GRIDS:
+        best, grid = best_of_grid(what, stream, small)
+        timed.tell(setting=best, grid=grid)
+
+        def make():
+            return MAKES[what](stream.n_classes, **best)
+    else:
+
+        def make():
+            return SoftmaxClassifier(random_state=0, **{"model": "linear"} if "linear" in what else {})
+
+    if what.startswith(("fit", "the same")):
+        model = timed(lambda: make().fit(stream.X, stream.y), clock="processor")
+        timed.row("streams", data=stream.name, model=what, in_1=f"{log_loss(model, stream):.3f}")
+        return
+    looks = 1 if what == "river" else LOOKS if stream.n_classes < 2000 else 10
+    # river's model goes row by row, so that the number of calls changes nothing.
+    calls = (1,) if what == "river" else FEW.get((stream.name, what), CALLS)
+    run = timed(lambda: {n: learnt(make(), stream, n, looks) for n in calls}, clock="processor")
+    row = {f"in_{n}": f"{losses[-1][1]:.3f}" for n, losses in run.items()}
+    if what != "river":
+        by_call = {n: np.array([loss for _, loss in losses]) for n, losses in run.items()}
+        row |= {"rise": f"{max(np.diff(losses).max(initial=0) for losses in by_call.values()):.3f}"}
+        on_the_way = by_call.get(100, by_call[10])
+        every = 100 // len(on_the_way)  # per cent of the rows
+        row |= {f"at_{share}": f"{on_the_way[share // every - 1]:.3f}" for share in (1, 3, 10, 30) if share >= every}
+    timed.tell(losses_in_10=[loss for _, loss in run.get(10, run[1])])
+    timed.row("streams", data=stream.name, model=what, **row)

@@ -199,6 +199,26 @@ def test_steps_that_are_alike_for_all_weights_fall_too(solver, nats, seed):
     assert np.diff(losses).max() < 0.02
 
 
+# Scores of negative sampling come near log(p / (m q)) instead of log p, by which the log-loss rises by .09 to .26.
+RISING = pytest.mark.xfail(strict=False, reason="scores that are no log-probabilities")
+
+
+@pytest.mark.parametrize(
+    "solver", [pytest.param(name, marks=RISING if name == "negative_sampling" else ()) for name in solvers.SOLVERS]
+)
+@pytest.mark.parametrize("storage", ["sparse", "dense"])
+def test_a_stream_of_each_solver_falls_below_the_prior(solver, storage, seed):
+    is_sparse = storage == "sparse"
+    X, y, X_test, y_test = planted(20, 40 if is_sparse else 10, 4000, seed, sparse=is_sparse)
+    model = SoftmaxClassifier(solver=solver, random_state=0)
+    losses = learnt(model, X, y, X_test, y_test, 20, np.arange(20))
+    of_rows = -np.log(model.predict_proba(X_test)[np.arange(len(y_test)), y_test])
+    # What a rise must exceed to be told from the noise of the test rows: two standard errors.
+    assert np.diff(losses).max() < 2 * of_rows.std() / np.sqrt(len(y_test))
+    prior = np.bincount(y, minlength=20) / len(y)
+    assert losses[-1] < -np.log(prior[y_test]).mean()
+
+
 def test_sparse_streams_fall(seed):
     X, y, X_test, y_test = planted(30, 100, 30_000, seed, sparse=True)
     losses = learnt(SoftmaxClassifier(random_state=0), X, y, X_test, y_test, 30, np.arange(30))
