@@ -8,6 +8,7 @@
 // Vectors are passed by reference: how they would be returned depends on the instruction set.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 
@@ -33,6 +34,13 @@ template <std::size_t Bytes>
 inline constexpr std::size_t n_registers = Bytes == 64 ? 32 : 16;
 #endif
 
+// To stand before a loop over the few numbers of an array: Clang 14 would unroll it before it could become vectors.
+#ifdef __clang__
+#define MANYCLASS_AS_VECTORS _Pragma("clang loop vectorize(enable) unroll(disable)")
+#else
+#define MANYCLASS_AS_VECTORS
+#endif
+
 // Copies 64 bytes as vectors: a copy by narrower ones, as memcpy makes it, has to be in the cache before a wide load.
 template <std::size_t Bytes>
 inline void copy_line(const void* from, void* to) {
@@ -42,6 +50,17 @@ inline void copy_line(const void* from, void* to) {
     std::memcpy(&part, static_cast<const std::byte*>(from) + b, Bytes);
     std::memcpy(static_cast<std::byte*>(to) + b, &part, Bytes);
   }
+}
+
+// Makes of each number its square root. Neither compiler has a root of vectors: a loop becomes one.
+template <std::size_t Bytes>
+inline void to_roots(Vector<float, Bytes>& x) {
+  constexpr std::size_t lanes = Bytes / sizeof(float);
+  alignas(Bytes) float squares[lanes], roots[lanes];
+  std::memcpy(squares, &x, Bytes);
+  MANYCLASS_AS_VECTORS
+  for (std::size_t l = 0; l < lanes; ++l) roots[l] = std::sqrt(squares[l]);
+  std::memcpy(&x, roots, Bytes);
 }
 
 // Calls f.operator()<Bytes>(), where Bytes is the width of a register. In a clone of run_with that passes its own

@@ -42,14 +42,19 @@ struct FeatureMajor {
   };
 
   // Scores of the points, which follow each other in z by `width`.
-  void scores(const Points& points, ClassRange classes, Isa, double* z, std::size_t width) const {
-    for (std::size_t i = 0; i < points.size; ++i) {
-      const std::span<double> of_point(z + i * width, classes.size());
-      std::size_t c = 0;
-      for (; c + wide <= classes.size(); c += wide) score_tile<wide>(points[i], classes.begin, c, of_point);
-      for (; c + line <= classes.size(); c += line) score_tile<line>(points[i], classes.begin, c, of_point);
-      for (; c < classes.size(); ++c) score_tile<1>(points[i], classes.begin, c, of_point);
-    }
+  void scores(const Points& points, ClassRange classes, Isa isa, double* z, std::size_t width) const {
+    const auto begin = static_cast<std::size_t>(classes.begin);
+    with_vectors(isa, [&]<std::size_t Bytes>() {
+      constexpr std::size_t wide = 8 * Bytes / sizeof(double);  // eight running sums stay in registers
+      for (std::size_t i = 0; i < points.size; ++i) {
+        const SparseRow x = points[i];
+        double* of_point = z + i * width;
+        std::size_t c = 0;
+        for (; c + wide <= classes.size(); c += wide) score_tile<Bytes, wide>(x, begin + c, of_point + c);
+        for (; c + line <= classes.size(); c += line) score_tile<Bytes, line>(x, begin + c, of_point + c);
+        for (; c < classes.size(); ++c) of_point[c] = score(x, begin + c);
+      }
+    });
   }
 
   // sums[j][c] += a[c] x_j for the one point, sums being (n_cols x a.size())
@@ -73,8 +78,8 @@ struct FeatureMajor {
   }
 
  private:
-  // Running sums that fit the registers of the widest instruction set; the classes of a narrow pass.
-  static constexpr std::size_t wide = 32, line = static_cast<std::size_t>(narrow);
+  // The classes of a narrow pass.
+  static constexpr std::size_t line = static_cast<std::size_t>(narrow);
 
   template <std::size_t Bytes>
   static void add_line(SparseRow x, const double* a, std::span<double> sums) {
@@ -95,16 +100,31 @@ struct FeatureMajor {
     }
   }
 
-  template <std::size_t count>
-  void score_tile(SparseRow x, Index begin, std::size_t c, std::span<double> z) const {
-    std::array<double, count> sums{};
-    const std::size_t first = static_cast<std::size_t>(begin) + c;
+  // Writes the scores of `Count` classes.
+  template <std::size_t Bytes, std::size_t Count>
+  void score_tile(SparseRow x, std::size_t first, double* z) const {
+    constexpr std::size_t lanes = Bytes / sizeof(double), vectors = Count / lanes;
+    Vector<double, Bytes> sums[vectors] = {};
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       const Weight* row = weights.data() + static_cast<std::size_t>(x.indices[n]) * stride + first;
       const auto value = static_cast<double>(x.values[n]);
-      for (std::size_t l = 0; l < count; ++l) sums[l] += value * static_cast<double>(row[l]);
+#pragma GCC unroll 16
+      for (std::size_t v = 0; v < vectors; ++v) {
+        Vector<Weight, lanes * sizeof(Weight)> some;
+        std::memcpy(&some, row + v * lanes, sizeof some);
+        sums[v] += value * __builtin_convertvector(some, Vector<double, Bytes>);
+      }
     }
-    std::copy_n(sums.data(), count, z.data() + c);
+    std::memcpy(z, sums, sizeof sums);
+  }
+
+  double score(SparseRow x, std::size_t k) const {
+    double sum = 0;
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const Weight w = weights[static_cast<std::size_t>(x.indices[n]) * stride + k];
+      sum += static_cast<double>(x.values[n]) * static_cast<double>(w);
+    }
+    return sum;
   }
 };
 

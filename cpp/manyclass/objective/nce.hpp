@@ -20,9 +20,9 @@ struct NoiseContrastive {
 
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
+    point.write_counts(g);
     for (std::size_t k = 0; k < point.size(); ++k) {
-      const float times = point.count(k);
-      g[k] = times * sigmoid(point.scores[k] + vec::log(point.alpha[k] / times));
+      g[k] *= sigmoid(point.scores[k] + vec::log(point.alpha[k] / g[k]));
     }
     const auto label = static_cast<float>(point.label_score) + vec::log(point.label_alpha);
     return {static_cast<double>(sigmoid(-label)), 0, log_a, sum_of(g)};
@@ -42,8 +42,10 @@ struct NegativeSampling {
 
   Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
     const double log_a = sampled_sum(point, g).log_a;
+    point.write_counts(g);
     for (std::size_t k = 0; k < point.size(); ++k) {
-      g[k] = point.alpha[k] > 0 ? point.count(k) * sigmoid(point.scores[k]) : 0.0F;
+      const float counted = g[k] * sigmoid(point.scores[k]);
+      g[k] = point.alpha[k] > 0 ? counted : 0.0F;
     }
     return {static_cast<double>(sigmoid(-static_cast<float>(point.label_score))), 0, log_a, sum_of(g)};
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -39,7 +40,11 @@ struct PairSlot {
 inline void write_sigmoids(float eta, std::span<const float> z, std::size_t n, std::span<float> g) {
   constexpr std::size_t some = 8;
   for (std::size_t t = 0; t < n; t += some) {
-    for (std::size_t l = 0; l < some; ++l) g[t + l] = eta * sigmoid(z[t + l]);
+    float part[some];
+    std::memcpy(part, z.data() + t, sizeof part);
+    MANYCLASS_AS_VECTORS
+    for (float& one : part) one = eta * sigmoid(one);
+    std::memcpy(g.data() + t, part, sizeof part);
   }
 }
 

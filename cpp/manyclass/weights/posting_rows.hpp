@@ -45,19 +45,24 @@ inline Postings postings_of(const Support& support, Index j, ClassRange range, I
 // products in between stay finite then.
 inline constexpr float most_adagrad = 0x1p45F;
 
-// Adagrad's step of a line of weights. In arrays of its own, as a compiler that has to think of their overlap makes the
+// Adagrad's step of a line of weights, in vectors: a compiler that has to think of the overlap of arrays makes the
 // steps one by one.
 template <std::size_t Bytes>
 inline void adagrad_line(float* weights, float* squares, const float (&slopes)[line_floats], float rate, float offset) {
-  alignas(line_bytes) float w[line_floats], sums[line_floats];
-  copy_line<Bytes>(weights, w);
-  copy_line<Bytes>(squares, sums);
-  for (std::size_t l = 0; l < line_floats; ++l) {
-    sums[l] += slopes[l] * slopes[l];
-    w[l] -= rate * slopes[l] / std::sqrt(sums[l] + offset);
+  constexpr std::size_t lanes = Bytes / sizeof(float);
+#pragma GCC unroll 4
+  for (std::size_t l = 0; l < line_floats; l += lanes) {
+    Vector<float, Bytes> w, sum, slope;
+    std::memcpy(&w, weights + l, Bytes);
+    std::memcpy(&sum, squares + l, Bytes);
+    std::memcpy(&slope, slopes + l, Bytes);
+    sum += slope * slope;
+    Vector<float, Bytes> root = sum + offset;
+    to_roots<Bytes>(root);
+    w -= rate * slope / root;
+    std::memcpy(weights + l, &w, Bytes);
+    std::memcpy(squares + l, &sum, Bytes);
   }
-  copy_line<Bytes>(w, weights);
-  copy_line<Bytes>(sums, squares);
 }
 
 template <class Float>  // float, or const float for weights that are only read
