@@ -19,6 +19,8 @@
 #include "manyclass/math/log_sum_exp.hpp"
 #include "manyclass/math/sums.hpp"
 #include "manyclass/math/wright_omega.hpp"
+#include "manyclass/objective/nce.hpp"
+#include "manyclass/objective/smoothed_margin.hpp"
 #include "manyclass/search/float_block.hpp"
 #include "manyclass/step/implicit.hpp"
 #include "manyclass/train/pair_targets.hpp"
@@ -280,6 +282,9 @@ void loops_over_classes() {
     wider_is_no_longer("exponentials", [&](Isa) {
       for (std::size_t k = 0; k < n; ++k) p[k] = vec::exp(z[k]);
     });
+    wider_is_no_longer("Wright omegas", [&](Isa) {
+      for (std::size_t k = 0; k < n; ++k) p[k] = vec::wright_omega(z[k]);
+    });
     wider_is_no_longer("log-normaliser", [&](Isa) {
       LogSumExp total;
       total.add(std::span<const float>(z));
@@ -292,6 +297,14 @@ void loops_over_classes() {
     point.eta = 0.1;
     Deltas deltas{};
     wider_is_no_longer("sums of an implicit step", [&](Isa) { deltas = sums_of(point, alpha); });
+    double u = 0;
+    wider_is_no_longer("a step against noise", [&](Isa) { sum += NoiseContrastive{}.gradient(point, u, p).label; });
+    wider_is_no_longer("negative sampling", [&](Isa) { sum += NegativeSampling{}.gradient(point, u, p).label; });
+    LossMemory memory;
+    std::array<float, 1> label{0.5F}, of_label{};
+    LabelGradient gradient{of_label, p};
+    wider_is_no_longer("a smoothed margin",
+                       [&](Isa) { sum += SmoothedMargin{1.0}(LabelScores{label, z}, gradient, memory); });
     SampledSum sampled{};
     wider_is_no_longer("terms of a sampled sum", [&](Isa) { sampled = sampled_sum(point, p); });
   }
