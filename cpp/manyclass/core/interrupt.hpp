@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <ctime>
 #include <exception>
 #include <limits>
 
@@ -54,6 +55,31 @@ class Stopwatch {
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin_ = Clock::now();
+};
+
+// Seconds in which the calling thread had a processor, since it was made; those of a clock where the system has none of
+// threads.
+class ProcessorWatch {
+ public:
+  double seconds() const {
+#ifdef CLOCK_THREAD_CPUTIME_ID
+    return now() - begin_;
+#else
+    return time_.seconds();
+#endif
+  }
+
+ private:
+#ifdef CLOCK_THREAD_CPUTIME_ID
+  static double now() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  double begin_ = now();
+#else
+  Stopwatch time_;
+#endif
 };
 
 // Seconds from now.

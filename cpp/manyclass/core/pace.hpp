@@ -1,8 +1,10 @@
 // Whether work that threads share is done by all of them or by one, by what each way took of late.
 //
 // Members of a team wait for each other. Where other programs have the processors, or pieces of work take microseconds, a
-// team can be slower than one thread, by a factor of 30 (bench/figures/threads.md). What a team loses is made up for by
-// twenty times as much work of one thread before the next is tried, so that it costs a twentieth, behind a first trial.
+// team can be slower than one thread, by a factor of 30 (bench/figures/threads.md). A trial of the team ends when it has
+// lost a twentieth of all seconds so far, and what it has lost is made up for by twenty times as much work of one thread
+// before the next. Where one thread has to wait for a processor, the first trial waits for a second of work. So a team
+// costs at most a tenth of what one thread would take, and one piece of work.
 // The clock decides who works and never what comes out: this is for work whose result does not depend on the number of
 // threads.
 #pragma once
@@ -23,21 +25,33 @@ class Pace {
   explicit Pace(int n_threads) : n_threads_(n_threads) {}
 
   int n_threads() const { return together_ ? n_threads_ : 1; }
-  // How many pieces of work to do in this way, and for how long, before took() is to be called; it may be called sooner.
+  // How many pieces of work to do in this way before took() is to be called; it may be called sooner.
   Offset n_pieces() const { return left_; }
-  double most_seconds() const { return limit_ - seconds_; }
+  // Whether so many pieces, and the seconds that they have taken, are enough of this way.
+  bool is_enough(Offset n_pieces, double seconds) const {
+    return seconds_ + seconds >= limit_ + usual_ * static_cast<double>(done_ + n_pieces);
+  }
 
-  void took(double seconds, Offset n_pieces) {
+  // Of one thread, `of_processor` are the seconds in which it had a processor.
+  void took(double seconds, double of_processor, Offset n_pieces) {
+    const bool enough = is_enough(n_pieces, seconds);
     seconds_ += seconds;
+    spent_ += seconds;
+    had_ += of_processor;
     done_ += n_pieces;
     left_ -= n_pieces;
-    if (done_ == 0 || (left_ > 0 && seconds_ < limit_)) return;
+    if (done_ == 0 || (left_ > 0 && !enough)) return;
+    if (seconds_a_piece_[0] == 0 && had_ < least_share * spent_ && spent_ < busy_start) {
+      left_ = trial;
+      return;
+    }
     seconds_a_piece_[together_ ? 1 : 0] = seconds_ / static_cast<double>(done_);
     trial_ = !trial_;
     if (trial_) {
       together_ = !choice_;
       left_ = trial;
-      limit_ = 2 * trial * seconds_a_piece_[choice_ ? 1 : 0];
+      usual_ = seconds_a_piece_[choice_ ? 1 : 0];
+      limit_ = std::min(spent_ / payback, trial * usual_);
     } else {
       const bool better = seconds_a_piece_[1] < seconds_a_piece_[0];
       const double best = seconds_a_piece_[better ? 1 : 0];
@@ -45,6 +59,7 @@ class Pace {
       stint_ = better == choice_ ? std::clamp(2 * stint_, shortest, longest) : shortest;
       choice_ = together_ = better;
       left_ = std::max(stint_, static_cast<Offset>(std::min(payback * lost / best, 1e9)));
+      usual_ = 0;
       limit_ = std::max(payback * lost, look_again);
     }
     seconds_ = 0;
@@ -55,12 +70,16 @@ class Pace {
   // Pieces of work: each trial of the other way that finds nothing new doubles the next stint.
   static constexpr Offset trial = 8, shortest = 64, longest = 8192;
   static constexpr double look_again = 0.5;  // seconds: other programs begin and end
+  // A thread that has less of a processor waits for others, and so would each member of a team at each barrier.
+  static constexpr double least_share = 0.8, busy_start = 1;
 
   int n_threads_;
   bool choice_ = false, together_ = false;  // one thread first, as it is the one that cannot lose
   bool trial_ = false;
   Offset stint_ = trial, left_ = trial, done_ = 0;
-  double seconds_ = 0, limit_ = std::numeric_limits<double>::infinity();
+  double spent_ = 0, had_ = 0;  // seconds since the first piece, and those of the processor in them
+  // Of this way: seconds, and how many there may be for no piece and for each.
+  double seconds_ = 0, limit_ = std::numeric_limits<double>::infinity(), usual_ = 0;
   double seconds_a_piece_[2] = {};  // of one thread, of the team
 };
 

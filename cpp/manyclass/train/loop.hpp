@@ -206,24 +206,25 @@ class Loop final : public Trainer {
     return progress;
   }
 
-  // Batches that are made in one way: how many, for how long, and how it ended, which member 0 tells.
+  // Batches that are made in one way: how many, since when, and how it ended, which member 0 tells.
   struct Stint {
     Offset n_batches;
-    Deadline time;
-    bool over = false, late = false;  // its time, and that of the run, has passed
+    Stopwatch time;
+    bool over = false, late = false;  // it has taken enough, and the run has
   };
 
   Progress together(const Run& run) {
     Progress progress;
     progress.loss = run.stretch.loss;
     for (Offset at = run.stretch.first; at < run.stretch.last && !run.watch.stopped();) {
-      const Stopwatch time;
+      const ProcessorWatch of_processor;
       const Offset n_left = (run.stretch.last - at - 1) / settings_.batch + 1;
       const bool alone = settings_.n_threads == 1;
-      Stint stint{alone ? n_left : std::min(n_left, pace_.n_pieces()), Deadline(pace_.most_seconds())};
+      Stint stint{alone ? n_left : std::min(n_left, pace_.n_pieces()), Stopwatch()};
       team(alone ? 1 : pace_.n_threads(), run, at, stint, progress);
       const Offset made = run.stretch.first + progress.visits - at;
-      if (!alone) pace_.took(time.seconds(), (made + settings_.batch - 1) / settings_.batch);
+      const Offset n_batches = (made + settings_.batch - 1) / settings_.batch;
+      if (!alone) pace_.took(stint.time.seconds(), of_processor.seconds(), n_batches);
       if (stint.late) break;
       at += made;
     }
@@ -239,7 +240,7 @@ class Loop final : public Trainer {
         }
       }
       for (Offset b = 0; b < stint.n_batches; ++b) {
-        if (!batch(me, run, first + b * settings_.batch, stint, progress)) break;
+        if (!batch(me, run, first, b, stint, progress)) break;
       }
     });
   }
@@ -250,8 +251,10 @@ class Loop final : public Trainer {
     return {begin, static_cast<std::size_t>(size)};
   }
 
-  // False, for all members, where the run is stopped, or it or the stint has taken its time.
-  bool batch(Member me, const Run& run, Offset begin, Stint& stint, Progress& progress) {
+  // Makes batch b of a stint from `first` on. False, for all members, where the run is stopped, or it or the stint has
+  // taken its time.
+  bool batch(Member me, const Run& run, Offset first, Offset b, Stint& stint, Progress& progress) {
+    const Offset begin = first + b * settings_.batch;
     const Visits visits = batch_at(run, begin);
     std::exception_ptr error;  // told in look(): in score(), others may not have asked yet how the last batch ended
     if constexpr (ByOwners<Policy>) {
@@ -264,10 +267,6 @@ class Loop final : public Trainer {
         me.barrier();
       }
     }
-    if (me.rank() == 0) {
-      stint.late = run.deadline.passed();
-      stint.over = stint.late || stint.time.passed();
-    }
     try {
       if (error) std::rethrow_exception(error);
       policy_.look(me, run, visits);
@@ -276,6 +275,10 @@ class Loop final : public Trainer {
       }
     } catch (...) {
       run.watch.failed();
+    }
+    if (me.rank() == 0) {
+      stint.late = run.deadline.passed();
+      stint.over = stint.late || (settings_.n_threads > 1 && pace_.is_enough(b + 1, stint.time.seconds()));
     }
     me.barrier();
     if (run.watch.stopped()) {  // it changes in look() only, so all members see the same
