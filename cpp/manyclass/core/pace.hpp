@@ -3,7 +3,8 @@
 // Members of a team wait for each other. Where other programs have the processors, or pieces of work take microseconds, a
 // team can be slower than one thread, by a factor of 30 (bench/figures/threads.md). A trial of the team ends when it has
 // lost a twentieth of all seconds so far, and what it has lost is made up for by twenty times as much work of one thread
-// before the next. Where one thread has to wait for a processor, the first trial waits for a second of work. So a team
+// before the next. Where one thread has to wait for a processor, the first trial comes after a second of the processor's:
+// then a piece of work takes a team as long as its members wait for each other, tens of milliseconds or more. So a team
 // costs at most a tenth of what one thread would take, and one piece of work.
 // The clock decides who works and never what comes out: this is for work whose result does not depend on the number of
 // threads.
@@ -41,7 +42,7 @@ class Pace {
     done_ += n_pieces;
     left_ -= n_pieces;
     if (done_ == 0 || (left_ > 0 && !enough)) return;
-    if (seconds_a_piece_[0] == 0 && had_ < least_share * spent_ && spent_ < busy_start) {
+    if (seconds_a_piece_[0] == 0 && had_ < least_share * spent_ && had_ < busy_start) {
       left_ = trial;
       return;
     }
@@ -70,7 +71,7 @@ class Pace {
   // Pieces of work: each trial of the other way that finds nothing new doubles the next stint.
   static constexpr Offset trial = 8, shortest = 64, longest = 8192;
   static constexpr double look_again = 0.5;  // seconds: other programs begin and end
-  // A thread that has less of a processor waits for others, and so would each member of a team at each barrier.
+  // A thread that has less of a processor waits for other programs; seconds of the processor before a trial then.
   static constexpr double least_share = 0.8, busy_start = 1;
 
   int n_threads_;
