@@ -181,6 +181,48 @@ def checked_ids(name: str, ids: ArrayLike, end: int, *, once: str | None = None)
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
+def joined(lists: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return where each list of ids begins, and where the last one ends, in all of them together, and these."""
+    return np.cumsum([0, *map(len, lists)]), np.concatenate([*lists, np.zeros(0, np.int32)]).astype(np.int32)
+
+
+def id_lists(
+    name: str, given: Any, shape: tuple[int, int], *, rows: str, whose: str, once: str | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return (indptr, sorted ids) of lists of ids, or of the entries that a sparse matrix of this shape stores.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    given : sparse matrix, or sequence of array-likes of int
+    shape : (int, int)
+        The number of rows, and where ids end.
+    rows, whose : str
+        What the rows are, and behind the shape in a message what it is of.
+    once : str, optional
+        Why no id comes twice in a list; None: it may.
+
+    Raises
+    ------
+    TypeError
+        If ids are not integers.
+    ValueError
+        If there is not a list for each row, or an id is out of range or comes twice that must not.
+    """
+    is_sparse: bool = sp.issparse(given)
+    if is_sparse:
+        if given.shape != shape:
+            raise ValueError(f"{name} has shape {given.shape}; it must be {shape}{whose}")
+        pattern: Any = sp.csr_array(given, copy=True)
+        pattern.sum_duplicates()
+        return np.asarray(pattern.indptr, dtype=np.int64), np.asarray(pattern.indices, dtype=np.int32)
+    if len(given) != shape[0]:
+        raise ValueError(f"{name} has {len(given)} lists; there are {shape[0]} {rows}")
+    each = (checked_ids(f"{name}[{i}]", some, shape[1], once=once) for i, some in enumerate(given))
+    return joined([np.unique(ids) for ids in each])
+
+
 def seed_from(random_state: Any) -> int:
     """Draw one 64-bit seed from scikit-learn's `random_state`."""
     return int(check_random_state(random_state).randint(0, np.iinfo(np.int64).max, dtype=np.int64))

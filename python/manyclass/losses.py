@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number, checked_ids
+from manyclass.checks import check_number, id_lists
 
 __all__ = [
     "cross_entropy",
@@ -349,24 +349,10 @@ def _checked(scores: ArrayLike, positives: Positives, name: str = "scores") -> t
 def _labels(positives: Positives, n: int, n_classes: int, single: bool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return (indptr, sorted ids) of the labels of each row."""
     given: Any = positives
-    is_sparse: bool = sp.issparse(given)
-    if is_sparse:
-        if given.shape != (n, n_classes):
-            raise ValueError(f"positives has shape {given.shape}; it must be {(n, n_classes)}, as the scores")
-        pattern = sp.csr_array(given, copy=True)
-        pattern.sum_duplicates()
-        indptr, ids = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
-    else:
-        lists = [given] if single and np.ndim(given[0] if len(given) else 0) == 0 else given
-        if len(lists) != n:
-            raise ValueError(f"positives has {len(lists)} lists; there are {n} rows of scores")
-        each = [
-            np.sort(checked_ids(f"positives[{i}]", some, n_classes, once="a label counts once"))
-            for i, some in enumerate(lists)
-        ]
-        indptr = np.zeros(n + 1, dtype=np.int64)
-        np.cumsum([len(some) for some in each], out=indptr[1:])
-        ids = np.concatenate(each) if each else np.zeros(0, dtype=np.int32)
+    if not sp.issparse(given) and single and np.ndim(given[0] if len(given) else 0) == 0:
+        given = [given]
+    of_rows, once = {"rows": "rows of scores", "whose": ", as the scores"}, "a label counts once"
+    indptr, ids = id_lists("positives", given, (n, n_classes), **of_rows, once=once)
     without = np.flatnonzero(np.diff(indptr) == 0)
     if len(without):
         raise ValueError(f"row {without[0]} has no positives; each row needs one or more")

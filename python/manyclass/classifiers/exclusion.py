@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
+from manyclass.checks import joined
 from manyclass.classifiers.targets import find_positions
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
@@ -55,10 +56,7 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
                 f"exclude a matrix of shape {(n_rows, len(classes))}"
             )
     found = [find_positions(labels, classes, f"exclude[{row}]") for row, labels in enumerate(given)]
-    sets = [np.unique(positions[positions >= 0]) for positions in found]
-    indptr = np.zeros(n_rows + 1, dtype=np.int64)
-    np.cumsum([len(some) for some in sets], out=indptr[1:])
-    return indptr, np.concatenate([*sets, np.zeros(0, np.int32)]).astype(np.int32)
+    return joined([np.unique(positions[positions >= 0]) for positions in found])
 
 
 def _of_matrix(exclude: Any, shape: tuple[int, int]) -> Pattern:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import canonical_csr, checked_ids, csr_parts
+from manyclass.checks import canonical_csr, checked_ids, csr_parts, id_lists
 from manyclass.datasets.csr import is_sparse
 
 Rows = ArrayLike | sp.sparray | sp.spmatrix
@@ -96,19 +96,7 @@ def densified(queries: Any, n: int, n_features: int) -> NDArray[np.float32]:
 
 
 def _lists(name: str, given: Any, n: int, n_rows: int) -> Excluded:
-    """Lists of ids, or a pattern of the entries that are stored, as row pointers and sorted ids."""
-    if is_sparse(given):
-        if given.shape != (n, n_rows):
-            raise ValueError(f"{name} has shape {given.shape}; it must be {(n, n_rows)}: queries by rows")
-        pattern = sp.csr_array(given, copy=True)
-        pattern.sum_duplicates()
-        return np.asarray(pattern.indptr, dtype=np.int64), np.asarray(pattern.indices, dtype=np.int32)
-    if len(given) != n:
-        raise ValueError(f"{name} has {len(given)} lists; there are {n} queries")
-    ids = [np.unique(checked_ids(f"{name}[{i}]", some, n_rows)) for i, some in enumerate(given)]
-    indptr = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum([len(some) for some in ids], out=indptr[1:])
-    return indptr, np.concatenate(ids) if ids else _NOTHING[1]
+    return id_lists(name, given, (n, n_rows), rows="queries", whose=": queries by rows")
 
 
 def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:

@@ -20,9 +20,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass.checks import joined
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.words.collapsed import Collapsed, RowGroups, Tables, row_products
 from manyclass.words.descent import ExactGradients
 from manyclass.words.objectives import Index
@@ -203,9 +204,9 @@ class SampledGradients(ExactGradients):
         n_parts = max(1, n_words // self.budget)
         parts = np.array_split(self.rng.permutation(n_words), n_parts)
         drawn = [np.setdiff1d(parts[j % n_parts], own, assume_unique=True) for j, own in enumerate(self.heads)]
-        row_starts, rows = _joined(centres)
+        row_starts, rows = joined(centres)
         self.group_of[rows] = np.repeat(np.arange(len(centres)), np.diff(row_starts))
-        list_starts, words = _joined([np.append(*both) for both in zip(self.heads, drawn, strict=True)])
+        list_starts, words = joined([np.append(*both) for both in zip(self.heads, drawn, strict=True)])
         n_found = np.array([len(own) for own in self.heads], dtype=np.int32)
         n_drawn = np.diff(list_starts) - n_found
         log_weights = np.log(np.maximum(n_words - n_found, 1) / np.maximum(n_drawn, 1)).astype(np.float32)
@@ -234,7 +235,7 @@ class SampledGradients(ExactGradients):
         drawn, times = np.unique(self.rng.choice(self.centres, n_drawn, p=q / q.sum()), return_counts=True)
         weights = np.zeros(len(tables.input))
         weights[drawn] = times / n_drawn
-        starts, found = _joined([self.heads[group] for group in self.group_of[drawn]])
+        starts, found = joined([self.heads[group] for group in self.group_of[drawn]])
         RowGroups.of_all(drawn).softmax(
             tables, self.n_threads, weights=weights, output_gradient=total, left_out_starts=starts, left_out=found
         )
@@ -244,8 +245,3 @@ class SampledGradients(ExactGradients):
         order = np.argsort(labels, kind="stable")
         clusters = np.split(self.centres[order], np.flatnonzero(np.diff(labels[order])) + 1)
         return [cluster[at : at + GROUP] for cluster in clusters for at in range(0, len(cluster), GROUP)]
-
-
-def _joined(lists: list[NDArray[Any]]) -> tuple[NDArray[np.int64], Ids]:
-    """Where each list begins, and where the last one ends, in all of them together."""
-    return np.cumsum([0, *map(len, lists)]), np.concatenate(lists).astype(np.int32)
