@@ -14,8 +14,9 @@ By rows
     `manyclass.dask.merging`, and `manyclass.dask.batch_passes` for margins, several labels and Adagrad. The numbers
     that points carry (u of the double sum) follow the changes of other workers. A worker needs memory for four times W.
 
-    `partial_fit` goes on from the W of the last training, on the workers. Early stopping holds out rows of each worker,
-    drawn as on one machine, and adds up their losses after each pass.
+    `partial_fit` goes on from the W of the last training, on the workers, by the step sizes of a `fit`: on one machine
+    they fall by the curvature of the rows so far, where learning_rate is open. Early stopping holds out rows of each
+    worker, drawn as on one machine, and adds up their losses after each pass.
 
 By rows and classes, for one label a row
     Each worker has a block of classes, whose weights are W divided by the number of workers, and steps on the terms of
