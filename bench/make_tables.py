@@ -243,6 +243,14 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "biased": partial(by_solver, biased=True),
     "decomposition": partial(crossed, "decomposition", down="method", across="data", cell="{p_at_1}, {cpu_s} s"),
     "step": partial(crossed, "step", down="selection", across="data", cell="{us} ({us_min})"),
+    "streams": partial(
+        listed,
+        "streams",
+        {"data": "{data}", "model": "{model}"}
+        | {f"{share} %": f"{{at_{share}}}" for share in (1, 3, 10, 30)}
+        | {f"{n:,} call{'s' if n > 1 else ''}": f"{{in_{n}}}" for n in (1, 10, 100, 1000)}
+        | {"rise": "{rise}"},
+    ),
     "selection": partial(crossed, "selection", down="selection", across="data", cell="{train} / {test} ({passes})"),
     "time_to_loss": partial(
         listed,

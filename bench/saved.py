@@ -20,6 +20,7 @@ KEYS = {
     "roofline": ("kernel",),
     "selection": ("data", "selection"),
     "step": ("data", "selection"),
+    "streams": ("data", "model"),
     "texts": ("features", "model"),
     "threads": ("data", "case"),
     "time_to_loss": ("solver", "learning_rate"),
