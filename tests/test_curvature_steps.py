@@ -335,3 +335,18 @@ def test_extreme_features_leave_finite_weights(seed):
             model = SoftmaxClassifier(solver="implicit", random_state=0).partial_fit((X * scale).astype(np.float32), y)
         assert np.isfinite(model.coef_).all()
         assert np.isfinite(model.intercept_).all()
+
+
+def test_a_small_first_call_sets_no_scales_that_later_rows_do_not_have(seed):
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((4000, 400), density=0.05, rng=rng, dtype=np.float32).tocsr()
+    X.data[:] = 1
+    X.data[rng.integers(0, X.nnz, 30)] = 500  # a few heavy counts
+    y = (sp.csr_array(X > 0).astype(np.float32) @ rng.normal(size=(400, 10)) + rng.gumbel(size=(4000, 10))).argmax(
+        axis=1
+    )
+    ends = [
+        learnt(SoftmaxClassifier(random_state=0), X[:3000], y[:3000], X[3000:], y[3000:], n, np.arange(10))[-1]
+        for n in (10, 300)
+    ]
+    assert abs(ends[1] - ends[0]) < 0.1  # .5 and more by the scales of ten rows

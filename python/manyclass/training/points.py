@@ -358,7 +358,8 @@ def fit_points(
         at_zero=float(np.log(n_classes)),
         n_drawn=n_drawn,
         noise=noise,
-        minimised=plan.averaging == "none",  # else the last iterate is not the model
+        # An average is not the last iterate, and one pass over few new rows may end above a model that knew them.
+        minimised=plan.averaging == "none" and seen is None,
         ridge=plan.alpha,
     )
     if seen is not None and seen.squares is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass.weights.arrays import Doubles, Matrix
+from manyclass.weights.arrays import Doubles, Matrix, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # The score of a feature whose mean is so many times its spread is rounded by a tenth of its share in float32. One that
@@ -63,6 +63,24 @@ class FeatureScaling:
             scale = np.sqrt(squares / np.where(full, x.shape[0], np.maximum(others, 1)))
             scale = np.maximum(scale, np.abs(shift) / MOST_MEANS)
         return cls._usable(shift, scale)
+
+    @classmethod
+    def of_first_part(cls, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
+        """Measure the first rows of a stream, of which a few heavy ones and features that are not there tell nothing.
+
+        As `of`, but sparse features differ where nine tenths of those that are there do, features that are not have
+        the median scale, and the median of the rows' lengths counts.
+        """
+        if not isinstance(x, sp.csr_array):
+            return cls.of(x, centre=centre, weights=weights)
+        squares = np.bincount(x.indices, np.square(x.data, dtype=np.float64), minlength=x.shape[1])
+        scale = np.sqrt(squares / np.maximum(np.bincount(x.indices, x.data != 0, minlength=x.shape[1]), 1))
+        there = scale >= SMALLEST
+        low, middle, high = np.quantile(scale[there], (0.05, 0.5, 0.95)) if there.any() else (1.0, 1.0, 1.0)
+        if high <= MOST_SPREAD * low:
+            length = max(float(np.sqrt(np.median(row_norms_sq(x)))), SMALLEST)
+            return cls._usable(np.zeros(len(scale)), np.full(len(scale), _power_of_two(length)))
+        return cls._usable(np.zeros(len(scale)), np.where(there, scale, middle))
 
     @classmethod
     def _of_weighted(cls, x: Matrix, r: Doubles, centre: bool) -> FeatureScaling:
@@ -169,5 +187,9 @@ def _sparse_scale(x: sp.csr_array, weights: Doubles | None = None) -> Doubles:
     seen = scale[scale >= SMALLEST]
     if len(seen) and seen.max() > MOST_SPREAD * seen.min():
         return scale
-    length = max(np.sqrt(squares.sum() / max(1, x.shape[0])), SMALLEST)
-    return np.full(len(scale), 2.0 ** np.round(np.log2(length / np.clip(length, *LENGTHS))))
+    return np.full(len(scale), _power_of_two(max(float(np.sqrt(squares.sum() / max(1, x.shape[0]))), SMALLEST)))
+
+
+def _power_of_two(length: float) -> float:
+    """Return the power of two that rows of this length are divided by, to have one of 1 to 8."""
+    return float(2.0 ** np.round(np.log2(length / np.clip(length, *LENGTHS))))
