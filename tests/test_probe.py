@@ -111,7 +111,7 @@ def test_looks_are_as_many_as_training_hides(n_points, n_classes, parameters, si
 
 @pytest.mark.parametrize("name", [name for name in solvers.SOLVERS if "lbfgs" not in name and "adagrad" not in name])
 @pytest.mark.parametrize("rate", [0.1, 1.0, 10.0])
-def test_no_rise_of_a_few_hundredths_is_silent(name, rate):
+def test_no_rise_of_a_seventh_of_the_loss_of_no_model_is_silent(name, rate):
     X, y = planted(np.random.default_rng(0), 60, 4, 9, scale=2)
     losses = []
     sampled = {} if name == "exact" else {"n_negatives": 2, "sampler": "uniform"}
@@ -122,7 +122,7 @@ def test_no_rise_of_a_few_hundredths_is_silent(name, rate):
         warnings.simplefilter("always")
         model.fit(X, y, callback=lambda state: losses.append(state.evaluate(X, y)["log_loss"]))
     looked = [losses[n - 1] for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= len(losses)] + losses[-1:]
-    if looked and looked[-1] > min(looked) + 0.051 and name != "negative_sampling":
+    if looked and looked[-1] > min(looked) + 0.15 * np.log(9) + 1e-3 and name != "negative_sampling":
         assert any("diverged" in str(one.message) for one in told), (looked[-1], min(looked))
 
 

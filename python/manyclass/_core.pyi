@@ -110,6 +110,9 @@ class State:
         counts: NDArray[np.float64] = ...,
         others: NDArray[np.float64] = ...,
         n_elsewhere: float = ...,
+        feature_squares: NDArray[np.float64] = ...,
+        feature_squares_now: NDArray[np.float64] = ...,
+        curvatures: NDArray[np.float64] = ...,
     ) -> None: ...
 
 class Progress:

@@ -78,17 +78,14 @@ tables = {
 }
 losses = {"fitted once": [all_rows_loss(fixed, X, y) for X, y in days]}
 losses |= {name: table["log_loss"].tolist() for name, table in tables.items()}
-
-print(f"classes: {len(fixed.classes_)} at first, {len(daily.classes_)} after {DAYS} days")
 for name, by_day in losses.items():
     print(f"{name:>22}: {by_day[0]:.2f} nats on day 1, {by_day[-1]:.2f} on day {DAYS}")
 
 picture = plot.loss_over_time(losses)
 
 # %%
-# Nothing was told about steps: they fall by what the rows so far say of each weight, and stay long for items that are
-# new. So every day helps, while the model that was fitted once loses by every new item. What is lost by seeing each day
-# once shows beside a fit of all days but the last:
+# Nothing was told about steps: they fall by what the rows so far say of each weight, and stay long for new items. So
+# every day helps, while the model that was fitted once loses by every new item. A fit of all days but the last has:
 
 past = [opening, *days[:-1]]
 X, y = sp.vstack([X for X, _ in past], format="csr"), np.concatenate([y for _, y in past])
@@ -118,8 +115,6 @@ print(f"{stream}: {len(streamed.classes_)} classes after {streamed.n_iter_} pass
 #   ``fit``. ``learning_rate`` sets a step size by hand; ``half_life`` keeps steps long enough for data that drift.
 # - New labels become classes in their places among the sorted ``classes_``; ``classes=`` names labels that are to come.
 #   ``class_count_`` has the rows of each class so far, less what has faded.
-# - ``new_features="grow"`` takes columns that come later, behind the others; ``new_classes={label: vector}`` says at
-#   which weights a new class begins.
+# - ``new_features="grow"`` takes columns that come later, ``new_classes={label: vector}`` says where classes begin.
 # - A call copies the weights, so that one that fails leaves the model as it was; give it thousands of rows and not one.
-# - Any iterable of parts ``(X, y)`` can be given instead of arrays: ``model.partial_fit(parts)`` is the loop over them.
-# - A saved model goes on where it ended: ``manyclass.load(path).partial_fit(X, y)``.
+#   An iterable of parts ``(X, y)`` may stand for arrays, and ``manyclass.load(path)`` goes on where the model ended.

@@ -48,7 +48,8 @@ class CodedTable:
         if isinstance(rows, slice):
             return CodedTable(Codes(self.codes.values[rows], scales[rows]))
         found = self.codes.values[rows].astype(np.float32)
-        return found if not len(scales) else found * scales[rows][..., np.newaxis]
+        with np.errstate(over="ignore"):  # of a training that diverged
+            return found if not len(scales) else found * scales[rows][..., np.newaxis]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """All rows as float32, for what needs an array."""
@@ -66,7 +67,7 @@ class CodedTable:
 def row_norms(table: Floats | CodedTable) -> Floats:
     """Euclidean norms of rows, some rows at a time; 1 where a row is zero."""
     step = max(1, BLOCK_NUMBERS // max(1, table.shape[1]))
-    parts = [np.linalg.norm(np.asarray(table[i : i + step]), axis=1) for i in range(0, len(table), step)]
-    norms: Floats = np.concatenate([NO_FLOATS, *parts])
+    parts = [np.linalg.norm(np.asarray(table[i : i + step], np.float64), axis=1) for i in range(0, len(table), step)]
+    norms: Floats = np.minimum(np.concatenate([NO_FLOATS, *parts]), np.finfo(np.float32).max).astype(np.float32)
     norms[norms == 0] = 1
     return norms
