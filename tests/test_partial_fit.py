@@ -87,7 +87,7 @@ def test_draws_by_frequency_are_those_of_fit_where_a_call_has_all_rows(seed):
 def test_threads_change_nothing(seed):
     rng = np.random.default_rng(seed)
     X = sp.random_array((600, 40), density=0.2, rng=rng, dtype=np.float32).tocsr()
-    y = rng.integers(0, 1100, 600)  # so many that points share batches
+    y = rng.integers(0, 1100, 600)  # more than 1,024 classes: points share batches
     models = [in_parts(SoftmaxClassifier(solver="implicit", random_state=0, n_jobs=n), X, y, 300) for n in (1, 2)]
     assert_same_bits(*models)
 

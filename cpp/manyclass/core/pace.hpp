@@ -28,7 +28,7 @@ class Pace {
   int n_threads() const { return together_ ? n_threads_ : 1; }
   // How many pieces of work to do in this way before took() is to be called; it may be called sooner.
   Offset n_pieces() const { return left_; }
-  // Whether so many pieces, and the seconds that they have taken, are enough of this way.
+  // Whether the pieces made in one way, and the seconds that they took, are enough to judge that way by.
   bool is_enough(Offset n_pieces, double seconds) const {
     return seconds_ + seconds >= limit_ + usual_ * static_cast<double>(done_ + n_pieces);
   }

@@ -155,7 +155,7 @@ class Stage:
             return at
 
     def is_due(self, n_passes: int | None = None) -> bool:
-        """Whether to write now, after so many whole passes; None: within one."""
+        """Whether to write now, after this number of whole passes; None: within one."""
         if self._by_passes:
             return n_passes is not None and n_passes % int(self._every) == 0
         return time.monotonic() - self._last >= self._every

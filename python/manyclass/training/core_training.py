@@ -28,8 +28,8 @@ from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 
-# Looks take at most this share of the multiplications of the training itself, or so many scores of a class, which take
-# a few hundredths of a second; but for one at the end.
+# All looks but the last take at most SHARE of the multiplications of the training itself or, where that is more, score
+# FREE pairs of a point and a class, which takes a few hundredths of a second.
 SHARE = 0.02
 FREE = 1_000_000
 FEWEST, MOST = 16, 256  # points
@@ -175,7 +175,7 @@ class Probe:
     looks : dict of int to (float, float)
         The mean loss and its standard error, by pass; 0: before the first.
     least_rise : float
-        A rise of so many nats above the least mean shows divergence.
+        The rise above the least mean, in nats, from which on it shows divergence.
     paired : bool
         Whether a rise is compared with the standard error of the points' own differences, by which all of the training
         points tell it exactly; otherwise with that of the last mean.
@@ -236,7 +236,7 @@ class Probe:
         )
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
-        """Note the loss of the iterate after so many passes; return whether training is to stop, since it is no number.
+        """Note the loss of the iterate after pass n_iter; return whether training is to stop, since the loss is no number.
 
         A high one is no reason: large steps may begin above W = 0 and come down as they fall.
         """

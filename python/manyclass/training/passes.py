@@ -193,7 +193,7 @@ class _Drive:
         return first == passes.n_visits
 
     def write_where_due(self, n_passes: int | None = None) -> None:
-        """Write a checkpoint where one is due, after so many whole passes or within one."""
+        """Write a checkpoint where one is due, after a number of whole passes or within one."""
         if self._stage is not None and self._stage.is_due(n_passes):
             self.write()
 

@@ -153,7 +153,7 @@ def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
 
 
 def class_order(plan: PointsPlan, counts: NDArray[Any], n_classes: int) -> Ids:
-    """Return the order in which training sees the classes, of so many points each.
+    """Return the order in which training sees the classes, whose numbers of points are `counts`.
 
     It is random, so that a block of neighbours is a uniform draw, or that of their frequency, so that a line of
     neighbours has much the same; exact steps see all classes in either.

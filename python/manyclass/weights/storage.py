@@ -66,7 +66,7 @@ class Codes:
         return self.values.nbytes + self.scales.nbytes
 
     def times(self, factor: float, n_rows: int) -> Codes:
-        """Return numbers that are so many times as large, by other scales."""
+        """Return the numbers times a factor, by other scales."""
         scales = self.scales if len(self.scales) else np.ones(n_rows, dtype=np.float32)
         return replace(self, scales=scales * np.float32(factor))
 
