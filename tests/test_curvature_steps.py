@@ -199,8 +199,8 @@ def test_steps_that_are_alike_for_all_weights_fall_too(solver, nats, seed):
     assert np.diff(losses).max() < 0.02
 
 
-# Scores of negative sampling come near log(p / (m q)) instead of log p, so that their log-loss says nothing of a stream:
-# it rises by .09 to .26.
+# Scores of negative sampling come near log(p / (m q)) instead of log p, so that their log-loss says nothing of a
+# stream: it rises by .09 to .26.
 @pytest.mark.parametrize("solver", [name for name in solvers.SOLVERS if name != "negative_sampling"])
 @pytest.mark.parametrize("storage", ["sparse", "dense"])
 def test_a_stream_of_each_solver_falls_below_the_prior(solver, storage, seed):

@@ -236,7 +236,7 @@ class Probe:
         )
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
-        """Note the loss of the iterate after pass n_iter; return whether training is to stop, since the loss is no number.
+        """Note the loss of the iterate after pass n_iter; return whether it is no number, so that training is to stop.
 
         A high one is no reason: large steps may begin above W = 0 and come down as they fall.
         """
