@@ -40,8 +40,8 @@ from manyclass.weights.weights import Weights
 def test_the_ridge_is_the_best_before_the_losses_rise(losses, best, n_tried, monkeypatch, seed):
     plans = []
 
-    def fit_points(plan, x, labels, n_classes, watch, weights):
-        assert weights is None
+    def fit_points(plan, x, labels, n_classes, watch, start, weights):
+        assert start is weights is None
         assert len(x) == len(labels) == 90  # a tenth is held out
         plans.append(plan)
         told = np.array([losses[len(plans) - 1]])

@@ -42,6 +42,13 @@ inline float exp(float x) {
   return e_r * power_of_two(half) * power_of_two(k - half);
 }
 
+// e^x, but 0 where that is no normal float, below -87. Sums lose nothing by it, and a processor's arithmetic on subnormal
+// numbers takes a hundred times as long: where a model is sure, most classes have such weights.
+inline float normal_exp(float x) {
+  const float value = exp(x < -87.0F ? -87.0F : x);
+  return x < -87.0F ? 0.0F : value;
+}
+
 // log x for every float x, to 2 ulp. It is -infinity at 0 and NaN below.
 //
 // x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt 2), so log x = k log 2 + log(1 + f).

@@ -36,7 +36,7 @@ struct CrossEntropy {
       labels += std::exp(-depth);
       below += depth;
     }
-    for (std::size_t j = 0; j < z.negatives.size(); ++j) g.negatives[j] = vec::exp(z.negatives[j] - top);
+    for (std::size_t j = 0; j < z.negatives.size(); ++j) g.negatives[j] = vec::normal_exp(z.negatives[j] - top);
     const double each_of_rest = z.rest > 0 ? std::exp(static_cast<double>(z.rest_score) - shift) : 0.0;
     const double wrong = sum_of(g.negatives) + z.rest * each_of_rest;
     const double sum = labels + wrong;

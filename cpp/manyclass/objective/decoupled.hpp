@@ -32,7 +32,7 @@ struct Decoupled {
     }
     const float start = z.rest > 0 ? z.rest_score : z.negatives[0];
     const float top = max_of(z.negatives, start);
-    for (std::size_t j = 0; j < z.negatives.size(); ++j) g.negatives[j] = vec::exp(z.negatives[j] - top);
+    for (std::size_t j = 0; j < z.negatives.size(); ++j) g.negatives[j] = vec::normal_exp(z.negatives[j] - top);
     const double each_of_rest = z.rest > 0 ? std::exp(static_cast<double>(z.rest_score) - static_cast<double>(top)) : 0;
     const double wrong = sum_of(g.negatives) + z.rest * each_of_rest;
     const double n = static_cast<double>(top) + std::log(wrong);

@@ -22,7 +22,7 @@ struct Importance {
     const double log_a = sampled_sum(point, g).log_a;
     // Against the largest of the draws: against the label's score all of them might vanish.
     const float top = max_of(point.scores, point.scores[0]);
-    for (std::size_t k = 0; k < point.size(); ++k) g[k] = point.alpha[k] * vec::exp(point.scores[k] - top);
+    for (std::size_t k = 0; k < point.size(); ++k) g[k] = point.alpha[k] * vec::normal_exp(point.scores[k] - top);
     const auto scale = static_cast<float>(1 / sum_of(g));
     for (std::size_t k = 0; k < point.size(); ++k) g[k] *= scale;
     return {1, 0, log_a, 1};

@@ -24,7 +24,7 @@ struct SampledSum {
 // Writes alpha_k e^(z_k - top) to `terms` and returns their sum.
 inline double sum_of_terms(const SampledPoint& point, float top, std::span<float> terms) {
   for (std::size_t k = 0; k < point.size(); ++k) {
-    terms[k] = point.alpha[k] * vec::exp(point.scores[k] - top);
+    terms[k] = point.alpha[k] * vec::normal_exp(point.scores[k] - top);
   }
   return sum_of(terms);
 }

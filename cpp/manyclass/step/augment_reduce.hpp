@@ -94,7 +94,7 @@ struct BoundImplicit {
       weights[k] = log_bound;
     }
     const float top = max_of(weights, 0.0F);
-    for (float& weight : weights) weight = vec::exp(weight - top);
+    for (float& weight : weights) weight = vec::normal_exp(weight - top);
     const double most = std::fmax(1, static_cast<double>(top) + std::log(sum_of(weights)));
     const double rise = point.x_sq * sum_of(p);
     if (rise <= most) return;

@@ -38,6 +38,9 @@ struct Deltas {
 // Below this move of q the deltas are carried along by a series; its first term left out is less than move^5 / 4, 2e-7.
 inline constexpr double series_reach = 0x1p-4;
 
+// Below this a move is none: see normal_exp.
+inline constexpr float least_log_delta = -80.0F;
+
 // delta(q + move) from delta(q): log delta + delta falls by `move`, see math/wright_omega.hpp.
 inline float moved(float delta, float move) { return delta + delta * omega::relative_correction(-move, delta); }
 
@@ -97,7 +100,11 @@ class MovingDeltas {
     } else {
       const auto shift = static_cast<float>(q);
       const auto rest = static_cast<float>(q - static_cast<double>(shift));
-      for (std::size_t k = 0; k < delta_.size(); ++k) delta_[k] = vec::wright_omega((base_[k] - shift) - rest);
+      for (std::size_t k = 0; k < delta_.size(); ++k) {
+        const float x = (base_[k] - shift) - rest;
+        const float delta = vec::wright_omega(x < least_log_delta ? least_log_delta : x);
+        delta_[k] = x < least_log_delta ? 0.0F : delta;
+      }
     }
     q_ = q;
     return sums_of(point_, delta_);

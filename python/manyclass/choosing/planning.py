@@ -213,6 +213,8 @@ def plan_points(
         follows = of_u == "tied" or (of_u == "auto" and choice["solver"].name not in figures.U_RATES)
         plan = best_rate(trials, plan, *data, u_follows=follows)
         params = {**params, "learning_rate": plan.schedule.learning_rate}
+        if plan.discriminant:
+            params["alpha"] = plan.alpha
         if of_u == "auto":
             params["solver"].set_params(u_learning_rate=plan.schedule.u_learning_rate)
     if choice.asked("learning_rate") == "grid":
@@ -221,7 +223,7 @@ def plan_points(
         planned = points_plan(choice.changed(learning_rate=found.best, answers={"model": choice["model"]}))
         plan, params = _points(planned), {**planned.params, "learning_rate": found.best}
         planned = replace(planned, rates=found.table)
-    if choice.tries("alpha") and costs.tries_ridges(plan, facts, trials.left):
+    if choice.tries("alpha") and not plan.discriminant and costs.tries_ridges(plan, facts, trials.left):
         alpha, path = best_ridge(trials, plan, *data)
         plan, params = replace(plan, alpha=alpha), {**params, "alpha": alpha}
     return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)

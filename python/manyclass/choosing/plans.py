@@ -12,7 +12,7 @@ from typing import Any
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import figures
 from manyclass.choosing.choice import Chosen, Taking, told
-from manyclass.choosing.rules import FALLS, Choice, ranks
+from manyclass.choosing.rules import DISCRIMINANT, FALLS, Choice, ranks
 from manyclass.choosing.trials import Planned, with_rate_of_pairs
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, part_name, resolve_part
@@ -220,7 +220,10 @@ def points_plan(choice: Choice) -> Planned:
     u_rate = of_solver.take("u_learning_rate")
     u_rate = rate if u_rate == "tied" else float(u_rate)
     plan = PointsPlan(
-        **fields, **_pass_fields(choice, given, of_solver, rate, u_rate), by_curvature=FALLS.holds(choice)
+        **fields,
+        **_pass_fields(choice, given, of_solver, rate, u_rate),
+        by_curvature=FALLS.holds(choice),
+        discriminant=DISCRIMINANT.holds(choice),
     )
     of_solver.refuse_rest("here")
     sampler = fields["sampler"]

@@ -17,23 +17,28 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
+from manyclass.checks import made_once
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
 from manyclass.parts import Parameters
 from manyclass.training.blend import decoupled_loss
 from manyclass.training.core_training import Watch
+from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.pairs import OFFSET, fit_pairs
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import AnyPlan, PairsPlan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
+from manyclass.training.start import Start
 from manyclass.training.state import Points
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import normalized, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.weights import Weights
 
 EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
 FURTHEST = 6  # no grid goes on beyond 10^+-6
@@ -123,12 +128,12 @@ class Trials:
             of = f"{rows} rows of {classes} classes, {passes} passes"
             print(f"{told} ({of}; {seconds:.2f} s, predicted {predicted:.2f})", file=sys.stderr, flush=True)
 
-    def choose(self, parameter: str, *values: Any, since: int = 0) -> None:
-        """Note which value of a parameter was chosen, of the lines of the report from `since` on.
+    def choose(self, parameter: str, *values: Any, lines: slice = slice(None)) -> None:
+        """Note which value of a parameter was chosen, of some lines of the report.
 
         Where there are several, the middle is meant.
         """
-        for line in self.report[since:]:
+        for line in self.report[lines]:
             if line["parameter"] == parameter:
                 line["chosen"] = line["value"] in values
 
@@ -235,12 +240,24 @@ class Sample:
 
         `heading` stands before the progress that a plan with `verbose` shows.
         """
-        watch = Watch(heading=heading)
-        train = partial(fit_points, plan, self.x, self.labels, self.n_classes, watch, weights=self.weights)
+        watch, start = Watch(heading=heading), self.discriminant if plan.discriminant else None
+        data = (self.x, self.labels, self.n_classes)
+        train = partial(fit_points, plan, *data, watch, start=start, weights=self.weights)
         model, curve = quietly(train)
-        losses, _ = model.log_losses(self.x_out, self.labels_out, plan.n_threads)
+        return self.loss_of(model, plan.n_threads) if len(curve) == plan.max_iter else math.inf
+
+    def loss_of(self, model: Weights, n_threads: int) -> float:
+        """Return the log-loss of a model on the rows held out, in nats; infinite where it is no number."""
+        losses, _ = model.log_losses(self.x_out, self.labels_out, n_threads)
         loss = float(np.average(losses, weights=self.weights_out))
-        return loss if len(curve) == plan.max_iter and math.isfinite(loss) else math.inf
+        return loss if math.isfinite(loss) else math.inf
+
+    @made_once
+    def discriminant(self) -> Start | None:
+        """The weights of linear discriminant analysis, of dense rows that are trained on."""
+        if isinstance(self.x, sp.csr_array):
+            return None
+        return begin_at_discriminant(self.x, self.labels, self.n_classes, self.weights, 0, 1)
 
     def cost(self, plan: PointsPlan, facts: Facts) -> float:
         """Predict the seconds of `loss`, with the `facts` of all the data."""
@@ -249,6 +266,8 @@ class Sample:
         return 1e-6 * (visits + costs.visit_cost(here, None) * len(self.labels_out))
 
 
+# The least loss of trials, the exponents of the steps that are as good, and the lines of the report.
+Tried = tuple[float, list[int], slice]
 # Tries step sizes for parameters of which nothing else is open, on rows with these labels and weights.
 TriedRates = Callable[[Parameters, Matrix, Ids, Doubles | None], "LearningRates"]
 # The log-loss on the rows of a sample that are held out, of a fit with these parameters to the others; classes are
@@ -298,14 +317,17 @@ def best_rate(
 
     It is tried as multiples of the one that the plan has, which is kept where no trial can be made or all diverge. A
     fit of more passes gets less of it, so that the sum of its steps is at most `figures.SUM_OF_STEPS` times the pick.
+    A plan that may begin at the discriminant does so, without a ridge, where that makes the trials clearly better.
     """
-    n_rows = costs.rows_to_try(trials.left, facts, plan)
+    # Where there are two starts to try, each has a half of the budget.
+    n_rows = costs.rows_to_try(trials.left / (1 + plan.discriminant), facts, plan)
+    untried = replace(plan, discriminant=False)
     if n_rows < figures.FEWEST_TO_TRY:
-        return plan
+        return untried
     random = fork(random_state)
     sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random), random)
     if sample is None:
-        return plan
+        return untried
     short = replace(
         plan,
         max_iter=figures.TRIAL_PASSES,
@@ -322,18 +344,34 @@ def best_rate(
     def factor(exponent: float) -> float:
         return float(figures.RATE_RATIO**exponent)
 
-    def loss(exponent: int) -> float:
-        trial = with_rate(short, factor(exponent), u_follows=u_follows)
-        rate = trial.schedule.learning_rate
-        return trials.make("learning_rate", rate, lambda: sample.loss(trial), predicted=cost, size=size)
+    def search(short: PointsPlan) -> Tried:
+        def loss(exponent: int) -> float:
+            trial = with_rate(short, factor(exponent), u_follows=u_follows)
+            rate = trial.schedule.learning_rate
+            return trials.make("learning_rate", rate, lambda: sample.loss(trial), predicted=cost, size=size)
 
-    tried = walk(loss, figures.FIRST_RATES, figures.FURTHEST_RATE, lambda: trials.left >= cost)
-    least = min(tried.values())
+        since = len(trials.report)
+        tried = walk(loss, figures.FIRST_RATES, figures.FURTHEST_RATE, lambda: trials.left >= cost)
+        least = min(tried.values())
+        good = [exponent for exponent in tried if tried[exponent] <= figures.AS_GOOD * least]
+        return least, good, slice(since, len(trials.report))
+
+    least, good, lines = search(replace(short, discriminant=False))
+    if plan.discriminant:
+        start, from_start = sample.discriminant, (math.inf, good, lines)
+        if start is not None:
+            closed = partial(sample.loss_of, start.weights(sparse=False), plan.n_threads)
+            trials.make("start", "discriminant", closed, predicted=0.0, size=(*size[:2], 0))
+            from_start = search(replace(short, alpha=0.0))
+        plan = replace(plan, discriminant=from_start[0] < figures.BETTER_START * least)
+        if plan.discriminant:
+            least, good, lines = from_start
+            plan = replace(plan, alpha=0.0)  # a ridge draws to 0 what it began at
+            trials.choose("start", "discriminant")
     if not math.isfinite(least):
         return plan
-    good = [exponent for exponent in tried if tried[exponent] <= figures.AS_GOOD * least]
     chosen = (with_rate(short, factor(exponent), u_follows=u_follows).schedule.learning_rate for exponent in good)
-    trials.choose("learning_rate", *chosen)
+    trials.choose("learning_rate", *chosen, lines=lines)
     best = (min(good) + max(good)) / 2
     return with_rate(plan, factor(best) * min(1.0, figures.SUM_OF_STEPS / sum_of_steps(plan)), u_follows=u_follows)
 
@@ -392,7 +430,7 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     if not math.isfinite(tried[best]):
         return plan
     chosen = with_rate_of_pairs(plan, rule * figures.RATE_RATIO**best)
-    trials.choose("learning_rate", chosen.schedule.learning_rate, since=since)
+    trials.choose("learning_rate", chosen.schedule.learning_rate, lines=slice(since, None))
     return chosen
 
 

@@ -165,6 +165,8 @@ class PointsPlan(Plan):
         schedule on, and by nothing else.
     posterior : bool
         Whether a Gaussian posterior of W is trained.
+    discriminant : bool
+        Whether a training without other first weights begins at those of linear discriminant analysis.
     """
 
     solver: str
@@ -184,6 +186,7 @@ class PointsPlan(Plan):
     utility: Utility | None = None
     by_curvature: bool = field(default=False, repr=False)
     posterior: bool = field(default=False, repr=False)  # checkpoints know a plan by its repr; parameters say this
+    discriminant: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)

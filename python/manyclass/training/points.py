@@ -52,6 +52,10 @@ MOST_FOR_AVERAGING = 0.1
 SECONDS_PER_VISIT = 1e-6
 SECONDS_PER_MOVED = 4e-10
 SECONDS_PER_SUMMED = 4e-10
+# What points carry where training begins at weights that are not 0 is exact if that takes at most this share of the
+# time of all passes, by the time that a product of dense rows takes.
+MOST_FOR_FIRST_U = 0.25
+SECONDS_PER_SCORED = 2.5e-11
 
 SMALLEST_SCALE = 2.0**-40  # as in the core's model/linear.hpp
 
@@ -250,6 +254,10 @@ class PointsTraining(CoreTraining):
             self.memory.norm_sq[:] = start.norms_sq(self.position)
         if not self._begins_at_weights():
             return {}
+        n_classes, n_stored = self.weights.n_classes, x.nnz if isinstance(x, sp.csr_array) else x.size
+        passes = self.plan.max_iter * _pass_seconds(self.plan, x, n_classes)
+        if SECONDS_PER_SCORED * n_stored * n_classes > MOST_FOR_FIRST_U * passes:
+            return {"u": np.full(len(labels), np.nan)}  # a point's first visit begins it at its own draw
         raman = self.plan.formulation == "raman"
         return {"u": carried_at(self.weights, x, labels, raman=raman, n_threads=self.plan.n_threads)}
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from manyclass.training.calls import Before, Call, falling, passes_of_call, set_new_intercepts
 from manyclass.training.core_training import TrainingState, Watch
+from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import set_new_rows
@@ -176,6 +177,8 @@ def _begin_linear(
         at = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
         weights, curve = fit_full_batch(plan, x, labels, points.n_classes, watch, at, r)
     else:
+        if plan.discriminant and start is None and not isinstance(x, sp.csr_array):
+            start = begin_at_discriminant(x, labels, points.n_classes, r, plan.seed, plan.n_threads)
         weights, curve = fit_points(plan, x, labels, points.n_classes, watch, heads, start, r)
     if scaling is not None:
         scaling.fold(weights)
